@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sennit: tagged messages, plain messages, one-sided access and atomics between processes, over shared memory,
+ * kernel-assisted single copy and plain networks.
+ *
+ * Conventions, true of every function unless its comment says otherwise:
+ *  - Functions return 0 (or a count) on success and a negative sn_error on failure; none sets errno.
+ *    sn_strerror() explains a code; sn_last_error() gives the sentence about the last failure of this thread.
+ *  - Lengths and offsets are in bytes, times in microseconds.
+ *  - A buffer passed to a post belongs to sennit until the request completes. Descriptors (sn_iov arrays, sn_msg) are
+ *    copied by the call and may be reused at once.
+ *  - An endpoint opened with SN_THREAD_SERIAL must be used by one thread at a time (the caller's locking); one opened
+ *    with SN_THREAD_MULTIPLE may be used by any number of threads at once.
+ *  - Matching follows MPI: between one sender and one receiver, messages that match the same receive do so in the
+ *    order in which they were sent, and receives are satisfied in the order in which they were posted.
+ */
+#ifndef SENNIT_SENNIT_H
+#define SENNIT_SENNIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SN_VERSION_MAJOR 0
+#define SN_VERSION_MINOR 1
+#define SN_VERSION_PATCH 0
+
+#define SN_API __attribute__((visibility("default")))
+
+typedef struct sn_ep sn_ep;	    /* an endpoint: an address that sends and receives */
+typedef struct sn_req sn_req;	    /* one operation in flight */
+typedef struct sn_claim sn_claim;   /* an unexpected message taken by sn_mprobe */
+typedef struct sn_region sn_region; /* memory that peers may read or write */
+typedef uint32_t sn_peer;	    /* a peer, numbered by the endpoint that knows it */
+
+#define SN_ANY_PEER ((sn_peer)UINT32_MAX)
+#define SN_ADDR_MAX 64 /* longest endpoint address, bytes */
+#define SN_IOV_MAX  256 /* most segments in one message */
+
+typedef enum sn_error {
+	SN_OK = 0,
+	SN_ERR_INVALID = -1,	/* an argument is wrong */
+	SN_ERR_NOMEM = -2,	/* memory, descriptors or another resource ran out */
+	SN_ERR_AGAIN = -3,	/* nothing there yet: call again */
+	SN_ERR_TIMEOUT = -4,	/* the given time passed */
+	SN_ERR_TRUNCATED = -5,	/* the message was longer than the receive buffer; the head was delivered */
+	SN_ERR_CANCELED = -6,	/* sn_cancel took the request back */
+	SN_ERR_PEER_GONE = -7,	/* the peer died, closed its endpoint or cannot be reached */
+	SN_ERR_FAULT = -8,	/* a buffer cannot be read or written */
+	SN_ERR_ACCESS = -9,	/* a region key, its bounds or its rights do not allow the access */
+	SN_ERR_PROTO = -10,	/* the peer sent something that makes no sense; it is disconnected */
+	SN_ERR_PERM = -11,	/* the system refused (credentials, seccomp, limits) */
+	SN_ERR_UNSUPPORTED = -12, /* not offered by this build, machine or rail */
+	SN_ERR_FORKED = -13,	/* the endpoint belongs to the parent of this forked process */
+} sn_error;
+
+SN_API const char *sn_strerror(int error);
+/* The sentence about the last failure in this thread, with what to do about it; "" if none. Valid until the next call. */
+SN_API const char *sn_last_error(void);
+/* "0.1.0". */
+SN_API const char *sn_version(void);
+
+/* ---- endpoints ---------------------------------------------------------------------------------------------- */
+
+typedef enum sn_thread_mode {
+	SN_THREAD_SERIAL = 0,
+	SN_THREAD_MULTIPLE = 1,
+} sn_thread_mode;
+
+typedef enum sn_op {
+	SN_OP_SEND = 1,	  /* tagged send */
+	SN_OP_RECV = 2,	  /* tagged receive */
+	SN_OP_MSEND = 3,  /* plain (untagged) send */
+	SN_OP_MRECV = 4,  /* plain receive, multi-receive included */
+	SN_OP_PUT = 5,
+	SN_OP_GET = 6,
+	SN_OP_ATOMIC = 7, /* without a result */
+	SN_OP_FETCH = 8,  /* atomic with the old value returned */
+	SN_OP_TARGET_PUT = 9,	/* reported at the target: a put with SN_DATA arrived */
+	SN_OP_TARGET_GET = 10,	/* reported at the target of a get, only to on_target */
+	SN_OP_TARGET_ATOMIC = 11,
+} sn_op;
+
+enum { /* sn_completion.flags */
+	SN_COMP_DATA = 1u << 0,	      /* .data is what the sender attached */
+	SN_COMP_BUFFER_DONE = 1u << 1, /* a multi-receive buffer is used up and belongs to the caller again */
+	SN_COMP_FORGET = 1u << 2,      /* the request was posted with SN_FORGET and succeeded (callback only) */
+};
+
+/* How an operation ended. */
+typedef struct sn_completion {
+	void *context;	/* as given to the post */
+	sn_op op;
+	int status;	/* SN_OK or a negative sn_error */
+	sn_peer peer;	/* the other side; for a receive, the source */
+	uint32_t flags;
+	uint64_t bits;	/* match bits of the message */
+	uint64_t len;	/* bytes delivered (receive) or taken (send) */
+	uint64_t full_len; /* length of the whole message; above len when truncated */
+	uint64_t data;	/* with SN_COMP_DATA */
+	void *buf;	/* receive: where the message lies (differs from the buffer posted in a multi-receive) */
+} sn_completion;
+
+/*
+ * Called when an operation completes, by the thread that completed it, inside a sennit call, with the endpoint's lock
+ * held: it must not call sennit on the same endpoint except sn_peer_cookie(), must not block, and should take well
+ * under a microsecond.
+ */
+typedef void (*sn_complete_fn)(void *arg, const sn_completion *c);
+
+typedef struct sn_ep_attr {
+	sn_thread_mode threads;
+	sn_complete_fn on_complete; /* NULL: completions are fetched with sn_poll, sn_test, sn_wait */
+	sn_complete_fn on_target;   /* NULL, or told of accesses to local regions by peers (op SN_OP_TARGET_*) */
+	void *arg;		    /* passed to both */
+} sn_ep_attr;
+
+/*
+ * Open an endpoint. attr may be NULL (serial, no callbacks). *ep is owned by the caller, closed with sn_ep_close.
+ * Errors: SN_ERR_NOMEM, SN_ERR_PERM; sn_last_error() says which call was refused.
+ */
+SN_API int sn_ep_open(const sn_ep_attr *attr, sn_ep **ep);
+/*
+ * Close. Requests still in flight are dropped without completion, after eager data already accepted has been handed
+ * to every live peer (waits at most SENNIT_LINGER). Handles of this endpoint are invalid afterwards. NULL is ignored.
+ */
+SN_API void sn_ep_close(sn_ep *ep);
+/* The address to hand to peers, opaque, at most SN_ADDR_MAX bytes; *len is in and out. It contains the endpoint's key:
+ * whoever has it may send to this endpoint. Errors: SN_ERR_INVALID with the needed *len if the room is too small. */
+SN_API int sn_ep_address(const sn_ep *ep, void *addr, size_t *len);
+
+/* ---- peers -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Make a peer known; the same address gives the same peer again. Connecting happens at the first send and never blocks.
+ * One's own address is fine. Errors: SN_ERR_INVALID (not an address of this version), SN_ERR_UNSUPPORTED (no rail leads
+ * there), SN_ERR_NOMEM.
+ */
+SN_API int sn_peer_add(sn_ep *ep, const void *addr, size_t len, sn_peer *peer);
+/* The address of a peer, also of one that connected by itself. */
+SN_API int sn_peer_address(sn_ep *ep, sn_peer peer, void *addr, size_t *len);
+/* Attach a number to a peer (default UINT64_MAX), for callers with a numbering of their own; callable from callbacks. */
+SN_API int sn_peer_set_cookie(sn_ep *ep, sn_peer peer, uint64_t cookie);
+SN_API uint64_t sn_peer_cookie(sn_ep *ep, sn_peer peer);
+
+/* ---- two-sided ---------------------------------------------------------------------------------------------- */
+
+enum { /* sn_msg.flags */
+	SN_SYNC = 1u << 0,   /* send: complete only once the receiver has matched the message */
+	SN_INJECT = 1u << 1, /* send: the buffer is free again when the call returns; len <= SN_INJECT_MAX */
+	SN_DATA = 1u << 2,   /* send, put: .data travels with the message */
+	SN_FORGET = 1u << 3, /* no completion is wanted unless the operation fails; *req is set to NULL */
+	SN_MULTI = 1u << 4,  /* plain receive: stay posted and take message after message into one buffer, until less
+				than .min_room bytes are left */
+	SN_CQ = 1u << 5,     /* deliver the completion to sn_poll and free the request there; *req is set to NULL unless
+				the caller wants to cancel it */
+};
+#define SN_INJECT_MAX 4096
+
+/* One post. Fields that an operation does not name are ignored. */
+typedef struct sn_msg {
+	sn_peer peer;		 /* destination; for a receive the source, or SN_ANY_PEER */
+	uint32_t flags;
+	const struct iovec *iov; /* segments; a zero-length message may have none */
+	uint32_t iov_count;	 /* 0 to SN_IOV_MAX */
+	uint32_t reserved;	 /* 0 */
+	uint64_t bits;		 /* match bits */
+	uint64_t mask;		 /* receive: a message matches when (its bits & mask) == bits; bits outside are an error */
+	uint64_t data;		 /* with SN_DATA */
+	uint64_t min_room;	 /* with SN_MULTI */
+	void *context;
+} sn_msg;
+
+/*
+ * Post a tagged send, tagged receive, plain send or plain receive. Plain messages match by source only and never match
+ * tagged receives. *req (if req is not NULL) is the handle for sn_test, sn_wait and sn_cancel; with a completion
+ * callback it is only for sn_cancel, and gone once the callback has run.
+ *
+ * A send to a dead peer, or a receive from one with nothing left to deliver, completes with SN_ERR_PEER_GONE.
+ * Returned errors: SN_ERR_INVALID (unknown peer, null buffer with a length, too many segments, bits outside the mask),
+ * SN_ERR_NOMEM, SN_ERR_FORKED. After a returned error nothing was posted.
+ *
+ * Budget, known local peer, up to the eager limit: no system call, no allocation, no locked instruction (SERIAL), one
+ * copy in and one copy out.
+ */
+SN_API int sn_post_send(sn_ep *ep, const sn_msg *msg, sn_req **req);
+SN_API int sn_post_recv(sn_ep *ep, const sn_msg *msg, sn_req **req);
+SN_API int sn_post_msend(sn_ep *ep, const sn_msg *msg, sn_req **req);
+SN_API int sn_post_mrecv(sn_ep *ep, const sn_msg *msg, sn_req **req);
+
+static inline int sn_isend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, sn_req **req)
+{
+	struct iovec v = {(void *)(uintptr_t)buf, len};
+	sn_msg m = {.peer = to, .iov = &v, .iov_count = 1, .bits = bits};
+	return sn_post_send(ep, &m, req);
+}
+
+static inline int sn_issend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, sn_req **req)
+{
+	struct iovec v = {(void *)(uintptr_t)buf, len};
+	sn_msg m = {.peer = to, .flags = SN_SYNC, .iov = &v, .iov_count = 1, .bits = bits};
+	return sn_post_send(ep, &m, req);
+}
+
+static inline int sn_irecv(sn_ep *ep, sn_peer from, void *buf, size_t len, uint64_t bits, uint64_t mask, sn_req **req)
+{
+	struct iovec v = {buf, len};
+	sn_msg m = {.peer = from, .iov = &v, .iov_count = 1, .bits = bits, .mask = mask};
+	return sn_post_recv(ep, &m, req);
+}
+
+/*
+ * Take back a request. If it could still be taken back it completes with SN_ERR_CANCELED (through the usual way) and
+ * the call returns SN_OK; if it is already matched or sent the call returns SN_ERR_AGAIN and it completes normally.
+ */
+SN_API int sn_cancel(sn_ep *ep, sn_req *req);
+
+/*
+ * Look for an unexpected message: the earliest that a receive with this source, bits and mask would match. Makes
+ * progress once. Returns SN_OK and fills *c (len is 0, full_len the message's length), or SN_ERR_AGAIN.
+ * sn_mprobe also takes the message out of matching: it must then be passed to sn_mrecv or sn_discard.
+ * sn_probe with plain != 0 looks among plain messages.
+ */
+SN_API int sn_probe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c);
+SN_API int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c, sn_claim **claim);
+/* Receive a claimed message; msg gives the buffers, flags and context. The claim is used up, also on error. */
+SN_API int sn_mrecv(sn_ep *ep, sn_claim *claim, const sn_msg *msg, sn_req **req);
+/* Throw a claimed message away; its sender completes. */
+SN_API int sn_discard(sn_ep *ep, sn_claim *claim);
+
+/* ---- one-sided ---------------------------------------------------------------------------------------------- */
+
+enum { SN_REMOTE_READ = 1, SN_REMOTE_WRITE = 2 }; /* rights */
+
+/*
+ * Let peers access [base, base + len) by this key (unique among the endpoint's regions; SN_ERR_INVALID if taken).
+ * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base. The region is
+ * owned by the caller until sn_region_free; nothing is pinned.
+ */
+SN_API int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned rights, sn_region **region);
+SN_API int sn_region_free(sn_ep *ep, sn_region *region);
+
+typedef struct sn_remote {
+	uint64_t key;
+	uint64_t offset; /* from the region's base */
+} sn_remote;
+
+/*
+ * Write to, or read from, a region of msg->peer. A put completes when the data lies in the target's memory. The target
+ * takes part through its own progress (its library calls or its progress thread). Puts, gets and atomics to one peer
+ * are executed in the order posted. Errors at the target complete the operation with SN_ERR_ACCESS or SN_ERR_FAULT.
+ */
+SN_API int sn_put(sn_ep *ep, const sn_msg *msg, const sn_remote *to, sn_req **req);
+SN_API int sn_get(sn_ep *ep, const sn_msg *msg, const sn_remote *from, sn_req **req);
+
+typedef enum sn_type {
+	SN_INT8, SN_UINT8, SN_INT16, SN_UINT16, SN_INT32, SN_UINT32, SN_INT64, SN_UINT64, SN_INT128, SN_UINT128,
+	SN_FLOAT, SN_DOUBLE, SN_FLOAT_COMPLEX, SN_DOUBLE_COMPLEX, SN_LONG_DOUBLE, SN_LONG_DOUBLE_COMPLEX,
+	SN_TYPE_COUNT
+} sn_type;
+
+typedef enum sn_atomic_op {
+	SN_MIN, SN_MAX, SN_SUM, SN_PROD, SN_LOR, SN_LAND, SN_BOR, SN_BAND, SN_LXOR, SN_BXOR, SN_READ, SN_WRITE,
+	SN_CSWAP, SN_CSWAP_NE, SN_CSWAP_LE, SN_CSWAP_LT, SN_CSWAP_GE, SN_CSWAP_GT, SN_MSWAP, SN_DIFF,
+	SN_ATOMIC_OP_COUNT
+} sn_atomic_op;
+
+typedef struct sn_atomic {
+	sn_type type;
+	sn_atomic_op op;
+	const struct iovec *compare; /* CSWAP*, MSWAP: as many bytes as the operand */
+	uint32_t compare_count;
+	uint32_t result_count;	     /* 0: nothing is fetched */
+	const struct iovec *result;  /* receives the old values */
+} sn_atomic;
+
+#define SN_ATOMIC_MAX 2048 /* most operand bytes in one atomic */
+
+/* Size of one element, or 0 if type or the pair of op and type is not valid (as libfabric defines validity). */
+SN_API size_t sn_atomic_size(sn_type type, sn_atomic_op op);
+/* msg->iov is the operand (absent for SN_READ). Elementwise atomic towards other sn_atomic calls on the same target. */
+SN_API int sn_atomic_post(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const sn_atomic *a, sn_req **req);
+
+/* ---- completion and progress -------------------------------------------------------------------------------- */
+
+/* Make progress once without blocking. Returns the number of events handled (0: nothing to do), or an error. */
+SN_API int sn_progress(sn_ep *ep);
+/* Fetch up to max completions of requests posted with SN_CQ; makes progress. Returns how many. */
+SN_API int sn_poll(sn_ep *ep, sn_completion *c, int max);
+/*
+ * Has req completed? SN_OK: *c (may be NULL) is filled and req is freed; its outcome is in c->status. SN_ERR_AGAIN: not
+ * yet. Makes progress.
+ */
+SN_API int sn_test(sn_ep *ep, sn_req *req, sn_completion *c);
+/* Likewise, waiting: spins briefly, then sleeps. timeout_us < 0: for ever. SN_ERR_TIMEOUT leaves req valid. */
+SN_API int sn_wait(sn_ep *ep, sn_req *req, sn_completion *c, int64_t timeout_us);
+/*
+ * Called by somebody who polls, after a poll of these endpoints that found nothing: decides from how long nothing has
+ * come (*idle, which the caller keeps and sets to 0 whenever something came) whether to return at once, to yield the
+ * core, or to nap until a peer rings or max_nap_us have passed.
+ */
+SN_API void sn_relax(sn_ep *const *eps, unsigned count, uint64_t *idle, unsigned max_nap_us);
+
+/* ---- looking inside ------------------------------------------------------------------------------------------ */
+
+/* Call fn for each counter of the endpoint (e.g. "local.tx_eager", 17). Names stay valid. */
+SN_API int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

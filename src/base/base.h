@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small things everybody needs: time, lists, locks, sizes, byte copies between segment lists. */
+#ifndef SN_BASE_H
+#define SN_BASE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#define SN_LINE 64 /* bytes in a cache line */
+#define sn_aligned __attribute__((aligned(SN_LINE)))
+#define sn_likely(x)   __builtin_expect(!!(x), 1)
+#define sn_unlikely(x) __builtin_expect(!!(x), 0)
+#define sn_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define SN_MIN_OF(a, b) ((a) < (b) ? (a) : (b))
+#define SN_MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+
+/* ---- time ---- */
+uint64_t sn_now_ns(void);  /* CLOCK_MONOTONIC */
+static inline void sn_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+/* ---- doubly linked lists with a head ---- */
+struct sn_list {
+	struct sn_list *next, *prev;
+};
+static inline void sn_list_init(struct sn_list *l)
+{
+	l->next = l->prev = l;
+}
+static inline bool sn_list_empty(const struct sn_list *l)
+{
+	return l->next == l;
+}
+static inline void sn_list_add_tail(struct sn_list *l, struct sn_list *n)
+{
+	n->prev = l->prev;
+	n->next = l;
+	l->prev->next = n;
+	l->prev = n;
+}
+static inline void sn_list_del(struct sn_list *n)
+{
+	n->prev->next = n->next;
+	n->next->prev = n->prev;
+	n->next = n->prev = n;
+}
+#define sn_list_for_each(pos, head) for (struct sn_list *pos = (head)->next; pos != (head); pos = pos->next)
+#define sn_list_for_each_safe(pos, head)                                                                           \
+	for (struct sn_list *pos = (head)->next, *pos##_next = pos->next; pos != (head);                           \
+	     pos = pos##_next, pos##_next = pos->next)
+
+/* ---- the endpoint's lock: nothing at all for a SERIAL endpoint, else a futex mutex that spins briefly ---- */
+struct sn_lock {
+	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and waited for */
+	bool enabled;
+};
+void sn_lock_slow(struct sn_lock *l);
+void sn_unlock_slow(struct sn_lock *l);
+static inline void sn_lock(struct sn_lock *l)
+{
+	uint32_t free_ = 0;
+	if (l->enabled && !atomic_compare_exchange_strong_explicit(&l->word, &free_, 1, memory_order_acquire,
+								   memory_order_relaxed))
+		sn_lock_slow(l);
+}
+static inline void sn_unlock(struct sn_lock *l)
+{
+	if (l->enabled && atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
+		sn_unlock_slow(l);
+}
+
+/* ---- segments ---- */
+/* Sum of lengths; UINT64_MAX on overflow. */
+uint64_t sn_iov_len(const struct iovec *iov, uint32_t count);
+/* Copy len bytes out of / into segments starting at byte `offset` of them. The caller has checked the bounds. */
+void sn_iov_read(void *dst, const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len);
+void sn_iov_write(const struct iovec *iov, uint32_t count, uint64_t offset, const void *src, uint64_t len);
+/* Fill out[] (at most max entries) with the pieces of [offset, offset+len); returns how many, *covered the bytes they hold. */
+uint32_t sn_iov_slice(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len, struct iovec *out,
+		      uint32_t max, uint64_t *covered);
+
+/* ---- random, hash ---- */
+void sn_random(void *buf, size_t len); /* getrandom, aborts only if the kernel has none */
+static inline uint64_t sn_mix64(uint64_t x)
+{
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93u;
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93u;
+	return x ^ (x >> 32);
+}
+
+/* ---- topology ---- */
+struct sn_topo {
+	int cpus;	      /* online */
+	int allowed;	      /* in this process's affinity mask, and cgroup quota if less */
+	uint64_t host_id;     /* the same for two processes that can share abstract sockets: boot id and network namespace */
+	uint64_t l2_size, llc_size; /* bytes; 0 unknown */
+	char cpu_model[64];
+};
+const struct sn_topo *sn_topo(void); /* read once */
+int sn_topo_cpus_allowed(void);	     /* affinity now */
+bool sn_topo_share_cache(int cpu_a, int cpu_b, int level); /* from sysfs; false when unknown */
+
+#endif
