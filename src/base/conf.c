@@ -360,10 +360,15 @@ static void load_all(void)
 	load_file(&c, "/etc/sennit.conf", SN_ORIGIN_SYSTEM);
 	load_user_file(&c);
 	load_environment(&c);
+	if (sn_log_level < SN_LOG_WARN)
+		return;
+	struct sn_log_site site = {
+		0}; /* not shared with an earlier load: the count is bounded here already */
 	for (unsigned i = 0; i < c.count && i < CONF_COMPLAINTS; i++)
-		sn_warn("%s", c.text[i]);
+		sn_log_write(&site, SN_LOG_WARN, "%s", c.text[i]);
 	if (c.count > CONF_COMPLAINTS)
-		sn_warn("and %u more faults in the settings", c.count - CONF_COMPLAINTS);
+		sn_log_write(&site, SN_LOG_WARN, "and %u more faults in the settings",
+			     c.count - CONF_COMPLAINTS);
 }
 
 static void ensure_loaded(void)
