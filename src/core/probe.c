@@ -14,7 +14,8 @@ static void describe(const struct sn_claim *claim, sn_completion *c)
 	};
 }
 
-static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c, sn_claim **claim)
+static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+		sn_claim **claim)
 {
 	if (!ep || !c)
 		return sn_fail(SN_ERR_INVALID, "endpoint or completion is NULL");
@@ -56,7 +57,8 @@ int sn_probe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, s
 	return look(ep, plain, from, bits, mask, c, NULL);
 }
 
-int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c, sn_claim **claim)
+int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+	      sn_claim **claim)
 {
 	if (!claim)
 		return sn_fail(SN_ERR_INVALID, "claim is NULL");

@@ -36,7 +36,8 @@ struct sn_region *sn_core_region_find(sn_ep *ep, uint64_t key)
 	return ep->region_hash_size ? *slot_of(ep, key) : NULL;
 }
 
-void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t len, unsigned right, int *status)
+void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t len, unsigned right,
+			     int *status)
 {
 	struct sn_region *r = sn_core_region_find(ep, key);
 	*status = SN_ERR_ACCESS;
