@@ -23,6 +23,7 @@ enum sn_conf_id {
 	SN_CONF_SPIN,  /* us: how long a waiter polls before it yields */
 	SN_CONF_NAP,   /* us: longest nap of a poller that found nothing */
 	SN_CONF_LINGER,	      /* ms: how long sn_ep_close waits for accepted data to leave */
+	SN_CONF_STATS,	      /* bool: print the counters of an endpoint to standard error when it closes */
 	SN_CONF_PEER_TIMEOUT, /* ms: how long a peer may be silent (network) before it counts as gone */
 	SN_CONF_COUNT
 };
