@@ -165,6 +165,24 @@ static void numbers_in_bytes_take_suffixes(void **state)
 	}
 }
 
+static void switches_take_yes_and_no_in_many_words(void **state)
+{
+	static const char *const yes[] = {"1", "yes", "ON", "True"}, *const no[] = {"0", "No", "off",
+										    "false"};
+	for (int i = 0; i < 4; i++) {
+		setenv("SENNIT_STATS", yes[i], 1);
+		assert_string_equal(reload_and_read_stderr(), "");
+		assert_int_equal(sn_conf_num(SN_CONF_STATS), 1);
+		assert_string_equal(sn_conf_str(SN_CONF_STATS), "yes");
+		setenv("SENNIT_STATS", no[i], 1);
+		assert_string_equal(reload_and_read_stderr(), "");
+		assert_int_equal(sn_conf_num(SN_CONF_STATS), 0);
+	}
+	setenv("SENNIT_STATS", "2", 1);
+	assert_non_null(
+		strstr(reload_and_read_stderr(), "SENNIT_STATS: \"2\" is not yes or no; stats stays no"));
+}
+
 static void a_wrong_value_is_reported_with_the_range_and_changes_nothing(void **state)
 {
 	static const char *const bad[] = {"",
@@ -291,6 +309,7 @@ int main(void)
 		cmocka_unit_test_setup(a_measured_value_yields_to_the_user_and_beats_the_default, fresh),
 		cmocka_unit_test_setup(a_value_out_of_range_cannot_be_set, fresh),
 		cmocka_unit_test_setup(numbers_in_bytes_take_suffixes, fresh),
+		cmocka_unit_test_setup(switches_take_yes_and_no_in_many_words, fresh),
 		cmocka_unit_test_setup(a_wrong_value_is_reported_with_the_range_and_changes_nothing, fresh),
 		cmocka_unit_test_setup(faults_in_a_file_are_named_by_line, fresh),
 		cmocka_unit_test_setup(the_log_level_silences_complaints_wherever_it_is_set, fresh),
