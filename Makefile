@@ -10,6 +10,9 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 MINUTES ?= 30
 CMAKE_FLAGS ?=
+# apt's matplotlib belongs to /usr/bin/python3, which need not be the first python3 in PATH
+PYTHON_PLOT = $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; \
+	done; echo python3)
 
 .PHONY: all check demo install soak clean deps
 .NOTPARALLEL:
@@ -33,7 +36,7 @@ check:
 demo:
 	@sh cmake/deps.sh build demo
 	$(MAKE) all
-	python3 bench/demo.py --build $(BUILD)
+	$(PYTHON_PLOT) bench/demo.py --build $(BUILD)
 
 soak: all
 	ctest --test-dir $(BUILD) --output-on-failure -L stress --repeat until-fail:1000000 \
