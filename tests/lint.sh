@@ -13,7 +13,7 @@ failed=0
 
 for tool in clang-format-14 clang-tidy-14 run-clang-tidy-14 cppcheck cmake git; do
 	command -v "$tool" >/dev/null || {
-		echo "lint: $tool is missing (Debian: clang-format-14 clang-tidy-14 clang-tools-14 cppcheck cmake git)"
+		echo "lint: $tool is missing (Debian: clang-format-14 clang-tidy-14 cppcheck cmake git)"
 		exit 77
 	}
 done
