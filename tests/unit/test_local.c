@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two processes exchange messages of all shapes over the local rail; every byte is checked (local_harness.h). */
 #include "local_harness.h"
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
+
+#include <cmocka.h>
 
 static const uint64_t sizes[] = {0,	1,     7,      8,      39,	40,	 41,	  63,	  64,
 				 65,	103,   104,    105,    500,	1000,	 4000,	  4095,	  4096,
