@@ -236,8 +236,8 @@ static inline void sn_link_busy(struct sn_link *link)
 }
 
 /* link.c */
-int sn_link_attach(void *rail, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
-		   const struct sn_addr_part *part, void **link);
+int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
+		   const struct sn_addr_part *part, void **out);
 void sn_link_detach(void *link);
 int sn_link_open(struct sn_link *link); /* make the channel and connect; 0, or an error */
 int sn_link_mail(struct sn_rail *rail);
