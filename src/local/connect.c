@@ -450,8 +450,10 @@ static void retry_fire(struct sn_timer *t)
 {
 	struct sn_conn *conn = sn_container(t, struct sn_conn, retry);
 	int rc = conn->welcome_due ? welcome_try(conn) : conn_try(conn);
-	if (rc)
+	if (rc) {
+		backlog_take(conn->rail);
 		conn_gone(conn, rc);
+	}
 }
 
 struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, int chan_fd,
@@ -465,7 +467,10 @@ struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, 
 		conn->chan_fd = chan_fd;
 		conn->ring_bytes = ring_bytes;
 		*rc = conn_try(conn);
-		if (*rc) {
+		if (*rc == SN_ERR_PEER_GONE) {
+			backlog_take(rail);
+			conn_gone(conn, *rc);
+		} else if (*rc) {
 			conn_free(conn);
 			conn = NULL;
 		}
