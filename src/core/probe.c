@@ -14,7 +14,8 @@ static void describe(const struct sn_claim *claim, sn_completion *c)
 	};
 }
 
-static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c, sn_claim **claim)
+static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+		sn_claim **claim)
 {
 	if (!ep || !c)
 		return sn_fail(SN_ERR_INVALID, "endpoint or completion is NULL");
@@ -56,7 +57,8 @@ int sn_probe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, s
 	return look(ep, plain, from, bits, mask, c, NULL);
 }
 
-int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c, sn_claim **claim)
+int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+	      sn_claim **claim)
 {
 	if (!claim)
 		return sn_fail(SN_ERR_INVALID, "claim is NULL");
@@ -114,6 +116,28 @@ int sn_cancel(sn_ep *ep, sn_req *req)
 		sn_core_req_complete(req, SN_ERR_CANCELED);
 		rc = SN_OK;
 	}
+	sn_unlock(&ep->lock);
+	return rc;
+}
+
+int sn_cancel_context(sn_ep *ep, const void *context)
+{
+	if (!ep)
+		return sn_fail(SN_ERR_INVALID, "endpoint is NULL");
+	if (sn_core_foreign(ep))
+		return sn_core_forked();
+	sn_lock(&ep->lock);
+	struct sn_req *first = NULL;
+	for (uint32_t i = 0; i < ep->slab_count * SN_SLAB; i++) {
+		struct sn_req *req = &ep->slabs[i / SN_SLAB][i % SN_SLAB];
+		if (req->state != SN_REQ_ACTIVE || req->role == SN_ROLE_INTERNAL ||
+		    req->comp.context != context)
+			continue;
+		if ((req->comp.op == SN_OP_RECV || req->comp.op == SN_OP_MRECV) && req->posted.queued &&
+		    (!first || req->posted.serial < first->posted.serial))
+			first = req;
+	}
+	int rc = first ? cancel_recv(first) : SN_ERR_AGAIN;
 	sn_unlock(&ep->lock);
 	return rc;
 }
