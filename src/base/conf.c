@@ -112,6 +112,14 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			 "does "
 			 "not call the library for that long loses data; 5 s lets a slow one finish without "
 			 "making a broken job hang."},
+	[SN_CONF_STATS] =
+		{.name = "stats",
+		 .type = SN_TYPE_BOOL,
+		 .unit = "",
+		 .def = 0,
+		 .max = 1,
+		 .help = "Print the counters that are not zero to standard error when an endpoint "
+			 "closes: what travelled on which rail, how it was copied, what was refused."},
 	[SN_CONF_PEER_TIMEOUT] =
 		{.name = "peer_timeout",
 		 .type = SN_TYPE_NUM,

@@ -7,7 +7,8 @@ int sn_core_ack(struct sn_peer_state *peer, uint64_t op, int status)
 	if (peer->gone)
 		return 0;
 	struct sn_imm_ack imm = {.op = op, .status = status};
-	struct sn_out out = {.head = {.kind = SN_K_ACK, .imm_len = sizeof(imm), .imm = &imm}, .must_copy = true};
+	struct sn_out out = {.head = {.kind = SN_K_ACK, .imm_len = sizeof(imm), .imm = &imm},
+			     .must_copy = true};
 	return peer->ops->post(peer->link, &out, NULL);
 }
 

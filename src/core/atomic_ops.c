@@ -10,57 +10,63 @@
 typedef __int128 sn_i128;
 typedef unsigned __int128 sn_u128;
 
-#define ELEMENT(T)                                                                                                 \
-	T t, a;                                                                                                    \
-	memcpy(&t, at, sizeof(T));                                                                                 \
-	if (operand)                                                                                               \
-		memcpy(&a, operand, sizeof(T));                                                                    \
-	else                                                                                                       \
-		a = 0;                                                                                             \
-	if (old)                                                                                                   \
-		memcpy(old, at, sizeof(T))
+#define ELEMENT(T)                                                                                           \
+	T t, a;                                                                                              \
+	memcpy(&t, at, sizeof(T));                                                                           \
+	if (operand)                                                                                         \
+		memcpy(&a, operand, sizeof(T));                                                              \
+	else                                                                                                 \
+		a = 0;                                                                                       \
+	if (old)                                                                                             \
+	memcpy(old, at, sizeof(T))
 
-#define COMPARAND(T)                                                                                               \
-	T c = 0;                                                                                                   \
-	if (compare)                                                                                               \
+#define COMPARAND(T)                                                                                         \
+	T c = 0;                                                                                             \
+	if (compare)                                                                                         \
 	memcpy(&c, compare, sizeof(T))
 
 /* Integer sums wrap, as they do on every processor: computed unsigned, U is T's unsigned partner. */
-#define COMMON_CASES(T, U)                                                                                         \
-	case SN_SUM: t = (T)((U)t + (U)a); break;                                                                  \
-	case SN_DIFF: t = (T)((U)t - (U)a); break;                                                                 \
-	case SN_PROD: t = (T)((U)t * (U)a); break;                                                                 \
-	case SN_LOR: t = (t != 0) || (a != 0); break;                                                              \
-	case SN_LAND: t = (t != 0) && (a != 0); break;                                                             \
-	case SN_LXOR: t = (t != 0) != (a != 0); break;                                                             \
-	case SN_WRITE: t = a; break;                                                                               \
-	case SN_CSWAP: t = c == t ? a : t; break;                                                                  \
-	case SN_CSWAP_NE: t = c != t ? a : t; break;
+#define COMMON_CASES(T, U)                                                                                   \
+	case SN_SUM: t = (T)((U)t + (U)a); break;                                                            \
+	case SN_DIFF: t = (T)((U)t - (U)a); break;                                                           \
+	case SN_PROD: t = (T)((U)t * (U)a); break;                                                           \
+	case SN_LOR: t = (t != 0) || (a != 0); break;                                                        \
+	case SN_LAND: t = (t != 0) && (a != 0); break;                                                       \
+	case SN_LXOR: t = (t != 0) != (a != 0); break;                                                       \
+	case SN_WRITE: t = a; break;                                                                         \
+	case SN_CSWAP: t = c == t ? a : t; break;                                                            \
+	case SN_CSWAP_NE:                                                                                    \
+		t = c != t ? a : t;                                                                          \
+		break;
 
-#define ORDER_CASES                                                                                                \
-	case SN_MIN: t = a < t ? a : t; break;                                                                     \
-	case SN_MAX: t = a > t ? a : t; break;                                                                     \
-	case SN_CSWAP_LE: t = c <= t ? a : t; break;                                                               \
-	case SN_CSWAP_LT: t = c < t ? a : t; break;                                                                \
-	case SN_CSWAP_GE: t = c >= t ? a : t; break;                                                               \
-	case SN_CSWAP_GT: t = c > t ? a : t; break;
+#define ORDER_CASES                                                                                          \
+	case SN_MIN: t = a < t ? a : t; break;                                                               \
+	case SN_MAX: t = a > t ? a : t; break;                                                               \
+	case SN_CSWAP_LE: t = c <= t ? a : t; break;                                                         \
+	case SN_CSWAP_LT: t = c < t ? a : t; break;                                                          \
+	case SN_CSWAP_GE: t = c >= t ? a : t; break;                                                         \
+	case SN_CSWAP_GT:                                                                                    \
+		t = c > t ? a : t;                                                                           \
+		break;
 
-#define BIT_CASES                                                                                                  \
-	case SN_BOR: t |= a; break;                                                                                \
-	case SN_BAND: t &= a; break;                                                                               \
-	case SN_BXOR: t ^= a; break;                                                                               \
-	case SN_MSWAP: t = (a & c) | (t & ~c); break;
+#define BIT_CASES                                                                                            \
+	case SN_BOR: t |= a; break;                                                                          \
+	case SN_BAND: t &= a; break;                                                                         \
+	case SN_BXOR: t ^= a; break;                                                                         \
+	case SN_MSWAP:                                                                                       \
+		t = (a & c) | (t & ~c);                                                                      \
+		break;
 
-#define HANDLER(name, T, U, cases)                                                                                 \
-	static void name(sn_atomic_op op, void *at, const void *operand, const void *compare, void *old)           \
-	{                                                                                                          \
-		ELEMENT(T);                                                                                        \
-		COMPARAND(T);                                                                                      \
-		switch (op) {                                                                                      \
-			COMMON_CASES(T, U)                                                                         \
-			cases default : return; /* SN_READ: nothing is written */                                  \
-		}                                                                                                  \
-		memcpy(at, &t, sizeof(T));                                                                         \
+#define HANDLER(name, T, U, cases)                                                                           \
+	static void name(sn_atomic_op op, void *at, const void *operand, const void *compare, void *old)     \
+	{                                                                                                    \
+		ELEMENT(T);                                                                                  \
+		COMPARAND(T);                                                                                \
+		switch (op) {                                                                                \
+			COMMON_CASES(T, U)                                                                   \
+			cases default : return; /* SN_READ: nothing is written */                            \
+		}                                                                                            \
+		memcpy(at, &t, sizeof(T));                                                                   \
 	}
 
 /* narrow unsigned types would be promoted to int, where a product can overflow: U is at least unsigned int */
@@ -123,8 +129,8 @@ size_t sn_atomic_size(sn_type type, sn_atomic_op op)
 	}
 }
 
-void sn_core_atomic_apply(sn_type type, sn_atomic_op op, void *target, const void *operand, const void *compare,
-			  void *old, uint32_t count)
+void sn_core_atomic_apply(sn_type type, sn_atomic_op op, void *target, const void *operand,
+			  const void *compare, void *old, uint32_t count)
 {
 	size_t size = types[type].size;
 	for (uint32_t i = 0; i < count; i++) {

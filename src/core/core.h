@@ -16,12 +16,12 @@
 
 enum sn_req_state { SN_REQ_FREE, SN_REQ_ACTIVE, SN_REQ_DONE };
 
-enum { /* sn_req.role: who looks at the completion */
-	SN_ROLE_HANDLE,	  /* sn_test / sn_wait */
-	SN_ROLE_CALLBACK, /* on_complete */
-	SN_ROLE_QUEUE,	  /* sn_poll */
-	SN_ROLE_FORGET,	  /* nobody, unless it fails and there is a callback */
-	SN_ROLE_INTERNAL, /* the core itself: ->finish */
+enum {			 /* sn_req.role: who looks at the completion */
+       SN_ROLE_HANDLE,	 /* sn_test / sn_wait */
+       SN_ROLE_CALLBACK, /* on_complete */
+       SN_ROLE_QUEUE,	 /* sn_poll */
+       SN_ROLE_FORGET,	 /* nobody, unless it fails and there is a callback */
+       SN_ROLE_INTERNAL, /* the core itself: ->finish */
 };
 
 /*
@@ -106,8 +106,8 @@ struct sn_region {
 };
 
 struct sn_core_counters {
-	uint64_t sends, recvs, unexpected, unexpected_rdv, truncated, self, puts, gets, atomics, refused_access,
-		bad_messages, peers_gone;
+	uint64_t sends, recvs, unexpected, unexpected_rdv, truncated, self, puts, gets, atomics,
+		refused_access, bad_messages, peers_gone;
 };
 
 #define SN_SLAB 64 /* requests allocated at a time */
@@ -135,7 +135,8 @@ struct sn_ep {
 		struct sn_addr_part part;
 	} rails[SN_RAILS];
 	uint32_t rail_count;
-	_Atomic uint32_t sleepers; /* threads of this process in sn_wait (MULTIPLE): whoever completes rings them */
+	_Atomic uint32_t
+		sleepers; /* threads of this process in sn_wait (MULTIPLE): whoever completes rings them */
 	struct sn_ep_ids ids;
 	uint8_t addr[SN_ADDR_MAX];
 	size_t addr_len;
@@ -148,15 +149,15 @@ static inline bool sn_core_foreign(const sn_ep *ep)
 {
 	return sn_unlikely(ep->fork_epoch != sn_fork_epoch);
 }
-int sn_core_forked(void); /* SN_ERR_FORKED with its sentence */
+int sn_core_forked(void);	 /* SN_ERR_FORKED with its sentence */
 int sn_core_progress(sn_ep *ep); /* every rail once; with the lock held */
 
 /* request.c */
 struct sn_req *sn_core_req_new(sn_ep *ep);
 void sn_core_req_free(struct sn_req *req);
 /* Copy up to three segment lists into the request. */
-int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b, uint32_t nb,
-			 const struct iovec *c, uint32_t nc);
+int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b,
+			 uint32_t nb, const struct iovec *c, uint32_t nc);
 void sn_core_req_role(struct sn_req *req, uint32_t flags, bool wants_handle);
 /* One of the pending events has happened; the first bad status sticks; at the last one the request completes. */
 void sn_core_req_step(struct sn_req *req, int status);
@@ -173,7 +174,8 @@ int sn_core_hand_over(struct sn_req *req, const struct sn_out *out);
 
 /* peer.c */
 struct sn_peer_state *sn_core_peer_get(sn_ep *ep, sn_peer num);
-int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts, uint32_t *count);
+int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts,
+		       uint32_t *count);
 size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part *parts, uint32_t count,
 			  uint8_t out[SN_ADDR_MAX]);
 void sn_core_peers_free(sn_ep *ep);
@@ -202,12 +204,13 @@ static inline bool sn_core_is_onesided(const struct sn_req *req)
 /* region.c */
 struct sn_region *sn_core_region_find(sn_ep *ep, uint64_t key);
 /* Where an access lands, or NULL with *status set. */
-void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t len, unsigned right, int *status);
+void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t len, unsigned right,
+			     int *status);
 void sn_core_regions_free(sn_ep *ep);
 
 /* atomic_ops.c: execute on count elements at target; old (if not NULL) receives the previous values. */
-void sn_core_atomic_apply(sn_type type, sn_atomic_op op, void *target, const void *operand, const void *compare,
-			  void *old, uint32_t count);
+void sn_core_atomic_apply(sn_type type, sn_atomic_op op, void *target, const void *operand,
+			  const void *compare, void *old, uint32_t count);
 
 /* self.c */
 extern const struct sn_rail_ops sn_rail_self;
@@ -226,7 +229,7 @@ struct sn_imm_access { /* put, get, atomic */
 	uint64_t op;
 	uint64_t key;
 	uint64_t offset;
-	uint64_t len;	/* get: bytes wanted; atomic: number of elements */
+	uint64_t len; /* get: bytes wanted; atomic: number of elements */
 	uint8_t type, aop, fetch, zero;
 	uint32_t zero2;
 };

@@ -20,7 +20,8 @@ static void watch_forks(void)
 
 int sn_core_forked(void)
 {
-	return sn_fail(SN_ERR_FORKED, "this endpoint belongs to the parent of process %d: open one after fork",
+	return sn_fail(SN_ERR_FORKED,
+		       "this endpoint belongs to the parent of process %d: open one after fork",
 		       (int)getpid());
 }
 
@@ -110,7 +111,8 @@ static void ignore(void *arg, const sn_completion *c)
 
 void sn_ep_close(sn_ep *ep)
 {
-	if (!ep || sn_core_foreign(ep)) /* the parent's: its memory and sockets are not this process's to end */
+	if (!ep ||
+	    sn_core_foreign(ep)) /* the parent's: its memory and sockets are not this process's to end */
 		return;
 	sn_lock(&ep->lock);
 	if (sn_conf_num(SN_CONF_STATS))
@@ -122,8 +124,7 @@ void sn_ep_close(sn_ep *ep)
 	ep->attr.on_target = NULL;
 	for (uint32_t i = 0; i < ep->peer_count; i++) {
 		struct sn_peer_state *peer = ep->peers[i];
-		sn_list_for_each_safe(at, &peer->rdvs)
-		{
+		sn_list_for_each_safe (at, &peer->rdvs) {
 			struct sn_claim *claim = sn_container(at, struct sn_claim, peer_link);
 			sn_list_del(&claim->peer_link);
 			peer->ops->refuse(peer->link, claim->rdv, SN_ERR_PEER_GONE);
@@ -144,8 +145,8 @@ int sn_ep_address(const sn_ep *ep, void *addr, size_t *len)
 	size_t room = *len;
 	*len = ep->addr_len;
 	if (!addr || room < ep->addr_len)
-		return sn_fail(SN_ERR_INVALID, "the address needs %zu bytes, there is room for %zu", ep->addr_len,
-			       addr ? room : 0);
+		return sn_fail(SN_ERR_INVALID, "the address needs %zu bytes, there is room for %zu",
+			       ep->addr_len, addr ? room : 0);
 	memcpy(addr, ep->addr, ep->addr_len);
 	return 0;
 }
@@ -165,7 +166,9 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	case SN_K_PUT:
 	case SN_K_GET:
 	case SN_K_ATOMIC: return sn_core_target_arrive(peer, in);
-	default: return sn_fail(SN_ERR_PROTO, "peer %u sent a message of unknown kind %u", peer->num, in->head.kind);
+	default:
+		return sn_fail(SN_ERR_PROTO, "peer %u sent a message of unknown kind %u", peer->num,
+			       in->head.kind);
 	}
 }
 

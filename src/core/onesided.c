@@ -17,14 +17,12 @@ static bool overlap(const struct sn_req *a, const struct sn_req *b)
 static bool must_wait(const struct sn_req *req)
 {
 	const struct sn_peer_state *peer = req->peer;
-	sn_list_for_each(at, &peer->pending_ops)
-	{
+	sn_list_for_each (at, &peer->pending_ops) {
 		const struct sn_req *other = sn_container(at, struct sn_req, link);
 		if (sn_core_is_onesided(other) && (other->big || req->big) && overlap(req, other))
 			return true;
 	}
-	sn_list_for_each(at, &peer->waiting)
-	{
+	sn_list_for_each (at, &peer->waiting) {
 		const struct sn_req *other = sn_container(at, struct sn_req, link);
 		if (other == req)
 			break;
@@ -47,8 +45,7 @@ void sn_core_onesided_next(struct sn_peer_state *peer)
 	if (sn_likely(sn_list_empty(&peer->waiting)))
 		return;
 again:
-	sn_list_for_each(at, &peer->waiting)
-	{
+	sn_list_for_each (at, &peer->waiting) {
 		struct sn_req *req = sn_container(at, struct sn_req, link);
 		if (must_wait(req))
 			continue;
@@ -88,8 +85,8 @@ static struct sn_req *onesided_new(sn_ep *ep, const sn_msg *msg, sn_op op, uint6
 }
 
 /* Fill in the message, start it, hand out the handle; unlocks. */
-static int onesided_post(struct sn_req *req, uint8_t kind, struct sn_imm_access *imm, uint64_t body, uint64_t extent,
-			 bool big, const sn_msg *msg, sn_req **handle)
+static int onesided_post(struct sn_req *req, uint8_t kind, struct sn_imm_access *imm, uint64_t body,
+			 uint64_t extent, bool big, const sn_msg *msg, sn_req **handle)
 {
 	sn_ep *ep = req->ep;
 	imm->op = sn_core_req_op(req);
@@ -210,7 +207,8 @@ int sn_get(sn_ep *ep, const sn_msg *msg, const sn_remote *from, sn_req **handle)
 	return onesided_post(req, SN_K_GET, &imm, 0, len, len > SN_INJECT_MAX, msg, handle);
 }
 
-static int atomic_check(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const sn_atomic *a, uint64_t *bytes)
+static int atomic_check(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const sn_atomic *a,
+			uint64_t *bytes)
 {
 	uint64_t operand;
 	int rc = onesided_check(ep, msg, at, &operand);
@@ -229,7 +227,8 @@ static int atomic_check(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const
 	bool has_compare = a->op >= SN_CSWAP && a->op <= SN_MSWAP;
 	*bytes = a->op == SN_READ ? result : operand;
 	if (!*bytes || *bytes % size || *bytes > SN_ATOMIC_MAX)
-		return sn_fail(SN_ERR_INVALID, "an atomic of %llu bytes: must be 1 to %d bytes in whole elements of %zu",
+		return sn_fail(SN_ERR_INVALID,
+			       "an atomic of %llu bytes: must be 1 to %d bytes in whole elements of %zu",
 			       (unsigned long long)*bytes, SN_ATOMIC_MAX, size);
 	if (has_compare && compare != *bytes)
 		return sn_fail(SN_ERR_INVALID, "the compare operand has %llu bytes, the operand %llu",
@@ -249,7 +248,8 @@ int sn_atomic_post(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const sn_a
 	bool has_compare = a->op >= SN_CSWAP && a->op <= SN_MSWAP;
 	uint64_t body = (a->op == SN_READ ? 0 : bytes) + (has_compare ? bytes : 0);
 	sn_lock(&ep->lock);
-	struct sn_req *req = onesided_new(ep, msg, a->result_count ? SN_OP_FETCH : SN_OP_ATOMIC, bytes, handle != NULL);
+	struct sn_req *req =
+		onesided_new(ep, msg, a->result_count ? SN_OP_FETCH : SN_OP_ATOMIC, bytes, handle != NULL);
 	/* Operand and compare travel as one piece taken now: the caller's originals are small and often on its stack. */
 	uint8_t *copy = req ? pack(req, body, a->result, a->result_count) : NULL;
 	if (!copy) {

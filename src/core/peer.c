@@ -32,14 +32,17 @@ size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part
 	return at;
 }
 
-int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts, uint32_t *count)
+int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts,
+		       uint32_t *count)
 {
 	const uint8_t *b = addr;
 	if (!b || len < ADDR_HEAD || b[0] != 'S' || b[1] != 'N')
 		return sn_fail(SN_ERR_INVALID, "this is not a sennit address");
 	if (b[2] != ADDR_VERSION)
-		return sn_fail(SN_ERR_INVALID, "the address has version %u, this library speaks %d: use one version "
-					       "of sennit in the whole job", b[2], ADDR_VERSION);
+		return sn_fail(SN_ERR_INVALID,
+			       "the address has version %u, this library speaks %d: use one version "
+			       "of sennit in the whole job",
+			       b[2], ADDR_VERSION);
 	if (b[3] < ADDR_HEAD || b[3] > len || b[3] > SN_ADDR_MAX)
 		return sn_fail(SN_ERR_INVALID, "the address is cut off (%zu bytes of %u)", len, b[3]);
 	memcpy(&ids->id, b + 4, 8);
@@ -134,7 +137,8 @@ static int peer_make(sn_ep *ep, const void *addr, size_t len, const void *only, 
 	if (peer)
 		return memcmp(peer->addr + 12, ids.key, sizeof(ids.key)) == 0 && (!only || peer->rail == only)
 			       ? 0
-			       : sn_fail(SN_ERR_INVALID, "this address contradicts what is known of peer %u", peer->num);
+			       : sn_fail(SN_ERR_INVALID, "this address contradicts what is known of peer %u",
+					 peer->num);
 	if (tables_grow(ep) || !(peer = calloc(1, sizeof(*peer))))
 		return sn_fail(SN_ERR_NOMEM, "no memory for another peer (%u known)", ep->peer_count);
 	peer->ep = ep;
@@ -174,7 +178,8 @@ int sn_peer_add(sn_ep *ep, const void *addr, size_t len, sn_peer *num)
 	return rc;
 }
 
-struct sn_peer_state *sn_core_peer_from(sn_ep *ep, const void *rail, const void *addr, size_t len, void **link)
+struct sn_peer_state *sn_core_peer_from(sn_ep *ep, const void *rail, const void *addr, size_t len,
+					void **link)
 {
 	struct sn_peer_state *peer;
 	if (ep->closing || peer_make(ep, addr, len, rail, &peer))
@@ -232,17 +237,18 @@ void sn_core_peer_gone(struct sn_peer_state *peer, int status)
 	peer->gone = true;
 	peer->gone_status = status ? status : SN_ERR_PEER_GONE;
 	ep->count.peers_gone++;
-	sn_list_for_each_safe(at, &peer->rdvs)
-	{
+	sn_list_for_each_safe (at, &peer->rdvs) {
 		struct sn_claim *claim = sn_container(at, struct sn_claim, peer_link);
 		sn_list_del(&claim->peer_link);
 		claim->rdv = NULL;
 		claim->lost = true;
 	}
 	while (!sn_list_empty(&peer->pending_ops))
-		sn_core_req_complete(sn_container(peer->pending_ops.next, struct sn_req, link), peer->gone_status);
+		sn_core_req_complete(sn_container(peer->pending_ops.next, struct sn_req, link),
+				     peer->gone_status);
 	while (!sn_list_empty(&peer->waiting))
-		sn_core_req_complete(sn_container(peer->waiting.next, struct sn_req, link), peer->gone_status);
+		sn_core_req_complete(sn_container(peer->waiting.next, struct sn_req, link),
+				     peer->gone_status);
 	for (int plane = 0; plane < 2; plane++) {
 		struct sn_match_posted *p;
 		while ((p = sn_match_posted_from(ep->match[plane], peer->num))) {

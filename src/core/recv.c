@@ -117,8 +117,8 @@ static struct sn_req *multi_child(struct sn_req *parent, uint64_t len)
 }
 
 /* Matched: record the message in the request. Returns the bytes to be delivered. */
-static uint64_t recv_matched(struct sn_req *req, struct sn_peer_state *peer, uint64_t bits, uint64_t data, uint8_t flags,
-			     uint64_t len)
+static uint64_t recv_matched(struct sn_req *req, struct sn_peer_state *peer, uint64_t bits, uint64_t data,
+			     uint8_t flags, uint64_t len)
 {
 	req->peer = peer;
 	req->comp.peer = peer->num;

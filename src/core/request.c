@@ -68,8 +68,8 @@ struct sn_req *sn_core_req_find(sn_ep *ep, uint64_t op)
 	return req->state == SN_REQ_ACTIVE && req->generation == (uint32_t)(op >> 32) ? req : NULL;
 }
 
-int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b, uint32_t nb,
-			 const struct iovec *c, uint32_t nc)
+int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b,
+			 uint32_t nb, const struct iovec *c, uint32_t nc)
 {
 	uint32_t n = na + nb + nc;
 	if (sn_unlikely(n > SN_INLINE_SEG)) {
@@ -147,10 +147,11 @@ int sn_core_check_msg(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
 	if (sn_unlikely(msg->peer >= ep->peer_count && !(any_peer_ok && msg->peer == SN_ANY_PEER)))
-		return sn_fail(SN_ERR_INVALID, "peer %u is not known to this endpoint (it knows %u)", msg->peer,
-			       ep->peer_count);
+		return sn_fail(SN_ERR_INVALID, "peer %u is not known to this endpoint (it knows %u)",
+			       msg->peer, ep->peer_count);
 	if (sn_unlikely(msg->iov_count > SN_IOV_MAX))
-		return sn_fail(SN_ERR_INVALID, "%u segments, at most %d are allowed", msg->iov_count, SN_IOV_MAX);
+		return sn_fail(SN_ERR_INVALID, "%u segments, at most %d are allowed", msg->iov_count,
+			       SN_IOV_MAX);
 	if (sn_unlikely(msg->iov_count && !msg->iov))
 		return sn_fail(SN_ERR_INVALID, "%u segments announced, but iov is NULL", msg->iov_count);
 	uint64_t sum = 0;

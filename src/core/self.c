@@ -41,8 +41,8 @@ static int self_post(void *link, const struct sn_out *out, struct sn_req *req)
 	return rc ? rc : 1;
 }
 
-static void copy_segments(const struct iovec *to, uint32_t to_count, const struct iovec *from, uint32_t from_count,
-			  uint64_t len)
+static void copy_segments(const struct iovec *to, uint32_t to_count, const struct iovec *from,
+			  uint32_t from_count, uint64_t len)
 {
 	uint64_t at = 0;
 	for (uint32_t i = 0; i < from_count && at < len; i++) {
@@ -52,8 +52,8 @@ static void copy_segments(const struct iovec *to, uint32_t to_count, const struc
 	}
 }
 
-static void self_pull(void *link, struct sn_rdv *opaque, const struct iovec *iov, uint32_t iov_count, uint64_t len,
-		      struct sn_req *req)
+static void self_pull(void *link, struct sn_rdv *opaque, const struct iovec *iov, uint32_t iov_count,
+		      uint64_t len, struct sn_req *req)
 {
 	struct sn_rdv_self rdv;
 	memcpy(&rdv, opaque, sizeof(rdv));

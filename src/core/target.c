@@ -34,8 +34,8 @@ static int answer(struct sn_peer_state *peer, uint64_t op, int status, const voi
 	return peer->ops->post(peer->link, &out, NULL);
 }
 
-static struct sn_req *internal_req(struct sn_peer_state *peer, sn_op op, void *at, uint64_t len, uint64_t answer_op,
-				   void (*finish)(struct sn_req *, int))
+static struct sn_req *internal_req(struct sn_peer_state *peer, sn_op op, void *at, uint64_t len,
+				   uint64_t answer_op, void (*finish)(struct sn_req *, int))
 {
 	struct sn_req *req = sn_core_req_new(peer->ep);
 	if (!req)
@@ -61,7 +61,8 @@ static void put_pulled(struct sn_req *req, int status)
 static int put_arrive(struct sn_peer_state *peer, const struct sn_in *in, const struct sn_imm_access *imm)
 {
 	int status;
-	void *at = sn_core_region_resolve(peer->ep, imm->key, imm->offset, in->head.len, SN_REMOTE_WRITE, &status);
+	void *at = sn_core_region_resolve(peer->ep, imm->key, imm->offset, in->head.len, SN_REMOTE_WRITE,
+					  &status);
 	if (in->rdv) {
 		struct sn_req *req = NULL;
 		if (!status)
@@ -92,7 +93,8 @@ static void get_sent(struct sn_req *req, int status)
 static int get_arrive(struct sn_peer_state *peer, const struct sn_imm_access *imm)
 {
 	int status;
-	const void *at = sn_core_region_resolve(peer->ep, imm->key, imm->offset, imm->len, SN_REMOTE_READ, &status);
+	const void *at =
+		sn_core_region_resolve(peer->ep, imm->key, imm->offset, imm->len, SN_REMOTE_READ, &status);
 	if (status)
 		return answer(peer, imm->op, status, NULL, 0);
 	if (imm->len <= SN_INJECT_MAX) {
@@ -105,12 +107,10 @@ static int get_arrive(struct sn_peer_state *peer, const struct sn_imm_access *im
 		return answer(peer, imm->op, SN_ERR_NOMEM, NULL, 0);
 	struct sn_imm_ack reply = {.op = imm->op};
 	memcpy(req->imm, &reply, sizeof(reply));
-	struct sn_out out = {.head = {.kind = SN_K_RESULT,
-				      .imm_len = sizeof(reply),
-				      .imm = req->imm,
-				      .len = imm->len},
-			     .iov = req->seg,
-			     .iov_count = 1};
+	struct sn_out out = {
+		.head = {.kind = SN_K_RESULT, .imm_len = sizeof(reply), .imm = req->imm, .len = imm->len},
+		.iov = req->seg,
+		.iov_count = 1};
 	return sn_core_hand_over(req, &out);
 }
 
@@ -147,7 +147,8 @@ int sn_core_target_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 {
 	struct sn_imm_access imm;
 	if (in->head.imm_len != sizeof(imm))
-		return sn_fail(SN_ERR_PROTO, "peer %u sent a one-sided operation of the wrong shape", peer->num);
+		return sn_fail(SN_ERR_PROTO, "peer %u sent a one-sided operation of the wrong shape",
+			       peer->num);
 	memcpy(&imm, in->head.imm, sizeof(imm));
 	if (in->head.kind == SN_K_PUT)
 		return put_arrive(peer, in, &imm);

@@ -52,9 +52,11 @@ static int check_waitable(sn_ep *ep, const sn_req *req)
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
 	if (sn_unlikely(req->ep != ep || req->state == SN_REQ_FREE))
-		return sn_fail(SN_ERR_INVALID, "the request is not one of this endpoint, or was already completed");
+		return sn_fail(SN_ERR_INVALID,
+			       "the request is not one of this endpoint, or was already completed");
 	if (sn_unlikely(req->role != SN_ROLE_HANDLE))
-		return sn_fail(SN_ERR_INVALID, "the request completes by callback or sn_poll, not by test or wait");
+		return sn_fail(SN_ERR_INVALID,
+			       "the request completes by callback or sn_poll, not by test or wait");
 	return 0;
 }
 

@@ -210,7 +210,11 @@ static void a_multi_receive_hands_out_its_buffer_piece_by_piece(void **state)
 	o.iov_len = 100;
 	assert_int_equal(sn_post_msend(ep, &early, &s), 0); /* unexpected: taken by the post below */
 	wait_ok(s, NULL, SN_OK);
-	sn_msg m = {.peer = SN_ANY_PEER, .flags = SN_MULTI | SN_CQ, .iov = &v, .iov_count = 1, .min_room = 5000,
+	sn_msg m = {.peer = SN_ANY_PEER,
+		    .flags = SN_MULTI | SN_CQ,
+		    .iov = &v,
+		    .iov_count = 1,
+		    .min_room = 5000,
 		    .context = &v};
 	assert_int_equal(sn_post_mrecv(ep, &m, NULL), 0);
 	static const size_t sizes[] = {100, 333, 6000, 0, 6000, 3000};
@@ -283,7 +287,11 @@ static void atomics_compute_and_fetch(void **state)
 	assert_int_equal(cell[2], 33);
 	struct iovec sv = {&swap, 8}, cv = {&cmp, 8}, rv = {old, 8};
 	m.iov = &sv;
-	sn_atomic cs = {.type = SN_INT64, .op = SN_CSWAP, .compare = &cv, .compare_count = 1, .result = &rv,
+	sn_atomic cs = {.type = SN_INT64,
+			.op = SN_CSWAP,
+			.compare = &cv,
+			.compare_count = 1,
+			.result = &rv,
 			.result_count = 1};
 	assert_int_equal(sn_atomic_post(ep, &m, &at, &cs, &r), 0);
 	wait_ok(r, NULL, SN_OK);
@@ -322,14 +330,19 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(every_size_arrives_intact_posted_or_unexpected, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_long_message_is_cut_and_both_lengths_are_reported, setup, teardown),
-		cmocka_unit_test_setup_teardown(receives_match_in_posting_order_across_wildcards, setup, teardown),
+		cmocka_unit_test_setup_teardown(every_size_arrives_intact_posted_or_unexpected, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_long_message_is_cut_and_both_lengths_are_reported, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(receives_match_in_posting_order_across_wildcards, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(segments_are_gathered_and_scattered, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_synchronous_send_completes_only_when_matched, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_synchronous_send_completes_only_when_matched, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(probe_claim_and_discard, setup, teardown),
 		cmocka_unit_test_setup_teardown(cancel_takes_back_a_receive_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_multi_receive_hands_out_its_buffer_piece_by_piece, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_multi_receive_hands_out_its_buffer_piece_by_piece, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(one_sided_access_is_checked_and_exact, setup, teardown),
 		cmocka_unit_test_setup_teardown(atomics_compute_and_fetch, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_arguments_are_named, setup, teardown),
