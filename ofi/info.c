@@ -11,6 +11,7 @@
  */
 #include "ofi.h"
 
+#include <netdb.h>
 #include <stdlib.h>
 
 #define ROOM 256 /* bytes by which each attribute may grow in releases to come */
@@ -45,6 +46,10 @@ uint64_t sn_ofi_caps(void)
 {
 	return ALL_CAPS;
 }
+
+/* The source address of every answer: an endpoint gets its own when it opens, so none can be asked for. Also stands for a
+ * destination of which only the host is known. */
+static const uint8_t unassigned[SN_ADDR_MAX] = {'S', 'N'};
 
 /* ---- do the hints ask for something that is not offered? ---- */
 
@@ -94,7 +99,7 @@ static bool hints_ok(uint32_t version, const struct fi_info *h)
 		return false;
 	if (h->addr_format != FI_FORMAT_UNSPEC && h->addr_format != SN_OFI_ADDR_FORMAT)
 		return false;
-	if (h->src_addr) /* an endpoint's address is made when it opens */
+	if (h->src_addr && (h->src_addrlen != SN_ADDR_MAX || memcmp(h->src_addr, unassigned, SN_ADDR_MAX)))
 		return false;
 	if (h->fabric_attr && h->fabric_attr->name && strcmp(h->fabric_attr->name, SN_OFI_NAME))
 		return false;
@@ -191,6 +196,7 @@ static void info_free(struct fi_info *info)
 {
 	if (!info)
 		return;
+	free(info->src_addr);
 	free(info->dest_addr);
 	free(info->tx_attr);
 	free(info->rx_attr);
@@ -210,6 +216,7 @@ static struct fi_info *info_alloc(void)
 
 	if (!info)
 		return NULL;
+	info->src_addr = malloc(SN_ADDR_MAX);
 	info->tx_attr = calloc(1, sizeof(*info->tx_attr) + ROOM);
 	info->rx_attr = calloc(1, sizeof(*info->rx_attr) + ROOM);
 	info->ep_attr = calloc(1, sizeof(*info->ep_attr) + ROOM);
@@ -219,21 +226,38 @@ static struct fi_info *info_alloc(void)
 		info->domain_attr->name = strdup(SN_OFI_NAME);
 	if (info->fabric_attr)
 		info->fabric_attr->name = strdup(SN_OFI_NAME);
-	if (info->tx_attr && info->rx_attr && info->ep_attr && info->domain_attr && info->domain_attr->name &&
-	    info->fabric_attr && info->fabric_attr->name)
+	if (info->src_addr && info->tx_attr && info->rx_attr && info->ep_attr && info->domain_attr &&
+	    info->domain_attr->name && info->fabric_attr && info->fabric_attr->name)
 		return info;
 	info_free(info);
 	return NULL;
 }
 
-/* The destination: named in the hints, or given as the text that fi_av_straddr prints. */
-static int give_dest(struct fi_info *info, const struct fi_info *h, const char *node)
+/*
+ * A node is the text that fi_av_straddr prints, or a host. No endpoint can be told from a host and a service, but
+ * programs that exchange addresses themselves ask this way, so a host that exists is answered with the unassigned address.
+ */
+static int node_address(const char *node, uint64_t flags, uint8_t addr[SN_ADDR_MAX])
+{
+	struct addrinfo ask = {.ai_flags = flags & FI_NUMERICHOST ? AI_NUMERICHOST : 0}, *found;
+
+	if (sn_ofi_addr_parse(node, addr))
+		return 0;
+	if (getaddrinfo(node, NULL, &ask, &found))
+		return -FI_ENODATA;
+	freeaddrinfo(found);
+	memcpy(addr, unassigned, SN_ADDR_MAX);
+	return 0;
+}
+
+static int give_dest(struct fi_info *info, const struct fi_info *h, const char *node, uint64_t flags)
 {
 	uint8_t addr[SN_ADDR_MAX];
 
 	if (node) {
-		if (!sn_ofi_addr_parse(node, addr))
-			return -FI_ENODATA;
+		int rc = node_address(node, flags, addr);
+		if (rc)
+			return rc;
 	} else if (h && h->dest_addr) {
 		if (h->dest_addrlen != SN_ADDR_MAX)
 			return -FI_ENODATA;
@@ -261,13 +285,15 @@ int sn_ofi_getinfo(uint32_t version, const char *node, const char *service, uint
 	if (!info)
 		return -FI_ENOMEM;
 	/* With FI_SOURCE the node names a local interface: an endpoint listens on all of them. */
-	rc = give_dest(info, hints, flags & FI_SOURCE ? NULL : node);
+	rc = give_dest(info, hints, flags & FI_SOURCE ? NULL : node, flags);
 	if (rc) {
 		info_free(info);
 		return rc;
 	}
 	info->caps = give_caps(hints ? hints->caps : 0, ALL_CAPS);
 	info->addr_format = SN_OFI_ADDR_FORMAT;
+	memcpy(info->src_addr, unassigned, SN_ADDR_MAX);
+	info->src_addrlen = SN_ADDR_MAX;
 	info->handle = hints ? hints->handle : NULL;
 	give_tx(info->tx_attr, hints ? hints->tx_attr : NULL, info->caps);
 	give_rx(info->rx_attr, hints ? hints->rx_attr : NULL, info->caps);
