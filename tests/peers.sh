@@ -3,22 +3,13 @@
 # The MPIs that Debian does not have, and mpi4py's test suite, from PyPI into .peers/ at the root of the repository:
 #   o5  Open MPI 5        m5  MPICH 5        im  Intel MPI        (each a virtual environment with mpi4py in it)
 #   o4  mpi4py alone, for Debian's Open MPI  mpi4py  its source package, for the test suite
-#
-#   tests/peers.sh            make what is missing (quick and quiet when nothing is)
-#   tests/peers.sh packages   print the Debian packages that the tests of MPI programs need
+# Makes what is missing; quick and quiet when nothing is.
 #
 # Versions are fixed, so that a test that fails tomorrow does not fail because of somebody else's release.
 # Exit status: 0, or 77 if PyPI cannot be reached (the tests that need it then say so and skip).
 set -eu
 
 mpi4py=4.1.2
-packages="openmpi-bin libopenmpi-dev mpich libmpich-dev hpcc netpipe-openmpi netpipe-mpich2 python3-mpi4py
-lammps python3 python3-venv python3-pip libseccomp-dev gcc libc6-dev util-linux strace procps"
-
-if [ "${1:-}" = packages ]; then
-	echo $packages
-	exit 0
-fi
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 peers=$root/.peers
