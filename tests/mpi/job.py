@@ -64,10 +64,8 @@ class Mpi:
 
     def environment(self):
         """More ranks than cores are the rule here, and the tests may run as root."""
-        if self.name == "o4":
-            return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        if self.name == "o5":
-            return {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if self.name in ("o4", "o5"):
+            return {f"{who}_ALLOW_RUN_AS_ROOT{how}": "1" for who in ("OMPI", "PRTE") for how in ("", "_CONFIRM")}
         if self.name == "im":
             lib = os.path.join(PEERS, "im", "lib")
             return {"I_MPI_HYDRA_BOOTSTRAP": "fork", "I_MPI_PIN": "0", "LD_LIBRARY_PATH": lib}
