@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 
@@ -140,7 +141,7 @@ class Runner:
 
     def environment(self, mpi, sennit, more):
         env = {k: v for k, v in os.environ.items() if not re.match(r"(SENNIT|FI|OMPI|PMIX|PRTE|MPIR|I_MPI)_", k)}
-        env.update(mpi.environment() if mpi else {})
+        env.update(mpi.environment())
         if sennit:
             env["SENNIT_STATS"] = "1"
         # TMPDIR: launchers keep their session files there; short, as paths of sockets are limited
@@ -148,18 +149,19 @@ class Runner:
         env.update(more or {})
         return env
 
-    def run(self, mpi, ranks, program, *, sennit=True, timeout=60, env=None, name="job", launch=None, shm=True):
+    def run(self, mpi, ranks, program, *, sennit=True, timeout=60, env=None, name="job", launch=None,
+            during=None):
         """One job to its end, at most `timeout` seconds. launch: arguments for the launcher besides the number of
-        ranks. mpi None: the program alone."""
+        ranks. during: called with the job's mark in a thread of its own when the job has started."""
         self.tmp = os.path.join("/tmp", f"job-{os.getpid()}")
         os.makedirs(self.tmp, exist_ok=True)
         mark = uuid.uuid4().hex
         listing = os.path.join(self.work, f"{name}.shm")
-        command = (mpi.command(ranks) + (launch or []) if mpi else []) + list(program)
-        if sennit and mpi:
+        command = mpi.command(ranks) + (launch or []) + list(program)
+        if sennit:
             command = [os.path.join(self.build, "bin", "sennit"), "run", "--"] + command
         environ = self.environment(mpi, sennit, {MARK: mark, **(env or {})})
-        wrapped = private_shm(command, listing) if shm else None
+        wrapped = private_shm(command, listing)
         log = os.path.join(self.work, f"{name}.log")
         start = time.monotonic()
         with open(log, "w", encoding="utf-8") as out:
@@ -167,6 +169,8 @@ class Runner:
             out.flush()
             job = subprocess.Popen(wrapped or command, stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=subprocess.STDOUT, env=environ, cwd=self.work, start_new_session=True)
+            if during:
+                threading.Thread(target=during, args=(mark,), daemon=True).start()
             try:
                 status, timed_out = job.wait(timeout), False
             except subprocess.TimeoutExpired:

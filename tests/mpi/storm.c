@@ -80,7 +80,7 @@ static void plan_messages(struct storm *s)
 		m->src = (int)below(&s->plan, (uint64_t)n);
 		m->dst = chance(&s->plan, 8) ? m->src : (int)below(&s->plan, (uint64_t)n);
 		m->comm = (int)below(&s->plan, COMMS);
-		if (!comm_joins(s->w, m->comm, m->src, m->dst))
+		if (!comm_joins(m->comm, m->src, m->dst))
 			m->comm = 0;
 		m->tag = (int)(chance(&s->plan, 80) ? below(&s->plan, 4) : below(&s->plan, 32768));
 		m->len = chance(&s->plan, 4)

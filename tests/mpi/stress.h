@@ -79,8 +79,7 @@ struct world {
 };
 int comm_rank_of(const struct world *w, int comm, int world_rank); /* rank there of a rank of the world */
 int comm_world_of(const struct world *w, int comm, int comm_rank);
-bool comm_joins(const struct world *w, int comm, int a,
-		int b); /* are both in one communicator of this number? */
+bool comm_joins(int comm, int a, int b); /* are both in one communicator of this number? */
 
 struct limits {
 	size_t max_len, round_bytes;
