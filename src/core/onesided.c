@@ -241,7 +241,7 @@ static int atomic_check(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const
 
 int sn_atomic_post(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const sn_atomic *a, sn_req **handle)
 {
-	uint64_t bytes = 0; /* gcc cannot see that sn_fail returns what it is given */
+	uint64_t bytes;
 	int rc = atomic_check(ep, msg, at, a, &bytes);
 	if (rc)
 		return rc;

@@ -339,7 +339,7 @@ static uint64_t host_id_of_child(int (*enter)(void))
 		if (enter && enter())
 			_exit(77);
 		id = sn_topo()->host_id;
-		_exit(write(pipes[1], &id, sizeof id) != sizeof id);
+		_exit(write(pipes[1], &id, sizeof id) == sizeof id ? 0 : 1);
 	}
 	int status;
 	close(pipes[1]);
