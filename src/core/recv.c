@@ -274,8 +274,7 @@ static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_
 static void recv_show(struct sn_req *req, const struct sn_peer_state *source)
 {
 	sn_ep *ep = req->ep;
-	if (ep->board_rail == ep->rail_count ||
-	    (source && source->rail != ep->rails[ep->board_rail].state) ||
+	if (ep->board_rail == ep->rail_count || (source && source->rail != ep->rails[ep->board_rail].state) ||
 	    sn_match_hidden_before(ep->match[0], &req->posted))
 		return;
 	req->slot = ep->rails[ep->board_rail].ops->expose(
@@ -315,7 +314,8 @@ void sn_core_claimed(struct sn_req *req, struct sn_peer_state *peer, const struc
 int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const struct sn_in *in)
 {
 	struct sn_imm_sync sync;
-	if (in->head.kind != SN_K_TAGGED || ((in->head.flags & SN_H_SYNC) && in->head.imm_len != sizeof(sync)))
+	if (in->head.kind != SN_K_TAGGED ||
+	    ((in->head.flags & SN_H_SYNC) && in->head.imm_len != sizeof(sync)))
 		return sn_fail(SN_ERR_PROTO, "peer %u claimed a receive for something else", peer->num);
 	claim_taken(req);
 	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);

@@ -55,7 +55,8 @@ bool sn_board_take(struct sn_board *b, int slot, uint64_t serial)
 bool sn_board_claimed_by(const struct sn_board *b, int slot, uint64_t serial, uint64_t id)
 {
 	const struct sn_board_slot *s = &b->slot[slot];
-	if (atomic_load_explicit(&s->word, memory_order_acquire) != word_of(serial, tag_of(id), SN_BOARD_CLAIMED))
+	if (atomic_load_explicit(&s->word, memory_order_acquire) !=
+	    word_of(serial, tag_of(id), SN_BOARD_CLAIMED))
 		return false;
 	/* killed between the two stores of a claim: the tag alone must do */
 	uint64_t claimant = atomic_load_explicit(&s->claimant, memory_order_relaxed);

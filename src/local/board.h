@@ -55,7 +55,8 @@ struct sn_board_slot {
 _Static_assert(sizeof(struct sn_board_slot) == 128, "two lines a slot");
 
 struct sn_board {
-	_Atomic uint64_t used;	/*  0 slots that are not free: a hint that keeps an empty board one line long */
+	_Atomic uint64_t
+		used; /*  0 slots that are not free: a hint that keeps an empty board one line long */
 	_Atomic uint64_t shown; /*  8 serials below this are on the board, or never will be */
 	uint8_t pad[48];
 	struct sn_board_slot slot[SN_BOARD_SLOTS];
