@@ -95,6 +95,8 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 static void channel_drop(struct sn_link *link)
 {
 	if (link->tx_bytes) {
+		atomic_store(&link->tx.chan->closed,
+			     1); /* a peer that lives on must not touch our buffers any more */
 		munmap(link->tx.chan, link->tx_bytes);
 		link->rail->channels--;
 	}
@@ -107,7 +109,7 @@ static void channel_drop(struct sn_link *link)
 static void opened(struct sn_link *link)
 {
 	link->state = SN_LINK_OPEN;
-	link->fast = true;
+	link->fast = !link->lost;
 	link->rail->count.peers++;
 }
 
@@ -124,13 +126,13 @@ int sn_link_open(struct sn_link *link)
 	if (fd < 0)
 		return fd;
 	struct sn_conn *conn = sn_conn_start(link->rail, &link->ids, fd, ring_bytes, &rc);
-	if (!conn) {
+	if (conn)
+		adopt(link, conn);
+	if (rc) {
 		channel_drop(link);
-		if (rc == SN_ERR_PEER_GONE)
-			sn_link_doom(link, rc, false);
+		link->lost = conn != NULL;
 		return rc;
 	}
-	adopt(link, conn);
 	link->out = conn;
 	opened(link);
 	return 0;
@@ -297,6 +299,7 @@ static void bury(struct sn_link *link)
 	struct sn_rail *rail = link->rail;
 	int status = link->doom;
 	/* Nobody writes there any more, so this ends; the bound is for a process that closed its socket and goes on. */
+	link->leaving = true;
 	if (link->drain && link->rx.cells)
 		sn_recv_poll(link, link->rx.count);
 	sn_list_del(&link->busy);

@@ -73,7 +73,10 @@ struct sn_conn {
 
 int sn_conn_listen(struct sn_rail *rail);
 void sn_conn_unlisten(struct sn_rail *rail);
-/* Connect to a peer and offer a channel; takes over chan_fd. NULL with sn_last_error(); *rc is the error. */
+/*
+ * Connect to a peer and offer a channel; takes over chan_fd. *rc is 0 or the error; NULL: there is no connection. With
+ * SN_ERR_PEER_GONE there is one, dead, whose farewell comes by mail after what the peer had sent before.
+ */
 struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, int chan_fd,
 			      uint32_t ring_bytes, int *rc);
 /* Answer an accepted connection; chan_fd -1: it travels another way. Takes over chan_fd. */
@@ -147,6 +150,7 @@ struct sn_rdv { /* a message that a peer announced */
 	struct sn_slot slot;
 	enum sn_rdv_state state;
 	bool guard;
+	bool exposed;	 /* the sender may be writing into the destination */
 	int status;	 /* of what is still coming and has nowhere to go */
 	uint64_t sender; /* the sender's number */
 	uint64_t len;
@@ -179,6 +183,8 @@ struct sn_link {
 	struct sn_list link;   /* rail->links */
 	struct sn_list busy;   /* rail->busy, or empty */
 	struct sn_list doomed; /* rail->doomed, or empty */
+	bool lost;	       /* nobody listens there: posts fail, what came before is still delivered */
+	bool leaving;	       /* being buried: what is announced cannot be fetched any more */
 	int doom;	       /* the status to end with */
 	bool drain;	       /* what lies in the ring is delivered first */
 	struct sn_list conns;
@@ -246,8 +252,8 @@ static inline void sn_link_busy(struct sn_link *link)
 }
 
 /* link.c */
-int sn_link_attach(void *rail, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
-		   const struct sn_addr_part *part, void **link);
+int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
+		   const struct sn_addr_part *part, void **out);
 void sn_link_detach(void *link);
 int sn_link_open(struct sn_link *link); /* make the channel and connect; 0, or an error */
 int sn_link_mail(struct sn_rail *rail);
@@ -307,6 +313,7 @@ int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status);
 void sn_rdv_pull(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
 		 struct sn_req *req);
 void sn_rdv_refuse(void *link, struct sn_rdv *rdv, int status);
+bool sn_rdv_exposed(const struct sn_link *link);   /* a peer may still write into our memory */
 void sn_rdv_end(struct sn_link *link, int status); /* the peer is gone: end what waits for it */
 
 #endif

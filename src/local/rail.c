@@ -160,7 +160,10 @@ static bool local_busy(void *r)
 
 /* ---- close --------------------------------------------------------------------------------------------------- */
 
-/* Has every live peer got, in its ring and with the descriptor of it on its way, what was accepted? */
+/*
+ * Has every live peer got, in its ring and with the descriptor of it on its way, what was accepted? And does none write
+ * into this process's memory any more?
+ */
 static bool flushed(struct sn_rail *rail)
 {
 	if (rail->shown) /* a sender is writing into a receive that it has claimed */
@@ -169,7 +172,8 @@ static bool flushed(struct sn_rail *rail)
 		struct sn_link *link = sn_container(at, struct sn_link, link);
 		if (link->state != SN_LINK_OPEN)
 			continue;
-		if (!sn_list_empty(&link->messages) || !sn_list_empty(&link->controls))
+		if (!sn_list_empty(&link->messages) || !sn_list_empty(&link->controls) ||
+		    sn_rdv_exposed(link))
 			return false;
 		sn_list_for_each (c, &link->conns) {
 			if (sn_conn_pending(sn_container(c, struct sn_conn, owner_link)))

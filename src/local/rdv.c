@@ -104,6 +104,16 @@ void sn_rdv_refused(struct sn_link *link, bool read, int error)
 		sn_core_peer_number(link->peer), link->pid, read ? "reading" : "writing", strerror(error));
 }
 
+/*
+ * Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
+ * what was read before this is asked is what it announced.
+ */
+static bool peer_closed(const struct sn_link *link)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return link->rx.cells && atomic_load_explicit(&link->rx.chan->closed, memory_order_acquire);
+}
+
 static int status_of(uint64_t data)
 {
 	int64_t status = (int64_t)data;
@@ -175,6 +185,11 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
+	/* Closed: its memory is not ours to write any more, the farewell is on its way. Refused: by another one's try. */
+	if (sn_unlikely(peer_closed(link) || link->write_error)) {
+		s->state = SN_SEND_STREAMING;
+		return 1;
+	}
 	enum sn_cma_outcome outcome =
 		sn_cma_write(&link->copy, s->iov, s->iov_count, s->segs.at, s->segs.count, s->offset,
 			     s->end - s->offset, &done, &error, &count->system_calls);
@@ -302,7 +317,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 		return sn_fail(rc, "an announced message with bad segments");
 	}
 	rdv->state = SN_RDV_ANNOUNCED;
-	rdv->guard = false;
+	rdv->guard = rdv->exposed = false;
 	rdv->status = SN_OK;
 	rdv->sender = rts->id;
 	rdv->len = rts->len;
@@ -349,6 +364,7 @@ static void ask(struct sn_link *link, struct sn_rdv *rdv)
 	record.cts = (struct sn_rec_cts){.offset = rdv->done, .len = rdv->want};
 	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != COPY_STREAM) {
 		flags |= SN_RECF_WRITE;
+		rdv->exposed = true;
 		record.cts.seg_count =
 			sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_IOV_MAX, &covered);
 		segs_put(record.segs, parts, record.cts.seg_count);
@@ -364,6 +380,11 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
+	if (sn_unlikely(link->read_error)) { /* refused to another one that is under way */
+		sn_list_del(&rdv->slot.list);
+		ask(link, rdv);
+		return true;
+	}
 	enum sn_cma_outcome outcome =
 		sn_cma_read(&link->copy, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done,
 			    rdv->want - rdv->done, &done, &error, &count->system_calls);
@@ -372,6 +393,12 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	if (sn_likely(outcome == SN_CMA_OK)) {
 		if (rdv->done < rdv->want)
 			return false;
+		/* Closed: perhaps it was something else by then. It ends with the link. */
+		if (sn_unlikely(peer_closed(link))) {
+			sn_list_del(&rdv->slot.list);
+			rdv->state = SN_RDV_ASKED;
+			return true;
+		}
 		fin(link, rdv, SN_OK);
 		rdv_end(link, rdv, SN_OK);
 		return true;
@@ -395,7 +422,7 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 	rdv->iov = iov;
 	rdv->iov_count = iov_count;
 	rdv->want = len;
-	if (sn_unlikely(link->state == SN_LINK_GONE)) {
+	if (sn_unlikely(link->state == SN_LINK_GONE || link->leaving)) {
 		rdv_end(link, rdv, SN_ERR_PEER_GONE);
 		return;
 	}
@@ -459,6 +486,7 @@ int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned fla
 	else if (!rdv->status)
 		rdv->status = piece_out(rdv, body, offset, len);
 	rdv->done = offset + len;
+	rdv->exposed = false; /* a sender that streams does not go back to writing */
 	link->rail->count.copy_stream_bytes += len;
 	if (rdv->done == rdv->want)
 		rdv_end(link, rdv, rdv->status);
@@ -494,6 +522,16 @@ int sn_rdv_step(struct sn_link *link)
 		break;
 	}
 	return n;
+}
+
+bool sn_rdv_exposed(const struct sn_link *link)
+{
+	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {
+		const struct sn_rdv *rdv = (const struct sn_rdv *)(const void *)link->rdv_slots.at[i];
+		if (rdv->slot.used && rdv->exposed)
+			return true;
+	}
+	return false;
 }
 
 void sn_rdv_end(struct sn_link *link, int status)

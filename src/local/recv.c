@@ -145,8 +145,10 @@ int sn_recv_poll(struct sn_link *link, uint32_t limit)
 	sn_rx_publish(rx);
 	/* The sender may have found the ring full and gone to sleep: as with messages, it sets want_room, fences (with its
 	 * membarrier) and looks at head again. */
-	if (link->fence)
-		atomic_thread_fence(memory_order_seq_cst);
+	if (sn_unlikely(link->fence))
+		sn_bell_fence();
+	else
+		__asm__ volatile("" ::: "memory");
 	if (sn_unlikely(atomic_load_explicit(&rx->chan->want_room, memory_order_relaxed)))
 		sn_link_ring(link);
 	return (int)n;

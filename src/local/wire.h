@@ -51,9 +51,12 @@ struct sn_chan {
 	uint8_t unused0[64];
 	_Atomic uint64_t head; /*  64 cells consumed so far; written by the receiver, lazily */
 	uint8_t unused1[56];
-	_Atomic uint32_t
-		want_room; /* 128 written by the sender: it has something queued, ring its bell when head moves */
-	uint8_t unused2[60];
+	/* 128 written by the sender: it has something queued, ring its bell when head moves */
+	_Atomic uint32_t want_room;
+	/* 132 written by the sender: its endpoint is closed, and with it ends every right to read, or write, memory that it
+	 * named */
+	_Atomic uint32_t closed;
+	uint8_t unused2[56];
 };
 _Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, want_room) == 128,
 	       "one line each");

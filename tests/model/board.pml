@@ -14,19 +14,26 @@
  * ring's head only after the message has been matched or queued as unexpected.
  * Planted errors, each of which must be found: -DNO_COUNT, -DNO_EMPTY, -DEARLY_HEAD, -DNO_OVERLAP.
  */
+#ifndef SENDERS
 #define SENDERS 2
-#define MSGS	2 /* of each sender */
-#define RECVS	(2 + SENDERS * MSGS)
+#endif
+#ifndef MSGS
+#define MSGS 2 /* of each sender */
+#endif
+#ifndef CHOSEN
+#define CHOSEN 1 /* receives with any pattern; then enough that take everything */
+#endif
+#define RECVS	(CHOSEN + SENDERS * MSGS)
 #define SLOTS	2
 #define ANY	2 /* tag or source */
 #define NONE	255
 
 /* messages: index s * MSGS + k */
-byte mtag[4];
+byte mtag[4], taken;
 bool sent[4], msg_taken[4];
 
 /* the ring of sender s holds message numbers; tail - head unconsumed */
-byte tail[SENDERS], head[SENDERS], eaten[SENDERS];
+byte tail[2], head[2], eaten[2];
 
 /* receives, index = serial */
 byte rtag[RECVS], rsrc[RECVS], rslot[RECVS];
@@ -60,6 +67,7 @@ inline match(m, s, r)
 	od;
 	g = 0;
 	msg_taken[m] = true;
+	taken++;
 	open[r] = false
 }
 
@@ -172,8 +180,8 @@ inline post()
 	atomic {
 		r = posts;
 		if
-		:: posts >= 2 -> rtag[r] = ANY; rsrc[r] = ANY
-		:: posts < 2 ->
+		:: posts >= CHOSEN -> rtag[r] = ANY; rsrc[r] = ANY
+		:: posts < CHOSEN ->
 			if
 			:: rtag[r] = 0
 			:: rtag[r] = ANY
@@ -253,7 +261,7 @@ proctype receiver()
 #endif
 		consume(s * MSGS + eaten[s], s);
 		atomic { eaten[s] = eaten[s] + 1; head[s] = eaten[s] }
-	:: posts == RECVS && msg_taken[0] && msg_taken[1] && msg_taken[2] && msg_taken[3] -> break
+	:: posts == RECVS && taken == SENDERS * MSGS -> break
 	od
 }
 
@@ -261,7 +269,9 @@ init
 {
 	atomic {
 		run sender(0);
+#if SENDERS == 2
 		run sender(1);
+#endif
 		run receiver()
 	}
 }
