@@ -181,8 +181,8 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
-	if (sn_unlikely(peer_closed(
-		    link))) { /* its memory is not ours to write any more; the farewell is on its way */
+	/* Closed: its memory is not ours to write any more, the farewell is on its way. Refused: by another one's try. */
+	if (sn_unlikely(peer_closed(link) || link->write_error)) {
 		s->state = SN_SEND_STREAMING;
 		return 1;
 	}
@@ -384,8 +384,8 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	if (sn_likely(outcome == SN_CMA_OK)) {
 		if (rdv->done < rdv->want)
 			return false;
-		if (sn_unlikely(
-			    peer_closed(link))) { /* perhaps something else by now; it ends with the link */
+		/* Closed: perhaps it was something else by then. It ends with the link. */
+		if (sn_unlikely(peer_closed(link))) {
 			sn_list_del(&rdv->slot.list);
 			rdv->state = SN_RDV_ASKED;
 			return true;
