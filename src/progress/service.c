@@ -143,6 +143,7 @@ static void in_child(void)
 	service.table = NULL; /* left to the exit of the child: free() is not safe here */
 	service.room = 0;
 	sn_list_init(&service.timers);
+	/* taken by this very thread in before_fork(); making them anew would look like a lock held for ever to analyzers */
 	pthread_mutex_unlock(&service.lock);
 	pthread_mutex_unlock(&service.opening);
 }

@@ -236,6 +236,18 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	return 0;
 }
 
+/* Nothing is shown on the board here, so nothing can be claimed: test_claim.c has that, with the real core. */
+void sn_core_claimed(struct sn_req *req, struct sn_peer_state *peer, const struct sn_head *head, int status)
+{
+	CHECK(!"claimed");
+}
+
+int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const struct sn_in *in)
+{
+	CHECK(!"claimed");
+	return 0;
+}
+
 void sn_core_peer_gone(struct sn_peer_state *peer, int status)
 {
 	CHECK(!peer->gone);
