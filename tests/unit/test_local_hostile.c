@@ -24,8 +24,8 @@ static uint64_t random64(uint32_t *seed)
 /* A record that is wrong in few places, or in none. */
 static void write_odd(struct sn_link *link, uint32_t *seed)
 {
-	static const uint8_t types[] = {SN_REC_MSG,  SN_REC_RTS,  SN_REC_FIN, SN_REC_CTS,
-					SN_REC_DATA, SN_REC_DONE, SN_REC_PAD, 0x80};
+	static const uint8_t types[] = {SN_REC_MSG,  SN_REC_RTS, SN_REC_FIN,   SN_REC_CTS, SN_REC_DATA,
+					SN_REC_DONE, SN_REC_PAD, SN_REC_CLAIM, 0x90};
 	uint32_t cells = 1 + next_random(seed) % 8;
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (!cell)
@@ -228,11 +228,14 @@ static void handshakes_of_liars(void **state)
 	fake.part = ep->part;
 	struct address a = side_address(&fake);
 	size_t ring = 65536;
-	int good[2] = {memory(4096, true), memory(4096 + ring, true)};
-	int unsealed[2] = {good[0], memory(4096 + ring, false)}, small[2] = {good[0], memory(8192, true)};
-	int wrong[2] = {good[0], STDERR_FILENO},
-	    many[6] = {good[0], good[1], good[0], good[1], good[0], good[1]};
-	int bad_bell[2] = {memory(8192, true), good[1]};
+	/* the bell, the board, the channel */
+	int good[3] = {memory(SN_BELL_BYTES, true), memory(SN_BOARD_BYTES, true), memory(4096 + ring, true)};
+	int unsealed[3] = {good[0], good[1], memory(4096 + ring, false)};
+	int small[3] = {good[0], good[1], memory(8192, true)};
+	int wrong[3] = {good[0], good[1], STDERR_FILENO};
+	int bad_bell[3] = {memory(8192, true), good[1], good[2]};
+	int bad_board[3] = {good[0], good[0], good[2]};
+	int many[6] = {good[0], good[1], good[2], good[0], good[1], good[2]};
 	struct sn_local_hello hello = {.magic = SN_LOCAL_MAGIC, .version = SN_LOCAL_VERSION, .pid = 1};
 	memcpy(hello.key, ep->ids.key, sizeof(hello.key));
 	hello.ring_bytes = (uint32_t)ring;
@@ -251,22 +254,24 @@ static void handshakes_of_liars(void **state)
 	say(fd, big, sizeof(big), NULL, 0);
 	assert_int_equal(recv(fd, big, 1, 0), 0);
 	close(fd);
-	LIE(h.magic++, good, 2);
-	LIE(h.version++, good, 2);
-	LIE(h.welcome = 1, good, 2);
-	LIE(h.no_channel = 1, good, 1);
-	LIE(h.key[3] ^= 1, good, 2);
-	LIE(h.addr_len = 65, good, 2);
-	LIE(h.ring_bytes = 0, good, 2);
-	LIE(h.ring_bytes = 65536 + 64, good, 2);
-	LIE(h.ring_bytes = 1u << 31, good, 2);
-	LIE(h.ring_bytes = 131072, good, 2);
+	LIE(h.magic++, good, 3);
+	LIE(h.version++, good, 3);
+	LIE(h.welcome = 1, good, 3);
+	LIE(h.no_channel = 1, good, 2);
+	LIE(h.key[3] ^= 1, good, 3);
+	LIE(h.addr_len = 65, good, 3);
+	LIE(h.ring_bytes = 0, good, 3);
+	LIE(h.ring_bytes = 65536 + 64, good, 3);
+	LIE(h.ring_bytes = 1u << 31, good, 3);
+	LIE(h.ring_bytes = 131072, good, 3);
 	LIE(h.pid = 2, NULL, 0);
 	LIE(h.pid = 2, good, 1);
-	LIE(h.pid = 2, unsealed, 2);
-	LIE(h.pid = 2, small, 2);
-	LIE(h.pid = 2, wrong, 2);
-	LIE(h.pid = 2, bad_bell, 2);
+	LIE(h.pid = 2, good, 2);
+	LIE(h.pid = 2, unsealed, 3);
+	LIE(h.pid = 2, small, 3);
+	LIE(h.pid = 2, wrong, 3);
+	LIE(h.pid = 2, bad_bell, 3);
+	LIE(h.pid = 2, bad_board, 3);
 	fd = dial(ep); /* says nothing at all: ends with the socket */
 	close(fd);
 	/* An honest one, with more descriptors than it should have, and then one word too many. */
@@ -284,8 +289,9 @@ static void handshakes_of_liars(void **state)
 	side_close(ep);
 	close(good[0]);
 	close(good[1]);
-	close(unsealed[1]);
-	close(small[1]);
+	close(good[2]);
+	close(unsealed[2]);
+	close(small[2]);
 	close(bad_bell[0]);
 	assert_int_equal(fds_open(), open_before); /* nothing of theirs stays open, nothing of ours is lost */
 }
