@@ -38,24 +38,24 @@ typedef struct sn_region sn_region; /* memory that peers may read or write */
 typedef uint32_t sn_peer;	    /* a peer, numbered by the endpoint that knows it */
 
 #define SN_ANY_PEER ((sn_peer)UINT32_MAX)
-#define SN_ADDR_MAX 64 /* longest endpoint address, bytes */
+#define SN_ADDR_MAX 64	/* longest endpoint address, bytes */
 #define SN_IOV_MAX  256 /* most segments in one message */
 
 typedef enum sn_error {
 	SN_OK = 0,
-	SN_ERR_INVALID = -1,	/* an argument is wrong */
-	SN_ERR_NOMEM = -2,	/* memory, descriptors or another resource ran out */
-	SN_ERR_AGAIN = -3,	/* nothing there yet: call again */
-	SN_ERR_TIMEOUT = -4,	/* the given time passed */
-	SN_ERR_TRUNCATED = -5,	/* the message was longer than the receive buffer; the head was delivered */
-	SN_ERR_CANCELED = -6,	/* sn_cancel took the request back */
-	SN_ERR_PEER_GONE = -7,	/* the peer died, closed its endpoint or cannot be reached */
-	SN_ERR_FAULT = -8,	/* a buffer cannot be read or written */
-	SN_ERR_ACCESS = -9,	/* a region key, its bounds or its rights do not allow the access */
-	SN_ERR_PROTO = -10,	/* the peer sent something that makes no sense; it is disconnected */
-	SN_ERR_PERM = -11,	/* the system refused (credentials, seccomp, limits) */
+	SN_ERR_INVALID = -1,	  /* an argument is wrong */
+	SN_ERR_NOMEM = -2,	  /* memory, descriptors or another resource ran out */
+	SN_ERR_AGAIN = -3,	  /* nothing there yet: call again */
+	SN_ERR_TIMEOUT = -4,	  /* the given time passed */
+	SN_ERR_TRUNCATED = -5,	  /* the message was longer than the receive buffer; the head was delivered */
+	SN_ERR_CANCELED = -6,	  /* sn_cancel took the request back */
+	SN_ERR_PEER_GONE = -7,	  /* the peer died, closed its endpoint or cannot be reached */
+	SN_ERR_FAULT = -8,	  /* a buffer cannot be read or written */
+	SN_ERR_ACCESS = -9,	  /* a region key, its bounds or its rights do not allow the access */
+	SN_ERR_PROTO = -10,	  /* the peer sent something that makes no sense; it is disconnected */
+	SN_ERR_PERM = -11,	  /* the system refused (credentials, seccomp, limits) */
 	SN_ERR_UNSUPPORTED = -12, /* not offered by this build, machine or rail */
-	SN_ERR_FORKED = -13,	/* the endpoint belongs to the parent of this forked process */
+	SN_ERR_FORKED = -13,	  /* the endpoint belongs to the parent of this forked process */
 } sn_error;
 
 SN_API const char *sn_strerror(int error);
@@ -72,37 +72,37 @@ typedef enum sn_thread_mode {
 } sn_thread_mode;
 
 typedef enum sn_op {
-	SN_OP_SEND = 1,	  /* tagged send */
-	SN_OP_RECV = 2,	  /* tagged receive */
-	SN_OP_MSEND = 3,  /* plain (untagged) send */
-	SN_OP_MRECV = 4,  /* plain receive, multi-receive included */
+	SN_OP_SEND = 1,	 /* tagged send */
+	SN_OP_RECV = 2,	 /* tagged receive */
+	SN_OP_MSEND = 3, /* plain (untagged) send */
+	SN_OP_MRECV = 4, /* plain receive, multi-receive included */
 	SN_OP_PUT = 5,
 	SN_OP_GET = 6,
-	SN_OP_ATOMIC = 7, /* without a result */
-	SN_OP_FETCH = 8,  /* atomic with the old value returned */
-	SN_OP_TARGET_PUT = 9,	/* reported at the target: a put with SN_DATA arrived */
-	SN_OP_TARGET_GET = 10,	/* reported at the target of a get, only to on_target */
+	SN_OP_ATOMIC = 7,      /* without a result */
+	SN_OP_FETCH = 8,       /* atomic with the old value returned */
+	SN_OP_TARGET_PUT = 9,  /* reported at the target: a put with SN_DATA arrived */
+	SN_OP_TARGET_GET = 10, /* reported at the target of a get, only to on_target */
 	SN_OP_TARGET_ATOMIC = 11,
 } sn_op;
 
-enum { /* sn_completion.flags */
-	SN_COMP_DATA = 1u << 0,	      /* .data is what the sender attached */
-	SN_COMP_BUFFER_DONE = 1u << 1, /* a multi-receive buffer is used up and belongs to the caller again */
-	SN_COMP_FORGET = 1u << 2,      /* the request was posted with SN_FORGET and succeeded (callback only) */
+enum {				      /* sn_completion.flags */
+       SN_COMP_DATA = 1u << 0,	      /* .data is what the sender attached */
+       SN_COMP_BUFFER_DONE = 1u << 1, /* a multi-receive buffer is used up and belongs to the caller again */
+       SN_COMP_FORGET = 1u << 2, /* the request was posted with SN_FORGET and succeeded (callback only) */
 };
 
 /* How an operation ended. */
 typedef struct sn_completion {
-	void *context;	/* as given to the post */
+	void *context; /* as given to the post */
 	sn_op op;
-	int status;	/* SN_OK or a negative sn_error */
-	sn_peer peer;	/* the other side; for a receive, the source */
+	int status;   /* SN_OK or a negative sn_error */
+	sn_peer peer; /* the other side; for a receive, the source */
 	uint32_t flags;
-	uint64_t bits;	/* match bits of the message */
-	uint64_t len;	/* bytes delivered (receive) or taken (send) */
+	uint64_t bits;	   /* match bits of the message */
+	uint64_t len;	   /* bytes delivered (receive) or taken (send) */
 	uint64_t full_len; /* length of the whole message; above len when truncated */
-	uint64_t data;	/* with SN_COMP_DATA */
-	void *buf;	/* receive: where the message lies (differs from the buffer posted in a multi-receive) */
+	uint64_t data;	   /* with SN_COMP_DATA */
+	void *buf; /* receive: where the message lies (differs from the buffer posted in a multi-receive) */
 } sn_completion;
 
 /*
@@ -115,8 +115,9 @@ typedef void (*sn_complete_fn)(void *arg, const sn_completion *c);
 typedef struct sn_ep_attr {
 	sn_thread_mode threads;
 	sn_complete_fn on_complete; /* NULL: completions are fetched with sn_poll, sn_test, sn_wait */
-	sn_complete_fn on_target;   /* NULL, or told of accesses to local regions by peers (op SN_OP_TARGET_*) */
-	void *arg;		    /* passed to both */
+	sn_complete_fn
+		on_target; /* NULL, or told of accesses to local regions by peers (op SN_OP_TARGET_*) */
+	void *arg;	   /* passed to both */
 } sn_ep_attr;
 
 /*
@@ -149,29 +150,33 @@ SN_API uint64_t sn_peer_cookie(sn_ep *ep, sn_peer peer);
 
 /* ---- two-sided ---------------------------------------------------------------------------------------------- */
 
-enum { /* sn_msg.flags */
-	SN_SYNC = 1u << 0,   /* send: complete only once the receiver has matched the message */
-	SN_INJECT = 1u << 1, /* send: the buffer is free again when the call returns; len <= SN_INJECT_MAX */
-	SN_DATA = 1u << 2,   /* send, put: .data travels with the message */
-	SN_FORGET = 1u << 3, /* no completion is wanted unless the operation fails; *req is set to NULL */
-	SN_MULTI = 1u << 4,  /* plain receive: stay posted and take message after message into one buffer, until less
+enum {			    /* sn_msg.flags */
+       SN_SYNC = 1u << 0,   /* send: complete only once the receiver has matched the message */
+       SN_INJECT = 1u << 1, /* send: the buffer is free again when the call returns; len <= SN_INJECT_MAX */
+       SN_DATA = 1u << 2,   /* send, put: .data travels with the message */
+       SN_FORGET = 1u << 3, /* no completion is wanted unless the operation fails; *req is set to NULL */
+       SN_MULTI =
+	       1u
+	       << 4, /* plain receive: stay posted and take message after message into one buffer, until less
 				than .min_room bytes are left */
-	SN_CQ = 1u << 5,     /* deliver the completion to sn_poll and free the request there; *req is set to NULL unless
+       SN_CQ = 1u
+	       << 5, /* deliver the completion to sn_poll and free the request there; *req is set to NULL unless
 				the caller wants to cancel it */
 };
 #define SN_INJECT_MAX 4096
 
 /* One post. Fields that an operation does not name are ignored. */
 typedef struct sn_msg {
-	sn_peer peer;		 /* destination; for a receive the source, or SN_ANY_PEER */
+	sn_peer peer; /* destination; for a receive the source, or SN_ANY_PEER */
 	uint32_t flags;
 	const struct iovec *iov; /* segments; a zero-length message may have none */
 	uint32_t iov_count;	 /* 0 to SN_IOV_MAX */
 	uint32_t reserved;	 /* 0 */
 	uint64_t bits;		 /* match bits */
-	uint64_t mask;		 /* receive: a message matches when (its bits & mask) == bits; bits outside are an error */
-	uint64_t data;		 /* with SN_DATA */
-	uint64_t min_room;	 /* with SN_MULTI */
+	uint64_t
+		mask; /* receive: a message matches when (its bits & mask) == bits; bits outside are an error */
+	uint64_t data;	   /* with SN_DATA */
+	uint64_t min_room; /* with SN_MULTI */
 	void *context;
 } sn_msg;
 
@@ -206,7 +211,8 @@ static inline int sn_issend(sn_ep *ep, sn_peer to, const void *buf, size_t len, 
 	return sn_post_send(ep, &m, req);
 }
 
-static inline int sn_irecv(sn_ep *ep, sn_peer from, void *buf, size_t len, uint64_t bits, uint64_t mask, sn_req **req)
+static inline int sn_irecv(sn_ep *ep, sn_peer from, void *buf, size_t len, uint64_t bits, uint64_t mask,
+			   sn_req **req)
 {
 	struct iovec v = {buf, len};
 	sn_msg m = {.peer = from, .iov = &v, .iov_count = 1, .bits = bits, .mask = mask};
@@ -226,7 +232,8 @@ SN_API int sn_cancel(sn_ep *ep, sn_req *req);
  * sn_probe with plain != 0 looks among plain messages.
  */
 SN_API int sn_probe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c);
-SN_API int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c, sn_claim **claim);
+SN_API int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+		     sn_claim **claim);
 /* Receive a claimed message; msg gives the buffers, flags and context. The claim is used up, also on error. */
 SN_API int sn_mrecv(sn_ep *ep, sn_claim *claim, const sn_msg *msg, sn_req **req);
 /* Throw a claimed message away; its sender completes. */
@@ -241,7 +248,8 @@ enum { SN_REMOTE_READ = 1, SN_REMOTE_WRITE = 2 }; /* rights */
  * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base. The region is
  * owned by the caller until sn_region_free; nothing is pinned.
  */
-SN_API int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned rights, sn_region **region);
+SN_API int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned rights,
+			 sn_region **region);
 SN_API int sn_region_free(sn_ep *ep, sn_region *region);
 
 typedef struct sn_remote {
@@ -258,14 +266,46 @@ SN_API int sn_put(sn_ep *ep, const sn_msg *msg, const sn_remote *to, sn_req **re
 SN_API int sn_get(sn_ep *ep, const sn_msg *msg, const sn_remote *from, sn_req **req);
 
 typedef enum sn_type {
-	SN_INT8, SN_UINT8, SN_INT16, SN_UINT16, SN_INT32, SN_UINT32, SN_INT64, SN_UINT64, SN_INT128, SN_UINT128,
-	SN_FLOAT, SN_DOUBLE, SN_FLOAT_COMPLEX, SN_DOUBLE_COMPLEX, SN_LONG_DOUBLE, SN_LONG_DOUBLE_COMPLEX,
+	SN_INT8,
+	SN_UINT8,
+	SN_INT16,
+	SN_UINT16,
+	SN_INT32,
+	SN_UINT32,
+	SN_INT64,
+	SN_UINT64,
+	SN_INT128,
+	SN_UINT128,
+	SN_FLOAT,
+	SN_DOUBLE,
+	SN_FLOAT_COMPLEX,
+	SN_DOUBLE_COMPLEX,
+	SN_LONG_DOUBLE,
+	SN_LONG_DOUBLE_COMPLEX,
 	SN_TYPE_COUNT
 } sn_type;
 
 typedef enum sn_atomic_op {
-	SN_MIN, SN_MAX, SN_SUM, SN_PROD, SN_LOR, SN_LAND, SN_BOR, SN_BAND, SN_LXOR, SN_BXOR, SN_READ, SN_WRITE,
-	SN_CSWAP, SN_CSWAP_NE, SN_CSWAP_LE, SN_CSWAP_LT, SN_CSWAP_GE, SN_CSWAP_GT, SN_MSWAP, SN_DIFF,
+	SN_MIN,
+	SN_MAX,
+	SN_SUM,
+	SN_PROD,
+	SN_LOR,
+	SN_LAND,
+	SN_BOR,
+	SN_BAND,
+	SN_LXOR,
+	SN_BXOR,
+	SN_READ,
+	SN_WRITE,
+	SN_CSWAP,
+	SN_CSWAP_NE,
+	SN_CSWAP_LE,
+	SN_CSWAP_LT,
+	SN_CSWAP_GE,
+	SN_CSWAP_GT,
+	SN_MSWAP,
+	SN_DIFF,
 	SN_ATOMIC_OP_COUNT
 } sn_atomic_op;
 
@@ -274,8 +314,8 @@ typedef struct sn_atomic {
 	sn_atomic_op op;
 	const struct iovec *compare; /* CSWAP*, MSWAP: as many bytes as the operand */
 	uint32_t compare_count;
-	uint32_t result_count;	     /* 0: nothing is fetched */
-	const struct iovec *result;  /* receives the old values */
+	uint32_t result_count;	    /* 0: nothing is fetched */
+	const struct iovec *result; /* receives the old values */
 } sn_atomic;
 
 #define SN_ATOMIC_MAX 2048 /* most operand bytes in one atomic */
@@ -283,7 +323,8 @@ typedef struct sn_atomic {
 /* Size of one element, or 0 if type or the pair of op and type is not valid (as libfabric defines validity). */
 SN_API size_t sn_atomic_size(sn_type type, sn_atomic_op op);
 /* msg->iov is the operand (absent for SN_READ). Elementwise atomic towards other sn_atomic calls on the same target. */
-SN_API int sn_atomic_post(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const sn_atomic *a, sn_req **req);
+SN_API int sn_atomic_post(sn_ep *ep, const sn_msg *msg, const sn_remote *at, const sn_atomic *a,
+			  sn_req **req);
 
 /* ---- completion and progress -------------------------------------------------------------------------------- */
 

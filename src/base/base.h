@@ -10,16 +10,16 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#define SN_LINE 64 /* bytes in a cache line */
-#define sn_aligned __attribute__((aligned(SN_LINE)))
-#define sn_likely(x)   __builtin_expect(!!(x), 1)
-#define sn_unlikely(x) __builtin_expect(!!(x), 0)
+#define SN_LINE				64 /* bytes in a cache line */
+#define sn_aligned			__attribute__((aligned(SN_LINE)))
+#define sn_likely(x)			__builtin_expect(!!(x), 1)
+#define sn_unlikely(x)			__builtin_expect(!!(x), 0)
 #define sn_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-#define SN_MIN_OF(a, b) ((a) < (b) ? (a) : (b))
-#define SN_MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+#define SN_MIN_OF(a, b)			((a) < (b) ? (a) : (b))
+#define SN_MAX_OF(a, b)			((a) > (b) ? (a) : (b))
 
 /* ---- time ---- */
-uint64_t sn_now_ns(void);  /* CLOCK_MONOTONIC */
+uint64_t sn_now_ns(void); /* CLOCK_MONOTONIC */
 static inline void sn_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -55,8 +55,8 @@ static inline void sn_list_del(struct sn_list *n)
 	n->next = n->prev = n;
 }
 #define sn_list_for_each(pos, head) for (struct sn_list *pos = (head)->next; pos != (head); pos = pos->next)
-#define sn_list_for_each_safe(pos, head)                                                                           \
-	for (struct sn_list *pos = (head)->next, *pos##_next = pos->next; pos != (head);                           \
+#define sn_list_for_each_safe(pos, head)                                                                     \
+	for (struct sn_list *pos = (head)->next, *pos##_next = pos->next; pos != (head);                     \
 	     pos = pos##_next, pos##_next = pos->next)
 
 /* ---- the endpoint's lock: nothing at all for a SERIAL endpoint, else a futex mutex that spins briefly ---- */
@@ -86,8 +86,8 @@ uint64_t sn_iov_len(const struct iovec *iov, uint32_t count);
 void sn_iov_read(void *dst, const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len);
 void sn_iov_write(const struct iovec *iov, uint32_t count, uint64_t offset, const void *src, uint64_t len);
 /* Fill out[] (at most max entries) with the pieces of [offset, offset+len); returns how many, *covered the bytes they hold. */
-uint32_t sn_iov_slice(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len, struct iovec *out,
-		      uint32_t max, uint64_t *covered);
+uint32_t sn_iov_slice(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len,
+		      struct iovec *out, uint32_t max, uint64_t *covered);
 
 /* ---- random, hash ---- */
 void sn_random(void *buf, size_t len); /* getrandom, aborts only if the kernel has none */
@@ -102,14 +102,15 @@ static inline uint64_t sn_mix64(uint64_t x)
 
 /* ---- topology ---- */
 struct sn_topo {
-	int cpus;	      /* online */
-	int allowed;	      /* in this process's affinity mask, and cgroup quota if less */
-	uint64_t host_id;     /* the same for two processes that can share abstract sockets: boot id and network namespace */
+	int cpus;    /* online */
+	int allowed; /* in this process's affinity mask, and cgroup quota if less */
+	/* The same for two processes that can share abstract sockets: boot id and network namespace. */
+	uint64_t host_id;
 	uint64_t l2_size, llc_size; /* bytes; 0 unknown */
 	char cpu_model[64];
 };
-const struct sn_topo *sn_topo(void); /* read once */
-int sn_topo_cpus_allowed(void);	     /* affinity now */
+const struct sn_topo *sn_topo(void);			   /* read once */
+int sn_topo_cpus_allowed(void);				   /* affinity now */
 bool sn_topo_share_cache(int cpu_a, int cpu_b, int level); /* from sysfs; false when unknown */
 
 #endif

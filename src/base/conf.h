@@ -16,35 +16,43 @@
 #include <stdint.h>
 
 enum sn_conf_id {
-	SN_CONF_LOG,	      /* enum: none error warn info debug */
-	SN_CONF_EAGER,	      /* bytes: largest message sent eagerly on the node */
-	SN_CONF_RING,	      /* bytes: ring of a local pair, per direction, for the first 16 peers (fewer beyond) */
-	SN_CONF_COPY,	      /* enum: auto read write stream: force how large local messages are copied */
-	SN_CONF_SPIN,	      /* us: how long a waiter polls before it yields */
-	SN_CONF_NAP,	      /* us: longest nap of a poller that found nothing */
+	SN_CONF_LOG,   /* enum: none error warn info debug */
+	SN_CONF_EAGER, /* bytes: largest message sent eagerly on the node */
+	SN_CONF_RING,  /* bytes: ring of a local pair, per direction, for the first 16 peers (fewer beyond) */
+	SN_CONF_COPY,  /* enum: auto read write stream: force how large local messages are copied */
+	SN_CONF_SPIN,  /* us: how long a waiter polls before it yields */
+	SN_CONF_NAP,   /* us: longest nap of a poller that found nothing */
 	SN_CONF_LINGER,	      /* ms: how long sn_ep_close waits for accepted data to leave */
+	SN_CONF_STATS,	      /* bool: print the counters of an endpoint to standard error when it closes */
 	SN_CONF_PEER_TIMEOUT, /* ms: how long a peer may be silent (network) before it counts as gone */
 	SN_CONF_COUNT
 };
 
-enum sn_conf_origin { SN_ORIGIN_DEFAULT, SN_ORIGIN_MEASURED, SN_ORIGIN_SYSTEM, SN_ORIGIN_USER, SN_ORIGIN_ENV };
+enum sn_conf_origin {
+	SN_ORIGIN_DEFAULT,
+	SN_ORIGIN_MEASURED,
+	SN_ORIGIN_SYSTEM,
+	SN_ORIGIN_USER,
+	SN_ORIGIN_ENV
+};
 
 enum sn_conf_type { SN_TYPE_NUM, SN_TYPE_BOOL, SN_TYPE_ENUM, SN_TYPE_STR };
 
 struct sn_conf_desc {
-	const char *name;    /* "eager": variable SENNIT_EAGER, file key "eager" */
+	const char *name; /* "eager": variable SENNIT_EAGER, file key "eager" */
 	enum sn_conf_type type;
-	const char *unit;    /* "bytes", "us", "ms", "" */
+	const char *unit;      /* "bytes", "us", "ms", "" */
 	int64_t def, min, max; /* numbers take suffixes k, m, g (1024) when the unit is bytes */
-	const char *choices; /* enum: "auto|read|write|stream"; the value is the index */
-	const char *def_str; /* string settings */
-	const char *help;    /* one paragraph, plain text; says why the default is what it is */
+	const char *choices;   /* enum: "auto|read|write|stream"; the value is the index */
+	const char *def_str;   /* string settings */
+	const char *help;      /* one paragraph, plain text; says why the default is what it is */
 };
 
 const struct sn_conf_desc *sn_conf_desc(enum sn_conf_id id);
-int64_t sn_conf_num(enum sn_conf_id id); /* also bool and enum */
-const char *sn_conf_str(enum sn_conf_id id);
-enum sn_conf_origin sn_conf_origin(enum sn_conf_id id, const char **where); /* where: file or variable, or why measured */
+int64_t sn_conf_num(enum sn_conf_id id);     /* also bool and enum */
+const char *sn_conf_str(enum sn_conf_id id); /* the value in words, of any type: "16384", "auto", "yes" */
+/* *where (if where is not NULL): the file and line, the variable, or why measured; "" for a default. */
+enum sn_conf_origin sn_conf_origin(enum sn_conf_id id, const char **where);
 const char *sn_conf_origin_name(enum sn_conf_origin o);
 /* For calibration and tests: set a value as if from `o`; weaker than what is already there: ignored. */
 void sn_conf_set(enum sn_conf_id id, int64_t value, enum sn_conf_origin o, const char *where);

@@ -17,11 +17,11 @@ struct sn_log_site {
 };
 void sn_log_write(struct sn_log_site *site, enum sn_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-#define sn_log(level, ...)                                                                                         \
-	do {                                                                                                       \
-		static struct sn_log_site sn_site_;                                                                \
-		if ((level) <= sn_log_level)                                                                       \
-			sn_log_write(&sn_site_, level, __VA_ARGS__);                                               \
+#define sn_log(level, ...)                                                                                   \
+	do {                                                                                                 \
+		static struct sn_log_site sn_site_;                                                          \
+		if ((int)(level) <= __atomic_load_n(&sn_log_level, __ATOMIC_RELAXED))                        \
+			sn_log_write(&sn_site_, level, __VA_ARGS__);                                         \
 	} while (0)
 #define sn_warn(...)  sn_log(SN_LOG_WARN, __VA_ARGS__)
 #define sn_info(...)  sn_log(SN_LOG_INFO, __VA_ARGS__)

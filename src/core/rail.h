@@ -26,21 +26,21 @@ struct sn_rdv; /* a rendezvous announced by a peer and not fetched yet: allocate
 
 /* What a message means; the core's business. Values are on the wire: append only. */
 enum sn_kind {
-	SN_K_NONE = 0,	      /* never sent */
-	SN_K_TAGGED = 1,      /* bits match a tagged receive */
-	SN_K_PLAIN = 2,	      /* matches a plain receive */
-	SN_K_ACK = 3,	      /* imm: the operation acknowledged and its status (synchronous sends, puts, atomics) */
-	SN_K_PUT = 4,	      /* imm: key, offset, operation; body: data */
-	SN_K_GET = 5,	      /* imm: key, offset, length, operation */
-	SN_K_RESULT = 6,      /* imm: operation, status; body: what a get or a fetching atomic returns */
-	SN_K_ATOMIC = 7,      /* imm: key, offset, operation, type, op; body: operand, then compare */
-	SN_K_MAX = 7,	      /* rails refuse kinds above this from the wire */
+	SN_K_NONE = 0,	 /* never sent */
+	SN_K_TAGGED = 1, /* bits match a tagged receive */
+	SN_K_PLAIN = 2,	 /* matches a plain receive */
+	SN_K_ACK = 3, /* imm: the operation acknowledged and its status (synchronous sends, puts, atomics) */
+	SN_K_PUT = 4, /* imm: key, offset, operation; body: data */
+	SN_K_GET = 5, /* imm: key, offset, length, operation */
+	SN_K_RESULT = 6, /* imm: operation, status; body: what a get or a fetching atomic returns */
+	SN_K_ATOMIC = 7, /* imm: key, offset, operation, type, op; body: operand, then compare */
+	SN_K_MAX = 7,	 /* rails refuse kinds above this from the wire */
 };
 
-enum { /* sn_head.flags; on the wire */
-	SN_H_SYNC = 1u << 0, /* the sender waits for an ACK upon matching (imm carries the operation id) */
-	SN_H_DATA = 1u << 1, /* .data is meaningful */
-	SN_H_MASK = 0x0f,    /* the core's flags; higher bits belong to the rails */
+enum {			    /* sn_head.flags; on the wire */
+       SN_H_SYNC = 1u << 0, /* the sender waits for an ACK upon matching (imm carries the operation id) */
+       SN_H_DATA = 1u << 1, /* .data is meaningful */
+       SN_H_MASK = 0x0f,    /* the core's flags; higher bits belong to the rails */
 };
 
 struct sn_head {
@@ -70,7 +70,7 @@ struct sn_in {
 };
 
 struct sn_addr_part { /* one rail's piece of an endpoint address */
-	uint8_t type;  /* enum sn_addr_type */
+	uint8_t type; /* enum sn_addr_type */
 	uint8_t len;
 	uint8_t bytes[30];
 };
@@ -109,8 +109,8 @@ struct sn_rail_ops {
 	 * Fetch the first `len` bytes of a rendezvous into iov (valid until sn_core_pulled), len <= the announced length.
 	 * sn_core_pulled(req, status) follows, possibly inside this call. The rdv is used up; the sender completes.
 	 */
-	void (*pull)(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
-		     struct sn_req *req);
+	void (*pull)(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
+		     uint64_t len, struct sn_req *req);
 	/* Refuse a rendezvous: nothing is fetched, the sender completes with this status (0 or a negative sn_error). */
 	void (*refuse)(void *link, struct sn_rdv *rdv, int status);
 	/* Handle whatever arrived; returns the number of events. Never blocks; no system call when nothing is there. */
@@ -140,7 +140,8 @@ void sn_core_peer_gone(struct sn_peer_state *peer, int status);
  * A peer connected by itself: find it by its address, or make it, attach it to this rail and return it (NULL: no memory).
  * The rail has already verified that the connection may be trusted. *link is what attach returned for it.
  */
-struct sn_peer_state *sn_core_peer_from(struct sn_ep *ep, const void *rail, const void *addr, size_t len, void **link);
+struct sn_peer_state *sn_core_peer_from(struct sn_ep *ep, const void *rail, const void *addr, size_t len,
+					void **link);
 /* The whole address of the endpoint, for a rail's own handshake. */
 size_t sn_core_address(const struct sn_ep *ep, uint8_t out[SN_ADDR_MAX]);
 /* For logs: "peer 3 (pid 1234)" is made by the rail; this is the number. */

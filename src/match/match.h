@@ -47,7 +47,7 @@ struct sn_match_unexpected {
 	uint64_t bits;
 	uint32_t source;
 	bool queued;
-	uint64_t serial; /* from here on owned by match.c */
+	uint64_t serial;			 /* from here on owned by match.c */
 	struct sn_match_unexpected *next, *prev; /* all of them, in order of arrival */
 	struct sn_match_link links[SN_MATCH_CLASSES];
 };
@@ -73,10 +73,10 @@ struct sn_match_posted *sn_match_posted_any(struct sn_match *m);
 struct sn_match_unexpected *sn_match_unexpected_any(struct sn_match *m);
 
 struct sn_match_stats {
-	uint64_t posted, unexpected;	   /* queued now */
-	uint64_t classes, groups;	   /* now */
-	uint64_t probes;		   /* group comparisons so far: probes per operation shows the cost */
-	uint64_t overflow;		   /* entries that went to the linear list */
+	uint64_t posted, unexpected; /* queued now */
+	uint64_t classes, groups;    /* now */
+	uint64_t probes;	     /* group comparisons so far: probes per operation shows the cost */
+	uint64_t overflow;	     /* entries that went to the linear list */
 };
 void sn_match_stats(const struct sn_match *m, struct sn_match_stats *s);
 

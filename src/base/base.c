@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Time, locks, byte copies between segment lists, random bytes. */
+#include "base/base.h"
+#include "base/log.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t sn_now_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/*
+ * The lock is Drepper's three-state mutex ("Futexes are tricky", 2011): 0 free, 1 held, 2 held and perhaps waited for.
+ * Whoever goes to sleep has written 2 first, and keeps writing 2 when it takes the lock after a sleep, since others may
+ * still sleep; so an unlock that finds 1 needs no system call, and no wake-up is lost. Spinning covers the usual hold
+ * time of about a microsecond; a holder that lost its core is waited for asleep.
+ */
+#define LOCK_SPINS 200
+
+void sn_lock_slow(struct sn_lock *l)
+{
+	for (int i = 0; i < LOCK_SPINS; i++) {
+		uint32_t word = atomic_load_explicit(&l->word, memory_order_relaxed);
+		if (word == 2)
+			break; /* somebody sleeps already: queue behind rather than barge in */
+		if (word == 0 && atomic_compare_exchange_weak_explicit(
+					 &l->word, &word, 1, memory_order_acquire, memory_order_relaxed))
+			return;
+		sn_cpu_relax();
+	}
+	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire) != 0)
+		syscall(SYS_futex, &l->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+}
+
+void sn_unlock_slow(struct sn_lock *l)
+{
+	syscall(SYS_futex, &l->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+uint64_t sn_iov_len(const struct iovec *iov, uint32_t count)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < count; i++)
+		if (__builtin_add_overflow(sum, (uint64_t)iov[i].iov_len, &sum))
+			return UINT64_MAX;
+	return sum;
+}
+
+void sn_iov_read(void *dst, const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len)
+{
+	char *to = dst;
+	for (uint32_t i = 0; i < count && len; i++) {
+		if (offset >= iov[i].iov_len) {
+			offset -= iov[i].iov_len;
+			continue;
+		}
+		uint64_t n = SN_MIN_OF(iov[i].iov_len - offset, len);
+		memcpy(to, (const char *)iov[i].iov_base + offset, n);
+		to += n;
+		len -= n;
+		offset = 0;
+	}
+}
+
+void sn_iov_write(const struct iovec *iov, uint32_t count, uint64_t offset, const void *src, uint64_t len)
+{
+	const char *from = src;
+	for (uint32_t i = 0; i < count && len; i++) {
+		if (offset >= iov[i].iov_len) {
+			offset -= iov[i].iov_len;
+			continue;
+		}
+		uint64_t n = SN_MIN_OF(iov[i].iov_len - offset, len);
+		memcpy((char *)iov[i].iov_base + offset, from, n);
+		from += n;
+		len -= n;
+		offset = 0;
+	}
+}
+
+uint32_t sn_iov_slice(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len,
+		      struct iovec *out, uint32_t max, uint64_t *covered)
+{
+	uint32_t pieces = 0;
+	*covered = 0;
+	for (uint32_t i = 0; i < count && len && pieces < max; i++) {
+		if (offset >= iov[i].iov_len) {
+			offset -= iov[i].iov_len;
+			continue;
+		}
+		uint64_t n = SN_MIN_OF(iov[i].iov_len - offset, len);
+		out[pieces].iov_base = (char *)iov[i].iov_base + offset;
+		out[pieces++].iov_len = n;
+		*covered += n;
+		len -= n;
+		offset = 0;
+	}
+	return pieces;
+}
+
+/* The system call fails only on kernels before 3.17 or under a seccomp filter that does not know it. */
+static bool random_from_device(char *at, size_t len)
+{
+	int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	while (len) {
+		ssize_t n = read(fd, at, len);
+		if (n <= 0 && errno != EINTR)
+			break;
+		at += SN_MAX_OF(n, 0);
+		len -= (size_t)SN_MAX_OF(n, 0);
+	}
+	close(fd);
+	return !len;
+}
+
+void sn_random(void *buf, size_t len)
+{
+	char *at = buf;
+	while (len) {
+		ssize_t n = getrandom(at, len, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			if (random_from_device(at, len))
+				return;
+			/* Keys made of anything else would be guessable. */
+			sn_log(SN_LOG_ERROR, "neither getrandom nor /dev/urandom works: %s", strerror(errno));
+			abort();
+		}
+		at += n;
+		len -= (size_t)n;
+	}
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of settings, and where their values come from. To add a setting: an id in conf.h and one entry here;
+ * the parser, the tools and the manual page follow by themselves.
+ *
+ * Budget: sn_conf_num() is two loads after the first call; loading opens two files, once in a process.
+ */
+#include "base/conf.h"
+#include "base/log.h"
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define CONF_TEXT_MAX	256
+#define CONF_WHERE_MAX	288
+#define CONF_COMPLAINTS 8 /* kept while loading, as the log level may come last; more are only counted */
+
+static const struct sn_conf_desc table[SN_CONF_COUNT] = {
+	[SN_CONF_LOG] =
+		{.name = "log",
+		 .type = SN_TYPE_ENUM,
+		 .unit = "",
+		 .choices = "none|error|warn|info|debug",
+		 .def = SN_LOG_WARN,
+		 .max = SN_LOG_DEBUG,
+		 .help = "How much is written to standard error. warn reports what costs speed or was "
+			 "refused "
+			 "and nothing else, so a healthy run is silent; info adds each decision (rail, copy "
+			 "method, fallback) with the figure it rests on; debug adds connections and errors "
+			 "returned to the caller."},
+	[SN_CONF_EAGER] =
+		{.name = "eager",
+		 .type = SN_TYPE_NUM,
+		 .unit = "bytes",
+		 .def = 16384,
+		 .min = 64,
+		 .max = 65536,
+		 .help = "Largest message that is sent eagerly to a process on the same node: copied into "
+			 "the ring and out again, without waiting for the receiver. Longer ones are "
+			 "announced and copied once. A single kernel copy costs about 1.5 us before the "
+			 "first "
+			 "byte and 0.3 to 0.7 us a page, so up to about 16 KiB two copies are faster. Not "
+			 "more "
+			 "than a quarter of the ring is used, whatever is set here."},
+	[SN_CONF_RING] =
+		{.name = "ring",
+		 .type = SN_TYPE_NUM,
+		 .unit = "bytes",
+		 .def = 262144,
+		 .min = 16384,
+		 .max = 16777216,
+		 .help = "Size of the ring of shared memory from one local process to another, rounded up to "
+			 "a power of two; each pair has two. It holds eager messages the receiver has not "
+			 "read yet and is the pipe for streamed large messages, so it should fit the second-"
+			 "level cache: hence 256 KiB. This size is for the first 16 peers of an endpoint; "
+			 "later ones get smaller rings, so that memory stays bounded on machines with many "
+			 "processes."},
+	[SN_CONF_COPY] =
+		{.name = "copy",
+		 .type = SN_TYPE_ENUM,
+		 .unit = "",
+		 .choices = "auto|read|write|stream",
+		 .def = 0,
+		 .max = 3,
+		 .help = "How large messages between processes of one node are copied. auto learns for each "
+			 "pair, from the transfers themselves, what is fastest, and goes on with stream when "
+			 "the kernel refuses. read: the receiver copies from the sender's memory; write: the "
+			 "sender copies into the receiver's; stream: through the ring in shared memory, "
+			 "which needs no permission. Forcing one is for measurements and for finding "
+			 "faults."},
+	[SN_CONF_SPIN] =
+		{.name = "spin",
+		 .type = SN_TYPE_NUM,
+		 .unit = "us",
+		 .def = 50,
+		 .min = 0,
+		 .max = 1000000,
+		 .help = "How long somebody who waits polls before giving the core away. To sleep and be "
+			 "woken costs about 50 us on a virtual machine; spinning as long as that costs at "
+			 "most "
+			 "twice the best choice, whenever the message comes. When there are more processes "
+			 "than cores the core is given away at once, whatever is set here. 0 never spins."},
+	[SN_CONF_NAP] = {.name = "nap",
+			 .type = SN_TYPE_NUM,
+			 .unit = "us",
+			 .def = 1000,
+			 .min = 0,
+			 .max = 100000,
+			 .help = "Longest nap of a caller who polls and has found nothing for a while. A "
+				 "peer's doorbell "
+				 "ends the nap early, so this only bounds how late the caller sees events "
+				 "that are not "
+				 "sennit's own. 1 ms costs 0.1 % of a core in an idle program. 0: never nap, "
+				 "only yield."},
+	[SN_CONF_LINGER] =
+		{.name = "linger",
+		 .type = SN_TYPE_NUM,
+		 .unit = "ms",
+		 .def = 5000,
+		 .min = 0,
+		 .max = 600000,
+		 .help = "How long closing an endpoint waits until data already accepted from the "
+			 "application has been handed to every live peer. Only a peer that is stopped or "
+			 "does "
+			 "not call the library for that long loses data; 5 s lets a slow one finish without "
+			 "making a broken job hang."},
+	[SN_CONF_STATS] =
+		{.name = "stats",
+		 .type = SN_TYPE_BOOL,
+		 .unit = "",
+		 .def = 0,
+		 .max = 1,
+		 .help = "Print the counters that are not zero to standard error when an endpoint "
+			 "closes: what travelled on which rail, how it was copied, what was refused."},
+	[SN_CONF_PEER_TIMEOUT] =
+		{.name = "peer_timeout",
+		 .type = SN_TYPE_NUM,
+		 .unit = "ms",
+		 .def = 10000,
+		 .min = 100,
+		 .max = 3600000,
+		 .help = "How long a peer on another node may stay silent, although it was asked, before "
+			 "it counts as gone and its requests fail. Death of a peer on the same node is "
+			 "seen at once and needs no time limit. 10 s outlasts a switch that reboots its "
+			 "port or a machine that swaps, and still reports a dead node before a person "
+			 "wonders. Raise it to stop processes in a debugger."},
+};
+
+struct conf_value {
+	_Atomic int64_t num;
+	enum sn_conf_origin origin;
+	char text[CONF_TEXT_MAX]; /* the value in words: what sn_conf_str returns */
+	char where[CONF_WHERE_MAX];
+};
+
+static struct conf_value values[SN_CONF_COUNT];
+static _Atomic bool loaded;
+static pthread_mutex_t conf_mutex = PTHREAD_MUTEX_INITIALIZER; /* loading and sn_conf_set */
+
+struct complaints {
+	char text[CONF_COMPLAINTS][CONF_TEXT_MAX + CONF_WHERE_MAX];
+	unsigned count;
+};
+
+static void complain(struct complaints *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void complain(struct complaints *c, const char *fmt, ...)
+{
+	if (c->count < CONF_COMPLAINTS) {
+		va_list ap;
+		va_start(ap, fmt);
+		vsnprintf(c->text[c->count], sizeof c->text[0], fmt, ap);
+		va_end(ap);
+	}
+	c->count++;
+}
+
+/* The position of word among "a|b|c", or -1. */
+static int64_t choice_index(const char *choices, const char *word)
+{
+	size_t len = strlen(word);
+	int64_t index = 0;
+	for (const char *at = choices; at; index++) {
+		size_t span = strcspn(at, "|");
+		if (span == len && !strncasecmp(at, word, len))
+			return index;
+		at = at[span] ? at + span + 1 : NULL;
+	}
+	return -1;
+}
+
+static void choice_name(const char *choices, int64_t index, char *out, size_t room)
+{
+	const char *at = choices;
+	while (index-- > 0)
+		at += strcspn(at, "|") + 1;
+	snprintf(out, room, "%.*s", (int)strcspn(at, "|"), at);
+}
+
+static bool parse_num(const struct sn_conf_desc *d, const char *text, int64_t *out)
+{
+	char *end;
+	errno = 0;
+	long long n = strtoll(text, &end, 10);
+	if (end == text || errno)
+		return false;
+	if (*end && !strcmp(d->unit, "bytes")) {
+		const char *suffix = "kmg";
+		const char *s = strchr(suffix, tolower((unsigned char)*end));
+		if (!s || __builtin_mul_overflow(n, 1LL << (10 * (s - suffix + 1)), &n))
+			return false;
+		end++;
+	}
+	*out = n;
+	return !*end && n >= d->min && n <= d->max;
+}
+
+static bool parse_value(const struct sn_conf_desc *d, const char *text, int64_t *out)
+{
+	static const char *const words[] = {"0", "1", "no", "yes", "off", "on", "false", "true"};
+	switch (d->type) {
+	case SN_TYPE_NUM: return parse_num(d, text, out);
+	case SN_TYPE_ENUM: return (*out = choice_index(d->choices, text)) >= 0;
+	case SN_TYPE_STR: *out = 0; return strlen(text) < CONF_TEXT_MAX;
+	case SN_TYPE_BOOL:
+		for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+			if (!strcasecmp(text, words[i])) {
+				*out = i & 1;
+				return true;
+			}
+		return false;
+	}
+	return false;
+}
+
+/* "a number of bytes from 64 to 65536": what the setting would have accepted. */
+static void describe_range(const struct sn_conf_desc *d, char *out, size_t room)
+{
+	switch (d->type) {
+	case SN_TYPE_NUM:
+		snprintf(out, room, "a number%s%s from %" PRId64 " to %" PRId64 "%s", *d->unit ? " of " : "",
+			 d->unit, d->min, d->max, strcmp(d->unit, "bytes") ? "" : " (suffixes k, m, g)");
+		break;
+	case SN_TYPE_BOOL: snprintf(out, room, "yes or no"); break;
+	case SN_TYPE_ENUM: snprintf(out, room, "one of %s", d->choices); break;
+	case SN_TYPE_STR: snprintf(out, room, "at most %d characters", CONF_TEXT_MAX - 1); break;
+	}
+}
+
+static void store(enum sn_conf_id id, int64_t num, const char *text, enum sn_conf_origin o, const char *where)
+{
+	const struct sn_conf_desc *d = &table[id];
+	struct conf_value *v = &values[id];
+	atomic_store_explicit(&v->num, num, memory_order_relaxed);
+	v->origin = o;
+	snprintf(v->where, sizeof v->where, "%s", where ? where : "");
+	switch (d->type) {
+	case SN_TYPE_NUM: snprintf(v->text, sizeof v->text, "%" PRId64, num); break;
+	case SN_TYPE_BOOL: snprintf(v->text, sizeof v->text, "%s", num ? "yes" : "no"); break;
+	case SN_TYPE_ENUM: choice_name(d->choices, num, v->text, sizeof v->text); break;
+	case SN_TYPE_STR: snprintf(v->text, sizeof v->text, "%s", text); break;
+	}
+	if (id == SN_CONF_LOG)
+		__atomic_store_n(&sn_log_level, (int)num, __ATOMIC_RELAXED);
+}
+
+static void offer(struct complaints *c, enum sn_conf_id id, const char *text, enum sn_conf_origin o,
+		  const char *where)
+{
+	int64_t num;
+	if (parse_value(&table[id], text, &num)) {
+		store(id, num, text, o, where);
+		return;
+	}
+	char range[128];
+	describe_range(&table[id], range, sizeof range);
+	complain(c, "%s: \"%.64s\" is not %s; %s stays %s", where, text, range, table[id].name,
+		 values[id].text);
+}
+
+static char *trim(char *s)
+{
+	while (isspace((unsigned char)*s))
+		s++;
+	char *end = s + strlen(s);
+	while (end > s && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return s;
+}
+
+static int find_setting(const char *name)
+{
+	for (int id = 0; id < SN_CONF_COUNT; id++)
+		if (!strcasecmp(table[id].name, name))
+			return id;
+	return -1;
+}
+
+static void load_line(struct complaints *c, char *line, enum sn_conf_origin o, const char *where)
+{
+	line[strcspn(line, "#")] = '\0';
+	char *key = trim(line);
+	if (!*key)
+		return;
+	char *eq = strchr(key, '=');
+	if (!eq) {
+		complain(c, "%s: \"%.64s\" is not of the form \"name = value\"; ignored", where, key);
+		return;
+	}
+	*eq = '\0';
+	key = trim(key);
+	int id = find_setting(key);
+	if (id < 0)
+		complain(c, "%s: there is no setting \"%.64s\"; ignored", where, key);
+	else
+		offer(c, (enum sn_conf_id)id, trim(eq + 1), o, where);
+}
+
+/* A file that is not there is normal; one that cannot be read is reported. */
+static void load_file(struct complaints *c, const char *path, enum sn_conf_origin o)
+{
+	FILE *f = fopen(path, "re");
+	if (!f) {
+		if (errno != ENOENT && errno != ENOTDIR)
+			complain(c, "%s: cannot be read (%s); ignored", path, strerror(errno));
+		return;
+	}
+	char line[1024], where[CONF_WHERE_MAX];
+	for (unsigned number = 1; fgets(line, sizeof line, f); number++) {
+		snprintf(where, sizeof where, "%.255s:%u", path, number);
+		if (!strchr(line, '\n') && !feof(f)) {
+			complain(c, "%s: longer than %zu characters; the rest of the file is ignored", where,
+				 sizeof line - 2);
+			break;
+		}
+		load_line(c, line, o, where);
+	}
+	fclose(f);
+}
+
+static void variable_name(enum sn_conf_id id, char *out, size_t room)
+{
+	int len = snprintf(out, room, "SENNIT_%s", table[id].name);
+	for (int i = 0; i < len && out[i]; i++)
+		out[i] = (char)toupper((unsigned char)out[i]);
+}
+
+static void load_environment(struct complaints *c)
+{
+	for (int i = 0; i < SN_CONF_COUNT; i++) {
+		enum sn_conf_id id = (enum sn_conf_id)i;
+		char name[64];
+		variable_name(id, name, sizeof name);
+		const char *value = secure_getenv(name);
+		if (value)
+			offer(c, id, value, SN_ORIGIN_ENV, name);
+	}
+}
+
+static void load_user_file(struct complaints *c)
+{
+	char path[256];
+	const char *base = secure_getenv("XDG_CONFIG_HOME");
+	const char *sub = "";
+	if (!base || *base != '/') {
+		base = secure_getenv("HOME");
+		sub = "/.config";
+	}
+	if (!base || !*base)
+		return;
+	if ((size_t)snprintf(path, sizeof path, "%s%s/sennit.conf", base, sub) < sizeof path)
+		load_file(c, path, SN_ORIGIN_USER);
+}
+
+static void load_all(void)
+{
+	struct complaints c = {.count = 0};
+	for (int i = 0; i < SN_CONF_COUNT; i++)
+		store((enum sn_conf_id)i, table[i].def, table[i].def_str ? table[i].def_str : "",
+		      SN_ORIGIN_DEFAULT, "");
+	load_file(&c, "/etc/sennit.conf", SN_ORIGIN_SYSTEM);
+	load_user_file(&c);
+	load_environment(&c);
+	for (unsigned i = 0; i < c.count && i < CONF_COMPLAINTS; i++)
+		sn_warn("%s", c.text[i]);
+	if (c.count > CONF_COMPLAINTS)
+		sn_warn("and %u more faults in the settings", c.count - CONF_COMPLAINTS);
+}
+
+static void ensure_loaded(void)
+{
+	if (atomic_load_explicit(&loaded, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&conf_mutex);
+	if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
+		load_all();
+		atomic_store_explicit(&loaded, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&conf_mutex);
+}
+
+const struct sn_conf_desc *sn_conf_desc(enum sn_conf_id id)
+{
+	return &table[id];
+}
+
+int64_t sn_conf_num(enum sn_conf_id id)
+{
+	ensure_loaded();
+	return atomic_load_explicit(&values[id].num, memory_order_relaxed);
+}
+
+const char *sn_conf_str(enum sn_conf_id id)
+{
+	ensure_loaded();
+	return values[id].text;
+}
+
+enum sn_conf_origin sn_conf_origin(enum sn_conf_id id, const char **where)
+{
+	ensure_loaded();
+	if (where)
+		*where = values[id].where;
+	return values[id].origin;
+}
+
+const char *sn_conf_origin_name(enum sn_conf_origin o)
+{
+	static const char *const names[] = {"default", "measured", "system", "user", "environment"};
+	return (unsigned)o < sizeof names / sizeof *names ? names[o] : "unknown";
+}
+
+void sn_conf_set(enum sn_conf_id id, int64_t value, enum sn_conf_origin o, const char *where)
+{
+	ensure_loaded();
+	const struct sn_conf_desc *d = &table[id];
+	int64_t min = d->type == SN_TYPE_NUM ? d->min : 0;
+	int64_t max = d->type == SN_TYPE_BOOL ? 1 : d->max;
+	if (d->type == SN_TYPE_STR || value < min || value > max) {
+		sn_warn("%s: %" PRId64 " is out of range for %s; it stays %s", where ? where : "calibration",
+			value, d->name, values[id].text);
+		return;
+	}
+	pthread_mutex_lock(&conf_mutex);
+	if (o >= values[id].origin)
+		store(id, value, "", o, where);
+	pthread_mutex_unlock(&conf_mutex);
+}
+
+void sn_conf_unknown(void (*fn)(void *arg, const char *name), void *arg)
+{
+	for (char **e = environ; e && *e; e++) {
+		if (strncmp(*e, "SENNIT_", 7) != 0)
+			continue;
+		char name[128];
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
+		int known = 0;
+		for (int id = 0; id < SN_CONF_COUNT && !known; id++) {
+			char variable[64];
+			variable_name((enum sn_conf_id)id, variable, sizeof variable);
+			known = !strcmp(variable, name);
+		}
+		if (!known)
+			fn(arg, name);
+	}
+}
+
+void sn_conf_reload(void)
+{
+	atomic_store(&loaded, false);
+	ensure_loaded();
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The core's own structures: endpoints, peers, requests, unexpected messages, regions. Private to src/core. */
+#ifndef SN_CORE_H
+#define SN_CORE_H
+
+#include "base/base.h"
+#include "base/log.h"
+#include "core/rail.h"
+#include "match/match.h"
+#include <pthread.h>
+
+#define SN_RAILS      4 /* most rails of an endpoint */
+#define SN_INLINE_SEG 6 /* segments a request holds without an allocation */
+
+/* ---- requests ------------------------------------------------------------------------------------------------ */
+
+enum sn_req_state { SN_REQ_FREE, SN_REQ_ACTIVE, SN_REQ_DONE };
+
+enum {			 /* sn_req.role: who looks at the completion */
+       SN_ROLE_HANDLE,	 /* sn_test / sn_wait */
+       SN_ROLE_CALLBACK, /* on_complete */
+       SN_ROLE_QUEUE,	 /* sn_poll */
+       SN_ROLE_FORGET,	 /* nobody, unless it fails and there is a callback */
+       SN_ROLE_INTERNAL, /* the core itself: ->finish */
+};
+
+/*
+ * One operation. A request ends when `pending` reaches 0; it counts the events still to come (the message has left, the
+ * answer has arrived, the pull has ended). Freed requests change their generation, so that an operation number that
+ * comes back from a peer, late or invented, names either this very operation or nothing.
+ */
+struct sn_req {
+	struct sn_list link; /* free list, completion queue, peer->ops, peer->waiting */
+	sn_ep *ep;
+	struct sn_peer_state *peer;
+	uint32_t index, generation;
+	uint8_t state, role;
+	uint8_t pending;
+	bool answered;	/* the peer's ACK or RESULT has been taken; a second one is a protocol error */
+	bool big;	/* one-sided and not certainly eager: later overlapping operations wait for it */
+	bool on_list;	/* link is on peer->ops or peer->waiting */
+	bool withdrawn; /* multi-receive: cancelled while children were in flight */
+	struct iovec *seg;
+	uint32_t seg_count;    /* what travels out, or where a receive lands */
+	uint32_t result_count; /* fetch: seg[seg_count ...] receive the old values */
+	uint64_t room;	       /* receive: sum of the segments */
+	sn_completion comp;
+	union {
+		struct sn_match_posted posted; /* receives */
+		struct {		       /* one-sided, at the origin */
+			struct sn_out out;
+			uint64_t key, offset, extent;
+		} os;
+	};
+	/* multi-receive */
+	struct sn_req *parent;
+	uint64_t used, min_room;
+	uint32_t children;
+	void (*finish)(struct sn_req *req, int status); /* SN_ROLE_INTERNAL */
+	uint64_t answer_op;				/* at a target: the origin's operation number */
+	uint8_t imm[SN_IMM_MAX];
+	struct iovec inline_seg[SN_INLINE_SEG];
+};
+
+/* ---- unexpected messages ------------------------------------------------------------------------------------- */
+
+struct sn_claim { /* an unexpected message, in the matcher or claimed */
+	struct sn_match_unexpected m;
+	struct sn_list peer_link; /* on peer->rdvs while .rdv is set */
+	struct sn_peer_state *peer;
+	struct sn_rdv *rdv;
+	bool lost; /* the sender died before the body was fetched */
+	bool plain;
+	uint8_t flags, size_class;
+	uint64_t len, data, sync_op;
+	struct sn_claim *next_free;
+	uint8_t body[];
+};
+
+/* ---- peers --------------------------------------------------------------------------------------------------- */
+
+struct sn_peer_state {
+	sn_ep *ep;
+	uint32_t num;
+	bool gone, self;
+	int gone_status;
+	const struct sn_rail_ops *ops;
+	void *link, *rail;
+	uint64_t cookie;
+	struct sn_list pending_ops; /* requests that wait for an ACK or RESULT of this peer */
+	struct sn_list waiting;	    /* one-sided requests held back by an overlapping earlier one */
+	struct sn_list rdvs;	    /* unexpected rendezvous announced by it */
+	struct sn_peer_state *hash_next;
+	uint64_t id;
+	uint8_t addr_len;
+	uint8_t addr[SN_ADDR_MAX];
+};
+
+struct sn_region {
+	struct sn_region *hash_next;
+	uint64_t key;
+	uint8_t *base;
+	uint64_t len;
+	unsigned rights;
+};
+
+struct sn_core_counters {
+	uint64_t sends, recvs, unexpected, unexpected_rdv, truncated, self, puts, gets, atomics,
+		refused_access, bad_messages, peers_gone;
+};
+
+#define SN_SLAB 64 /* requests allocated at a time */
+
+struct sn_ep {
+	struct sn_lock lock;
+	unsigned fork_epoch;
+	bool closing;
+	sn_ep_attr attr;
+	struct sn_match *match[2]; /* tagged, plain */
+	struct sn_peer_state **peers;
+	uint32_t peer_count, peer_room;
+	struct sn_peer_state **peer_hash;
+	uint32_t peer_hash_size;
+	struct sn_list free_reqs;
+	struct sn_req **slabs;
+	uint32_t slab_count;
+	struct sn_list done; /* completed, for sn_poll */
+	struct sn_claim *free_claims[2];
+	struct sn_region **regions;
+	uint32_t region_count, region_hash_size;
+	struct {
+		const struct sn_rail_ops *ops;
+		void *state;
+		struct sn_addr_part part;
+	} rails[SN_RAILS];
+	uint32_t rail_count;
+	_Atomic uint32_t
+		sleepers; /* threads of this process in sn_wait (MULTIPLE): whoever completes rings them */
+	struct sn_ep_ids ids;
+	uint8_t addr[SN_ADDR_MAX];
+	size_t addr_len;
+	struct sn_core_counters count;
+};
+
+/* Changes in a forked child; an endpoint of another epoch is the parent's. */
+extern unsigned sn_fork_epoch;
+static inline bool sn_core_foreign(const sn_ep *ep)
+{
+	return sn_unlikely(ep->fork_epoch != sn_fork_epoch);
+}
+int sn_core_forked(void);	 /* SN_ERR_FORKED with its sentence */
+int sn_core_progress(sn_ep *ep); /* every rail once; with the lock held */
+
+/* request.c */
+struct sn_req *sn_core_req_new(sn_ep *ep);
+void sn_core_req_free(struct sn_req *req);
+/* Copy up to three segment lists into the request. */
+int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b,
+			 uint32_t nb, const struct iovec *c, uint32_t nc);
+void sn_core_req_role(struct sn_req *req, uint32_t flags, bool wants_handle);
+/* One of the pending events has happened; the first bad status sticks; at the last one the request completes. */
+void sn_core_req_step(struct sn_req *req, int status);
+void sn_core_req_complete(struct sn_req *req, int status);
+static inline uint64_t sn_core_req_op(const struct sn_req *req)
+{
+	return (uint64_t)req->generation << 32 | req->index;
+}
+struct sn_req *sn_core_req_find(sn_ep *ep, uint64_t op);
+/* Common checks of a post; 0 or an error with its sentence. */
+int sn_core_check_msg(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *len);
+/* Hand the message to the peer's rail and account for the outcome. The request may be gone when this returns. */
+int sn_core_hand_over(struct sn_req *req, const struct sn_out *out);
+
+/* peer.c */
+struct sn_peer_state *sn_core_peer_get(sn_ep *ep, sn_peer num);
+int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts,
+		       uint32_t *count);
+size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part *parts, uint32_t count,
+			  uint8_t out[SN_ADDR_MAX]);
+void sn_core_peers_free(sn_ep *ep);
+
+/* recv.c */
+void sn_core_recv_complete(struct sn_req *req, int status);
+void sn_core_recv_deliver(struct sn_req *req, struct sn_claim *claim);
+int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain);
+void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim);
+void sn_core_claims_free(sn_ep *ep);
+
+/* ack.c */
+int sn_core_ack(struct sn_peer_state *peer, uint64_t op, int status);
+int sn_core_ack_arrive(struct sn_peer_state *peer, const struct sn_in *in);
+
+/* onesided.c, target.c */
+int sn_core_result_arrive(struct sn_peer_state *peer, const struct sn_in *in);
+int sn_core_target_arrive(struct sn_peer_state *peer, const struct sn_in *in);
+void sn_core_onesided_next(struct sn_peer_state *peer);
+void sn_core_onesided_pulled(struct sn_req *req, int status);
+static inline bool sn_core_is_onesided(const struct sn_req *req)
+{
+	return req->comp.op >= SN_OP_PUT && req->comp.op <= SN_OP_FETCH;
+}
+
+/* region.c */
+struct sn_region *sn_core_region_find(sn_ep *ep, uint64_t key);
+/* Where an access lands, or NULL with *status set. */
+void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t len, unsigned right,
+			     int *status);
+void sn_core_regions_free(sn_ep *ep);
+
+/* atomic_ops.c: execute on count elements at target; old (if not NULL) receives the previous values. */
+void sn_core_atomic_apply(sn_type type, sn_atomic_op op, void *target, const void *operand,
+			  const void *compare, void *old, uint32_t count);
+
+/* self.c */
+extern const struct sn_rail_ops sn_rail_self;
+
+/* ---- immediate data of the core's messages: on the wire, little-endian as the machine (checked at connect) ---- */
+
+struct sn_imm_sync { /* SN_H_SYNC */
+	uint64_t op;
+};
+struct sn_imm_ack {
+	uint64_t op;
+	int32_t status;
+	uint32_t zero;
+};
+struct sn_imm_access { /* put, get, atomic */
+	uint64_t op;
+	uint64_t key;
+	uint64_t offset;
+	uint64_t len; /* get: bytes wanted; atomic: number of elements */
+	uint8_t type, aop, fetch, zero;
+	uint32_t zero2;
+};
+_Static_assert(sizeof(struct sn_imm_ack) == 16 && sizeof(struct sn_imm_access) == 40, "wire layout");
+
+#endif

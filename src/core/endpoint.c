@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Endpoints: opening, closing, arrival of messages, progress, counters. */
+#include "base/conf.h"
+#include "core/core.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+unsigned sn_fork_epoch;
+
+static void in_child(void)
+{
+	sn_fork_epoch++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
+int sn_core_forked(void)
+{
+	return sn_fail(SN_ERR_FORKED,
+		       "this endpoint belongs to the parent of process %d: open one after fork",
+		       (int)getpid());
+}
+
+/* Rails in order of preference: a peer is attached to the first that reaches it. */
+static const struct sn_rail_ops *const all_rails[] = {&sn_rail_local};
+
+static int rails_open(sn_ep *ep)
+{
+	for (size_t i = 0; i < sizeof(all_rails) / sizeof(all_rails[0]); i++) {
+		uint32_t n = ep->rail_count;
+		ep->rails[n].ops = all_rails[i];
+		int rc = all_rails[i]->open(ep, &ep->ids, &ep->rails[n].state, &ep->rails[n].part);
+		if (rc)
+			sn_warn("the %s rail is not available: %s", all_rails[i]->name, sn_last_error());
+		else
+			ep->rail_count++;
+	}
+	return ep->rail_count ? 0 : SN_ERR_PERM; /* sn_last_error() holds the rail's reason */
+}
+
+static void ep_free(sn_ep *ep)
+{
+	sn_core_claims_free(ep);
+	sn_match_free(ep->match[0]);
+	sn_match_free(ep->match[1]);
+	sn_core_regions_free(ep);
+	for (uint32_t s = 0; s < ep->slab_count; s++) {
+		for (uint32_t i = 0; i < SN_SLAB; i++) {
+			struct sn_req *req = &ep->slabs[s][i];
+			if (req->state != SN_REQ_FREE && req->seg != req->inline_seg)
+				free(req->seg);
+		}
+		free(ep->slabs[s]);
+	}
+	free(ep->slabs);
+	sn_core_peers_free(ep);
+	free(ep);
+}
+
+int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, watch_forks);
+	if (!out)
+		return sn_fail(SN_ERR_INVALID, "there is no place for the endpoint (ep is NULL)");
+	if (attr && attr->threads != SN_THREAD_SERIAL && attr->threads != SN_THREAD_MULTIPLE)
+		return sn_fail(SN_ERR_INVALID, "unknown thread mode %d", (int)attr->threads);
+	(void)sn_conf_num(SN_CONF_LOG); /* loads the settings, and with them the log level */
+	sn_ep *ep = calloc(1, sizeof(*ep));
+	if (!ep)
+		return sn_fail(SN_ERR_NOMEM, "no memory for an endpoint");
+	if (attr)
+		ep->attr = *attr;
+	ep->lock.enabled = ep->attr.threads == SN_THREAD_MULTIPLE;
+	ep->fork_epoch = sn_fork_epoch;
+	sn_list_init(&ep->free_reqs);
+	sn_list_init(&ep->done);
+	sn_random(&ep->ids, sizeof(ep->ids));
+	ep->match[0] = sn_match_new();
+	ep->match[1] = sn_match_new();
+	if (!ep->match[0] || !ep->match[1]) {
+		ep_free(ep);
+		return sn_fail(SN_ERR_NOMEM, "no memory for the matching tables");
+	}
+	int rc = rails_open(ep);
+	if (rc) {
+		ep_free(ep);
+		return rc;
+	}
+	struct sn_addr_part parts[SN_RAILS];
+	for (uint32_t i = 0; i < ep->rail_count; i++)
+		parts[i] = ep->rails[i].part;
+	ep->addr_len = sn_core_addr_build(&ep->ids, parts, ep->rail_count, ep->addr);
+	*out = ep;
+	return 0;
+}
+
+static void print_counter(void *arg, const char *name, uint64_t value)
+{
+	if (value)
+		fprintf(stderr, "sennit[%d] %s %llu\n", (int)getpid(), name, (unsigned long long)value);
+}
+
+static void ignore(void *arg, const sn_completion *c)
+{
+}
+
+void sn_ep_close(sn_ep *ep)
+{
+	if (!ep ||
+	    sn_core_foreign(ep)) /* the parent's: its memory and sockets are not this process's to end */
+		return;
+	sn_lock(&ep->lock);
+	if (sn_conf_num(SN_CONF_STATS))
+		sn_counters(ep, print_counter, NULL);
+	ep->closing = true;
+	/* nobody is to be told of what ends now */
+	if (ep->attr.on_complete)
+		ep->attr.on_complete = ignore;
+	ep->attr.on_target = NULL;
+	for (uint32_t i = 0; i < ep->peer_count; i++) {
+		struct sn_peer_state *peer = ep->peers[i];
+		sn_list_for_each_safe (at, &peer->rdvs) {
+			struct sn_claim *claim = sn_container(at, struct sn_claim, peer_link);
+			sn_list_del(&claim->peer_link);
+			peer->ops->refuse(peer->link, claim->rdv, SN_ERR_PEER_GONE);
+			claim->rdv = NULL;
+			claim->lost = true;
+		}
+	}
+	for (uint32_t i = 0; i < ep->rail_count; i++)
+		ep->rails[i].ops->close(ep->rails[i].state);
+	sn_unlock(&ep->lock);
+	ep_free(ep);
+}
+
+int sn_ep_address(const sn_ep *ep, void *addr, size_t *len)
+{
+	if (!ep || !len)
+		return sn_fail(SN_ERR_INVALID, "endpoint or length is NULL");
+	size_t room = *len;
+	*len = ep->addr_len;
+	if (!addr || room < ep->addr_len)
+		return sn_fail(SN_ERR_INVALID, "the address needs %zu bytes, there is room for %zu",
+			       ep->addr_len, addr ? room : 0);
+	memcpy(addr, ep->addr, ep->addr_len);
+	return 0;
+}
+
+int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
+{
+	if (sn_unlikely(peer->ep->closing)) {
+		if (in->rdv)
+			peer->ops->refuse(peer->link, in->rdv, SN_ERR_PEER_GONE);
+		return 0;
+	}
+	switch (in->head.kind) {
+	case SN_K_TAGGED: return sn_core_recv_arrive(peer, in, false);
+	case SN_K_PLAIN: return sn_core_recv_arrive(peer, in, true);
+	case SN_K_ACK: return sn_core_ack_arrive(peer, in);
+	case SN_K_RESULT: return sn_core_result_arrive(peer, in);
+	case SN_K_PUT:
+	case SN_K_GET:
+	case SN_K_ATOMIC: return sn_core_target_arrive(peer, in);
+	default:
+		return sn_fail(SN_ERR_PROTO, "peer %u sent a message of unknown kind %u", peer->num,
+			       in->head.kind);
+	}
+}
+
+int sn_core_progress(sn_ep *ep)
+{
+	int n = 0;
+	for (uint32_t i = 0; i < ep->rail_count; i++)
+		n += ep->rails[i].ops->progress(ep->rails[i].state);
+	return n;
+}
+
+int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	if (!ep || !fn)
+		return sn_fail(SN_ERR_INVALID, "endpoint or function is NULL");
+	const struct sn_core_counters *c = &ep->count;
+	fn(arg, "core.sends", c->sends);
+	fn(arg, "core.receives", c->recvs);
+	fn(arg, "core.unexpected", c->unexpected);
+	fn(arg, "core.unexpected_rendezvous", c->unexpected_rdv);
+	fn(arg, "core.truncated", c->truncated);
+	fn(arg, "core.to_self", c->self);
+	fn(arg, "core.puts", c->puts);
+	fn(arg, "core.gets", c->gets);
+	fn(arg, "core.atomics", c->atomics);
+	fn(arg, "core.refused_access", c->refused_access);
+	fn(arg, "core.bad_messages", c->bad_messages);
+	fn(arg, "core.peers_gone", c->peers_gone);
+	static const char *const names[2][5] = {
+		{"match.posted", "match.waiting", "match.classes", "match.probes", "match.overflow"},
+		{"match.plain_posted", "match.plain_waiting", "match.plain_classes", "match.plain_probes",
+		 "match.plain_overflow"},
+	};
+	for (int plane = 0; plane < 2; plane++) {
+		struct sn_match_stats s;
+		sn_match_stats(ep->match[plane], &s);
+		const uint64_t values[5] = {s.posted, s.unexpected, s.classes, s.probes, s.overflow};
+		for (int i = 0; i < 5; i++)
+			fn(arg, names[plane][i], values[i]);
+	}
+	for (uint32_t i = 0; i < ep->rail_count; i++)
+		ep->rails[i].ops->counters(ep->rails[i].state, fn, arg);
+	return 0;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Probe, matched probe, discard and cancel. */
+#include "core/core.h"
+
+static void describe(const struct sn_claim *claim, sn_completion *c)
+{
+	*c = (sn_completion){
+		.op = claim->plain ? SN_OP_MRECV : SN_OP_RECV,
+		.peer = claim->peer->num,
+		.flags = claim->flags & SN_H_DATA ? SN_COMP_DATA : 0,
+		.bits = claim->m.bits,
+		.full_len = claim->len,
+		.data = claim->data,
+	};
+}
+
+static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+		sn_claim **claim)
+{
+	if (!ep || !c)
+		return sn_fail(SN_ERR_INVALID, "endpoint or completion is NULL");
+	if (sn_core_foreign(ep))
+		return sn_core_forked();
+	if (plain)
+		bits = mask = 0;
+	if (bits & ~mask)
+		return sn_fail(SN_ERR_INVALID, "probe bits %#llx lie outside the mask %#llx",
+			       (unsigned long long)bits, (unsigned long long)mask);
+	if (from != SN_ANY_PEER && from >= ep->peer_count)
+		return sn_fail(SN_ERR_INVALID, "peer %u is not known to this endpoint", from);
+	sn_lock(&ep->lock);
+	struct sn_match *m = ep->match[plain != 0];
+	struct sn_match_unexpected *u = sn_match_find(m, bits, mask, from);
+	if (!u) {
+		for (uint32_t i = 0; i < ep->rail_count; i++)
+			ep->rails[i].ops->progress(ep->rails[i].state);
+		u = sn_match_find(m, bits, mask, from);
+	}
+	int rc = SN_ERR_AGAIN;
+	if (u) {
+		struct sn_claim *found = sn_container(u, struct sn_claim, m);
+		describe(found, c);
+		if (claim) {
+			sn_match_remove_unexpected(m, u);
+			*claim = found;
+		}
+		rc = SN_OK;
+	} else if (from != SN_ANY_PEER && ep->peers[from]->gone) {
+		rc = sn_fail(ep->peers[from]->gone_status, "peer %u is gone", from);
+	}
+	sn_unlock(&ep->lock);
+	return rc;
+}
+
+int sn_probe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c)
+{
+	return look(ep, plain, from, bits, mask, c, NULL);
+}
+
+int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+	      sn_claim **claim)
+{
+	if (!claim)
+		return sn_fail(SN_ERR_INVALID, "claim is NULL");
+	return look(ep, plain, from, bits, mask, c, claim);
+}
+
+int sn_discard(sn_ep *ep, sn_claim *claim)
+{
+	if (!ep || !claim)
+		return sn_fail(SN_ERR_INVALID, "endpoint or claim is NULL");
+	if (sn_core_foreign(ep))
+		return sn_core_forked();
+	sn_lock(&ep->lock);
+	struct sn_peer_state *peer = claim->peer;
+	if (claim->flags & SN_H_SYNC)
+		sn_core_ack(peer, claim->sync_op, SN_OK);
+	if (claim->rdv)
+		peer->ops->refuse(peer->link, claim->rdv, SN_OK);
+	sn_core_claim_free(ep, claim);
+	sn_unlock(&ep->lock);
+	return 0;
+}
+
+static int cancel_recv(struct sn_req *req)
+{
+	sn_ep *ep = req->ep;
+	if (req->posted.queued)
+		sn_match_remove_posted(ep->match[req->comp.op == SN_OP_MRECV], &req->posted);
+	else if (!req->posted.stays || req->withdrawn)
+		return SN_ERR_AGAIN;
+	if (req->children) { /* messages are still landing in the buffer: reported after the last of them */
+		req->withdrawn = true;
+		return SN_OK;
+	}
+	if (req->posted.stays)
+		req->comp.flags |= SN_COMP_BUFFER_DONE;
+	sn_core_req_complete(req, SN_ERR_CANCELED);
+	return SN_OK;
+}
+
+int sn_cancel(sn_ep *ep, sn_req *req)
+{
+	if (!ep || !req)
+		return sn_fail(SN_ERR_INVALID, "endpoint or request is NULL");
+	if (sn_core_foreign(ep))
+		return sn_core_forked();
+	sn_lock(&ep->lock);
+	int rc = SN_ERR_AGAIN;
+	if (req->state != SN_REQ_ACTIVE)
+		;
+	else if (req->comp.op == SN_OP_RECV || req->comp.op == SN_OP_MRECV)
+		rc = cancel_recv(req);
+	else if ((req->comp.op == SN_OP_SEND || req->comp.op == SN_OP_MSEND) && !req->peer->gone &&
+		 req->peer->ops->unpost(req->peer->link, req)) {
+		sn_core_req_complete(req, SN_ERR_CANCELED);
+		rc = SN_OK;
+	}
+	sn_unlock(&ep->lock);
+	return rc;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two-sided receives: posting, arrival, unexpected messages, multi-receive.
+ *
+ * Budget of an eager receive: one copy out of the rail's buffer, no system call, no lock beyond the endpoint's. A message
+ * that nobody has posted for is kept in a claim from a free list (bodies up to 16 KiB) or from malloc.
+ *
+ * Multi-receive: the request stays in the matcher and hands out pieces of its buffer to children, one for each message.
+ * It leaves the matcher when less than min_room bytes are left; the buffer is the caller's again when the last child
+ * has completed, and that completion says so (SN_COMP_BUFFER_DONE).
+ */
+#include "core/core.h"
+#include <stdlib.h>
+
+static const size_t claim_body[2] = {512, 16384};
+
+static struct sn_claim *claim_new(sn_ep *ep, uint64_t body)
+{
+	unsigned c = body <= claim_body[0] ? 0 : body <= claim_body[1] ? 1 : 2;
+	struct sn_claim *claim;
+	if (c < 2 && ep->free_claims[c]) {
+		claim = ep->free_claims[c];
+		ep->free_claims[c] = claim->next_free;
+	} else {
+		claim = malloc(sizeof(*claim) + (c < 2 ? claim_body[c] : body));
+		if (!claim)
+			return NULL;
+		memset(&claim->m, 0, sizeof(claim->m));
+	}
+	claim->size_class = (uint8_t)c;
+	sn_list_init(&claim->peer_link);
+	claim->rdv = NULL;
+	claim->lost = false;
+	return claim;
+}
+
+void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim)
+{
+	sn_list_del(&claim->peer_link);
+	if (claim->size_class == 2) {
+		free(claim);
+		return;
+	}
+	claim->next_free = ep->free_claims[claim->size_class];
+	ep->free_claims[claim->size_class] = claim;
+}
+
+void sn_core_claims_free(sn_ep *ep)
+{
+	for (int plane = 0; plane < 2; plane++) {
+		struct sn_match_unexpected *u;
+		while (ep->match[plane] && (u = sn_match_unexpected_any(ep->match[plane]))) {
+			sn_match_remove_unexpected(ep->match[plane], u);
+			sn_core_claim_free(ep, sn_container(u, struct sn_claim, m));
+		}
+		while (ep->free_claims[plane]) {
+			struct sn_claim *c = ep->free_claims[plane];
+			ep->free_claims[plane] = c->next_free;
+			free(c);
+		}
+	}
+}
+
+/* A child of a multi-receive has ended: is the buffer the caller's again? */
+static void multi_child_done(struct sn_req *parent, sn_completion *c)
+{
+	parent->children--;
+	if (parent->children || parent->posted.queued)
+		return;
+	if (parent->withdrawn) {
+		parent->comp.flags |= SN_COMP_BUFFER_DONE;
+		sn_core_req_complete(parent, SN_ERR_CANCELED);
+		return;
+	}
+	c->flags |= SN_COMP_BUFFER_DONE;
+	sn_core_req_free(parent);
+}
+
+void sn_core_recv_complete(struct sn_req *req, int status)
+{
+	if (!status && req->comp.full_len > req->comp.len) {
+		status = SN_ERR_TRUNCATED;
+		req->ep->count.truncated++;
+	}
+	struct sn_req *parent = req->parent;
+	bool withdrawn = parent && parent->withdrawn && parent->children == 1;
+	if (parent && !withdrawn)
+		multi_child_done(parent, &req->comp);
+	sn_core_req_complete(req, status);
+	if (withdrawn) /* the parent's cancellation is reported after its last message */
+		multi_child_done(parent, NULL);
+}
+
+/* The piece of a multi-receive buffer for a message of this length, as a request of its own. */
+static struct sn_req *multi_child(struct sn_req *parent, uint64_t len)
+{
+	struct sn_req *child = sn_core_req_new(parent->ep);
+	if (!child)
+		return NULL;
+	uint64_t left = parent->room - parent->used;
+	child->parent = parent;
+	child->role = parent->role;
+	child->comp.context = parent->comp.context;
+	child->comp.op = SN_OP_MRECV;
+	child->comp.flags = parent->comp.flags & SN_COMP_FORGET;
+	child->seg[0] = (struct iovec){(char *)parent->seg[0].iov_base + parent->used, left};
+	child->seg_count = 1;
+	child->room = left;
+	child->comp.buf = child->seg[0].iov_base;
+	parent->children++;
+	/* the next message starts at a multiple of 8, because its reader will look for structures in it */
+	parent->used = SN_MIN_OF((parent->used + len + 7) & ~UINT64_C(7), parent->room);
+	if (len >= left || parent->room - parent->used < parent->min_room || parent->used == parent->room)
+		if (parent->posted.queued)
+			sn_match_remove_posted(parent->ep->match[1], &parent->posted);
+	return child;
+}
+
+/* Matched: record the message in the request. Returns the bytes to be delivered. */
+static uint64_t recv_matched(struct sn_req *req, struct sn_peer_state *peer, uint64_t bits, uint64_t data,
+			     uint8_t flags, uint64_t len)
+{
+	req->peer = peer;
+	req->comp.peer = peer->num;
+	req->comp.bits = bits;
+	req->comp.full_len = len;
+	req->comp.len = SN_MIN_OF(len, req->room);
+	req->comp.data = data;
+	if (flags & SN_H_DATA)
+		req->comp.flags |= SN_COMP_DATA;
+	return req->comp.len;
+}
+
+static void recv_body(struct sn_req *req, const void *body, uint64_t len)
+{
+	if (sn_likely(req->seg_count == 1))
+		memcpy(req->seg[0].iov_base, body, len);
+	else
+		sn_iov_write(req->seg, req->seg_count, 0, body, len);
+}
+
+/* Give an unexpected message to the request that wants it. The claim is out of the matcher and used up here. */
+void sn_core_recv_deliver(struct sn_req *req, struct sn_claim *claim)
+{
+	struct sn_peer_state *peer = claim->peer;
+	if (req->posted.stays) {
+		struct sn_req *child = multi_child(req, claim->len);
+		if (!child) { /* the message is lost, and both sides hear of it */
+			if (claim->rdv)
+				peer->ops->refuse(peer->link, claim->rdv, SN_ERR_NOMEM);
+			sn_core_claim_free(peer->ep, claim);
+			if (req->posted.queued)
+				sn_match_remove_posted(req->ep->match[1], &req->posted);
+			sn_core_req_complete(req, SN_ERR_NOMEM);
+			return;
+		}
+		req = child;
+	}
+	uint64_t take = recv_matched(req, peer, claim->m.bits, claim->data, claim->flags, claim->len);
+	if (claim->flags & SN_H_SYNC)
+		sn_core_ack(peer, claim->sync_op, SN_OK);
+	struct sn_rdv *rdv = claim->rdv;
+	if (rdv) {
+		sn_core_claim_free(peer->ep, claim);
+		peer->ops->pull(peer->link, rdv, req->seg, req->seg_count, take, req);
+		return;
+	}
+	int status = claim->lost ? peer->gone_status : SN_OK;
+	if (!claim->lost && take)
+		recv_body(req, claim->body, take);
+	if (claim->lost)
+		req->comp.len = 0;
+	sn_core_claim_free(peer->ep, claim);
+	sn_core_recv_complete(req, status);
+}
+
+static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, bool plain, uint64_t sync_op)
+{
+	sn_ep *ep = peer->ep;
+	struct sn_claim *claim = claim_new(ep, in->rdv ? 0 : in->head.len);
+	if (!claim)
+		return sn_fail(SN_ERR_NOMEM, "no memory to keep an unexpected message of %llu bytes",
+			       (unsigned long long)in->head.len);
+	claim->m.bits = in->head.bits;
+	claim->m.source = peer->num;
+	claim->peer = peer;
+	claim->plain = plain;
+	claim->flags = in->head.flags;
+	claim->len = in->head.len;
+	claim->data = in->head.data;
+	claim->sync_op = sync_op;
+	claim->rdv = in->rdv;
+	if (in->rdv) {
+		sn_list_add_tail(&peer->rdvs, &claim->peer_link);
+		ep->count.unexpected_rdv++;
+	} else if (in->head.len) {
+		memcpy(claim->body, in->body, in->head.len);
+	}
+	ep->count.unexpected++;
+	int rc = sn_match_unexpected(ep->match[plain], &claim->m);
+	if (rc)
+		sn_core_claim_free(ep, claim);
+	return rc;
+}
+
+int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain)
+{
+	struct sn_imm_sync sync = {0};
+	if (sn_unlikely(in->head.flags & SN_H_SYNC)) {
+		if (in->head.imm_len != sizeof(sync))
+			return sn_fail(SN_ERR_PROTO, "peer %u sent a synchronous message without its number",
+				       peer->num);
+		memcpy(&sync, in->head.imm, sizeof(sync));
+	}
+	sn_ep *ep = peer->ep;
+	struct sn_match_posted *p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
+	if (!p)
+		return keep_unexpected(peer, in, plain, sync.op);
+	struct sn_req *req = sn_container(p, struct sn_req, posted);
+	if (p->stays && !(req = multi_child(req, in->head.len)))
+		return keep_unexpected(peer, in, plain, sync.op);
+	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);
+	if (sn_unlikely(in->head.flags & SN_H_SYNC))
+		sn_core_ack(peer, sync.op, SN_OK);
+	if (in->rdv) {
+		peer->ops->pull(peer->link, in->rdv, req->seg, req->seg_count, take, req);
+		return 0;
+	}
+	if (take)
+		recv_body(req, in->body, take);
+	sn_core_recv_complete(req, SN_OK);
+	return 0;
+}
+
+static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_t room, bool wants_handle)
+{
+	struct sn_req *req = sn_core_req_new(ep);
+	if (!req)
+		return NULL;
+	if (sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0)) {
+		sn_core_req_free(req);
+		return NULL;
+	}
+	req->room = room;
+	req->comp.context = msg->context;
+	req->comp.op = plain ? SN_OP_MRECV : SN_OP_RECV;
+	req->comp.peer = msg->peer;
+	req->comp.bits = msg->bits;
+	req->comp.len = req->comp.full_len = 0;
+	req->comp.data = 0;
+	req->comp.buf = msg->iov_count ? msg->iov[0].iov_base : NULL;
+	req->posted.bits = plain ? 0 : msg->bits;
+	req->posted.mask = plain ? 0 : msg->mask;
+	req->posted.source = msg->peer;
+	sn_core_req_role(req, msg->flags, wants_handle);
+	if (msg->flags & SN_MULTI) {
+		req->posted.stays = true;
+		req->min_room = SN_MAX_OF(msg->min_room, 1u);
+		if (req->role == SN_ROLE_HANDLE) /* one handle cannot stand for many messages */
+			req->role = SN_ROLE_QUEUE;
+	}
+	return req;
+}
+
+/* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
+static void recv_place(struct sn_req *req, bool plain)
+{
+	sn_ep *ep = req->ep;
+	struct sn_match *m = ep->match[plain];
+	uint32_t source = req->posted.source;
+	bool stays = req->posted.stays;
+	uint32_t generation = req->generation;
+	struct sn_match_unexpected *u;
+	if (stays && sn_match_post(m, &req->posted)) {
+		sn_core_req_complete(req, SN_ERR_NOMEM);
+		return;
+	}
+	while ((u = sn_match_find(m, req->posted.bits, req->posted.mask, source))) {
+		sn_match_remove_unexpected(m, u);
+		sn_core_recv_deliver(req, sn_container(u, struct sn_claim, m));
+		if (!stays || req->generation != generation || !req->posted.queued)
+			return;
+	}
+	if (stays)
+		return;
+	struct sn_peer_state *peer = source == SN_ANY_PEER ? NULL : ep->peers[source];
+	if (peer && peer->gone)
+		sn_core_req_complete(req, peer->gone_status);
+	else if (sn_match_post(m, &req->posted))
+		sn_core_req_complete(req, SN_ERR_NOMEM);
+}
+
+static int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle, bool plain)
+{
+	uint64_t room;
+	int rc = sn_core_check_msg(ep, msg, true, &room);
+	if (sn_unlikely(rc))
+		return rc;
+	if (sn_unlikely(!plain && (msg->bits & ~msg->mask)))
+		return sn_fail(SN_ERR_INVALID, "receive bits %#llx lie outside the mask %#llx",
+			       (unsigned long long)msg->bits, (unsigned long long)msg->mask);
+	if (sn_unlikely((msg->flags & SN_MULTI) && (!plain || msg->iov_count != 1)))
+		return sn_fail(SN_ERR_INVALID, "a multi-receive is a plain receive into one segment");
+	sn_lock(&ep->lock);
+	struct sn_req *req = recv_new(ep, msg, plain, room, handle != NULL);
+	if (sn_unlikely(!req)) {
+		sn_unlock(&ep->lock);
+		return SN_ERR_NOMEM;
+	}
+	ep->count.recvs++;
+	uint32_t generation = req->generation;
+	uint8_t role = req->role;
+	recv_place(req, plain);
+	if (handle)
+		*handle = role == SN_ROLE_FORGET || req->generation != generation ? NULL : req;
+	sn_unlock(&ep->lock);
+	return 0;
+}
+
+int sn_post_recv(sn_ep *ep, const sn_msg *msg, sn_req **req)
+{
+	return post_recv(ep, msg, req, false);
+}
+
+int sn_post_mrecv(sn_ep *ep, const sn_msg *msg, sn_req **req)
+{
+	return post_recv(ep, msg, req, true);
+}
+
+int sn_mrecv(sn_ep *ep, sn_claim *claim, const sn_msg *msg, sn_req **handle)
+{
+	if (!claim)
+		return sn_fail(SN_ERR_INVALID, "the claim is NULL");
+	uint64_t room;
+	int rc = sn_core_check_msg(ep, msg, true, &room);
+	if (!rc && (msg->flags & SN_MULTI))
+		rc = sn_fail(SN_ERR_INVALID, "a claimed message cannot be received by a multi-receive");
+	if (rc) {
+		if (ep && !sn_core_foreign(ep))
+			sn_discard(ep, claim);
+		return rc;
+	}
+	sn_lock(&ep->lock);
+	struct sn_req *req = recv_new(ep, msg, claim->plain, room, handle != NULL);
+	if (!req) {
+		sn_unlock(&ep->lock);
+		sn_discard(ep, claim);
+		return SN_ERR_NOMEM;
+	}
+	ep->count.recvs++;
+	uint32_t generation = req->generation;
+	uint8_t role = req->role;
+	sn_core_recv_deliver(req, claim);
+	if (handle)
+		*handle = role == SN_ROLE_FORGET || req->generation != generation ? NULL : req;
+	sn_unlock(&ep->lock);
+	return 0;
+}

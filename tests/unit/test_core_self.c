@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The core's promises, seen by an endpoint that talks to itself: no rail, no second process, every rule of matching. */
+#include "sennit/sennit.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static sn_ep *ep;
+static sn_peer self;
+
+static int setup(void **state)
+{
+	uint8_t addr[SN_ADDR_MAX];
+	size_t len = sizeof(addr);
+	assert_int_equal(sn_ep_open(NULL, &ep), 0);
+	assert_int_equal(sn_ep_address(ep, addr, &len), 0);
+	assert_true(len <= SN_ADDR_MAX);
+	assert_int_equal(sn_peer_add(ep, addr, len, &self), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	sn_ep_close(ep);
+	return 0;
+}
+
+static void fill(uint8_t *b, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		b[i] = (uint8_t)(i * 31 + seed + (i >> 8));
+}
+
+static void wait_ok(sn_req *req, sn_completion *c, int status)
+{
+	sn_completion mine;
+	c = c ? c : &mine;
+	assert_int_equal(sn_wait(ep, req, c, 5000000), SN_OK);
+	assert_int_equal(c->status, status);
+}
+
+static void every_size_arrives_intact_posted_or_unexpected(void **state)
+{
+	static const size_t sizes[] = {0, 1, 40, 41, 512, 513, 4096, 4097, 16384, 16385, 1 << 20, 5000001};
+	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		size_t n = sizes[k];
+		uint8_t *a = malloc(n + 1), *b = malloc(n + 1);
+		fill(a, n, (unsigned)k);
+		for (int posted_first = 0; posted_first < 2; posted_first++) {
+			sn_req *s, *r;
+			sn_completion c;
+			memset(b, 0xee, n + 1);
+			if (posted_first)
+				assert_int_equal(sn_irecv(ep, self, b, n, 7, UINT64_MAX, &r), 0);
+			assert_int_equal(sn_isend(ep, self, a, n, 7, &s), 0);
+			if (!posted_first)
+				assert_int_equal(sn_irecv(ep, SN_ANY_PEER, b, n, 7, UINT64_MAX, &r), 0);
+			wait_ok(r, &c, SN_OK);
+			assert_int_equal(c.len, n);
+			assert_int_equal(c.peer, self);
+			wait_ok(s, NULL, SN_OK);
+			assert_memory_equal(a, b, n);
+			assert_int_equal(b[n], 0xee);
+		}
+		free(a);
+		free(b);
+	}
+}
+
+static void a_long_message_is_cut_and_both_lengths_are_reported(void **state)
+{
+	for (size_t n = 100; n <= 100000; n *= 1000) {
+		uint8_t *a = malloc(n), b[11];
+		fill(a, n, 1);
+		b[10] = 0x55;
+		sn_req *s, *r;
+		sn_completion c;
+		assert_int_equal(sn_irecv(ep, self, b, 10, 1, UINT64_MAX, &r), 0);
+		assert_int_equal(sn_isend(ep, self, a, n, 1, &s), 0);
+		wait_ok(r, &c, SN_ERR_TRUNCATED);
+		wait_ok(s, NULL, SN_OK);
+		assert_int_equal(c.len, 10);
+		assert_int_equal(c.full_len, n);
+		assert_memory_equal(a, b, 10);
+		assert_int_equal(b[10], 0x55);
+		free(a);
+	}
+}
+
+static void receives_match_in_posting_order_across_wildcards(void **state)
+{
+	int a = 0, b[4] = {-1, -1, -1, -1};
+	sn_req *r[4];
+	sn_irecv(ep, self, &b[0], 4, 5, UINT64_MAX, &r[0]);
+	sn_irecv(ep, SN_ANY_PEER, &b[1], 4, 0, 0, &r[1]);
+	sn_irecv(ep, self, &b[2], 4, 5, 0xff, &r[2]);
+	sn_irecv(ep, SN_ANY_PEER, &b[3], 4, 5, UINT64_MAX, &r[3]);
+	for (a = 0; a < 4; a++) {
+		sn_req *s;
+		assert_int_equal(sn_isend(ep, self, &a, 4, 5, &s), 0);
+		wait_ok(s, NULL, SN_OK);
+	}
+	for (int i = 0; i < 4; i++) {
+		wait_ok(r[i], NULL, SN_OK);
+		assert_int_equal(b[i], i);
+	}
+}
+
+static void segments_are_gathered_and_scattered(void **state)
+{
+	enum { N = 50000 };
+	uint8_t *a = malloc(N), *b = calloc(1, N);
+	fill(a, N, 9);
+	struct iovec out[20], in[17];
+	for (int i = 0; i < 20; i++)
+		out[i] = (struct iovec){a + i * (N / 20), N / 20};
+	size_t at = 0;
+	for (int i = 0; i < 17; i++) {
+		size_t n = i < 16 ? (size_t)(i * 100 + 1) : N - at;
+		in[i] = (struct iovec){b + at, n};
+		at += n;
+	}
+	sn_msg m = {.peer = self, .iov = out, .iov_count = 20, .bits = 3};
+	sn_req *s, *r;
+	assert_int_equal(sn_post_send(ep, &m, &s), 0);
+	sn_msg q = {.peer = self, .iov = in, .iov_count = 17, .bits = 3, .mask = UINT64_MAX};
+	assert_int_equal(sn_post_recv(ep, &q, &r), 0);
+	wait_ok(r, NULL, SN_OK);
+	wait_ok(s, NULL, SN_OK);
+	assert_memory_equal(a, b, N);
+	free(a);
+	free(b);
+}
+
+static void a_synchronous_send_completes_only_when_matched(void **state)
+{
+	for (size_t n = 8; n <= 80000; n *= 10000) {
+		uint8_t *a = calloc(1, n);
+		sn_req *s, *r;
+		assert_int_equal(sn_issend(ep, self, a, n, 4, &s), 0);
+		for (int i = 0; i < 10; i++)
+			assert_int_equal(sn_test(ep, s, NULL), SN_ERR_AGAIN);
+		assert_int_equal(sn_irecv(ep, self, a, n, 4, UINT64_MAX, &r), 0);
+		wait_ok(s, NULL, SN_OK);
+		wait_ok(r, NULL, SN_OK);
+		free(a);
+	}
+}
+
+static void probe_claim_and_discard(void **state)
+{
+	sn_completion c;
+	sn_claim *claim;
+	sn_req *s[3], *r;
+	uint8_t *big = calloc(1, 100000);
+	int small = 42, got = 0;
+	assert_int_equal(sn_probe(ep, 0, self, 1, UINT64_MAX, &c), SN_ERR_AGAIN);
+	sn_isend(ep, self, &small, 4, 1, &s[0]);
+	sn_isend(ep, self, big, 100000, 1, &s[1]);
+	sn_isend(ep, self, &small, 4, 1, &s[2]);
+	assert_int_equal(sn_probe(ep, 0, SN_ANY_PEER, 1, UINT64_MAX, &c), SN_OK);
+	assert_int_equal(c.full_len, 4);
+	assert_int_equal(sn_mprobe(ep, 0, self, 1, UINT64_MAX, &c, &claim), SN_OK);
+	sn_claim *second;
+	assert_int_equal(sn_mprobe(ep, 0, self, 1, UINT64_MAX, &c, &second), SN_OK);
+	assert_int_equal(c.full_len, 100000);
+	assert_int_equal(sn_discard(ep, second), SN_OK);
+	wait_ok(s[1], NULL, SN_OK);
+	struct iovec v = {&got, 4};
+	sn_msg m = {.peer = SN_ANY_PEER, .iov = &v, .iov_count = 1, .mask = UINT64_MAX, .bits = 1};
+	assert_int_equal(sn_mrecv(ep, claim, &m, &r), 0);
+	wait_ok(r, NULL, SN_OK);
+	assert_int_equal(got, 42);
+	sn_irecv(ep, self, &got, 4, 1, UINT64_MAX, &r);
+	wait_ok(r, &c, SN_OK);
+	assert_int_equal(c.full_len, 4);
+	wait_ok(s[0], NULL, SN_OK);
+	wait_ok(s[2], NULL, SN_OK);
+	free(big);
+}
+
+static void cancel_takes_back_a_receive_once(void **state)
+{
+	int x;
+	sn_req *r, *s;
+	assert_int_equal(sn_irecv(ep, self, &x, 4, 1, UINT64_MAX, &r), 0);
+	assert_int_equal(sn_cancel(ep, r), SN_OK);
+	assert_int_equal(sn_cancel(ep, r), SN_ERR_AGAIN);
+	wait_ok(r, NULL, SN_ERR_CANCELED);
+	x = 3;
+	assert_int_equal(sn_isend(ep, self, &x, 4, 1, &s), 0);
+	wait_ok(s, NULL, SN_OK);
+	assert_int_equal(sn_irecv(ep, self, &x, 4, 1, UINT64_MAX, &r), 0);
+	assert_int_equal(sn_cancel(ep, r), SN_ERR_AGAIN);
+	wait_ok(r, NULL, SN_OK);
+}
+
+static void a_multi_receive_hands_out_its_buffer_piece_by_piece(void **state)
+{
+	static uint8_t buf[20000];
+	uint8_t a[6000];
+	struct iovec v = {buf, sizeof(buf)}, o = {a, 0};
+	sn_req *s;
+	sn_completion c;
+	fill(a, sizeof(a), 2);
+	sn_msg early = {.peer = self, .iov = &o, .iov_count = 1};
+	o.iov_len = 100;
+	assert_int_equal(sn_post_msend(ep, &early, &s), 0); /* unexpected: taken by the post below */
+	wait_ok(s, NULL, SN_OK);
+	sn_msg m = {.peer = SN_ANY_PEER,
+		    .flags = SN_MULTI | SN_CQ,
+		    .iov = &v,
+		    .iov_count = 1,
+		    .min_room = 5000,
+		    .context = &v};
+	assert_int_equal(sn_post_mrecv(ep, &m, NULL), 0);
+	static const size_t sizes[] = {100, 333, 6000, 0, 6000, 3000};
+	size_t at = 0;
+	for (int i = 0; i < 6; i++) {
+		if (i) {
+			o.iov_len = sizes[i];
+			assert_int_equal(sn_post_msend(ep, &early, &s), 0);
+			sn_wait(ep, s, NULL, 1000000);
+		}
+		assert_int_equal(sn_poll(ep, &c, 1), 1);
+		assert_ptr_equal(c.context, &v);
+		assert_int_equal(c.len, sizes[i]);
+		assert_ptr_equal(c.buf, buf + at);
+		assert_memory_equal(c.buf, a, sizes[i]);
+		at = (at + sizes[i] + 7) & ~(size_t)7;
+		assert_int_equal(!!(c.flags & SN_COMP_BUFFER_DONE), i == 5);
+	}
+	assert_int_equal(sn_poll(ep, &c, 1), 0);
+}
+
+static void one_sided_access_is_checked_and_exact(void **state)
+{
+	enum { N = 70000 };
+	uint8_t *mem = calloc(1, N), *a = malloc(N), *b = calloc(1, N);
+	fill(a, N, 5);
+	sn_region *g, *dup;
+	sn_req *r;
+	assert_int_equal(sn_region_add(ep, mem, N, 77, SN_REMOTE_READ | SN_REMOTE_WRITE, &g), 0);
+	assert_int_equal(sn_region_add(ep, mem, N, 77, SN_REMOTE_READ, &dup), SN_ERR_INVALID);
+	for (size_t n = 10; n <= 60000; n *= 6000) {
+		struct iovec v = {a, n}, w = {b, n};
+		sn_msg m = {.peer = self, .iov = &v, .iov_count = 1};
+		sn_remote to = {77, 1000};
+		assert_int_equal(sn_put(ep, &m, &to, &r), 0);
+		wait_ok(r, NULL, SN_OK);
+		assert_memory_equal(mem + 1000, a, n);
+		m.iov = &w;
+		assert_int_equal(sn_get(ep, &m, &to, &r), 0);
+		wait_ok(r, NULL, SN_OK);
+		assert_memory_equal(b, a, n);
+		sn_remote beyond = {77, N - n + 1}, nobody = {78, 0};
+		assert_int_equal(sn_put(ep, &m, &beyond, &r), 0);
+		wait_ok(r, NULL, SN_ERR_ACCESS);
+		assert_int_equal(sn_get(ep, &m, &beyond, &r), 0);
+		wait_ok(r, NULL, SN_ERR_ACCESS);
+		assert_int_equal(sn_get(ep, &m, &nobody, &r), 0);
+		wait_ok(r, NULL, SN_ERR_ACCESS);
+	}
+	assert_int_equal(sn_region_free(ep, g), 0);
+	free(mem);
+	free(a);
+	free(b);
+}
+
+static void atomics_compute_and_fetch(void **state)
+{
+	int64_t cell[3] = {10, 20, 30}, add[3] = {1, 2, 3}, old[3], cmp = 11, swap = 99;
+	sn_region *g;
+	sn_req *r;
+	sn_region_add(ep, cell, sizeof(cell), 5, SN_REMOTE_READ | SN_REMOTE_WRITE, &g);
+	struct iovec v = {add, sizeof(add)}, res = {old, sizeof(old)};
+	sn_msg m = {.peer = self, .iov = &v, .iov_count = 1};
+	sn_remote at = {5, 0};
+	sn_atomic a = {.type = SN_INT64, .op = SN_SUM, .result = &res, .result_count = 1};
+	assert_int_equal(sn_atomic_post(ep, &m, &at, &a, &r), 0);
+	wait_ok(r, NULL, SN_OK);
+	assert_int_equal(old[0] + old[1] + old[2], 60);
+	assert_int_equal(cell[0], 11);
+	assert_int_equal(cell[2], 33);
+	struct iovec sv = {&swap, 8}, cv = {&cmp, 8}, rv = {old, 8};
+	m.iov = &sv;
+	sn_atomic cs = {.type = SN_INT64,
+			.op = SN_CSWAP,
+			.compare = &cv,
+			.compare_count = 1,
+			.result = &rv,
+			.result_count = 1};
+	assert_int_equal(sn_atomic_post(ep, &m, &at, &cs, &r), 0);
+	wait_ok(r, NULL, SN_OK);
+	assert_int_equal(old[0], 11);
+	assert_int_equal(cell[0], 99);
+	a.op = SN_BAND;
+	a.type = SN_DOUBLE;
+	assert_int_equal(sn_atomic_post(ep, &m, &at, &a, &r), SN_ERR_INVALID);
+	sn_region_free(ep, g);
+}
+
+static void bad_arguments_are_named(void **state)
+{
+	sn_req *r;
+	int x = 0;
+	assert_int_equal(sn_isend(ep, 12345, &x, 4, 0, &r), SN_ERR_INVALID);
+	assert_non_null(strstr(sn_last_error(), "12345"));
+	assert_int_equal(sn_isend(ep, self, NULL, 4, 0, &r), SN_ERR_INVALID);
+	assert_int_equal(sn_irecv(ep, self, &x, 4, 0x100, 0xff, &r), SN_ERR_INVALID);
+	struct iovec many[2] = {{&x, SIZE_MAX / 2 + 5}, {&x, SIZE_MAX / 2 + 5}};
+	sn_msg m = {.peer = self, .iov = many, .iov_count = 2};
+	assert_int_equal(sn_post_send(ep, &m, &r), SN_ERR_INVALID);
+	m.iov_count = SN_IOV_MAX + 1;
+	assert_int_equal(sn_post_send(ep, &m, &r), SN_ERR_INVALID);
+	m = (sn_msg){.peer = self, .flags = SN_INJECT, .iov = (struct iovec[]){{&x, 4097}}, .iov_count = 1};
+	assert_int_equal(sn_post_send(ep, &m, &r), SN_ERR_INVALID);
+	uint8_t addr[SN_ADDR_MAX] = "nonsense that is no address";
+	sn_peer p;
+	assert_int_equal(sn_peer_add(ep, addr, sizeof(addr), &p), SN_ERR_INVALID);
+	assert_int_equal(sn_ep_open(NULL, NULL), SN_ERR_INVALID);
+	size_t len = 3;
+	assert_int_equal(sn_ep_address(ep, addr, &len), SN_ERR_INVALID);
+	assert_true(len > 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(every_size_arrives_intact_posted_or_unexpected, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_long_message_is_cut_and_both_lengths_are_reported, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(receives_match_in_posting_order_across_wildcards, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(segments_are_gathered_and_scattered, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_synchronous_send_completes_only_when_matched, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(probe_claim_and_discard, setup, teardown),
+		cmocka_unit_test_setup_teardown(cancel_takes_back_a_receive_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_multi_receive_hands_out_its_buffer_piece_by_piece, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(one_sided_access_is_checked_and_exact, setup, teardown),
+		cmocka_unit_test_setup_teardown(atomics_compute_and_fetch, setup, teardown),
+		cmocka_unit_test_setup_teardown(bad_arguments_are_named, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
