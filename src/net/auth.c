@@ -44,7 +44,11 @@ uint64_t sn_sip(const struct sn_sip_key *key, const uint64_t *words, unsigned co
 
 /* ---- keys ---- */
 
-enum { USE_HELLO = 1, USE_LINK = 3, USE_MASK = 5 }; /* first word of what is hashed, so that no two uses ever meet */
+enum {
+	USE_HELLO = 1,
+	USE_LINK = 3,
+	USE_MASK = 5
+}; /* first word of what is hashed, so that no two uses ever meet */
 
 static struct sn_sip_key endpoint_key(const uint8_t ep_key[12])
 {
@@ -67,7 +71,8 @@ void sn_auth_hello_key(struct sn_sip_key *out, const uint8_t ep_key[12])
 	}
 }
 
-void sn_auth_link_key(struct sn_sip_key *out, const uint8_t ep_key[12], uint64_t from_session, uint64_t to_session)
+void sn_auth_link_key(struct sn_sip_key *out, const uint8_t ep_key[12], uint64_t from_session,
+		      uint64_t to_session)
 {
 	struct sn_sip_key k = endpoint_key(ep_key);
 
@@ -153,7 +158,8 @@ __attribute__((target("crc")))
 #define crc32c_word __builtin_aarch64_crc32cx
 __attribute__((target("+crc")))
 #endif
-static void quads_fast(uint32_t lane[4], const uint8_t *at, size_t words)
+static void
+quads_fast(uint32_t lane[4], const uint8_t *at, size_t words)
 {
 	for (; words > 0; words -= 4, at += 32)
 		for (int i = 0; i < 4; i++)
@@ -178,7 +184,8 @@ static void check_init(void)
 	}
 	for (int t = 1; t < 8; t++)
 		for (uint32_t i = 0; i < 256; i++)
-			crc_table[t][i] = (crc_table[t - 1][i] >> 8) ^ crc_table[0][crc_table[t - 1][i] & 0xff];
+			crc_table[t][i] =
+				(crc_table[t - 1][i] >> 8) ^ crc_table[0][crc_table[t - 1][i] & 0xff];
 #ifdef HAVE_FAST
 	if (have_fast())
 		quads = quads_fast;

@@ -14,7 +14,8 @@ uint64_t sn_sip(const struct sn_sip_key *key, const uint64_t *words, unsigned co
 
 /* The hello key and the link key of docs/protocol.md, from the receiving endpoint's key. */
 void sn_auth_hello_key(struct sn_sip_key *out, const uint8_t ep_key[12]);
-void sn_auth_link_key(struct sn_sip_key *out, const uint8_t ep_key[12], uint64_t from_session, uint64_t to_session);
+void sn_auth_link_key(struct sn_sip_key *out, const uint8_t ep_key[12], uint64_t from_session,
+		      uint64_t to_session);
 
 uint64_t sn_auth_mac(const struct sn_sip_key *key, const struct sn_wire_head *h);
 /* Put the mask over a HELLO's secret part, or take it off. */

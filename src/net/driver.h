@@ -52,7 +52,8 @@ struct sn_net_driver {
 	void (*counters)(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 };
 
-extern const struct sn_net_driver sn_net_udp;	 /* UDP over IPv4 or IPv6: for any user */
-extern const struct sn_net_driver sn_net_packet; /* Ethernet frames through AF_PACKET rings: needs CAP_NET_RAW */
+extern const struct sn_net_driver sn_net_udp; /* UDP over IPv4 or IPv6: for any user */
+extern const struct sn_net_driver
+	sn_net_packet; /* Ethernet frames through AF_PACKET rings: needs CAP_NET_RAW */
 
 #endif

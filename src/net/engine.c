@@ -3,9 +3,10 @@
 #include <stdlib.h>
 
 static const char *const count_names[SN_NC_COUNT] = {
-	"tx_frames",	 "rx_frames", "tx_msg",	     "rx_msg",		"tx_ack",      "resend_fast", "resend_timer",
-	"tx_data",	 "rx_data",   "tx_pull",     "again_evidence",	"again_timer", "tx_eager",    "tx_rendezvous",
-	"connects",	 "restarts",  "peers_gone",  "driver_full",	"tx_slices",   "tx_probes",   "path_shrunk",
+	"tx_frames",	"rx_frames",	 "tx_msg",	"rx_msg",   "tx_ack",	      "resend_fast",
+	"resend_timer", "tx_data",	 "rx_data",	"tx_pull",  "again_evidence", "again_timer",
+	"tx_eager",	"tx_rendezvous", "connects",	"restarts", "peers_gone",     "driver_full",
+	"tx_slices",	"tx_probes",	 "path_shrunk",
 };
 
 /* ---- frame buffers: a chain of free ones, last used first ---- */
@@ -91,7 +92,7 @@ struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 		sn_net_free(n);
 		return NULL;
 	}
-	struct sn_list *lists[] = {&n->links,	    &n->work,	      &n->pulls,       &n->jobs,
+	struct sn_list *lists[] = {&n->links,  &n->work,       &n->pulls,	&n->jobs,
 				   &n->served, &n->ended_msgs, &n->ended_sends, &n->ended_pulls};
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
@@ -106,7 +107,7 @@ struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 
 static void free_list(struct sn_list *list)
 {
-	sn_list_for_each_safe(at, list)
+	sn_list_for_each_safe (at, list)
 		free(at); /* node is the first member of everything kept on these lists */
 }
 _Static_assert(offsetof(struct sn_net_msg, node) == 0 && offsetof(struct sn_net_send, node) == 0 &&
@@ -116,7 +117,7 @@ _Static_assert(offsetof(struct sn_net_msg, node) == 0 && offsetof(struct sn_net_
 void sn_net_free(struct sn_net *n)
 {
 	if (n->by_session && n->by_id)
-		sn_list_for_each_safe(at, &n->links)
+		sn_list_for_each_safe (at, &n->links)
 			sn_net_link_free(sn_container(at, struct sn_net_link, node));
 	if (n->ended_msgs.next) {
 		free_list(&n->ended_msgs);
@@ -142,7 +143,8 @@ void sn_net_free(struct sn_net *n)
  */
 void sn_net_look(struct sn_net *n)
 {
-	uint64_t clock = n->cfg.clock(n->cfg.clock_arg), most = SN_MAX_OF(100 * SN_NET_MS, n->cfg.peer_timeout / 8);
+	uint64_t clock = n->cfg.clock(n->cfg.clock_arg),
+		 most = SN_MAX_OF(100 * SN_NET_MS, n->cfg.peer_timeout / 8);
 	uint64_t gap = clock > n->clock_seen ? clock - n->clock_seen : 0;
 
 	if (gap > most)
@@ -194,7 +196,7 @@ static void run_timers(struct sn_net *n)
 	if (n->now < n->timer_at)
 		return;
 	n->timer_at = SN_NET_NEVER;
-	sn_list_for_each_safe(at, &n->links) {
+	sn_list_for_each_safe (at, &n->links) {
 		struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
 		if (!l->dead)
 			next = SN_MIN_OF(next, sn_net_link_timer(l));
@@ -207,13 +209,14 @@ static int run_work(struct sn_net *n)
 {
 	int events = 0;
 
-	sn_list_for_each_safe(at, &n->work) {
+	sn_list_for_each_safe (at, &n->work) {
 		struct sn_net_link *l = sn_container(at, struct sn_net_link, work_node);
 		if (l->dead || (l->state != SN_LINK_OPEN && l->state != SN_LINK_GONE)) {
 			sn_list_del(&l->work_node);
 			continue;
 		}
-		if (!n->quiet && (l->rx_deliver != l->rx_next || l->bye_came || (l->state == SN_LINK_GONE && !l->told))) {
+		if (!n->quiet &&
+		    (l->rx_deliver != l->rx_next || l->bye_came || (l->state == SN_LINK_GONE && !l->told))) {
 			sn_net_deliver(l);
 			events++;
 		}
@@ -222,8 +225,9 @@ static int run_work(struct sn_net *n)
 			if (l->ack_at <= n->now)
 				sn_net_out_ack(l, 0);
 		}
-		bool wait = l->state == SN_LINK_OPEN && (l->ack_at != SN_NET_NEVER || l->tx_again ||
-							 !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones));
+		bool wait =
+			l->state == SN_LINK_OPEN && (l->ack_at != SN_NET_NEVER || l->tx_again ||
+						     !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones));
 		wait |= n->quiet && (l->rx_deliver != l->rx_next || l->bye_came);
 		if (!wait && !l->dead)
 			sn_list_del(&l->work_node);
@@ -235,7 +239,7 @@ static void free_dead(struct sn_net *n)
 {
 	if (n->dead == 0 || n->inside > 0)
 		return;
-	sn_list_for_each_safe(at, &n->links) {
+	sn_list_for_each_safe (at, &n->links) {
 		struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
 		if (l->dead)
 			sn_net_link_free(l);
@@ -284,7 +288,7 @@ bool sn_net_busy(const struct sn_net *n)
 
 bool sn_net_idle(const struct sn_net *n)
 {
-	sn_list_for_each(at, &n->links) {
+	sn_list_for_each (at, &n->links) {
 		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
 		if (l->state == SN_LINK_GONE || l->dead)
 			continue;
@@ -301,7 +305,7 @@ uint64_t sn_net_deadline(struct sn_net *n)
 	sn_net_look(n);
 	if (!sn_list_empty(&n->jobs))
 		return 0;
-	sn_list_for_each(w, &n->work)
+	sn_list_for_each (w, &n->work)
 		at = SN_MIN_OF(at, sn_container(w, struct sn_net_link, work_node)->ack_at);
 	return at == SN_NET_NEVER ? at : at > n->now ? at - n->now : 0;
 }

@@ -209,8 +209,8 @@ void sn_net_msg_in(struct sn_net_link *l, uint32_t seq, const uint8_t *payload, 
 	sn_net_ack_want(l, l->rx_sack != 0);
 }
 
-void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint32_t total, const uint8_t *bytes,
-		     uint32_t len)
+void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint32_t total,
+		     const uint8_t *bytes, uint32_t len)
 {
 	struct sn_net *n = l->net;
 	struct sn_net_hole *h = hole_at(l, seq);

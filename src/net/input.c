@@ -29,7 +29,8 @@ static struct sn_net_link *find_link(struct sn_net *n, const struct sn_wire_head
 	uint32_t number = le32toh(h->link);
 	uint64_t mac = le64toh(h->mac);
 
-	for (struct sn_net_link *l = sn_net_link_next(n, NULL, number); l; l = sn_net_link_next(n, l, number)) {
+	for (struct sn_net_link *l = sn_net_link_next(n, NULL, number); l;
+	     l = sn_net_link_next(n, l, number)) {
 		if (l->peer_session == 0) {
 			why = SN_DROP_STATE;
 			continue;
@@ -73,23 +74,12 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len)
 	case SN_WIRE_DATA:
 		sn_net_data_in(l, (const void *)data, len - (uint32_t)sizeof(struct sn_wire_data));
 		break;
-	case SN_WIRE_PULL:
-		sn_net_pull_in(l, (const void *)data);
-		break;
-	case SN_WIRE_BYE:
-		sn_net_bye_in(l, (const void *)data);
-		break;
-	case SN_WIRE_PROBE:
-		sn_net_probe_in(l, len);
-		break;
-	case SN_WIRE_PROBED:
-		sn_net_probed_in(l, le32toh(((const struct sn_wire_probe *)h)->size));
-		break;
-	case SN_WIRE_SLICE_OF:
-		slice_frame(l, data, len);
-		break;
-	default: /* ACK: the header said it all */
-		break;
+	case SN_WIRE_PULL: sn_net_pull_in(l, (const void *)data); break;
+	case SN_WIRE_BYE: sn_net_bye_in(l, (const void *)data); break;
+	case SN_WIRE_PROBE: sn_net_probe_in(l, len); break;
+	case SN_WIRE_PROBED: sn_net_probed_in(l, le32toh(((const struct sn_wire_probe *)h)->size)); break;
+	case SN_WIRE_SLICE_OF: slice_frame(l, data, len); break;
+	default: /* ACK: the header said it all */ break;
 	}
 }
 

@@ -92,7 +92,7 @@ static void hash_grow(struct sn_net *n)
 	n->by_session = s;
 	n->by_id = i;
 	n->hash_size *= 2;
-	sn_list_for_each(at, &n->links)
+	sn_list_for_each (at, &n->links)
 		hash(n, sn_container(at, struct sn_net_link, node));
 }
 
@@ -169,8 +169,8 @@ int sn_net_attach(struct sn_net *n, struct sn_peer_state *peer, const struct sn_
 	memcpy(l->peer_key, ids->key, sizeof(l->peer_key));
 	sn_auth_hello_key(&l->hello_key, ids->key);
 	l->session = session_towards(n, l->id, generation(n, l->id));
-	struct sn_list *lists[] = {&l->queue, &l->dones, &l->rdvs, &l->pulls, &l->sends, &l->asked,
-				   &l->work_node};
+	struct sn_list *lists[] = {&l->queue, &l->dones, &l->rdvs,     &l->pulls,
+				   &l->sends, &l->asked, &l->work_node};
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
 	l->cwnd = SN_WIRE_WINDOW / 2;
@@ -221,7 +221,7 @@ void sn_net_link_free(struct sn_net_link *l)
 	sn_net_pull_end(l, 0);
 	sn_net_serve_end(l, 0);
 	sn_net_inbox_end(l);
-	sn_list_for_each_safe(at, &l->rdvs)
+	sn_list_for_each_safe (at, &l->rdvs)
 		free(sn_container(at, struct sn_rdv, node));
 	sn_list_del(&l->work_node);
 	sn_list_del(&l->node);
@@ -295,7 +295,7 @@ bool sn_net_goodbye(struct sn_net *n)
 {
 	bool all = true;
 
-	sn_list_for_each(at, &n->links) {
+	sn_list_for_each (at, &n->links) {
 		struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
 		if (l->state != SN_LINK_OPEN || l->dead || l->bye_answered)
 			continue;
@@ -328,7 +328,8 @@ static void hello_out(struct sn_net *n, struct sn_net_link *l, uint8_t type)
 static void hello_again(struct sn_net_link *l)
 {
 	hello_out(l->net, l, SN_WIRE_HELLO);
-	l->hello_at = l->net->now + SN_MIN_OF((SN_NET_RTO_FIRST / 2) << SN_MIN_OF(l->hellos, 6u), 500 * SN_NET_MS);
+	l->hello_at =
+		l->net->now + SN_MIN_OF((SN_NET_RTO_FIRST / 2) << SN_MIN_OF(l->hellos, 6u), 500 * SN_NET_MS);
 	l->hellos++;
 	sn_net_arm(l->net, l->hello_at);
 }
@@ -382,7 +383,8 @@ static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire
 	void *link = l;
 
 	if (n->quiet && (l == NULL || l->state == SN_LINK_OPEN || l->state == SN_LINK_GONE)) {
-		welcome_out(n, h, session); /* it needs the core: the peer asks again, and knows that we live */
+		welcome_out(n, h,
+			    session); /* it needs the core: the peer asks again, and knows that we live */
 		return;
 	}
 	if (l && l->state == SN_LINK_OPEN) { /* another session of the same endpoint: the old one is over */
@@ -395,8 +397,8 @@ static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire
 			link = NULL;
 	}
 	l = link;
-	if (l == NULL || l->dead || l->state == SN_LINK_GONE || l->state == SN_LINK_OPEN || l->session != session ||
-	    l->id != le64toh(h->id)) {
+	if (l == NULL || l->dead || l->state == SN_LINK_GONE || l->state == SN_LINK_OPEN ||
+	    l->session != session || l->id != le64toh(h->id)) {
 		n->drops[SN_DROP_REFUSED]++;
 		return;
 	}
@@ -447,8 +449,8 @@ void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h)
 		return;
 	}
 	if (l == NULL || l->session != le64toh(h->peer_session) ||
-	    (l->state == SN_LINK_OPEN && l->peer_session != le64toh(h->session)) || l->state == SN_LINK_IDLE ||
-	    l->state == SN_LINK_GONE) {
+	    (l->state == SN_LINK_OPEN && l->peer_session != le64toh(h->session)) ||
+	    l->state == SN_LINK_IDLE || l->state == SN_LINK_GONE) {
 		n->drops[SN_DROP_STALE]++;
 		return;
 	}
@@ -478,7 +480,8 @@ static uint64_t silence_timer(struct sn_net_link *l)
 
 	if (n->now < ask_at)
 		return ask_at;
-	if (n->now >= l->heard_at + n->cfg.peer_timeout && (l->pings >= 3 || l->state == SN_LINK_CONNECTING)) {
+	if (n->now >= l->heard_at + n->cfg.peer_timeout &&
+	    (l->pings >= 3 || l->state == SN_LINK_CONNECTING)) {
 		if (n->quiet) /* the application will find out by itself */
 			return n->now + quarter;
 		sn_net_gone(l, SN_ERR_PEER_GONE);

@@ -42,10 +42,28 @@
 enum sn_net_state { SN_LINK_IDLE, SN_LINK_CONNECTING, SN_LINK_OPEN, SN_LINK_GONE };
 
 enum sn_net_count { /* counters besides the drop reasons */
-	SN_NC_TX_FRAMES, SN_NC_RX_FRAMES, SN_NC_TX_MSG, SN_NC_RX_MSG, SN_NC_TX_ACK, SN_NC_RESEND_FAST,
-	SN_NC_RESEND_TIMER, SN_NC_TX_DATA, SN_NC_RX_DATA, SN_NC_TX_PULL, SN_NC_AGAIN_EVIDENCE, SN_NC_AGAIN_TIMER,
-	SN_NC_EAGER, SN_NC_RDV, SN_NC_CONNECTS, SN_NC_RESTARTS, SN_NC_GONE, SN_NC_FULL, SN_NC_SLICES, SN_NC_PROBES,
-	SN_NC_REPROBES, SN_NC_COUNT
+		    SN_NC_TX_FRAMES,
+		    SN_NC_RX_FRAMES,
+		    SN_NC_TX_MSG,
+		    SN_NC_RX_MSG,
+		    SN_NC_TX_ACK,
+		    SN_NC_RESEND_FAST,
+		    SN_NC_RESEND_TIMER,
+		    SN_NC_TX_DATA,
+		    SN_NC_RX_DATA,
+		    SN_NC_TX_PULL,
+		    SN_NC_AGAIN_EVIDENCE,
+		    SN_NC_AGAIN_TIMER,
+		    SN_NC_EAGER,
+		    SN_NC_RDV,
+		    SN_NC_CONNECTS,
+		    SN_NC_RESTARTS,
+		    SN_NC_GONE,
+		    SN_NC_FULL,
+		    SN_NC_SLICES,
+		    SN_NC_PROBES,
+		    SN_NC_REPROBES,
+		    SN_NC_COUNT
 };
 
 struct sn_net_slot { /* a MSG frame sent and not acknowledged */
@@ -54,12 +72,12 @@ struct sn_net_slot { /* a MSG frame sent and not acknowledged */
 	uint32_t order; /* position among all sends of the link, renewed when sent again */
 	uint64_t sent_at;
 	uint16_t sends;
-	bool acked;  /* by sack */
+	bool acked;   /* by sack */
 	bool batched; /* stands in the batch: flush before the frame is freed */
-	bool again;  /* to be sent (again) */
+	bool again;   /* to be sent (again) */
 };
 
-struct sn_net_hole { /* a MSG frame that came and was not delivered yet */
+struct sn_net_hole {	 /* a MSG frame that came and was not delivered yet */
 	uint8_t *frame;	 /* payload from offset 40 on */
 	uint32_t len;	 /* of the payload, 0 while slices are missing */
 	uint32_t total;	 /* of a sliced payload */
@@ -73,7 +91,7 @@ struct sn_net_msg { /* a message that waits for room in the stream */
 	struct sn_req *req;
 	const struct iovec *iov;
 	uint32_t iov_count;
-	uint64_t offset; /* body bytes already packed */
+	uint64_t offset;  /* body bytes already packed */
 	struct iovec own; /* must_copy: the copy behind this struct */
 	uint8_t imm[SN_IMM_MAX];
 };
@@ -85,8 +103,8 @@ struct sn_net_rtt {
 struct sn_net_link {
 	struct sn_net *net;
 	struct sn_peer_state *peer;
-	struct sn_list node;	  /* net->links */
-	struct sn_list work_node; /* net->work */
+	struct sn_list node;			/* net->links */
+	struct sn_list work_node;		/* net->work */
 	struct sn_net_link *by_session, *by_id; /* hash chains */
 	enum sn_net_state state;
 	bool confirmed; /* a frame of this session has come */
@@ -169,15 +187,15 @@ struct sn_net_job { /* a PULL to answer */
 	bool busy; /* being answered right now */
 };
 
-struct sn_net_block { /* asked for and not whole yet */
+struct sn_net_block {	     /* asked for and not whole yet */
 	struct sn_list node; /* link->asked, in the order of round */
 	struct sn_net_pull *pull;
 	bool active;
-	bool end_seen; /* the last piece of the request, or one of a later request, has come */
-	bool fresh;    /* asked for once and nothing has come: good for measuring */
-	uint8_t last;  /* the highest piece asked for */
-	unsigned later; /* frames that came though they were asked for later */
-	unsigned tries; /* times asked for because nothing came */
+	bool end_seen;	       /* the last piece of the request, or one of a later request, has come */
+	bool fresh;	       /* asked for once and nothing has come: good for measuring */
+	uint8_t last;	       /* the highest piece asked for */
+	unsigned later;	       /* frames that came though they were asked for later */
+	unsigned tries;	       /* times asked for because nothing came */
 	uint32_t round, bytes; /* bytes missing, held from the credit */
 	uint64_t index, missing, asked_at;
 };
@@ -200,7 +218,7 @@ struct sn_net_table { /* numbers for things the wire names; a number's high bits
 	struct sn_net_entry {
 		void *object;
 		uint32_t number, next_free;
-	} *entry;
+	} * entry;
 	uint32_t count, room, free;
 };
 
@@ -224,7 +242,7 @@ struct sn_net_cfg {
 	void *clock_arg;
 	uint64_t secret[2];
 	uint64_t peer_timeout; /* ns */
-	uint32_t eager;	       /* longest body sent eagerly: at least SN_INJECT_MAX, at most SN_WIRE_EAGER_MAX */
+	uint32_t eager; /* longest body sent eagerly: at least SN_INJECT_MAX, at most SN_WIRE_EAGER_MAX */
 };
 
 struct sn_net_past { /* how many sessions with a peer have ended */
@@ -248,7 +266,7 @@ struct sn_net {
 	uint64_t credit, asked; /* bytes */
 	uint32_t turn;		/* every fourth block goes to the oldest fetch */
 	bool quiet, closing;
-	bool full; /* the driver had no room in this round of progress */
+	bool full;	 /* the driver had no room in this round of progress */
 	unsigned inside; /* depth of progress: links are freed at 0 */
 	unsigned dead;	 /* links to free */
 	uint8_t *spare;	 /* frame buffers, chained through their first bytes */
@@ -262,12 +280,13 @@ struct sn_net {
 
 /* ---- engine.c: what the rail calls ---- */
 struct sn_net *sn_net_new(const struct sn_net_cfg *cfg); /* NULL: no memory */
-void sn_net_free(struct sn_net *n);			  /* drops everything; no upward calls */
+void sn_net_free(struct sn_net *n);			 /* drops everything; no upward calls */
 int sn_net_progress(struct sn_net *n);
 int sn_net_input(struct sn_net *n); /* input.c: read and handle what has come */
 bool sn_net_busy(const struct sn_net *n);
 bool sn_net_idle(const struct sn_net *n); /* every eager message accepted is acknowledged */
-uint64_t sn_net_deadline(struct sn_net *n); /* ns until progress has something to do by itself; SN_NET_NEVER */
+uint64_t sn_net_deadline(
+	struct sn_net *n); /* ns until progress has something to do by itself; SN_NET_NEVER */
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 void sn_net_look(struct sn_net *n); /* read the clock */
 /* Around every call from above: what was batched leaves, and detached links are freed, when the outermost ends. */
@@ -316,15 +335,15 @@ void sn_net_stream_end(struct sn_net_link *l, int status);
 
 /* ---- inbox.c ---- */
 void sn_net_msg_in(struct sn_net_link *l, uint32_t seq, const uint8_t *payload, uint32_t len);
-void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint32_t total, const uint8_t *bytes,
-		     uint32_t len);
+void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint32_t total,
+		     const uint8_t *bytes, uint32_t len);
 void sn_net_deliver(struct sn_net_link *l); /* what waits in order */
 void sn_net_ack_want(struct sn_net_link *l, bool now);
 void sn_net_inbox_end(struct sn_net_link *l);
 
 /* ---- pull.c ---- */
-void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
-		 struct sn_req *req);
+void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
+		 uint64_t len, struct sn_req *req);
 void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
 void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len);
 void sn_net_pull_schedule(struct sn_net *n);
@@ -335,14 +354,15 @@ void sn_net_pull_end(struct sn_net_link *l, int status);
 struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
 void sn_net_send_finish(struct sn_net_send *s, int status);
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
-bool sn_net_serve(struct sn_net *n); /* answer one PULL; false: nothing to do, or no room */
+bool sn_net_serve(struct sn_net *n);  /* answer one PULL; false: nothing to do, or no room */
 void sn_net_served(struct sn_net *n); /* the batch has left: free what is answered */
 void sn_net_serve_end(struct sn_net_link *l, int status);
 
 /* ---- output.c ---- */
 /* A control frame of len bytes (at most 184): the pointer to fill, header started; NULL never. */
 void *sn_net_out_ctrl(struct sn_net_link *l, uint8_t type, uint32_t len);
-void sn_net_out_seal(struct sn_net *n, const struct sn_sip_key *key); /* authenticate the last control frame */
+void sn_net_out_seal(struct sn_net *n,
+		     const struct sn_sip_key *key); /* authenticate the last control frame */
 void sn_net_out_ack(struct sn_net_link *l, uint16_t flags);
 void sn_net_out_slot(struct sn_net_link *l, struct sn_net_slot *slot);
 void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit);

@@ -8,7 +8,8 @@
  */
 #include "net/net.h"
 
-static struct sn_net_tx *entry(struct sn_net *n, struct sn_net_link *l, enum sn_net_what what, struct sn_net_out **out)
+static struct sn_net_tx *entry(struct sn_net *n, struct sn_net_link *l, enum sn_net_what what,
+			       struct sn_net_out **out)
 {
 	if (n->out_count == SN_NET_BATCH)
 		sn_net_flush(n);
@@ -181,15 +182,12 @@ static void put_back(struct sn_net_tx *tx)
 		}
 		sn_net_work(tx->link);
 		break;
-	case SN_TX_DATA:
-		job->want |= 1ull << tx->bit;
-		break;
+	case SN_TX_DATA: job->want |= 1ull << tx->bit; break;
 	case SN_TX_ACK:
 		tx->link->ack_at = tx->link->net->now;
 		sn_net_work(tx->link);
 		break;
-	default: /* their timers send them again */
-		break;
+	default: /* their timers send them again */ break;
 	}
 }
 
@@ -197,10 +195,8 @@ void sn_net_flush(struct sn_net *n)
 {
 	unsigned count = n->out_count;
 
-	if (count == 0)
-		return;
 	n->out_count = 0;
-	unsigned sent = n->cfg.driver->send(n->cfg.drv, n->out, count);
+	unsigned sent = count ? n->cfg.driver->send(n->cfg.drv, n->out, count) : 0;
 	n->counts[SN_NC_TX_FRAMES] += sent;
 	for (unsigned i = 0; i < count; i++) {
 		struct sn_net_tx *tx = &n->tx[i];

@@ -10,7 +10,8 @@ static const uint8_t zeros[SN_WIRE_LEN_MAX];
 static const uint32_t ladder[] = {0 /* the ceiling */, 8900, 4000, 1400};
 #define STEPS (sizeof(ladder) / sizeof(ladder[0]))
 #define TRIES 3
-#define AGAIN (5000 * SN_NET_MS) /* a path that carried less is tried again: a loss may have been the reason */
+#define AGAIN                                                                                                \
+	(5000 * SN_NET_MS) /* a path that carried less is tried again: a loss may have been the reason */
 
 static uint32_t step_size(const struct sn_net_link *l)
 {
@@ -64,7 +65,8 @@ uint64_t sn_net_probe_timer(struct sn_net_link *l)
 		l->probe_tries = 0;
 		do
 			l->probe_step++;
-		while (l->probe_step < STEPS && (ladder[l->probe_step] >= l->ceiling || ladder[l->probe_step] <= l->mtu));
+		while (l->probe_step < STEPS &&
+		       (ladder[l->probe_step] >= l->ceiling || ladder[l->probe_step] <= l->mtu));
 	}
 	if (l->probe_step < STEPS)
 		probe_out(l);

@@ -117,8 +117,8 @@ static void ask_next(struct sn_net_pull *p, struct sn_net_block *b)
 	uint64_t bytes = SN_MIN_OF(block_bytes(p), p->len - from);
 	unsigned pieces = (unsigned)((bytes + p->frag - 1) / p->frag);
 
-	*b = (struct sn_net_block){.pull = p, .active = true, .fresh = true, .index = p->next_block++,
-				   .bytes = (uint32_t)bytes};
+	*b = (struct sn_net_block){
+		.pull = p, .active = true, .fresh = true, .index = p->next_block++, .bytes = (uint32_t)bytes};
 	b->missing = pieces == 64 ? UINT64_MAX : (1ull << pieces) - 1;
 	sn_list_init(&b->node);
 	p->link->net->asked += bytes;
@@ -130,9 +130,10 @@ static struct sn_net_pull *choose(struct sn_net *n, struct sn_net_block **block)
 {
 	struct sn_net_pull *best = NULL;
 
-	sn_list_for_each(at, &n->pulls) {
+	sn_list_for_each (at, &n->pulls) {
 		struct sn_net_pull *p = sn_container(at, struct sn_net_pull, sched_node);
-		if (p->next_block >= p->blocks || p->link->state != SN_LINK_OPEN || (best && best->left <= p->left))
+		if (p->next_block >= p->blocks || p->link->state != SN_LINK_OPEN ||
+		    (best && best->left <= p->left))
 			continue;
 		struct sn_net_block *b = free_block(p);
 		if (b == NULL)
@@ -151,7 +152,8 @@ void sn_net_pull_schedule(struct sn_net *n)
 	struct sn_net_pull *p;
 
 	/* With nothing under way one block is asked for, however small the credit. */
-	while (!n->full && (n->asked == 0 || n->asked + SN_NET_BLOCK_BYTES <= n->credit) && (p = choose(n, &b)) != NULL) {
+	while (!n->full && (n->asked == 0 || n->asked + SN_NET_BLOCK_BYTES <= n->credit) &&
+	       (p = choose(n, &b)) != NULL) {
 		n->turn++;
 		ask_next(p, b);
 	}
@@ -208,8 +210,8 @@ void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status)
 	sn_net_leave(l->net);
 }
 
-void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
-		 struct sn_req *req)
+void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
+		 uint64_t len, struct sn_req *req)
 {
 	struct sn_net *n = l->net;
 	struct sn_net_pull *p = NULL;
@@ -252,7 +254,7 @@ static bool lost(struct sn_net_block *b)
 /* What a piece of this round says about blocks asked for earlier. ask() moves a block to the end of the list. */
 static void evidence(struct sn_net_link *l, uint32_t round)
 {
-	sn_list_for_each_safe(at, &l->asked) {
+	sn_list_for_each_safe (at, &l->asked) {
 		struct sn_net_block *b = sn_container(at, struct sn_net_block, node);
 		if ((int32_t)(round - b->round) <= 0)
 			break;

@@ -43,7 +43,7 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 
 	if (s->jobs) {
 		sn_net_flush(n);
-		sn_list_for_each_safe(at, &n->jobs) {
+		sn_list_for_each_safe (at, &n->jobs) {
 			struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
 			if (job->send == s)
 				job_free(job);
@@ -86,7 +86,7 @@ static bool pull_ok(const struct sn_net *n, const struct sn_net_send *s, const s
 /* A PULL for a block that still waits adds to what is wanted of it. */
 static bool merge(struct sn_net *n, const struct sn_net_send *s, const struct sn_wire_pull *p)
 {
-	sn_list_for_each(at, &n->jobs) {
+	sn_list_for_each (at, &n->jobs) {
 		struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
 		if (job->send != s || job->pull != le32toh(p->pull) || job->offset != le64toh(p->offset) ||
 		    job->frag != le32toh(p->frag))
@@ -142,7 +142,8 @@ bool sn_net_serve(struct sn_net *n)
 	if (sn_list_empty(&n->jobs) || n->full)
 		return false;
 	struct sn_net_job *job = sn_container(n->jobs.next, struct sn_net_job, node);
-	sn_list_del(&job->node); /* onto this list first: a full batch leaves while the job is being answered */
+	sn_list_del(
+		&job->node); /* onto this list first: a full batch leaves while the job is being answered */
 	sn_list_add_tail(&n->served, &job->node);
 	job->busy = true;
 	while (job->want && !n->full)
@@ -158,7 +159,7 @@ bool sn_net_serve(struct sn_net *n)
 /* Answered jobs go; one of which the driver did not take all waits for its next turn, before the others. */
 void sn_net_served(struct sn_net *n)
 {
-	sn_list_for_each_safe(at, &n->served) {
+	sn_list_for_each_safe (at, &n->served) {
 		struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
 		if (job->busy)
 			continue;

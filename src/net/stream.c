@@ -166,7 +166,8 @@ static struct sn_net_msg *msg_new(const struct sn_out *out, bool copy)
 
 	if (m == NULL)
 		return NULL;
-	*m = (struct sn_net_msg){.rec = {.what = SN_REC_EAGER, .head = out->head}, .iov = out->iov,
+	*m = (struct sn_net_msg){.rec = {.what = SN_REC_EAGER, .head = out->head},
+				 .iov = out->iov,
 				 .iov_count = out->iov_count};
 	sn_list_init(&m->node);
 	if (out->head.imm_len)
@@ -199,7 +200,8 @@ static bool post_at_once(struct sn_net_link *l, const struct sn_out *out)
 	return true;
 }
 
-static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req, struct sn_net_msg *m)
+static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req,
+			   struct sn_net_msg *m)
 {
 	struct sn_net_send *s = sn_net_send_new(l, out, req);
 
@@ -235,7 +237,8 @@ static int post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *
 	sn_net_work(l);
 	sn_net_connect(l);
 	/* A full frame need not wait for company, and a rendezvous costs a round trip: not later than it must. */
-	l->gathered += rendezvous ? sn_wire_rec_head(SN_REC_RDV) : (uint32_t)out->head.len + sn_wire_rec_head(SN_REC_EAGER);
+	l->gathered += rendezvous ? sn_wire_rec_head(SN_REC_RDV)
+				  : (uint32_t)out->head.len + sn_wire_rec_head(SN_REC_EAGER);
 	if (l->gathered >= l->mtu || in_flight(l) < SN_NET_GATHER)
 		sn_net_stream_push(l);
 	return copy ? 1 : 0;
@@ -253,9 +256,10 @@ int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *
 
 bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req)
 {
-	sn_list_for_each_safe(at, &l->queue) {
+	sn_list_for_each_safe (at, &l->queue) {
 		struct sn_net_msg *m = sn_container(at, struct sn_net_msg, node);
-		struct sn_net_send *s = m->rec.what == SN_REC_RDV ? sn_net_table_get(&l->net->sends, m->rec.rdv) : NULL;
+		struct sn_net_send *s =
+			m->rec.what == SN_REC_RDV ? sn_net_table_get(&l->net->sends, m->rec.rdv) : NULL;
 		if ((s ? s->req : m->req) != req || m->offset > 0)
 			continue;
 		if (s) {

@@ -2,12 +2,15 @@
 #include "net/wire.h"
 
 static const char *const drop_names[SN_DROP_COUNT] = {
-	[SN_DROP_SHORT] = "drop_short",	    [SN_DROP_LONG] = "drop_long",     [SN_DROP_VERSION] = "drop_version",
-	[SN_DROP_TYPE] = "drop_type",	    [SN_DROP_LINK] = "drop_link",     [SN_DROP_STATE] = "drop_state",
-	[SN_DROP_MAC] = "drop_mac",	    [SN_DROP_CHECK] = "drop_check",   [SN_DROP_HELLO] = "drop_hello",
-	[SN_DROP_STALE] = "drop_stale",	    [SN_DROP_REFUSED] = "drop_refused", [SN_DROP_AGAIN] = "drop_again",
-	[SN_DROP_WINDOW] = "drop_window",   [SN_DROP_RECORD] = "drop_record", [SN_DROP_PULL] = "drop_pull",
-	[SN_DROP_RANGE] = "drop_range",	    [SN_DROP_RDV] = "drop_rdv",	      [SN_DROP_BUSY] = "drop_busy",
+	[SN_DROP_SHORT] = "drop_short",	    [SN_DROP_LONG] = "drop_long",
+	[SN_DROP_VERSION] = "drop_version", [SN_DROP_TYPE] = "drop_type",
+	[SN_DROP_LINK] = "drop_link",	    [SN_DROP_STATE] = "drop_state",
+	[SN_DROP_MAC] = "drop_mac",	    [SN_DROP_CHECK] = "drop_check",
+	[SN_DROP_HELLO] = "drop_hello",	    [SN_DROP_STALE] = "drop_stale",
+	[SN_DROP_REFUSED] = "drop_refused", [SN_DROP_AGAIN] = "drop_again",
+	[SN_DROP_WINDOW] = "drop_window",   [SN_DROP_RECORD] = "drop_record",
+	[SN_DROP_PULL] = "drop_pull",	    [SN_DROP_RANGE] = "drop_range",
+	[SN_DROP_RDV] = "drop_rdv",	    [SN_DROP_BUSY] = "drop_busy",
 	[SN_DROP_MEMORY] = "drop_memory",
 };
 
@@ -19,11 +22,16 @@ const char *sn_drop_name(enum sn_drop d)
 uint32_t sn_wire_min(uint8_t type)
 {
 	static const uint8_t least[SN_WIRE_TYPES] = {
-		[SN_WIRE_HELLO] = sizeof(struct sn_wire_hello), [SN_WIRE_WELCOME] = sizeof(struct sn_wire_hello),
-		[SN_WIRE_BYE] = sizeof(struct sn_wire_bye),	[SN_WIRE_ACK] = sizeof(struct sn_wire_head),
-		[SN_WIRE_MSG] = sizeof(struct sn_wire_head),	[SN_WIRE_PULL] = sizeof(struct sn_wire_pull),
-		[SN_WIRE_DATA] = sizeof(struct sn_wire_data),	[SN_WIRE_PROBE] = sizeof(struct sn_wire_probe),
-		[SN_WIRE_PROBED] = sizeof(struct sn_wire_probe), [SN_WIRE_SLICE_OF] = sizeof(struct sn_wire_slice),
+		[SN_WIRE_HELLO] = sizeof(struct sn_wire_hello),
+		[SN_WIRE_WELCOME] = sizeof(struct sn_wire_hello),
+		[SN_WIRE_BYE] = sizeof(struct sn_wire_bye),
+		[SN_WIRE_ACK] = sizeof(struct sn_wire_head),
+		[SN_WIRE_MSG] = sizeof(struct sn_wire_head),
+		[SN_WIRE_PULL] = sizeof(struct sn_wire_pull),
+		[SN_WIRE_DATA] = sizeof(struct sn_wire_data),
+		[SN_WIRE_PROBE] = sizeof(struct sn_wire_probe),
+		[SN_WIRE_PROBED] = sizeof(struct sn_wire_probe),
+		[SN_WIRE_SLICE_OF] = sizeof(struct sn_wire_slice),
 	};
 	return type < SN_WIRE_TYPES ? least[type] : 0;
 }
@@ -110,16 +118,13 @@ static bool rec_fields(struct sn_rec *rec, const struct sn_wire_rec *w)
 
 	rec->head.len = 0;
 	switch (rec->what) {
-	case SN_REC_EAGER:
-		rec->head.len = rec->body_len;
-		break;
+	case SN_REC_EAGER: rec->head.len = rec->body_len; break;
 	case SN_REC_FIRST:
 		rec->head.len = len;
 		if (len > SN_WIRE_EAGER_MAX || rec->body_len >= len)
 			return false;
 		break;
-	case SN_REC_MORE:
-		return rec->body_len > 0;
+	case SN_REC_MORE: return rec->body_len > 0;
 	case SN_REC_RDV:
 		rec->head.len = len;
 		rec->frag = le32toh(w->frag);

@@ -17,8 +17,9 @@
 #define SN_WIRE_LEN_MAX	  65535
 #define SN_WIRE_EAGER_MAX 65536 /* longest body that may come in FIRST and MORE */
 #define SN_WIRE_SLICE	  1024
-#define SN_WIRE_BASE_MTU  1232 /* frames of this size get through everywhere: IPv6's 1280 less its and UDP's header */
-#define SN_WIRE_FRAG_MIN  256
+#define SN_WIRE_BASE_MTU                                                                                     \
+	1232 /* frames of this size get through everywhere: IPv6's 1280 less its and UDP's header */
+#define SN_WIRE_FRAG_MIN 256
 
 enum sn_wire_type {
 	SN_WIRE_HELLO = 1,
@@ -55,19 +56,19 @@ _Static_assert(sizeof(struct sn_wire_head) == 40, "frame header");
 _Static_assert(offsetof(struct sn_wire_head, sack) == 24, "frame header");
 
 struct SN_PACKED sn_wire_hello {
-	struct sn_wire_head h;		   /*   0 */
-	uint64_t session;		   /*  40 */
-	uint64_t peer_session;		   /*  48 */
-	uint64_t id;			   /*  56 */
-	uint32_t mtu;			   /*  64 */
-	uint16_t part_len;		   /*  68 */
-	uint8_t part_type;		   /*  70 */
-	uint8_t addr_len;		   /*  71 */
+	struct sn_wire_head h;		  /*   0 */
+	uint64_t session;		  /*  40 */
+	uint64_t peer_session;		  /*  48 */
+	uint64_t id;			  /*  56 */
+	uint32_t mtu;			  /*  64 */
+	uint16_t part_len;		  /*  68 */
+	uint8_t part_type;		  /*  70 */
+	uint8_t addr_len;		  /*  71 */
 	struct SN_PACKED sn_wire_secret { /*  72: masked on the wire */
-		uint8_t key[12];	   /*  72 */
-		uint8_t part[30];	   /*  84 */
-		uint16_t reserved;	   /* 114 */
-		uint8_t addr[64];	   /* 116 */
+		uint8_t key[12];	  /*  72 */
+		uint8_t part[30];	  /*  84 */
+		uint16_t reserved;	  /* 114 */
+		uint8_t addr[64];	  /* 116 */
 	} secret;
 };
 _Static_assert(sizeof(struct sn_wire_hello) == 180, "HELLO");
