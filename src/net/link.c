@@ -324,7 +324,8 @@ static void hello_out(struct sn_net *n, struct sn_net_link *l, uint8_t type)
 	sn_net_out_seal(n, &l->hello_key);
 }
 
-/* HELLO, and when to repeat it: sooner than a lost MSG at first, every half second at last. */
+/* HELLO, and when to repeat it: soon at first, 32 times in a peer time-out at last, so that no loss rate that a
+ * network can live with makes a peer look dead. */
 static void hello_again(struct sn_net_link *l)
 {
 	hello_out(l->net, l, SN_WIRE_HELLO);
@@ -471,19 +472,18 @@ void sn_net_heard(struct sn_net_link *l)
 	l->pings = 0;
 }
 
-/* Ask after a quarter of the time-out without a sign of life; give up after the whole and three questions. */
+/* Ask after a quarter of the time-out without a sign of life, then 24 times; give up after the whole. */
 static uint64_t silence_timer(struct sn_net_link *l)
 {
 	struct sn_net *n = l->net;
-	uint64_t quarter = n->cfg.peer_timeout / 4;
-	uint64_t ask_at = SN_MAX_OF(l->heard_at, l->pings ? l->ping_at : 0) + quarter;
+	uint64_t quarter = n->cfg.peer_timeout / 4, pause = n->cfg.peer_timeout / 32;
+	uint64_t ask_at = SN_MAX_OF(l->heard_at + quarter, l->pings ? l->ping_at + pause : 0);
 
 	if (n->now < ask_at)
 		return ask_at;
-	if (n->now >= l->heard_at + n->cfg.peer_timeout &&
-	    (l->pings >= 3 || l->state == SN_LINK_CONNECTING)) {
+	if (n->now >= l->heard_at + n->cfg.peer_timeout && l->pings >= 8) {
 		if (n->quiet) /* the application will find out by itself */
-			return n->now + quarter;
+			return n->now + pause;
 		sn_net_gone(l, SN_ERR_PEER_GONE);
 		return SN_NET_NEVER;
 	}
@@ -491,7 +491,7 @@ static uint64_t silence_timer(struct sn_net_link *l)
 		sn_net_out_ack(l, SN_WIRE_F_ANSWER);
 	l->pings++;
 	l->ping_at = n->now;
-	return n->now + quarter;
+	return n->now + pause;
 }
 
 uint64_t sn_net_link_timer(struct sn_net_link *l)

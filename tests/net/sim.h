@@ -89,6 +89,7 @@ void node_free(struct node *n);
 struct sn_peer_state *node_peer(struct node *n, const struct node *to);
 /* Post a message of this length from one node to another; the model remembers what must arrive. */
 void node_post(struct node *from, struct node *to, uint64_t len);
+void node_rejoin(struct node *a, struct node *b);
 void node_fetch_later(struct node *n); /* fetch what was put off */
 void node_progress(struct node *n);
 /* After quiet has come: is everything delivered and completed (lossless), or a clean prefix of it (peers died)? */

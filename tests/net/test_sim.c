@@ -43,7 +43,7 @@ static struct sim_net_params some_network(void)
 }
 
 /* What goes wrong besides the wire; all of it heals before the peer time-out. */
-enum trouble { NONE, FLAP, ONE_WAY, SLEEP, QUIET, FORGE, TROUBLES };
+enum trouble { NONE, FLAP, ONE_WAY, SLEEP, QUIET, FORGE, SHRINK, TROUBLES };
 
 static void forge(unsigned nodes)
 {
@@ -85,6 +85,7 @@ static void cause(enum trouble t, unsigned nodes)
 			sim.node[a]->quiet = t == QUIET;
 		}
 		break;
+	case SHRINK: sim.p.path_mtu = 1300; break; /* another way through the network, for good */
 	case FORGE:
 		for (int i = 0; i < 10; i++)
 			forge(nodes);
@@ -116,11 +117,50 @@ static void settle(uint64_t longest, unsigned nodes)
 	}
 }
 
+/* Every counter, summed over all schedules: each must have been reached, or the schedules miss part of the protocol. */
+static struct total {
+	const char *name;
+	uint64_t sum;
+} totals[64];
+
+static void add_counter(void *arg, const char *name, uint64_t value)
+{
+	struct total *t = totals;
+
+	while (t->name && strcmp(t->name, name) != 0)
+		t++;
+	t->name = name;
+	t->sum += value;
+}
+
+static int check_totals(void)
+{
+	/* What no correct peer and no forger without the key can bring about. */
+	static const char *const never[] = {"drop_record", "drop_memory", "drop_busy", "drop_refused",
+					    "drop_hello"};
+	int bad = 0;
+
+	for (struct total *t = totals; t->name; t++) {
+		bool expect = true;
+		for (unsigned i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+			expect &= strcmp(never[i], t->name) != 0;
+		printf("  %-16s %llu\n", t->name, (unsigned long long)t->sum);
+		if (expect && t->sum == 0) {
+			fprintf(stderr, "no schedule ever reached %s\n", t->name);
+			bad = 1;
+		}
+	}
+	return bad;
+}
+
 static void end_nodes(unsigned nodes)
 {
-	for (unsigned i = 0; i < nodes; i++)
-		if (sim.node[i])
-			node_free(sim.node[i]);
+	for (unsigned i = 0; i < nodes; i++) {
+		if (sim.node[i] == NULL)
+			continue;
+		sn_net_counters(sim.node[i]->net, add_counter, NULL);
+		node_free(sim.node[i]);
+	}
 }
 
 /* Random messages among random nodes while the network misbehaves: all must arrive, once, in order, unharmed. */
@@ -212,6 +252,70 @@ static void deaths(uint64_t seed)
 	model_end();
 }
 
+/* One side drops the other and connects again under the same identity, while frames of the old session still fly. */
+static void rejoin(uint64_t seed)
+{
+	struct sim_net_params p;
+
+	sim.random = seed;
+	p = some_network();
+	p.duplicate = 0.2;
+	p.reorder = 0.3;
+	p.loss = SN_MIN_OF(p.loss, 0.1);
+	p.path_mtu = 65535;
+	sim_start(sim_rand(), &p);
+	model_start();
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	for (int life = 0; life < 4 && !sim.failed; life++) {
+		for (uint64_t i = sim_below(20); i > 0; i--) {
+			if (sim_chance(0.6))
+				node_post(a, b, some_length());
+			else
+				node_post(b, a, some_length());
+			sim_run(sim.now + sim_below(SIM_MS));
+		}
+		if (life == 3)
+			break;
+		sim.cut[0][1] = sim_chance(0.5); /* the farewell may be lost */
+		node_rejoin(a, b);
+		sim_run(sim.now + 1);
+		sim.cut[0][1] = false;
+		node_post(a, b, some_length());
+		sim_run(sim.now + sim_below(3 * SIM_MS));
+	}
+	settle(20 * TIMEOUT, 2);
+	model_check_all(true);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
+/* The receiver computes while its service thread minds the network: the window fills, nothing is lost or reported early. */
+static void parked(uint64_t seed)
+{
+	struct sim_net_params p;
+
+	sim.random = seed;
+	p = some_network();
+	p.mtu = 1472;
+	sim_start(sim_rand(), &p);
+	model_start();
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	node_post(b, a, 100);
+	settle(TIMEOUT, 2);
+	for (int i = 0; i < 40; i++)
+		node_post(a, b, sim_below(16384));
+	node_post(a, b, 500000);
+	b->asleep_until = sim.now + 3 * TIMEOUT; /* longer than a silent peer may be */
+	b->quiet = true;
+	sim_run(sim.now + 3 * TIMEOUT);
+	settle(20 * TIMEOUT, 2);
+	model_check_all(false);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
 /* Eight (seven) senders, one receiver on a slow line with a short queue: short messages must not wait for the long ones. */
 static void incast(uint64_t seed)
 {
@@ -251,6 +355,10 @@ int main(int argc, char **argv)
 	for (uint64_t seed = first; seed < first + count; seed++) {
 		if (seed % 50 == 0)
 			incast(seed);
+		else if (seed % 50 == 1)
+			parked(seed);
+		else if (seed % 10 == 3)
+			rejoin(seed);
 		else if (seed % 4 == 0)
 			deaths(seed);
 		else
@@ -264,5 +372,5 @@ int main(int argc, char **argv)
 	printf("%lu schedules, %llu messages, %llu MB checked, %llu peers given up, %.1f s of CPU\n", count,
 	       (unsigned long long)model_messages, (unsigned long long)(model_bytes >> 20),
 	       (unsigned long long)model_gone, (double)u.ru_utime.tv_sec + (double)u.ru_utime.tv_usec / 1e6);
-	return 0;
+	return count >= 3000 ? check_totals() : 0;
 }
