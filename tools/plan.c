@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern char **environ;
-
 void sn_plan_note(struct sn_plan *p, const char *fmt, ...)
 {
 	va_list ap;

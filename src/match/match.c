@@ -131,11 +131,11 @@ static void class_grow(struct sn_match *m, struct match_class *c)
 	free(old);
 }
 
-static bool pool_refill(struct sn_match *m)
+static void pool_refill(struct sn_match *m)
 {
 	struct match_slab *s = malloc(sizeof *s + m->next_slab * sizeof(struct sn_match_group));
 	if (!s)
-		return false;
+		return;
 	s->next = m->slabs;
 	m->slabs = s;
 	for (uint32_t i = 0; i < m->next_slab; i++) {
@@ -143,7 +143,6 @@ static bool pool_refill(struct sn_match *m)
 		m->free_groups = &s->groups[i];
 	}
 	m->next_slab = SN_MIN_OF(m->next_slab * 2, LARGEST_SLAB);
-	return true;
 }
 
 /* The group of this key, made if there is none; NULL when memory is short. */
@@ -153,12 +152,14 @@ static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint
 	struct sn_match_group *g = group_find(m, c, key, source);
 	if (g)
 		return g;
-	if (!m->free_groups && !pool_refill(m))
+	if (!m->free_groups)
+		pool_refill(m);
+	g = m->free_groups;
+	if (!g)
 		return NULL;
+	m->free_groups = g->chain;
 	if (c->groups * 2 > c->bucket_mask)
 		class_grow(m, c);
-	g = m->free_groups;
-	m->free_groups = g->chain;
 	struct sn_match_group **b = bucket_of(m, c, key, source);
 	*g = (struct sn_match_group){.key = key, .source = source, .class = class, .chain = *b};
 	sn_list_init(&g->busy);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring between one sender and one receiver (src/local/ring.h).
+ * The ring between one sender and one receiver (src/local/ring.h). A record takes at most a quarter of the real ring, here
+ * three of eight cells, so that a record with its padding and two clear cells always fits into an empty ring.
  *
  * A record is one or more contiguous cells. Only its first cell has a mark; the other cells hold payload, which may look
  * like anything, a mark included: GARBAGE here. The claims checked, over every interleaving, every sequence of
@@ -13,7 +14,7 @@
  * Stores become visible in program order (release stores; total store order on x86).
  */
 #ifndef SIZE
-#define SIZE 5
+#define SIZE 8
 #endif
 #ifndef RECORDS
 #define RECORDS 7
@@ -31,14 +32,44 @@ bool dead;
 
 inline store(at, value)
 {
-	/* ghost: a cell may be written only when the receiver is done with it */
-	assert(mark[at] == EMPTY || tail - taken <= SIZE);
-	mark[at] = value
+	mark[at] = value;
+	if
+	:: value == EMPTY -> owner[at] = 0 /* ghost: whoever overwrites a cell that is still to be read is found out */
+	:: else
+	fi
+}
+
+inline perhaps_die()
+{
+#ifdef KILL
+	if
+	:: dead = true; goto killed
+	:: true
+	fi
+#else
+	skip
+#endif
+}
+
+/* Make the record of `cells` cells at `pos` visible, after clearing the mark behind it if that is not known to be clear. */
+inline publish(pos, cells, value)
+{
+#ifndef NO_CLEAR
+	if
+	:: cells != 1 -> store((pos + cells) % SIZE, EMPTY)
+	:: else
+	fi;
+#endif
+	perhaps_die();
+	store(pos, value);
+	tail = tail + cells;
+	perhaps_die();
+	store((tail + 1) % SIZE, EMPTY) /* one further: the next record of one cell finds its neighbour clear */
 }
 
 proctype sender()
 {
-	byte n = 1, cells, pos, i;
+	byte n = 1, cells, pos, pad, i;
 	do
 	:: n > RECORDS -> break
 	:: n <= RECORDS ->
@@ -48,40 +79,20 @@ proctype sender()
 		:: cells = 3
 		fi;
 		pos = tail % SIZE;
+		pad = (pos + cells > SIZE -> SIZE - pos : 0);
+		/* the record, its padding, and the two cells that stay clear behind it */
+		(SIZE - (tail - head) >= pad + cells + 2);
 		if
-		:: pos + cells > SIZE ->
-			/* the record does not fit before the end: pad, and begin again at cell 0 */
-			(SIZE - (tail - head) >= (SIZE - pos) + 1);
-			store(0, EMPTY);
-			store(pos, PAD);
-			tail = tail + (SIZE - pos);
-			pos = 0
+		:: pad > 0 -> publish(pos, pad, PAD); pos = 0
 		:: else
 		fi;
-		(SIZE - (tail - head) >= cells + 1); /* the record, and the cell after it, whose mark is cleared */
 		i = cells - 1;
 		do
 		:: i == 0 -> break
 		:: i > 0 -> store(pos + i, GARBAGE); owner[pos + i] = n; i--
 		od;
 		owner[pos] = n;
-#ifdef KILL
-		if
-		:: dead = true; goto killed
-		:: true
-		fi;
-#endif
-#ifndef NO_CLEAR
-		store((pos + cells) % SIZE, EMPTY);
-#endif
-#ifdef KILL
-		if
-		:: dead = true; goto killed
-		:: true
-		fi;
-#endif
-		store(pos, n * 4 + cells);
-		tail = tail + cells;
+		publish(pos, cells, n * 4 + cells);
 		n++
 	od;
 killed:

@@ -28,22 +28,22 @@ static _Atomic int counting, allocations;
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COUNTED 1
-void *malloc(size_t n)
+void *malloc(size_t size)
 {
 	allocations += counting;
-	return __libc_malloc(n);
+	return __libc_malloc(size);
 }
 
-void *calloc(size_t n, size_t m)
+void *calloc(size_t nmemb, size_t size)
 {
 	allocations += counting;
-	return __libc_calloc(n, m);
+	return __libc_calloc(nmemb, size);
 }
 
-void *realloc(void *p, size_t n)
+void *realloc(void *ptr, size_t size)
 {
 	allocations += counting;
-	return __libc_realloc(p, n);
+	return __libc_realloc(ptr, size);
 }
 #endif
 

@@ -121,7 +121,7 @@ struct box {
 	struct plan p;
 };
 
-static void one_round(sn_ep *ep, struct shared *sh, sn_peer *peers, int me, int procs, int round)
+static void one_round(sn_ep *ep, struct shared *sh, const sn_peer *peers, int me, int procs, int round)
 {
 	static struct box in[MAX_PROCS][BATCH], out[MAX_PROCS][BATCH];
 	struct plan plan[BATCH];
@@ -193,7 +193,7 @@ static void one_round(sn_ep *ep, struct shared *sh, sn_peer *peers, int me, int 
 }
 
 /* Every process puts into its own slice of its right neighbour's region, reads it back, and adds to a counter. */
-static void one_sided_round(sn_ep *ep, struct shared *sh, sn_peer *peers, int me, int procs, int round)
+static void one_sided_round(sn_ep *ep, struct shared *sh, const sn_peer *peers, int me, int procs, int round)
 {
 	uint64_t s = seed ^ (uint64_t)(round * 91 + me);
 	int q = (me + 1) % procs;
@@ -293,7 +293,7 @@ int main(int argc, char **argv)
 {
 	seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
 	if (argc > 2)
-		rounds = atoi(argv[2]);
+		rounds = (int)strtol(argv[2], NULL, 0);
 	printf("seed %llu\n", (unsigned long long)seed);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(two_processes_exchange_every_byte),
