@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 static const char *const count_names[SN_NC_COUNT] = {
-	"tx_frames",	"rx_frames",	 "tx_msg",	"rx_msg",   "tx_ack",	      "resend_fast",
-	"resend_timer", "tx_data",	 "rx_data",	"tx_pull",  "again_evidence", "again_timer",
-	"tx_eager",	"tx_rendezvous", "connects",	"restarts", "peers_gone",     "driver_full",
-	"tx_slices",	"tx_probes",	 "path_shrunk",
+	"net.tx_frames",      "net.rx_frames",	  "net.tx_msg",	     "net.rx_msg",	  "net.tx_ack",
+	"net.resend_fast",    "net.resend_timer", "net.tx_data",     "net.rx_data",	  "net.tx_pull",
+	"net.again_evidence", "net.again_timer",  "net.tx_eager",    "net.tx_rendezvous", "net.connects",
+	"net.restarts",	      "net.peers_gone",	  "net.driver_full", "net.tx_slices",	  "net.tx_probes",
+	"net.path_shrunk",
 };
 
 /* ---- frame buffers: a chain of free ones, last used first ---- */
@@ -316,6 +317,6 @@ void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, u
 		fn(arg, count_names[i], n->counts[i]);
 	for (int i = 0; i < SN_DROP_COUNT; i++)
 		fn(arg, sn_drop_name(i), n->drops[i]);
-	fn(arg, "credit", n->credit);
+	fn(arg, "net.credit", n->credit);
 	n->cfg.driver->counters(n->cfg.drv, fn, arg);
 }

@@ -394,7 +394,8 @@ static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire
 	}
 	if (l == NULL || l->state == SN_LINK_GONE) {
 		link = NULL;
-		if (n->closing || sn_core_peer_from(n->cfg.ep, n, h->secret.addr, h->addr_len, &link) == NULL)
+		if (n->closing ||
+		    sn_core_peer_from(n->cfg.ep, n->cfg.owner, h->secret.addr, h->addr_len, &link) == NULL)
 			link = NULL;
 	}
 	l = link;

@@ -236,6 +236,7 @@ struct sn_net_cfg {
 	const struct sn_net_driver *driver;
 	void *drv;
 	struct sn_ep *ep;
+	void *owner; /* the rail, as the core knows it */
 	struct sn_ep_ids ids;
 	struct sn_addr_part part;
 	uint64_t (*clock)(void *arg); /* ns */

@@ -2,16 +2,16 @@
 #include "net/wire.h"
 
 static const char *const drop_names[SN_DROP_COUNT] = {
-	[SN_DROP_SHORT] = "drop_short",	    [SN_DROP_LONG] = "drop_long",
-	[SN_DROP_VERSION] = "drop_version", [SN_DROP_TYPE] = "drop_type",
-	[SN_DROP_LINK] = "drop_link",	    [SN_DROP_STATE] = "drop_state",
-	[SN_DROP_MAC] = "drop_mac",	    [SN_DROP_CHECK] = "drop_check",
-	[SN_DROP_HELLO] = "drop_hello",	    [SN_DROP_STALE] = "drop_stale",
-	[SN_DROP_REFUSED] = "drop_refused", [SN_DROP_AGAIN] = "drop_again",
-	[SN_DROP_WINDOW] = "drop_window",   [SN_DROP_RECORD] = "drop_record",
-	[SN_DROP_PULL] = "drop_pull",	    [SN_DROP_RANGE] = "drop_range",
-	[SN_DROP_RDV] = "drop_rdv",	    [SN_DROP_BUSY] = "drop_busy",
-	[SN_DROP_MEMORY] = "drop_memory",
+	[SN_DROP_SHORT] = "net.drop_short",	[SN_DROP_LONG] = "net.drop_long",
+	[SN_DROP_VERSION] = "net.drop_version", [SN_DROP_TYPE] = "net.drop_type",
+	[SN_DROP_LINK] = "net.drop_link",	[SN_DROP_STATE] = "net.drop_state",
+	[SN_DROP_MAC] = "net.drop_mac",		[SN_DROP_CHECK] = "net.drop_check",
+	[SN_DROP_HELLO] = "net.drop_hello",	[SN_DROP_STALE] = "net.drop_stale",
+	[SN_DROP_REFUSED] = "net.drop_refused", [SN_DROP_AGAIN] = "net.drop_again",
+	[SN_DROP_WINDOW] = "net.drop_window",	[SN_DROP_RECORD] = "net.drop_record",
+	[SN_DROP_PULL] = "net.drop_pull",	[SN_DROP_RANGE] = "net.drop_range",
+	[SN_DROP_RDV] = "net.drop_rdv",		[SN_DROP_BUSY] = "net.drop_busy",
+	[SN_DROP_MEMORY] = "net.drop_memory",
 };
 
 const char *sn_drop_name(enum sn_drop d)

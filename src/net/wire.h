@@ -176,7 +176,7 @@ enum sn_drop {
 	SN_DROP_MEMORY,	 /* no memory */
 	SN_DROP_COUNT
 };
-const char *sn_drop_name(enum sn_drop d); /* "drop_short" */
+const char *sn_drop_name(enum sn_drop d); /* "net.drop_short" */
 
 /*
  * Is this the start of a frame we can look at: long enough for its type, version, type, len within what arrived? Cuts

@@ -136,15 +136,15 @@ static void add_counter(void *arg, const char *name, uint64_t value)
 static int check_totals(void)
 {
 	/* What no correct peer and no forger without the key can bring about. */
-	static const char *const never[] = {"drop_record", "drop_memory", "drop_busy", "drop_refused",
-					    "drop_hello"};
+	static const char *const never[] = {"net.drop_record", "net.drop_memory", "net.drop_busy", "net.drop_refused",
+					    "net.drop_hello"};
 	int bad = 0;
 
 	for (struct total *t = totals; t->name; t++) {
 		bool expect = true;
 		for (unsigned i = 0; i < sizeof(never) / sizeof(never[0]); i++)
 			expect &= strcmp(never[i], t->name) != 0;
-		printf("  %-16s %llu\n", t->name, (unsigned long long)t->sum);
+		printf("  %-20s %llu\n", t->name, (unsigned long long)t->sum);
 		if (expect && t->sum == 0) {
 			fprintf(stderr, "no schedule ever reached %s\n", t->name);
 			bad = 1;
