@@ -66,6 +66,7 @@ static void add_address(struct sn_iface *e, const struct ifaddrs *a)
 	const struct sockaddr_in6 *in6 = (const void *)a->ifa_addr;
 
 	e->loopback = a->ifa_flags & IFF_LOOPBACK;
+	e->running = a->ifa_flags & IFF_RUNNING;
 	switch (a->ifa_addr->sa_family) {
 	case AF_PACKET:
 		e->has_mac = ll->sll_hatype == ARPHRD_ETHER && ll->sll_halen == 6;
@@ -125,8 +126,10 @@ static void finish(struct sn_iface *e)
 	for (size_t i = 0; i < sizeof(virtual_bridges) / sizeof(virtual_bridges[0]); i++)
 		if (strncmp(e->name, virtual_bridges[i], strlen(virtual_bridges[i])) == 0)
 			e->score = -1;
-	if (e->loopback)
+	if (!e->running) /* no carrier, or none yet */
 		e->score = -2;
+	if (e->loopback)
+		e->score = -3;
 }
 
 int sn_iface_choose(const char *where, bool ether, struct sn_iface *out)
@@ -139,7 +142,7 @@ int sn_iface_choose(const char *where, bool ether, struct sn_iface *out)
 	if (getifaddrs(&all) < 0)
 		return sn_fail(SN_ERR_PERM, "the network interfaces cannot be listed: %s", strerror(errno));
 	for (const struct ifaddrs *a = all; a; a = a->ifa_next) {
-		if (a->ifa_addr == NULL || (a->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING))
+		if (a->ifa_addr == NULL || !(a->ifa_flags & IFF_UP))
 			continue;
 		struct sn_iface *e = entry(table, &count, a->ifa_name);
 		if (e == NULL)
