@@ -212,7 +212,11 @@ static int run_work(struct sn_net *n)
 
 	sn_list_for_each_safe (at, &n->work) {
 		struct sn_net_link *l = sn_container(at, struct sn_net_link, work_node);
-		if (l->dead || (l->state != SN_LINK_OPEN && l->state != SN_LINK_GONE)) {
+		if (l->silent && !n->quiet && !l->dead) {
+			sn_net_gone(l, SN_ERR_PEER_GONE);
+			events++;
+		}
+		if (l->dead || (l->state != SN_LINK_OPEN && l->state != SN_LINK_GONE && !l->silent)) {
 			sn_list_del(&l->work_node);
 			continue;
 		}
@@ -229,7 +233,7 @@ static int run_work(struct sn_net *n)
 		bool wait =
 			l->state == SN_LINK_OPEN && (l->ack_at != SN_NET_NEVER || l->tx_again ||
 						     !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones));
-		wait |= n->quiet && (l->rx_deliver != l->rx_next || l->bye_came);
+		wait |= n->quiet && (l->rx_deliver != l->rx_next || l->bye_came || l->silent);
 		if (!wait && !l->dead)
 			sn_list_del(&l->work_node);
 	}

@@ -471,6 +471,7 @@ void sn_net_heard(struct sn_net_link *l)
 {
 	l->heard_at = l->net->now;
 	l->pings = 0;
+	l->silent = false;
 }
 
 /* Ask after a quarter of the time-out without a sign of life, then 24 times; give up after the whole. */
@@ -483,8 +484,11 @@ static uint64_t silence_timer(struct sn_net_link *l)
 	if (n->now < ask_at)
 		return ask_at;
 	if (n->now >= l->heard_at + n->cfg.peer_timeout && l->pings >= 8) {
-		if (n->quiet) /* the application will find out by itself */
+		if (n->quiet) { /* to be reported by the application's next progress, unless a sign of life comes first */
+			l->silent = true;
+			sn_net_work(l);
 			return n->now + pause;
+		}
 		sn_net_gone(l, SN_ERR_PEER_GONE);
 		return SN_NET_NEVER;
 	}

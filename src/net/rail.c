@@ -5,7 +5,7 @@
  *
  * Looking. While frames come, every progress() polls the driver. After 30 us without one the descriptor is *armed*: the
  * process's service thread is told once when it becomes readable, rings the bell (which ends naps) and sets `rang`.
- * Polls then become rarer, and with no peer connected they stop: an endpoint whose peers are all local makes no system
+ * Polls then come every 200 us, for the timers, and with no peer connected they stop: an endpoint whose peers are all local makes no system
  * call for the network, and a sleeping one is woken.
  *
  * The application computing. A timer of the service thread, running only while there is traffic or a connection, sees
@@ -30,6 +30,7 @@
 
 #define ARM_AFTER  (30 * 1000ull) /* ns without a frame */
 #define HOT_PERIOD (2 * SN_NET_MS)
+#define LOOK_EVERY (200 * 1000ull) /* ns between looks at a quiet network: its descriptor would have rung */
 #define EAGER	   16384
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
 
@@ -47,8 +48,8 @@ struct net_rail {
 	_Atomic uint32_t calls;
 	uint32_t calls_seen; /* the service thread's */
 	bool hot;	     /* the timer runs; changed with the rail's lock held */
-	unsigned skipped;
-	uint64_t last; /* engine time of the last frame */
+	uint64_t last;	     /* engine time of the last frame */
+	uint64_t looked;     /* clock at the last look */
 	uint64_t services;
 };
 
@@ -108,8 +109,11 @@ static void serve_quietly(struct net_rail *r)
 	r->hot = wait != SN_NET_NEVER;
 	if (r->hot)
 		sn_service_arm(&r->timer, SN_MAX_OF(wait, SN_NET_MS));
+	bool news = sn_net_busy(n);
 	sn_unlock(&r->lock);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
+	if (news) /* in case the application sleeps and waits for just this */
+		sn_bell_ring_self();
 }
 
 /* Has the application called since the last time somebody asked? */
@@ -372,7 +376,7 @@ static void net_refuse(void *link, struct sn_rdv *rdv, int status)
 	leave(r);
 }
 
-/* Is it time to look? Every time while frames come; ever rarer when none do; not at all when nobody is connected. */
+/* Is it time to look? Every time while frames come; now and then when none do; not at all when nobody is connected. */
 static bool due(struct net_rail *r)
 {
 	if (sn_unlikely(atomic_load_explicit(&r->rang, memory_order_acquire))) {
@@ -383,7 +387,7 @@ static bool due(struct net_rail *r)
 		return false;
 	if (!atomic_load_explicit(&r->armed, memory_order_relaxed))
 		return true;
-	return ++r->skipped % 8 == 0;
+	return sn_now_ns() >= r->looked + LOOK_EVERY;
 }
 
 static int net_progress(void *rail)
@@ -397,6 +401,7 @@ static int net_progress(void *rail)
 		return 0;
 	enter(r);
 	int events = sn_net_progress(r->net);
+	r->looked = r->net->clock_seen;
 	if (events)
 		r->last = r->net->now;
 	else if (r->net->now > r->last + ARM_AFTER)
