@@ -7,7 +7,7 @@
  *
  * Threads. A domain opened with FI_THREAD_DOMAIN has serial engine endpoints and every lock below switched off. At any
  * other level the endpoints lock themselves, and the order of locks is
- *     progress set  ->  engine endpoint  ->  completion queue
+ *     engine endpoint  ->  completion queue
  * The engine calls back with its endpoint's lock held, so nothing here may call the engine while it holds a queue's lock;
  * domain and address vector locks are outermost and are only taken on set-up paths.
  */
@@ -37,11 +37,13 @@
 
 /* Endpoints that a queue or counter moves forward when it is read, and how long reads have found nothing. */
 struct sn_ofi_set {
-	struct sn_lock lock;
 	sn_ep **eps;
 	unsigned count, room;
-	uint64_t idle;		  /* sn_relax's memory */
-	uint64_t stamp;		  /* domain's stamp when last looked at */
+	bool shared;		  /* between threads: users and changing count */
+	_Atomic int users;	  /* threads that use eps */
+	_Atomic bool changing;	  /* somebody wants to change eps: no new users */
+	_Atomic uint64_t idle;	  /* sn_relax's memory */
+	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */
 	_Atomic uint64_t *stamps; /* the domain's */
 };
 

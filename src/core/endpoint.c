@@ -39,6 +39,8 @@ static int rails_open(sn_ep *ep)
 		else
 			ep->rail_count++;
 	}
+	while (ep->board_rail < ep->rail_count && !ep->rails[ep->board_rail].ops->expose)
+		ep->board_rail++;
 	return ep->rail_count ? 0 : SN_ERR_PERM; /* sn_last_error() holds the rail's reason */
 }
 
@@ -190,6 +192,8 @@ int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t valu
 	fn(arg, "core.unexpected", c->unexpected);
 	fn(arg, "core.unexpected_rendezvous", c->unexpected_rdv);
 	fn(arg, "core.truncated", c->truncated);
+	fn(arg, "core.shown", c->shown);
+	fn(arg, "core.claimed", c->claimed);
 	fn(arg, "core.to_self", c->self);
 	fn(arg, "core.puts", c->puts);
 	fn(arg, "core.gets", c->gets);

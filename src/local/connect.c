@@ -138,6 +138,8 @@ static void conn_free(struct sn_conn *conn)
 	if (conn->chan)
 		munmap(conn->chan, SN_RING_OFFSET + conn->theirs.ring_bytes);
 	sn_bell_unmap(conn->bell);
+	if (conn->board)
+		munmap(conn->board, SN_BOARD_BYTES);
 	free(conn);
 }
 
@@ -149,8 +151,6 @@ void sn_conn_free(struct sn_conn *conn)
 	sn_service_unlock();
 }
 
-static void backlog_take(struct sn_rail *rail);
-
 /* It is over. The endpoint hears of it if it knows the connection, or is about to. */
 static void conn_gone(struct sn_conn *conn, int status)
 {
@@ -159,12 +159,10 @@ static void conn_gone(struct sn_conn *conn, int status)
 	bool known = conn->state != SN_CONN_ACCEPTED; /* one that said nothing was never reported */
 	conn->status = status;
 	conn_close(conn);
-	if (!known) {
+	if (known)
+		mail_send(&conn->farewell);
+	else
 		conn_free(conn);
-		return;
-	}
-	backlog_take(conn->rail);
-	mail_send(&conn->farewell);
 }
 
 /* Watch the process at the other end. Without a pidfd (old kernel, invisible pid) the socket has to do. */
@@ -191,15 +189,15 @@ static int hello_send(struct sn_conn *conn, bool welcome)
 				       .pid = (uint32_t)getpid(),
 				       .ring_bytes = conn->ring_bytes};
 	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(3 * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	memset(&control, 0, sizeof(control));
 	hello.addr_len = (uint32_t)sn_core_address(rail->ep, hello.addr);
 	memcpy(hello.key, conn->to.key, sizeof(hello.key));
 	sn_probe_own(&hello.cookie_at, &hello.cookie);
-	int fds[2] = {sn_bell_fd(), conn->chan_fd};
-	size_t fd_bytes = sizeof(int) * (hello.no_channel ? 1 : 2);
+	int fds[3] = {sn_bell_fd(), rail->board_fd, conn->chan_fd};
+	size_t fd_bytes = sizeof(int) * (hello.no_channel ? 2 : 3);
 	struct iovec v = {&hello, sizeof(hello)};
 	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes};
 	msg.msg_controllen = CMSG_SPACE(fd_bytes);
@@ -217,7 +215,7 @@ static int hello_send(struct sn_conn *conn, bool welcome)
 }
 
 /* Receive one message with its descriptors. Returns bytes, 0 at the end, or a negative errno; fds are -1 if missing. */
-static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[2])
+static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[3])
 {
 	union {
 		char bytes[CMSG_SPACE(4 * sizeof(int))];
@@ -239,7 +237,7 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[2])
 		for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
 			int fd;
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
-			if (count < 2)
+			if (count < 3)
 				fds[count++] = fd;
 			else
 				close(fd);
@@ -249,7 +247,7 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[2])
 }
 
 /* Check what a peer said, and map what it sent. 0 or an error with its sentence. */
-static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[2])
+static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[3])
 {
 	bool welcome = conn->state == SN_CONN_ASKED;
 	if (n != (ssize_t)sizeof(*h) || h->magic != SN_LOCAL_MAGIC)
@@ -264,29 +262,31 @@ static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssi
 	uint32_t ring = h->ring_bytes;
 	bool with_channel = !h->no_channel;
 	if (h->welcome != welcome || h->addr_len > SN_ADDR_MAX || (!welcome && !with_channel) || fds[0] < 0 ||
+	    fds[1] < 0 ||
 	    (with_channel &&
-	     (fds[1] < 0 || ring < SN_RING_BYTES_MIN || ring > SN_RING_BYTES_MAX || (ring & (ring - 1)))))
+	     (fds[2] < 0 || ring < SN_RING_BYTES_MIN || ring > SN_RING_BYTES_MAX || (ring & (ring - 1)))))
 		return sn_fail(SN_ERR_PROTO, "pid %u sent a malformed handshake", h->pid);
 	if (!(conn->bell = sn_bell_map(fds[0])))
 		return SN_ERR_PROTO;
-	if (with_channel && !(conn->chan = sn_memfd_map(fds[1], SN_RING_OFFSET + (size_t)ring)))
+	if (!(conn->board = sn_memfd_map(fds[1], SN_BOARD_BYTES)))
+		return SN_ERR_PROTO;
+	if (with_channel && !(conn->chan = sn_memfd_map(fds[2], SN_RING_OFFSET + (size_t)ring)))
 		return SN_ERR_PROTO;
 	return 0;
 }
 
-/* False: refused, and conn perhaps freed. */
-static bool hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[2])
+/* 0, or why the connection is at its end. */
+static int hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[3])
 {
 	conn->theirs = *h;
 	int rc = hello_check(conn, &conn->theirs, n, fds);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	if (rc) {
 		conn->rail->count.bad_handshakes++;
 		sn_warn("a local connection is refused: %s", sn_last_error());
-		conn_gone(conn, SN_ERR_PROTO);
-		return false;
+		return SN_ERR_PROTO;
 	}
 	conn->state = SN_CONN_GREETED;
 	conn->copy.cookie_at = conn->theirs.cookie_at;
@@ -295,39 +295,102 @@ static bool hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssi
 	mail_send(&conn->greeting);
 	/* What the endpoint has written before it could know this bell. */
 	sn_bell_ring(conn->bell, true);
-	return true;
+	return 0;
 }
 
-/* Read one message if there is one. False: it is over, and conn perhaps freed. */
-static bool sock_read(struct sn_conn *conn)
+/* Read one message if there is one. 0, or why the connection is at its end. */
+static int sock_read(struct sn_conn *conn)
 {
 	struct sn_local_hello hello;
-	int fds[2] = {-1, -1};
+	int fds[3] = {-1, -1, -1};
 	memset(&hello, 0, sizeof(hello));
 	bool expected = conn->state == SN_CONN_ASKED || conn->state == SN_CONN_ACCEPTED;
 	ssize_t n = hello_recv(conn->sock.fd, &hello, fds);
 	if (n == -EAGAIN || n == -EINTR)
-		return true;
+		return 0;
 	if (n > 0 && expected)
 		return hello_take(conn, &hello, n, fds);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	conn_gone(conn, n > 0 || n == -EBADMSG ? SN_ERR_PROTO : SN_ERR_PEER_GONE);
-	return false;
+	return n > 0 || n == -EBADMSG ? SN_ERR_PROTO : SN_ERR_PEER_GONE;
+}
+
+/* ---- accepting ----------------------------------------------------------------------------------------------- */
+
+/* Descriptors that arrive in a message are lost if there is no room for them: make room in time. */
+static void keep_margin(int newest)
+{
+	struct rlimit limit;
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && (rlim_t)newest + FD_MARGIN > limit.rlim_cur)
+		sn_fd_limit_raise();
+}
+
+static void accepted(struct sn_rail *rail, int fd)
+{
+	pid_t pid;
+	keep_margin(fd);
+	if (!same_user(fd, &pid)) {
+		rail->count.bad_handshakes++;
+		sn_warn("a local connection by another user is refused");
+		close(fd);
+		return;
+	}
+	struct sn_conn *conn = conn_new(rail, SN_CONN_ACCEPTED);
+	if (!conn || sn_service_watch(&conn->sock, fd, EPOLLIN | EPOLLRDHUP)) {
+		close(fd);
+		if (conn)
+			conn_free(conn);
+		return;
+	}
+	conn->copy.pid = pid;
+	watch_life(conn);
+	int status = sock_read(conn); /* the HELLO usually lies there already */
+	if (status)
+		conn_gone(conn, status);
+}
+
+static void backlog_take(struct sn_rail *rail)
+{
+	while (rail->listener.fd >= 0) {
+		/* cppcheck-suppress nullPointer ; its table does not know that no address may be wanted */
+		int fd = accept4(rail->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0) {
+			accepted(rail, fd);
+			continue;
+		}
+		if (errno == EINTR || errno == ECONNABORTED || (errno == EMFILE && sn_fd_limit_raise()))
+			continue;
+		if (errno != EAGAIN) {
+			sn_warn("accepting a local connection: %s", strerror(errno));
+			/* Out of descriptors: the listener stays ready. Do not spin on it. */
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		}
+		return;
+	}
+}
+
+static void listener_ready(struct sn_watch *w, uint32_t events)
+{
+	backlog_take(sn_container(w, struct sn_rail, listener));
 }
 
 static void sock_ready(struct sn_watch *w, uint32_t events)
 {
-	sock_read(sn_container(w, struct sn_conn, sock));
+	struct sn_conn *conn = sn_container(w, struct sn_conn, sock);
+	int status = sock_read(conn);
+	if (status) {
+		backlog_take(conn->rail);
+		conn_gone(conn, status);
+	}
 }
 
 static void life_ready(struct sn_watch *w, uint32_t events)
 {
 	struct sn_conn *conn = sn_container(w, struct sn_conn, life);
-	/* What it said before it died may still lie in the socket. */
-	if (sock_read(conn))
-		conn_gone(conn, SN_ERR_PEER_GONE);
+	int status = sock_read(conn); /* what it said before it died may still lie in the socket */
+	backlog_take(conn->rail);
+	conn_gone(conn, status ? status : SN_ERR_PEER_GONE);
 }
 
 /* ---- connecting ---------------------------------------------------------------------------------------------- */
@@ -392,8 +455,10 @@ static void retry_fire(struct sn_timer *t)
 {
 	struct sn_conn *conn = sn_container(t, struct sn_conn, retry);
 	int rc = conn->welcome_due ? welcome_try(conn) : conn_try(conn);
-	if (rc)
+	if (rc) {
+		backlog_take(conn->rail);
 		conn_gone(conn, rc);
+	}
 }
 
 struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, int chan_fd,
@@ -407,7 +472,10 @@ struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, 
 		conn->chan_fd = chan_fd;
 		conn->ring_bytes = ring_bytes;
 		*rc = conn_try(conn);
-		if (*rc) {
+		if (*rc == SN_ERR_PEER_GONE) {
+			backlog_take(rail);
+			conn_gone(conn, *rc);
+		} else if (*rc) {
 			conn_free(conn);
 			conn = NULL;
 		}
@@ -458,61 +526,7 @@ int sn_conn_ring(struct sn_conn *conn)
 	return calls;
 }
 
-/* ---- accepting ----------------------------------------------------------------------------------------------- */
-
-/* Descriptors that arrive in a message are lost if there is no room for them: make room in time. */
-static void keep_margin(int newest)
-{
-	struct rlimit limit;
-	if (!getrlimit(RLIMIT_NOFILE, &limit) && (rlim_t)newest + FD_MARGIN > limit.rlim_cur)
-		sn_fd_limit_raise();
-}
-
-static void accepted(struct sn_rail *rail, int fd)
-{
-	pid_t pid;
-	keep_margin(fd);
-	if (!same_user(fd, &pid)) {
-		rail->count.bad_handshakes++;
-		sn_warn("a local connection by another user is refused");
-		close(fd);
-		return;
-	}
-	struct sn_conn *conn = conn_new(rail, SN_CONN_ACCEPTED);
-	if (!conn || sn_service_watch(&conn->sock, fd, EPOLLIN | EPOLLRDHUP)) {
-		close(fd);
-		if (conn)
-			conn_free(conn);
-		return;
-	}
-	conn->copy.pid = pid;
-	watch_life(conn);
-	sock_ready(&conn->sock, EPOLLIN); /* the HELLO usually lies there already */
-}
-
-static void backlog_take(struct sn_rail *rail)
-{
-	while (rail->listener.fd >= 0) {
-		int fd = accept4(rail->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0) {
-			accepted(rail, fd);
-			continue;
-		}
-		if (errno == EINTR || errno == ECONNABORTED || (errno == EMFILE && sn_fd_limit_raise()))
-			continue;
-		if (errno != EAGAIN) {
-			sn_warn("accepting a local connection: %s", strerror(errno));
-			/* Out of descriptors: the listener stays ready. Do not spin on it. */
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		}
-		return;
-	}
-}
-
-static void listener_ready(struct sn_watch *w, uint32_t events)
-{
-	backlog_take(sn_container(w, struct sn_rail, listener));
-}
+/* ---- the listener --------------------------------------------------------------------------------------------- */
 
 int sn_conn_listen(struct sn_rail *rail)
 {

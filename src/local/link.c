@@ -95,6 +95,8 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 static void channel_drop(struct sn_link *link)
 {
 	if (link->tx_bytes) {
+		atomic_store(&link->tx.chan->closed,
+			     1); /* a peer that lives on must not touch our buffers any more */
 		munmap(link->tx.chan, link->tx_bytes);
 		link->rail->channels--;
 	}
@@ -107,7 +109,7 @@ static void channel_drop(struct sn_link *link)
 static void opened(struct sn_link *link)
 {
 	link->state = SN_LINK_OPEN;
-	link->fast = true;
+	link->fast = !link->lost;
 	link->rail->count.peers++;
 }
 
@@ -124,13 +126,13 @@ int sn_link_open(struct sn_link *link)
 	if (fd < 0)
 		return fd;
 	struct sn_conn *conn = sn_conn_start(link->rail, &link->ids, fd, ring_bytes, &rc);
-	if (!conn) {
+	if (conn)
+		adopt(link, conn);
+	if (rc) {
 		channel_drop(link);
-		if (rc == SN_ERR_PEER_GONE)
-			sn_link_doom(link, rc, false);
+		link->lost = conn != NULL;
 		return rc;
 	}
-	adopt(link, conn);
 	link->out = conn;
 	opened(link);
 	return 0;
@@ -203,6 +205,8 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 	link->greeted = true;
 	link->bell = conn->bell;
 	conn->bell = NULL;
+	link->board = conn->board;
+	conn->board = NULL;
 	link->fence = sn_bell_must_fence(link->bell);
 	link->copy = conn->copy;
 	link->read_error = conn->read_error;
@@ -283,11 +287,19 @@ void sn_link_doom(struct sn_link *link, int status, bool drain)
 	sn_list_add_tail(&link->rail->doomed, &link->doomed);
 }
 
+static void board_drop(struct sn_link *link)
+{
+	if (link->board)
+		munmap(link->board, SN_BOARD_BYTES);
+	link->board = NULL;
+}
+
 static void bury(struct sn_link *link)
 {
 	struct sn_rail *rail = link->rail;
 	int status = link->doom;
 	/* Nobody writes there any more, so this ends; the bound is for a process that closed its socket and goes on. */
+	link->leaving = true;
 	if (link->drain && link->rx.cells)
 		sn_recv_poll(link, link->rx.count);
 	sn_list_del(&link->busy);
@@ -303,11 +315,13 @@ static void bury(struct sn_link *link)
 	channel_drop(link);
 	sn_bell_unmap(link->bell);
 	link->bell = NULL;
+	board_drop(link);
 	if (was_open) {
 		rail->count.peers--;
 		rail->count.peers_gone++;
 	}
 	crowd_changed(rail, -1);
+	sn_claim_end(link, status);
 	sn_rdv_end(link, status);
 	sn_send_drop(link, true, status);
 	sn_core_peer_gone(link->peer, status);
@@ -335,6 +349,7 @@ void sn_link_free(struct sn_link *link)
 		sn_conn_free(sn_container(link->conns.next, struct sn_conn, owner_link));
 	channel_drop(link);
 	sn_bell_unmap(link->bell);
+	board_drop(link);
 	sn_send_drop(link, true, SN_OK);
 	for (uint32_t i = 0; i < link->send_slots.count; i++) {
 		struct sn_send *s = (struct sn_send *)(void *)link->send_slots.at[i];

@@ -85,13 +85,13 @@ static bool may_read(const struct sn_link *link)
 	return !link->read_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_READ);
 }
 
-static bool may_write(const struct sn_link *link)
+bool sn_rdv_may_write(const struct sn_link *link)
 {
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	return !link->write_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_WRITE);
 }
 
-static void refused(struct sn_link *link, bool read, int error)
+void sn_rdv_refused(struct sn_link *link, bool read, int error)
 {
 	if (read) {
 		link->read_error = error;
@@ -102,6 +102,16 @@ static void refused(struct sn_link *link, bool read, int error)
 	}
 	sn_info("peer %u (pid %u): %s its memory is refused (%s); large messages go another way",
 		sn_core_peer_number(link->peer), link->pid, read ? "reading" : "writing", strerror(error));
+}
+
+/*
+ * Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
+ * what was read before this is asked is what it announced.
+ */
+static bool peer_closed(const struct sn_link *link)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return link->rx.cells && atomic_load_explicit(&link->rx.chan->closed, memory_order_acquire);
 }
 
 static int status_of(uint64_t data)
@@ -120,7 +130,7 @@ uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count)
 
 /* 0, or SN_ERR_NOMEM with nothing written. */
 int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
-		    const struct iovec *iov, uint32_t iov_count, struct sn_req *req)
+		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, struct sn_req *req)
 {
 	struct sn_send *s = sn_slot_new(&link->send_slots);
 	if (!s)
@@ -133,7 +143,10 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	s->len = head->len;
 	s->segs.at = s->segs.few;
 	s->segs.count = 0;
-	struct sn_rec_rts rts = {.len = head->len, .id = sn_slot_id(&s->slot), .seg_count = iov_count};
+	struct sn_rec_rts rts = {.len = head->len,
+				 .id = sn_slot_id(&s->slot),
+				 .seg_count = iov_count,
+				 .slot = slot == SN_CLAIM_NONE ? 0 : slot};
 	uint32_t bytes = sn_rdv_announce_bytes(head, iov_count);
 	uint8_t *to = sn_cell_payload(cell);
 	cell->len = (uint32_t)head->imm_len << 24 | bytes;
@@ -143,7 +156,8 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	if (head->imm_len)
 		memcpy(to + sizeof(rts), head->imm, head->imm_len);
 	segs_put(to + sizeof(rts) + ((head->imm_len + 7u) & ~7u), iov, iov_count);
-	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind, head->flags & SN_H_MASK,
+	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind,
+		      (head->flags & SN_H_MASK) | (slot == SN_CLAIM_NONE ? 0 : SN_RECF_SLOT),
 		      sn_rec_cells(bytes));
 	link->rail->count.tx_rdv++;
 	return 0;
@@ -171,6 +185,11 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
+	/* Closed: its memory is not ours to write any more, the farewell is on its way. Refused: by another one's try. */
+	if (sn_unlikely(peer_closed(link) || link->write_error)) {
+		s->state = SN_SEND_STREAMING;
+		return 1;
+	}
 	enum sn_cma_outcome outcome =
 		sn_cma_write(&link->copy, s->iov, s->iov_count, s->segs.at, s->segs.count, s->offset,
 			     s->end - s->offset, &done, &error, &count->system_calls);
@@ -184,7 +203,7 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 		return 1;
 	}
 	if (outcome == SN_CMA_REFUSED)
-		refused(link, false, error);
+		sn_rdv_refused(link, false, error);
 	if (outcome == SN_CMA_FAULT) {
 		s->guard = true;
 		count->faults++;
@@ -213,8 +232,8 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 	s->offset = cts.offset;
 	s->end = cts.len;
 	s->guard = flags & SN_RECF_GUARD;
-	s->state =
-		(flags & SN_RECF_WRITE) && !s->guard && may_write(link) ? SN_SEND_WRITING : SN_SEND_STREAMING;
+	s->state = (flags & SN_RECF_WRITE) && !s->guard && sn_rdv_may_write(link) ? SN_SEND_WRITING
+										  : SN_SEND_STREAMING;
 	sn_list_del(&s->slot.list);
 	sn_list_add_tail(&link->sends, &s->slot.list);
 	sn_link_busy(link);
@@ -287,7 +306,7 @@ int sn_rdv_fragment(struct sn_link *link)
 /* ---- the receiver -------------------------------------------------------------------------------------------- */
 
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
-		  const void *segs)
+		  const void *segs, bool claimed)
 {
 	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
 	if (!rdv)
@@ -298,7 +317,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 		return sn_fail(rc, "an announced message with bad segments");
 	}
 	rdv->state = SN_RDV_ANNOUNCED;
-	rdv->guard = false;
+	rdv->guard = rdv->exposed = false;
 	rdv->status = SN_OK;
 	rdv->sender = rts->id;
 	rdv->len = rts->len;
@@ -307,6 +326,11 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	struct sn_in in = {.head = *head, .rdv = rdv};
 	in.head.len = rts->len;
 	link->rail->count.rx_rdv++;
+	if (claimed) {
+		struct sn_req *req = sn_claim_take(link, rts->slot);
+		return req ? sn_core_claimed_rdv(req, link->peer, &in)
+			   : sn_fail(SN_ERR_PROTO, "a message for a receive that was not claimed");
+	}
 	return sn_core_arrive(link->peer, &in); /* when it fails the rdv goes with the link */
 }
 
@@ -340,6 +364,7 @@ static void ask(struct sn_link *link, struct sn_rdv *rdv)
 	record.cts = (struct sn_rec_cts){.offset = rdv->done, .len = rdv->want};
 	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != COPY_STREAM) {
 		flags |= SN_RECF_WRITE;
+		rdv->exposed = true;
 		record.cts.seg_count =
 			sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_IOV_MAX, &covered);
 		segs_put(record.segs, parts, record.cts.seg_count);
@@ -355,6 +380,11 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
+	if (sn_unlikely(link->read_error)) { /* refused to another one that is under way */
+		sn_list_del(&rdv->slot.list);
+		ask(link, rdv);
+		return true;
+	}
 	enum sn_cma_outcome outcome =
 		sn_cma_read(&link->copy, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done,
 			    rdv->want - rdv->done, &done, &error, &count->system_calls);
@@ -363,12 +393,18 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	if (sn_likely(outcome == SN_CMA_OK)) {
 		if (rdv->done < rdv->want)
 			return false;
+		/* Closed: perhaps it was something else by then. It ends with the link. */
+		if (sn_unlikely(peer_closed(link))) {
+			sn_list_del(&rdv->slot.list);
+			rdv->state = SN_RDV_ASKED;
+			return true;
+		}
 		fin(link, rdv, SN_OK);
 		rdv_end(link, rdv, SN_OK);
 		return true;
 	}
 	if (outcome == SN_CMA_REFUSED)
-		refused(link, true, error);
+		sn_rdv_refused(link, true, error);
 	if (outcome == SN_CMA_FAULT) {
 		rdv->guard = true;
 		count->faults++;
@@ -386,7 +422,7 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 	rdv->iov = iov;
 	rdv->iov_count = iov_count;
 	rdv->want = len;
-	if (sn_unlikely(link->state == SN_LINK_GONE)) {
+	if (sn_unlikely(link->state == SN_LINK_GONE || link->leaving)) {
 		rdv_end(link, rdv, SN_ERR_PEER_GONE);
 		return;
 	}
@@ -450,6 +486,7 @@ int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned fla
 	else if (!rdv->status)
 		rdv->status = piece_out(rdv, body, offset, len);
 	rdv->done = offset + len;
+	rdv->exposed = false; /* a sender that streams does not go back to writing */
 	link->rail->count.copy_stream_bytes += len;
 	if (rdv->done == rdv->want)
 		rdv_end(link, rdv, rdv->status);
@@ -485,6 +522,16 @@ int sn_rdv_step(struct sn_link *link)
 		break;
 	}
 	return n;
+}
+
+bool sn_rdv_exposed(const struct sn_link *link)
+{
+	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {
+		const struct sn_rdv *rdv = (const struct sn_rdv *)(const void *)link->rdv_slots.at[i];
+		if (rdv->slot.used && rdv->exposed)
+			return true;
+	}
+	return false;
 }
 
 void sn_rdv_end(struct sn_link *link, int status)

@@ -63,13 +63,16 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 			 uint32_t iov_count, bool copied, struct sn_req *req)
 {
 	bool eager = is_eager(link, head->len, copied);
+	uint32_t slot = SN_CLAIM_NONE;
+	if (!eager && sn_list_empty(&link->messages) && sn_claim_try(link, head, iov, iov_count, &slot))
+		return 2;
 	uint32_t cells =
 		sn_rec_cells(eager ? head->imm_len + head->len : sn_rdv_announce_bytes(head, iov_count));
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (!cell)
 		return SN_ERR_AGAIN;
 	if (!eager)
-		return sn_rdv_announce(link, cell, head, iov, iov_count, req);
+		return sn_rdv_announce(link, cell, head, iov, iov_count, slot, req);
 	write_eager(link, cell, cells, head, iov, iov_count);
 	return 1;
 }
@@ -110,6 +113,8 @@ post_slow(struct sn_link *link, const struct sn_out *out, struct sn_req *req)
 	if ((out->must_copy || !req) && out->head.len > SN_INJECT_MAX)
 		return sn_fail(SN_ERR_INVALID, "a message of %llu bytes cannot be copied on the way",
 			       (unsigned long long)out->head.len);
+	if (link->lost)
+		return SN_ERR_PEER_GONE;
 	if (link->state == SN_LINK_NEW) {
 		int rc = sn_link_open(link);
 		if (rc)
@@ -147,6 +152,11 @@ int sn_send_post(void *l, const struct sn_out *out, struct sn_req *req)
 	return post_slow(link, out, req);
 }
 
+static bool may_be_fast(const struct sn_link *link)
+{
+	return link->state == SN_LINK_OPEN && !link->doom && !link->lost && sn_list_empty(&link->messages);
+}
+
 bool sn_send_unpost(void *l, struct sn_req *req)
 {
 	struct sn_link *link = l;
@@ -156,7 +166,7 @@ bool sn_send_unpost(void *l, struct sn_req *req)
 			continue;
 		sn_list_del(&q->link);
 		free(q);
-		link->fast = link->state == SN_LINK_OPEN && !link->doom && sn_list_empty(&link->messages);
+		link->fast = may_be_fast(link);
 		return true;
 	}
 	return false;
@@ -247,7 +257,7 @@ int sn_send_push(struct sn_link *link)
 	bool waits = !sn_list_empty(&link->controls) || !sn_list_empty(&link->messages) ||
 		     !sn_list_empty(&link->sends);
 	atomic_store_explicit(&link->tx.chan->want_room, waits, memory_order_relaxed);
-	link->fast = !link->doom && sn_list_empty(&link->messages);
+	link->fast = may_be_fast(link);
 	if (n)
 		sn_link_ring(link);
 	return n;

@@ -85,6 +85,11 @@ bool sn_bell_must_fence(const struct sn_bell *theirs)
 	return !own.registered || atomic_load_explicit(&theirs->need_fence, memory_order_relaxed);
 }
 
+void sn_bell_fence(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 static void futex_wake(struct sn_bell *bell)
 {
 	syscall(SYS_futex, &bell->seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

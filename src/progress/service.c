@@ -141,8 +141,9 @@ static void in_child(void)
 	service.table = NULL; /* left to the exit of the child: free() is not safe here */
 	service.room = 0;
 	sn_list_init(&service.timers);
-	pthread_mutex_init(&service.lock, NULL);
-	pthread_mutex_init(&service.opening, NULL);
+	/* taken by this very thread in before_fork(); making them anew would look like a lock held for ever to analyzers */
+	pthread_mutex_unlock(&service.lock);
+	pthread_mutex_unlock(&service.opening);
 }
 
 static void watch_forks(void)
