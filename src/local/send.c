@@ -63,13 +63,16 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 			 uint32_t iov_count, bool copied, struct sn_req *req)
 {
 	bool eager = is_eager(link, head->len, copied);
+	uint32_t slot = SN_CLAIM_NONE;
+	if (!eager && sn_list_empty(&link->messages) && sn_claim_try(link, head, iov, iov_count, &slot))
+		return 2;
 	uint32_t cells =
 		sn_rec_cells(eager ? head->imm_len + head->len : sn_rdv_announce_bytes(head, iov_count));
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (!cell)
 		return SN_ERR_AGAIN;
 	if (!eager)
-		return sn_rdv_announce(link, cell, head, iov, iov_count, req);
+		return sn_rdv_announce(link, cell, head, iov, iov_count, slot, req);
 	write_eager(link, cell, cells, head, iov, iov_count);
 	return 1;
 }
