@@ -119,7 +119,7 @@ struct sn_net_link {
 	/* silence */
 	uint64_t hello_at, heard_at, ping_at;
 	unsigned hellos, pings;
-	bool silent; /* for too long, found in quiet mode */
+	bool silent;	/* for too long, found in quiet mode */
 	int bye_status; /* a BYE came: handled once everything before it is delivered */
 	bool bye_came, bye_answered;
 
