@@ -148,6 +148,19 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"a dead node before a person wonders. Raise it to stop processes in a "
 				"debugger.",
 		},
+	[SN_CONF_NET] =
+		{
+			.name = "net",
+			.type = SN_TYPE_STR,
+			.unit = "",
+			.def_str = "auto",
+			.help = "What carries messages to other hosts: udp (works for every user and over "
+				"every IP network) or ether (raw Ethernet frames: shorter latency, needs "
+				"the network-raw capability and hosts on one Ethernet segment), each with "
+				"an interface or address to use (udp:eth1, ether:eth0, udp:10.0.0.5), or "
+				"off. auto takes UDP on the fastest interface that has an IP address, and "
+				"Ethernet frames if none has one. All hosts of a job need the same kind.",
+		},
 };
 
 struct conf_value {

@@ -132,6 +132,7 @@ struct sn_rail_ops {
 };
 
 extern const struct sn_rail_ops sn_rail_local;
+extern const struct sn_rail_ops sn_rail_net;
 
 /* ---- upward: implemented by the core ------------------------------------------------------------------------ */
 

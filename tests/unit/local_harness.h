@@ -209,7 +209,7 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 			sn_rail_local.refuse(peer->link, in->rdv, SN_ERR_TRUNCATED);
 		else /* touch every byte: reading out of bounds would show */
 			for (uint64_t i = 0; i < in->head.len; i++)
-				CHECK(((const volatile uint8_t *)in->body)[i] < 256);
+				(void)((const volatile uint8_t *)in->body)[i];
 		return 0;
 	}
 	CHECK(in->head.bits == number); /* in order, each once */

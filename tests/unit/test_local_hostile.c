@@ -4,6 +4,7 @@
  * victim disconnects them, counts it, and goes on with others. Run with -fsanitize=address,undefined this is the test
  * that nothing of theirs is used before it is checked.
  */
+#include "local/board.h"
 #include "local/local.h"
 #include "local_exchange.h"
 #include "progress/memfd.h"
@@ -228,11 +229,12 @@ static void handshakes_of_liars(void **state)
 	fake.part = ep->part;
 	struct address a = side_address(&fake);
 	size_t ring = 65536;
-	int good[2] = {memory(4096, true), memory(4096 + ring, true)};
-	int unsealed[2] = {good[0], memory(4096 + ring, false)}, small[2] = {good[0], memory(8192, true)};
-	int wrong[2] = {good[0], STDERR_FILENO},
-	    many[6] = {good[0], good[1], good[0], good[1], good[0], good[1]};
-	int bad_bell[2] = {memory(8192, true), good[1]};
+	int board = memory(SN_BOARD_BYTES, true);
+	int good[3] = {memory(4096, true), board, memory(4096 + ring, true)};
+	int unsealed[3] = {good[0], board, memory(4096 + ring, false)};
+	int small[3] = {good[0], board, memory(8192, true)}, wrong[3] = {good[0], board, STDERR_FILENO};
+	int many[4] = {good[0], good[1], good[2], good[0]};
+	int bad_bell[3] = {small[2], board, good[2]}, bad_board[3] = {good[0], good[0], good[2]};
 	struct sn_local_hello hello = {.magic = SN_LOCAL_MAGIC, .version = SN_LOCAL_VERSION, .pid = 1};
 	memcpy(hello.key, ep->ids.key, sizeof(hello.key));
 	hello.ring_bytes = (uint32_t)ring;
@@ -251,22 +253,24 @@ static void handshakes_of_liars(void **state)
 	say(fd, big, sizeof(big), NULL, 0);
 	assert_int_equal(recv(fd, big, 1, 0), 0);
 	close(fd);
-	LIE(h.magic++, good, 2);
-	LIE(h.version++, good, 2);
-	LIE(h.welcome = 1, good, 2);
-	LIE(h.no_channel = 1, good, 1);
-	LIE(h.key[3] ^= 1, good, 2);
-	LIE(h.addr_len = 65, good, 2);
-	LIE(h.ring_bytes = 0, good, 2);
-	LIE(h.ring_bytes = 65536 + 64, good, 2);
-	LIE(h.ring_bytes = 1u << 31, good, 2);
-	LIE(h.ring_bytes = 131072, good, 2);
+	LIE(h.magic++, good, 3);
+	LIE(h.version++, good, 3);
+	LIE(h.welcome = 1, good, 3);
+	LIE(h.no_channel = 1, good, 2);
+	LIE(h.key[3] ^= 1, good, 3);
+	LIE(h.addr_len = 65, good, 3);
+	LIE(h.ring_bytes = 0, good, 3);
+	LIE(h.ring_bytes = 65536 + 64, good, 3);
+	LIE(h.ring_bytes = 1u << 31, good, 3);
+	LIE(h.ring_bytes = 131072, good, 3);
 	LIE(h.pid = 2, NULL, 0);
 	LIE(h.pid = 2, good, 1);
-	LIE(h.pid = 2, unsealed, 2);
-	LIE(h.pid = 2, small, 2);
-	LIE(h.pid = 2, wrong, 2);
-	LIE(h.pid = 2, bad_bell, 2);
+	LIE(h.pid = 2, good, 2);
+	LIE(h.pid = 2, unsealed, 3);
+	LIE(h.pid = 2, small, 3);
+	LIE(h.pid = 2, wrong, 3);
+	LIE(h.pid = 2, bad_bell, 3);
+	LIE(h.pid = 2, bad_board, 3);
 	fd = dial(ep); /* says nothing at all: ends with the socket */
 	close(fd);
 	/* An honest one, with more descriptors than it should have, and then one word too many. */
@@ -282,11 +286,10 @@ static void handshakes_of_liars(void **state)
 	close(fd);
 	sn_log_level = SN_LOG_WARN;
 	side_close(ep);
-	close(good[0]);
-	close(good[1]);
-	close(unsealed[1]);
-	close(small[1]);
-	close(bad_bell[0]);
+	for (int i = 0; i < 3; i++)
+		close(good[i]);
+	close(unsealed[2]);
+	close(small[2]);
 	assert_int_equal(fds_open(), open_before); /* nothing of theirs stays open, nothing of ours is lost */
 }
 
