@@ -199,7 +199,7 @@ static void recv_prepare(struct storm *s, struct op *o, size_t len)
 {
 	struct group *g = &s->group[o->group];
 
-	layout_make(&s->own, len, open_mpi_limits && o->method == MPROBE, &o->l);
+	layout_make(&s->own, len, mprobe_limits && o->method == MPROBE, &o->l);
 	o->buf = need(o->l.span);
 	memset(o->buf, GUARD, o->l.span);
 	o->order = g->order++;
