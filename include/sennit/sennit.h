@@ -98,7 +98,7 @@ typedef struct sn_completion {
 	int status;   /* SN_OK or a negative sn_error */
 	sn_peer peer; /* the other side; for a receive, the source */
 	uint32_t flags;
-	uint64_t bits;	   /* match bits of the message */
+	uint64_t bits;	   /* match bits of the message; at a target, the region's key */
 	uint64_t len;	   /* bytes delivered (receive) or taken (send) */
 	uint64_t full_len; /* length of the whole message; above len when truncated */
 	uint64_t data;	   /* with SN_COMP_DATA */

@@ -13,6 +13,7 @@
 #include "core/rail.h"
 #include "progress/relax.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -208,7 +209,7 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 			sn_rail_local.refuse(peer->link, in->rdv, SN_ERR_TRUNCATED);
 		else /* touch every byte: reading out of bounds would show */
 			for (uint64_t i = 0; i < in->head.len; i++)
-				CHECK(((const volatile uint8_t *)in->body)[i] < 256);
+				(void)((const volatile uint8_t *)in->body)[i];
 		return 0;
 	}
 	CHECK(in->head.bits == number); /* in order, each once */
@@ -425,6 +426,10 @@ static inline pid_t spawn(void (*fn)(int sock), int *sock)
 	CHECK(pid >= 0);
 	if (!pid) {
 		close(pair[0]);
+		/* cmocka's handlers would go on with its tests here */
+		static const int fatal[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+		for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+			signal(fatal[i], SIG_DFL);
 		alarm(50);
 		fn(pair[1]);
 		_exit(0);
@@ -442,6 +447,15 @@ static inline void reap(pid_t pid)
 	if (status)
 		fprintf(stderr, "child %d: status %#x\n", (int)pid, status);
 	CHECK(status == 0);
+}
+
+/* Descriptors that this process has open. */
+static inline int fds_open(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 4096; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
 }
 
 static inline struct address swap_address(int sock, const struct sn_ep *ep)
