@@ -142,7 +142,7 @@ static uint8_t *holed(void)
 			   -1, 0);
 	CHECK(at != MAP_FAILED);
 	memset(at, 0x7f, (size_t)(PAGES * page));
-	CHECK(munmap(at + PAGES / 2 * page, (size_t)page) == 0);
+	CHECK(munmap(at + (PAGES / 2 + 1) * page, (size_t)page) == 0); /* not where a piece begins */
 	return at;
 }
 
