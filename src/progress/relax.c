@@ -8,7 +8,13 @@
  *  - nap on the bell. Naps grow with the time waited (a quarter of it, 50 us at least), so a caller who has to look at
  *    other things too looks often at first, and an idle one costs next to nothing. A ring ends any nap, so growing
  *    naps delay only events that are not sennit's.
- * *idle holds the time of the first step, so one clock reading (25 ns) is the whole cost of a step that spins.
+ *
+ * Who looks only now and then, between pieces of work (MPI_Test in a loop that computes), must not be put to sleep, however
+ * long nothing has come. He is told from a waiter by the time since this thread's last step: more than AWAY_NS is work,
+ * does not count as waiting, and the step returns at once. A waiter that lost the core in between only looks once more.
+ *
+ * *idle holds the time of the first step, moved on by the time away; so one clock reading (25 ns) and a thread-local
+ * word are the whole cost of a step that spins.
  */
 #include "progress/relax.h"
 #include "base/base.h"
@@ -19,6 +25,9 @@
 #define YIELD_TIMES  10
 #define YIELD_MIN_NS 100000u
 #define NAP_MIN_NS   50000u
+#define AWAY_NS	     5000u
+
+static _Thread_local uint64_t left; /* when this thread's last step ended */
 
 static _Atomic unsigned crowd;
 
@@ -32,8 +41,14 @@ void sn_relax_crowd(unsigned peers)
 void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	uint64_t now = sn_now_ns();
+	uint64_t away = now - left;
+	left = now;
 	if (!*idle) {
 		*idle = now;
+		return;
+	}
+	if (away > AWAY_NS) {
+		*idle = SN_MIN_OF(*idle + away, now);
 		return;
 	}
 	uint64_t waited = now - *idle;
@@ -47,9 +62,11 @@ void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	}
 	if (waited < spin + yield || !max_nap_us) {
 		sched_yield();
+		left = sn_now_ns();
 		return;
 	}
 	uint64_t nap = SN_MAX_OF(waited / 4, NAP_MIN_NS) / 1000;
 	if (sn_bell_wait(poll, arg, (unsigned)SN_MIN_OF(nap, max_nap_us)))
 		*idle = 0;
+	left = sn_now_ns();
 }

@@ -235,8 +235,20 @@ static int something(void *arg)
 static void a_last_look_that_finds_something_starts_over(void **state)
 {
 	uint64_t idle = 1; /* waited since the machine started */
-	sn_relax_step(&idle, 1000000, something, NULL);
-	assert_int_equal(idle, 0);
+	while (idle)	   /* ends: the step that wants to nap looks before, and finds something */
+		sn_relax_step(&idle, 1000000, something, NULL);
+}
+
+static void who_works_between_two_looks_never_naps(void **state)
+{
+	uint64_t idle = 0;
+	polls = 0;
+	for (int i = 0; i < 100; i++) {
+		sn_relax_step(&idle, 1000, nothing, NULL);
+		for (uint64_t end = sn_now_ns() + 20000; sn_now_ns() < end;)
+			; /* work */
+	}
+	assert_int_equal(polls, 0); /* 2 ms without an event: a waiter would long have napped */
 }
 
 int main(void)
@@ -248,6 +260,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_thread_wakes_a_thread, setup, teardown),
 		cmocka_unit_test(waiting_spins_then_yields_then_naps),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
+		cmocka_unit_test(who_works_between_two_looks_never_naps),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
