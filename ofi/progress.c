@@ -16,13 +16,16 @@
 #include <stdlib.h>
 
 /* Longest nap, in microseconds, of a thread beside others: what they complete for it rings no bell. */
-#define SHARED_NAP 1000
+#define SHARED_NAP 1000u
 
 void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
 {
 	memset(set, 0, sizeof(*set));
 	set->shared = !domain->serial;
 	set->stamps = &domain->stamp;
+	set->nap = (unsigned)sn_conf_num(SN_CONF_NAP);
+	if (set->shared)
+		set->nap = SN_MIN_OF(set->nap, SHARED_NAP);
 }
 
 /* ---- changing the list ---- */
@@ -122,11 +125,9 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 
 void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns)
 {
-	uint64_t nap = (uint64_t)sn_conf_num(SN_CONF_NAP);
+	uint64_t nap = set->nap;
 	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
 
-	if (set->shared)
-		nap = SN_MIN_OF(nap, (uint64_t)SHARED_NAP);
 	if (until_ns != UINT64_MAX) {
 		uint64_t now = sn_now_ns();
 		uint64_t left = until_ns > now ? (until_ns - now) / 1000 : 0;
