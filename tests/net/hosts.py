@@ -254,6 +254,14 @@ def case_compute(driver):
     need(total, "net.serviced")
 
 
+def case_deliver(driver):
+    """A delivered send completes only once the receiver, busy elsewhere, has taken the message in; without a receive."""
+    ranks = start(two(driver), "deliver", 0, DRIVERS[driver])
+    ranks[0].wait_for("waiting", time.monotonic() + 20)
+    ranks[1].say("GO")
+    finish(ranks, 20)
+
+
 def case_speed(driver, mtu=1500):
     names = two(driver, (mtu, mtu))
     finish(start(names, "pingpong", 0, DRIVERS[driver]), 60)
@@ -275,6 +283,7 @@ CASES = {
     "udp_kill": lambda: case_death("udp", signal.SIGKILL),
     "udp_stop": lambda: case_death("udp", signal.SIGSTOP),
     "udp_compute": lambda: case_compute("udp"),
+    "udp_deliver": lambda: case_deliver("udp"),
     "ether": lambda: case_traffic("ether"),
     "ether_9000": lambda: case_traffic("ether", (9000, 9000)),
     "ether_mismatch": lambda: case_traffic("ether", (1500, 9000)),
