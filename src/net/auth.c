@@ -52,11 +52,12 @@ enum {
 
 static struct sn_sip_key endpoint_key(const uint8_t ep_key[12])
 {
+	static const uint8_t use[4] = {'S', 'N', 'k', '1'};
 	uint8_t raw[16];
 	uint64_t w[2];
 
 	memcpy(raw, ep_key, 12);
-	memcpy(raw + 12, "SNk1", 4);
+	memcpy(raw + 12, use, sizeof(use));
 	memcpy(w, raw, 16);
 	return (struct sn_sip_key){{le64toh(w[0]), le64toh(w[1])}};
 }

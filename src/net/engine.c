@@ -162,16 +162,14 @@ static int report_ended(struct sn_net *n)
 	int events = 0;
 
 	while (!sn_list_empty(&n->ended_msgs)) {
-		struct sn_net_msg *m = sn_container(n->ended_msgs.next, struct sn_net_msg, node);
-		sn_list_del(&m->node);
+		struct sn_net_msg *m = sn_container(sn_net_pop(&n->ended_msgs), struct sn_net_msg, node);
 		struct sn_req *req = m->req;
 		free(m);
 		sn_core_sent(req, 0);
 		events++;
 	}
 	while (!sn_list_empty(&n->ended_sends)) {
-		struct sn_net_send *s = sn_container(n->ended_sends.next, struct sn_net_send, node);
-		sn_list_del(&s->node);
+		struct sn_net_send *s = sn_container(sn_net_pop(&n->ended_sends), struct sn_net_send, node);
 		struct sn_req *req = s->req;
 		int status = s->status;
 		free(s);
@@ -179,8 +177,7 @@ static int report_ended(struct sn_net *n)
 		events++;
 	}
 	while (!sn_list_empty(&n->ended_pulls)) {
-		struct sn_net_pull *p = sn_container(n->ended_pulls.next, struct sn_net_pull, node);
-		sn_list_del(&p->node);
+		struct sn_net_pull *p = sn_container(sn_net_pop(&n->ended_pulls), struct sn_net_pull, node);
 		struct sn_req *req = p->req;
 		int status = p->status;
 		free(p);

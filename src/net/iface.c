@@ -122,7 +122,8 @@ static void finish(struct sn_iface *e)
 	if (fd >= 0)
 		close(fd);
 	static const char *const virtual_bridges[] = {"docker", "virbr", "br-", "lxc", "cni", "podman"};
-	e->score = SN_MIN_OF(link_speed(e->name), 1000000L) * 4 + 2 * has_default_route(e->name) + e->has4;
+	e->score =
+		SN_MIN_OF(link_speed(e->name), 1000000L) * 4 + (has_default_route(e->name) ? 2 : 0) + e->has4;
 	for (size_t i = 0; i < sizeof(virtual_bridges) / sizeof(virtual_bridges[0]); i++)
 		if (strncmp(e->name, virtual_bridges[i], strlen(virtual_bridges[i])) == 0)
 			e->score = -1;

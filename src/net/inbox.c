@@ -152,7 +152,7 @@ static void advance(struct sn_net_link *l, uint32_t seq)
 
 	l->net->counts[SN_NC_RX_MSG]++;
 	if (seq != l->rx_next) {
-		l->rx_sack |= 1ull << (seq - l->rx_next - 1);
+		l->rx_sack |= 1ULL << (seq - l->rx_next - 1);
 		return;
 	}
 	do {
@@ -228,9 +228,9 @@ void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint3
 	}
 	h->total = total;
 	memcpy(h->frame + offset, bytes, len);
-	h->slices |= 1ull << (offset / SN_WIRE_SLICE);
+	h->slices |= 1ULL << (offset / SN_WIRE_SLICE);
 	unsigned count = (total + SN_WIRE_SLICE - 1) / SN_WIRE_SLICE;
-	if (h->slices != (count == 64 ? UINT64_MAX : (1ull << count) - 1))
+	if (h->slices != (count == 64 ? UINT64_MAX : (1ULL << count) - 1))
 		return;
 	h->here = true;
 	h->len = total;

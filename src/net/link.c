@@ -80,8 +80,8 @@ static void hash_grow(struct sn_net *n)
 {
 	if (n->link_count <= n->hash_size)
 		return;
-	struct sn_net_link **s = calloc(n->hash_size * 2, sizeof(struct sn_net_link *));
-	struct sn_net_link **i = calloc(n->hash_size * 2, sizeof(struct sn_net_link *));
+	struct sn_net_link **s = calloc((size_t)n->hash_size * 2, sizeof(struct sn_net_link *));
+	struct sn_net_link **i = calloc((size_t)n->hash_size * 2, sizeof(struct sn_net_link *));
 	if (s == NULL || i == NULL) {
 		free(s);
 		free(i);

@@ -22,8 +22,8 @@
 #include "net/driver.h"
 #include "net/wire.h"
 
-#define SN_NET_MS	   1000000ull
-#define SN_NET_ACK_DELAY   (100 * 1000ull) /* ns an acknowledgement may wait for company */
+#define SN_NET_MS	   1000000ULL
+#define SN_NET_ACK_DELAY   (100 * 1000ULL) /* ns an acknowledgement may wait for company */
 #define SN_NET_ACK_EVERY   8		   /* frames that may wait for one */
 #define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
 #define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
@@ -31,8 +31,8 @@
 #define SN_NET_GATHER	   8  /* frames in flight beyond which posts gather instead of going out one by one */
 #define SN_NET_BLOCKS	   16 /* blocks of one fetch asked for at once */
 #define SN_NET_BLOCK_BYTES 65536
-#define SN_NET_CREDIT_MIN  (128ull << 10)
-#define SN_NET_CREDIT	   (256ull << 10)
+#define SN_NET_CREDIT_MIN  (128ULL << 10)
+#define SN_NET_CREDIT	   (256ULL << 10)
 #define SN_NET_JOBS	   256 /* PULL frames of one peer waiting to be answered */
 #define SN_NET_BACKOFF	   7   /* doublings at most */
 
@@ -279,6 +279,17 @@ struct sn_net {
 	uint64_t counts[SN_NC_COUNT];
 	uint64_t drops[SN_DROP_COUNT];
 };
+
+/* The first of a list that is not empty, taken off it. */
+static inline struct sn_list *sn_net_pop(struct sn_list *head)
+{
+	struct sn_list *first = head->next;
+
+	head->next = first->next;
+	first->next->prev = head;
+	sn_list_init(first);
+	return first;
+}
 
 /* ---- engine.c: what the rail calls ---- */
 struct sn_net *sn_net_new(const struct sn_net_cfg *cfg); /* NULL: no memory */

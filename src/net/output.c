@@ -139,7 +139,7 @@ void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit
 
 	tx->ref = job;
 	tx->bit = bit;
-	job->want &= ~(1ull << bit);
+	job->want &= ~(1ULL << bit);
 	sn_wire_start(&d->h, SN_WIRE_DATA, (uint32_t)sizeof(*d) + len, (uint32_t)l->peer_session);
 	d->h.seq = htole32(l->tx_next);
 	put_ack(l, &d->h);
@@ -182,7 +182,7 @@ static void put_back(struct sn_net_tx *tx)
 		}
 		sn_net_work(tx->link);
 		break;
-	case SN_TX_DATA: job->want |= 1ull << tx->bit; break;
+	case SN_TX_DATA: job->want |= 1ULL << tx->bit; break;
 	case SN_TX_ACK:
 		tx->link->ack_at = tx->link->net->now;
 		sn_net_work(tx->link);

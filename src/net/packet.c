@@ -219,7 +219,7 @@ static int packet_fd(void *drv)
 static void kick(struct packet *p)
 {
 	p->kicks++;
-	if (send(p->fd, NULL, 0, MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != ENOBUFS)
+	if (send(p->fd, "", 0, MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != ENOBUFS)
 		p->errors++;
 }
 

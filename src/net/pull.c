@@ -66,7 +66,7 @@ static void finish(struct sn_net_pull *p)
 void sn_net_pull_end(struct sn_net_link *l, int status)
 {
 	while (!sn_list_empty(&l->pulls)) {
-		struct sn_net_pull *p = sn_container(l->pulls.next, struct sn_net_pull, node);
+		struct sn_net_pull *p = sn_container(sn_net_pop(&l->pulls), struct sn_net_pull, node);
 		struct sn_req *req = p->req;
 		unlist(p);
 		free(p->done);
@@ -119,7 +119,7 @@ static void ask_next(struct sn_net_pull *p, struct sn_net_block *b)
 
 	*b = (struct sn_net_block){
 		.pull = p, .active = true, .fresh = true, .index = p->next_block++, .bytes = (uint32_t)bytes};
-	b->missing = pieces == 64 ? UINT64_MAX : (1ull << pieces) - 1;
+	b->missing = pieces == 64 ? UINT64_MAX : (1ULL << pieces) - 1;
 	sn_list_init(&b->node);
 	p->link->net->asked += bytes;
 	ask(p, b);
@@ -318,7 +318,7 @@ void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_
 	b->tries = 0;
 	l->pull_heard = n->now;
 	l->pull_backoff = 0;
-	b->missing &= ~(1ull << piece);
+	b->missing &= ~(1ULL << piece);
 	b->bytes -= len;
 	n->asked -= len;
 	p->left -= len;

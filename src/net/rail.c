@@ -28,9 +28,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ARM_AFTER  (30 * 1000ull) /* ns without a frame */
+#define ARM_AFTER  (30 * 1000ULL) /* ns without a frame */
 #define HOT_PERIOD (2 * SN_NET_MS)
-#define LOOK_EVERY (200 * 1000ull) /* ns between looks at a quiet network: its descriptor would have rung */
+#define LOOK_EVERY (200 * 1000ULL) /* ns between looks at a quiet network: its descriptor would have rung */
 #define EAGER	   16384
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
 

@@ -64,7 +64,7 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 void sn_net_serve_end(struct sn_net_link *l, int status)
 {
 	while (!sn_list_empty(&l->sends)) {
-		struct sn_net_send *s = sn_container(l->sends.next, struct sn_net_send, node);
+		struct sn_net_send *s = sn_container(sn_net_pop(&l->sends), struct sn_net_send, node);
 		if (status == 0)
 			s->req = NULL;
 		sn_net_send_finish(s, status);

@@ -99,7 +99,6 @@ static void msg_packed(struct sn_net_link *l, struct sn_net_msg *m)
 {
 	struct sn_req *req = m->rec.what == SN_REC_EAGER ? m->req : NULL;
 
-	sn_list_del(&m->node);
 	if (req && l->net->quiet) {
 		sn_list_add_tail(&l->net->ended_msgs, &m->node);
 		return;
@@ -140,7 +139,7 @@ static bool push_frame(struct sn_net_link *l)
 	}
 	slot_send(l, s, at);
 	while (!sn_list_empty(&ready))
-		msg_packed(l, sn_container(ready.next, struct sn_net_msg, node));
+		msg_packed(l, sn_container(sn_net_pop(&ready), struct sn_net_msg, node));
 	return true;
 }
 
@@ -420,9 +419,8 @@ void sn_net_stream_end(struct sn_net_link *l, int status)
 	struct sn_list *sources[] = {&l->dones, &l->queue};
 	for (int i = 0; i < 2; i++) {
 		while (!sn_list_empty(sources[i])) {
-			struct sn_net_msg *m = sn_container(sources[i]->next, struct sn_net_msg, node);
+			struct sn_net_msg *m = sn_container(sn_net_pop(sources[i]), struct sn_net_msg, node);
 			struct sn_req *req = m->rec.what == SN_REC_EAGER ? m->req : NULL;
-			sn_list_del(&m->node);
 			free(m);
 			if (req && status)
 				sn_core_sent(req, status);

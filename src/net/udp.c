@@ -265,16 +265,18 @@ static int send_msgs(struct udp *u, unsigned from, unsigned count)
 static unsigned udp_send(void *drv, const struct sn_net_out *frames, unsigned count)
 {
 	struct udp *u = drv;
-	unsigned done = 0, msgs = describe(u, frames, count);
+	unsigned done = 0, at = 0, msgs = describe(u, frames, count);
 
-	for (unsigned at = 0; at < msgs;) {
+	while (at < msgs) {
 		int n = send_msgs(u, at, msgs - at);
 		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
 			return done;
 		if (n < 0 && u->out_frames[at] > 1 && errno != EMSGSIZE && errno != EHOSTUNREACH &&
 		    errno != ENETUNREACH) {
 			u->segment = false; /* this kernel or card does not cut datagrams up */
-			return done + udp_send(drv, frames + done, count - done);
+			msgs = describe(u, frames + done, count - done);
+			at = 0;
+			continue;
 		}
 		if (n < 0) { /* refused for good: as if lost */
 			u->errors++;

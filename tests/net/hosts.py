@@ -47,11 +47,11 @@ def address(names, v6=False):
 
 
 def veth(names, mtus):
-    """Two hosts on a pair, more on a bridge in the first one's... own namespace."""
+    """Two hosts on a pair, more on a bridge that stands in a namespace of its own."""
     if len(names) == 2:
         sh("ip", "link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1])
     else:
-        switch = hosts(1)[0] if False else "%s-sw" % TAG
+        switch = "%s-sw" % TAG
         sh("ip", "netns", "add", switch)
         made.append(switch)
         sh("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
@@ -192,7 +192,7 @@ def case_traffic(driver, mtus=(1500, 1500), messages=400):
     names = two(driver, mtus)
     total = finish(start(names, "traffic", messages, DRIVERS[driver]), 60)
     need(total, "net.tx_rendezvous")
-    refuse(total, "net.peers_gone_early", "net.drop_mac", "net.drop_record")
+    refuse(total, "net.drop_mac", "net.drop_record", "net.drop_check")
 
 
 def case_four(driver):
@@ -237,12 +237,12 @@ def case_death(driver, how):
     ranks = start(names, "survive", 0, env, {1: "victim"})
     until = time.monotonic() + 20
     ranks[0].wait_for("met", until)
-    pid = int(subprocess.check_output(["pgrep", "-P", str(ranks[1].proc.pid)]).split()[0]) if False else ranks[1].proc.pid
+    pid = ranks[1].proc.pid  # ip netns exec replaces itself by the program
     os.kill(pid, how)
     line = ranks[0].verdict(time.monotonic() + 20)
     took = float(line.split("after ")[1].split()[0])
     os.kill(pid, signal.SIGKILL)
-    if took > 10:
+    if took > 6:
         fail("it took %.1f s" % took)
 
 
@@ -252,7 +252,6 @@ def case_compute(driver):
     env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000")
     total = finish(start(names, "compute", 3000, env), 30)
     need(total, "net.serviced")
-    refuse(total, "core.peers_gone_early")
 
 
 def case_speed(driver, mtu=1500):

@@ -68,7 +68,8 @@ static struct talk *talk_new(uint64_t from, uint64_t to)
 	t->from_id = from;
 	t->to_id = to;
 	t->next = talks;
-	return talks = t;
+	talks = t;
+	return t;
 }
 
 /* The conversation that opens with this message. */
@@ -89,8 +90,8 @@ static struct sn_req *req_new(struct talk *t, uint64_t len, uint64_t seed)
 	r->talk = t;
 	r->len = len;
 	r->seed = seed;
-	r->buf = malloc(len + 2 * EDGE);
-	memset(r->buf, 0xa5, len + 2 * EDGE);
+	r->buf = malloc(len + 2UL * EDGE);
+	memset(r->buf, 0xa5, len + 2UL * EDGE);
 	r->iov[0] = (struct iovec){r->buf + EDGE, a};
 	r->iov[1] = (struct iovec){r->buf + EDGE + a, b - a};
 	r->iov[2] = (struct iovec){r->buf + EDGE + b, len - b};
@@ -100,7 +101,8 @@ static struct sn_req *req_new(struct talk *t, uint64_t len, uint64_t seed)
 		r->iov_count = 1;
 	}
 	r->next = reqs;
-	return reqs = r;
+	reqs = r;
+	return r;
 }
 
 /* ---- nodes ---- */
@@ -173,7 +175,8 @@ static struct sn_peer_state *peer_make(struct node *n, const struct sn_ep_ids *i
 	if (sn_net_attach(n->net, p, ids, &part, &p->link) < 0)
 		sim_fail("attach failed");
 	p->next = n->peers;
-	return n->peers = p;
+	n->peers = p;
+	return p;
 }
 
 struct sn_peer_state *node_peer(struct node *n, const struct node *to)
@@ -268,7 +271,7 @@ void node_post(struct node *from, struct node *to, uint64_t len)
 		if (r->ended)
 			sim_fail("a request that was done at once ended again");
 		r->ended = true;
-		memset(r->buf, 0x77, len + 2 * EDGE); /* ours again: the engine must not look */
+		memset(r->buf, 0x77, len + 2UL * EDGE); /* ours again: the engine must not look */
 	} else if (nobody || copy) {
 		sim_fail("a message that must be copied was not");
 	}
@@ -367,7 +370,7 @@ void sn_core_sent(struct sn_req *r, int status)
 	if (r->fetch)
 		sim_fail("a fetch was reported as sent");
 	ended(r, status);
-	memset(r->buf, 0x77, r->len + 2 * EDGE);
+	memset(r->buf, 0x77, r->len + 2UL * EDGE);
 }
 
 void sn_core_pulled(struct sn_req *r, int status)

@@ -136,7 +136,7 @@ static void flow_post(struct flow *f, unsigned p)
 
 static bool flow_test(struct flow *f, unsigned p)
 {
-	sn_completion c;
+	sn_completion c = {0};
 	bool moved = false;
 
 	if (f->received < f->recv_posted && sn_test(ep, f->recv[f->received % WINDOW], &c) == SN_OK) {
@@ -189,7 +189,7 @@ static void traffic(void)
 static void one(bool send, void *buf, size_t len)
 {
 	sn_req *req;
-	sn_completion c;
+	sn_completion c = {0};
 	int rc = send ? sn_isend(ep, peers[1 - rank], buf, len, 1, &req)
 		      : sn_irecv(ep, peers[1 - rank], buf, len, 1, UINT64_MAX, &req);
 
@@ -212,7 +212,7 @@ static void pingpong(void)
 {
 	static const size_t sizes[] = {8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304};
 	uint8_t *buf = malloc(4194304);
-	double t[1000];
+	double t[1000] = {0};
 
 	memset(buf, 1, 4194304);
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
@@ -239,7 +239,7 @@ static void survive(void)
 	uint8_t *big = calloc(1, 8 << 20), small[8];
 	sn_req *reqs[3 * PEERS];
 	unsigned count = 0;
-	sn_completion c;
+	sn_completion c = {0};
 
 	for (unsigned p = 0; p < ranks; p++) { /* they are there: a round trip */
 		sn_req *s, *r;
@@ -275,7 +275,7 @@ static void victim(void)
 {
 	uint8_t small[8], *big = calloc(1, 8 << 20);
 	sn_req *s, *r;
-	sn_completion c;
+	sn_completion c = {0};
 
 	for (unsigned p = 0; p < ranks; p++)
 		if (p != rank && (sn_isend(ep, peers[p], small, 8, 1, &s) ||
@@ -296,7 +296,7 @@ static void compute(void)
 	size_t len = 8 << 20;
 	uint8_t *buf = malloc(len);
 	sn_req *r;
-	sn_completion c;
+	sn_completion c = {0};
 	unsigned other = 1 - rank;
 
 	if (rank == 0) {

@@ -63,6 +63,7 @@ static struct sim_packet heap_take(void)
 	struct sim_packet top = sim.heap[0];
 
 	sim.heap[0] = sim.heap[--sim.heap_count];
+	sim.heap[sim.heap_count].bytes = NULL;
 	for (unsigned i = 0;;) {
 		unsigned least = i, left = 2 * i + 1;
 		for (unsigned c = left; c < left + 2 && c < sim.heap_count; c++)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define SIM_NODES 8
-#define SIM_MS	  1000000ull
+#define SIM_MS	  1000000ULL
 
 struct sim_packet {
 	uint64_t at, order;
