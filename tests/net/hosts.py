@@ -256,7 +256,10 @@ def case_compute(driver):
 
 def case_speed(driver, mtu=1500):
     names = two(driver, (mtu, mtu))
-    finish(start(names, "pingpong", 0, DRIVERS[driver]), 60)
+    total = finish(start(names, "pingpong", 0, DRIVERS[driver]), 60)
+    for name in sorted(total):
+        if name.startswith("net."):
+            print(name, total[name])
 
 
 CASES = {
