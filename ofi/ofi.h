@@ -211,7 +211,7 @@ int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
 /* Move every endpoint forward; true if something happened in the domain since the last call. */
 bool sn_ofi_set_progress(struct sn_ofi_set *set);
-/* After a read that found nothing: spin, yield or nap, as the engine decides. */
+/* After a read that found nothing: spin, yield or nap. until_ns: how long the caller may block; 0: not at all. */
 void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns);
 /* When a wait of timeout_ms (negative: for ever) that starts now is over. */
 uint64_t sn_ofi_deadline(int timeout_ms);

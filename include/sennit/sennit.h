@@ -247,9 +247,10 @@ SN_API int sn_discard(sn_ep *ep, sn_claim *claim);
 /* ---- one-sided ---------------------------------------------------------------------------------------------- */
 
 enum { /* rights */
-	SN_REMOTE_READ = 1,
-	SN_REMOTE_WRITE = 2,
-	SN_REMOTE_VIRTUAL = 4, /* peers name bytes of this region by their addresses here, not by offsets from base */
+       SN_REMOTE_READ = 1,
+       SN_REMOTE_WRITE = 2,
+       SN_REMOTE_VIRTUAL =
+	       4, /* peers name bytes of this region by their addresses here, not by offsets from base */
 };
 
 /*

@@ -151,18 +151,20 @@ void sn_conn_free(struct sn_conn *conn)
 	sn_service_unlock();
 }
 
+static void conn_farewell(struct sn_conn *conn, int status)
+{
+	conn->status = status;
+	conn_close(conn);
+	mail_send(&conn->farewell);
+}
+
 /* It is over. The endpoint hears of it if it knows the connection, or is about to. */
 static void conn_gone(struct sn_conn *conn, int status)
 {
-	if (conn->state == SN_CONN_DEAD)
-		return;
-	bool known = conn->state != SN_CONN_ACCEPTED; /* one that said nothing was never reported */
-	conn->status = status;
-	conn_close(conn);
-	if (known)
-		mail_send(&conn->farewell);
-	else
+	if (conn->state == SN_CONN_ACCEPTED) /* one that said nothing was never reported */
 		conn_free(conn);
+	else if (conn->state != SN_CONN_DEAD)
+		conn_farewell(conn, status);
 }
 
 /* Watch the process at the other end. Without a pidfd (old kernel, invisible pid) the socket has to do. */
@@ -474,7 +476,7 @@ struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, 
 		*rc = conn_try(conn);
 		if (*rc == SN_ERR_PEER_GONE) {
 			backlog_take(rail);
-			conn_gone(conn, *rc);
+			conn_farewell(conn, *rc);
 		} else if (*rc) {
 			conn_free(conn);
 			conn = NULL;

@@ -213,8 +213,8 @@ void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64
 static int push_controls(struct sn_link *link)
 {
 	int n = 0;
-	while (!sn_list_empty(&link->controls)) {
-		struct control *c = sn_container(link->controls.next, struct control, link);
+	sn_list_for_each_safe (at, &link->controls) {
+		struct control *c = sn_container(at, struct control, link);
 		if (!write_control(link, c->type, c->flags, c->bits, c->data, c->payload, c->bytes))
 			break;
 		sn_list_del(&c->link);
@@ -275,8 +275,10 @@ void sn_send_drop(struct sn_link *link, bool all, int status)
 		if (req && status)
 			sn_core_sent(req, status);
 	}
-	while (all && !sn_list_empty(&link->controls)) {
-		struct control *c = sn_container(link->controls.next, struct control, link);
+	if (!all)
+		return;
+	sn_list_for_each_safe (at, &link->controls) {
+		struct control *c = sn_container(at, struct control, link);
 		sn_list_del(&c->link);
 		free(c);
 	}

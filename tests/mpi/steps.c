@@ -132,7 +132,7 @@ void step_blocking(const struct world *w, const struct limits *lim, struct rng *
 {
 	struct rng own = {mix(rnd(r), (uint64_t)w->rank)};
 	int count = 4 * w->size;
-	bool sync = !lim->apart || chance(r, 50);
+	bool sync = !open_mpi_limits || chance(r, 50);
 
 	st.doing = "blocking calls";
 	for (int i = 0; i < count; i++) {
@@ -153,7 +153,8 @@ void step_blocking(const struct world *w, const struct limits *lim, struct rng *
 			else
 				MPI_Send(buf, (int)len, MPI_BYTE, b, tag, w->comm[0]);
 		} else {
-			blocking_recv(&own, w->size == 2, !lim->apart || !sync, buf, len, a, tag, w->comm[0]);
+			blocking_recv(&own, w->size == 2, !open_mpi_limits || !sync, buf, len, a, tag,
+				      w->comm[0]);
 			pattern_check(buf, key, 0, len, "blocking receive");
 			counted(len);
 		}

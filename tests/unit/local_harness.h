@@ -37,6 +37,7 @@
 
 struct sn_req {
 	struct sn_req *next;
+	struct sn_list open; /* ep->open: closing drops what is in flight */
 	bool done, is_pull, allocated;
 	int status;
 	uint64_t number; /* of the message */
@@ -65,6 +66,7 @@ struct sn_ep {
 	void *rail;
 	struct sn_peer_state *peers[PEERS_MAX];
 	uint32_t peer_count;
+	struct sn_list open;
 	uint64_t sends_open, pulls_open, sends_failed, pulls_failed;
 	int last_status; /* of a failed send or pull */
 	bool unchecked;	 /* contents do not follow the pattern (hostile peers) */
@@ -131,6 +133,8 @@ static inline uint32_t cut(struct iovec *iov, uint8_t *buf, uint64_t len, uint32
 
 static inline void req_free(struct sn_req *req)
 {
+	if (req->open.next)
+		sn_list_del(&req->open);
 	free(req->buf);
 	free(req);
 }
@@ -182,6 +186,7 @@ static inline void pull(struct sn_peer_state *peer, struct sn_rdv *rdv, uint64_t
 	if (ep->part_percent)
 		len = len * ep->part_percent / 100;
 	req->is_pull = true;
+	sn_list_add_tail(&ep->open, &req->open);
 	req->next = (struct sn_req *)(void *)peer;
 	req->number = number;
 	req->len = len;
@@ -319,6 +324,7 @@ static inline struct sn_ep *side_open(void)
 {
 	struct sn_ep *ep = calloc(1, sizeof(*ep));
 	CHECK(ep);
+	sn_list_init(&ep->open);
 	sn_random(&ep->ids, sizeof(ep->ids));
 	int rc = sn_rail_local.open(ep, &ep->ids, &ep->rail, &ep->part);
 	if (rc)
@@ -330,6 +336,12 @@ static inline struct sn_ep *side_open(void)
 static inline void side_close(struct sn_ep *ep)
 {
 	sn_rail_local.close(ep->rail);
+	while (!sn_list_empty(&ep->open)) {
+		struct sn_req *req = sn_container(ep->open.next, struct sn_req, open);
+		if (req->is_pull && !req->allocated)
+			req->buf = NULL;
+		req_free(req);
+	}
 	for (uint32_t i = 0; i < ep->peer_count; i++)
 		free(ep->peers[i]);
 	free(ep);
@@ -381,6 +393,7 @@ static inline int side_send(struct sn_peer_state *peer, uint64_t len, bool injec
 			     .iov_count = len ? req->iov_count : 0,
 			     .must_copy = inject};
 	peer->ep->sends_open++;
+	sn_list_add_tail(&peer->ep->open, &req->open);
 	int rc = sn_rail_local.post(peer->link, &out, inject && number % 2 ? NULL : req);
 	if (rc >= 0)
 		peer->sent++;

@@ -4,7 +4,6 @@
  * victim disconnects them, counts it, and goes on with others. Run with -fsanitize=address,undefined this is the test
  * that nothing of theirs is used before it is checked.
  */
-#include "local/board.h"
 #include "local/local.h"
 #include "local_exchange.h"
 #include "progress/memfd.h"
@@ -25,8 +24,8 @@ static uint64_t random64(uint32_t *seed)
 /* A record that is wrong in few places, or in none. */
 static void write_odd(struct sn_link *link, uint32_t *seed)
 {
-	static const uint8_t types[] = {SN_REC_MSG,  SN_REC_RTS,  SN_REC_FIN, SN_REC_CTS,
-					SN_REC_DATA, SN_REC_DONE, SN_REC_PAD, 0x80};
+	static const uint8_t types[] = {SN_REC_MSG,  SN_REC_RTS, SN_REC_FIN,   SN_REC_CTS, SN_REC_DATA,
+					SN_REC_DONE, SN_REC_PAD, SN_REC_CLAIM, 0x90};
 	uint32_t cells = 1 + next_random(seed) % 8;
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (!cell)
@@ -229,12 +228,14 @@ static void handshakes_of_liars(void **state)
 	fake.part = ep->part;
 	struct address a = side_address(&fake);
 	size_t ring = 65536;
-	int board = memory(SN_BOARD_BYTES, true);
-	int good[3] = {memory(4096, true), board, memory(4096 + ring, true)};
-	int unsealed[3] = {good[0], board, memory(4096 + ring, false)};
-	int small[3] = {good[0], board, memory(8192, true)}, wrong[3] = {good[0], board, STDERR_FILENO};
-	int many[4] = {good[0], good[1], good[2], good[0]};
-	int bad_bell[3] = {small[2], board, good[2]}, bad_board[3] = {good[0], good[0], good[2]};
+	/* the bell, the board, the channel */
+	int good[3] = {memory(SN_BELL_BYTES, true), memory(SN_BOARD_BYTES, true), memory(4096 + ring, true)};
+	int unsealed[3] = {good[0], good[1], memory(4096 + ring, false)};
+	int small[3] = {good[0], good[1], memory(8192, true)};
+	int wrong[3] = {good[0], good[1], STDERR_FILENO};
+	int bad_bell[3] = {memory(8192, true), good[1], good[2]};
+	int bad_board[3] = {good[0], good[0], good[2]};
+	int many[6] = {good[0], good[1], good[2], good[0], good[1], good[2]};
 	struct sn_local_hello hello = {.magic = SN_LOCAL_MAGIC, .version = SN_LOCAL_VERSION, .pid = 1};
 	memcpy(hello.key, ep->ids.key, sizeof(hello.key));
 	hello.ring_bytes = (uint32_t)ring;
@@ -286,10 +287,12 @@ static void handshakes_of_liars(void **state)
 	close(fd);
 	sn_log_level = SN_LOG_WARN;
 	side_close(ep);
-	for (int i = 0; i < 3; i++)
-		close(good[i]);
+	close(good[0]);
+	close(good[1]);
+	close(good[2]);
 	close(unsealed[2]);
 	close(small[2]);
+	close(bad_bell[0]);
 	assert_int_equal(fds_open(), open_before); /* nothing of theirs stays open, nothing of ours is lost */
 }
 
