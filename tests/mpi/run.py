@@ -205,7 +205,7 @@ def lammps(args, runner):
         env = {"OMP_NUM_THREADS": "1", **library_of(mpi)}
         result = runner.run(mpi, ranks, command, sennit=sennit, timeout=args.timeout, env=env,
                             name="job" if sennit else "stock")
-        steps.append(re.findall(r"^\s*\d+(?:\s+-?[\d.]+){4,}\s*$", result.text, re.M))
+        steps.append(re.findall(r"^ *\d+(?: +-?[\d.]+){4,} *$", result.text, re.M))
     what = f"LAMMPS on {ranks} ranks of {mpi.TITLES[mpi.name]}"
     verdict(result, what, ranks, r"Loop time of")
     if len(steps[0]) != 11 or steps[0] != steps[1]:
