@@ -4,8 +4,8 @@
  *
  * MPI libraries poll without end and never block, so the decision to give the core away is taken here: a read that
  * found nothing hands the time since the last event to the engine, which spins or yields. It naps only if the setting
- * says so, since nobody can tell here for certain whether the program waits, or tests between two pieces of work. What counts as an event
- * is anything in the domain, or reading one quiet queue would slow down a busy one beside it.
+ * says so, since nobody can tell here for certain whether the program waits, or tests between two pieces of work. What
+ * counts as an event is anything in the domain, or reading one quiet queue would slow down a busy one beside it.
  *
  * Threads that read one queue move its endpoints at the same time; the engine's locks keep them apart. Who binds or closes
  * an endpoint, which happens rarely, waits until no thread uses the list: at most a nap.
