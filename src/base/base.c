@@ -115,10 +115,12 @@ static bool random_from_device(char *at, size_t len)
 		return false;
 	while (len) {
 		ssize_t n = read(fd, at, len);
-		if (n <= 0 && errno != EINTR)
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
 			break;
-		at += SN_MAX_OF(n, 0);
-		len -= (size_t)SN_MAX_OF(n, 0);
+		at += n;
+		len -= (size_t)n;
 	}
 	close(fd);
 	return !len;

@@ -25,113 +25,129 @@
 
 static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 	[SN_CONF_LOG] =
-		{.name = "log",
-		 .type = SN_TYPE_ENUM,
-		 .unit = "",
-		 .choices = "none|error|warn|info|debug",
-		 .def = SN_LOG_WARN,
-		 .max = SN_LOG_DEBUG,
-		 .help = "How much is written to standard error. warn reports what costs speed or was "
-			 "refused "
-			 "and nothing else, so a healthy run is silent; info adds each decision (rail, copy "
-			 "method, fallback) with the figure it rests on; debug adds connections and errors "
-			 "returned to the caller."},
+		{
+			.name = "log",
+			.type = SN_TYPE_ENUM,
+			.unit = "",
+			.choices = "none|error|warn|info|debug",
+			.def = SN_LOG_WARN,
+			.max = SN_LOG_DEBUG,
+			.help = "How much is written to standard error. warn reports what costs speed or "
+				"was refused and nothing else, so a healthy run is silent; info adds each "
+				"decision (rail, copy method, fallback) with the figure it rests on; "
+				"debug adds connections and errors returned to the caller.",
+		},
 	[SN_CONF_EAGER] =
-		{.name = "eager",
-		 .type = SN_TYPE_NUM,
-		 .unit = "bytes",
-		 .def = 16384,
-		 .min = 64,
-		 .max = 65536,
-		 .help = "Largest message that is sent eagerly to a process on the same node: copied into "
-			 "the ring and out again, without waiting for the receiver. Longer ones are "
-			 "announced and copied once. A single kernel copy costs about 1.5 us before the "
-			 "first "
-			 "byte and 0.3 to 0.7 us a page, so up to about 16 KiB two copies are faster. Not "
-			 "more "
-			 "than a quarter of the ring is used, whatever is set here."},
+		{
+			.name = "eager",
+			.type = SN_TYPE_NUM,
+			.unit = "bytes",
+			.def = 16384,
+			.min = 64,
+			.max = 65536,
+			.help = "Largest message that is sent eagerly to a process on the same node: "
+				"copied into the ring and out again, without waiting for the receiver. "
+				"Longer ones are announced and copied once. A single kernel copy costs "
+				"about 1.5 us before the first byte and 0.3 to 0.7 us a page, so up to "
+				"about 16 KiB two copies are faster. Not more than a quarter of the ring "
+				"is used, whatever is set here.",
+		},
 	[SN_CONF_RING] =
-		{.name = "ring",
-		 .type = SN_TYPE_NUM,
-		 .unit = "bytes",
-		 .def = 262144,
-		 .min = 16384,
-		 .max = 16777216,
-		 .help = "Size of the ring of shared memory from one local process to another, rounded up to "
-			 "a power of two; each pair has two. It holds eager messages the receiver has not "
-			 "read yet and is the pipe for streamed large messages, so it should fit the second-"
-			 "level cache: hence 256 KiB. This size is for the first 16 peers of an endpoint; "
-			 "later ones get smaller rings, so that memory stays bounded on machines with many "
-			 "processes."},
+		{
+			.name = "ring",
+			.type = SN_TYPE_NUM,
+			.unit = "bytes",
+			.def = 262144,
+			.min = 16384,
+			.max = 16777216,
+			.help = "Size of the ring of shared memory from one local process to another, "
+				"rounded up to a power of two; each pair has two. It holds eager messages "
+				"the receiver has not read yet and is the pipe for streamed large "
+				"messages, so it should fit the second-level cache: hence 256 KiB. This "
+				"size is for the first 16 peers of an endpoint; later ones get smaller "
+				"rings, so that memory stays bounded on machines with many processes.",
+		},
 	[SN_CONF_COPY] =
-		{.name = "copy",
-		 .type = SN_TYPE_ENUM,
-		 .unit = "",
-		 .choices = "auto|read|write|stream",
-		 .def = 0,
-		 .max = 3,
-		 .help = "How large messages between processes of one node are copied. auto learns for each "
-			 "pair, from the transfers themselves, what is fastest, and goes on with stream when "
-			 "the kernel refuses. read: the receiver copies from the sender's memory; write: the "
-			 "sender copies into the receiver's; stream: through the ring in shared memory, "
-			 "which needs no permission. Forcing one is for measurements and for finding "
-			 "faults."},
+		{
+			.name = "copy",
+			.type = SN_TYPE_ENUM,
+			.unit = "",
+			.choices = "auto|read|write|stream",
+			.def = 0,
+			.max = 3,
+			.help = "How large messages between processes of one node are copied. auto learns "
+				"for each pair, from the transfers themselves, what is fastest, and goes "
+				"on with stream when the kernel refuses. read: the receiver copies from "
+				"the sender's memory; write: the sender copies into the receiver's; "
+				"stream: through the ring in shared memory, which needs no permission. "
+				"Forcing one is for measurements and for finding faults.",
+		},
 	[SN_CONF_SPIN] =
-		{.name = "spin",
-		 .type = SN_TYPE_NUM,
-		 .unit = "us",
-		 .def = 50,
-		 .min = 0,
-		 .max = 1000000,
-		 .help = "How long somebody who waits polls before giving the core away. To sleep and be "
-			 "woken costs about 50 us on a virtual machine; spinning as long as that costs at "
-			 "most "
-			 "twice the best choice, whenever the message comes. When there are more processes "
-			 "than cores the core is given away at once, whatever is set here. 0 never spins."},
-	[SN_CONF_NAP] = {.name = "nap",
-			 .type = SN_TYPE_NUM,
-			 .unit = "us",
-			 .def = 1000,
-			 .min = 0,
-			 .max = 100000,
-			 .help = "Longest nap of a caller who polls and has found nothing for a while. A "
-				 "peer's doorbell "
-				 "ends the nap early, so this only bounds how late the caller sees events "
-				 "that are not "
-				 "sennit's own. 1 ms costs 0.1 % of a core in an idle program. 0: never nap, "
-				 "only yield."},
+		{
+			.name = "spin",
+			.type = SN_TYPE_NUM,
+			.unit = "us",
+			.def = 50,
+			.min = 0,
+			.max = 1000000,
+			.help = "How long somebody who waits polls before giving the core away. To sleep "
+				"and be woken costs about 50 us on a virtual machine; spinning as long as "
+				"that costs at most twice the best choice, whenever the message comes. "
+				"When there are more processes than cores the core is given away at once, "
+				"whatever is set here. 0 never spins.",
+		},
+	[SN_CONF_NAP] =
+		{
+			.name = "nap",
+			.type = SN_TYPE_NUM,
+			.unit = "us",
+			.def = 1000,
+			.min = 0,
+			.max = 100000,
+			.help = "Longest nap of a caller who polls and has found nothing for a while. A "
+				"peer's doorbell ends the nap early, so this only bounds how late the "
+				"caller sees events that are not sennit's own. 1 ms costs 0.1 % of a core "
+				"in an idle program. 0: never nap, only yield.",
+		},
 	[SN_CONF_LINGER] =
-		{.name = "linger",
-		 .type = SN_TYPE_NUM,
-		 .unit = "ms",
-		 .def = 5000,
-		 .min = 0,
-		 .max = 600000,
-		 .help = "How long closing an endpoint waits until data already accepted from the "
-			 "application has been handed to every live peer. Only a peer that is stopped or "
-			 "does "
-			 "not call the library for that long loses data; 5 s lets a slow one finish without "
-			 "making a broken job hang."},
+		{
+			.name = "linger",
+			.type = SN_TYPE_NUM,
+			.unit = "ms",
+			.def = 5000,
+			.min = 0,
+			.max = 600000,
+			.help = "How long closing an endpoint waits until data already accepted from the "
+				"application has been handed to every live peer. Only a peer that is "
+				"stopped or does not call the library for that long loses data; 5 s lets "
+				"a slow one finish without making a broken job hang.",
+		},
 	[SN_CONF_STATS] =
-		{.name = "stats",
-		 .type = SN_TYPE_BOOL,
-		 .unit = "",
-		 .def = 0,
-		 .max = 1,
-		 .help = "Print the counters that are not zero to standard error when an endpoint "
-			 "closes: what travelled on which rail, how it was copied, what was refused."},
+		{
+			.name = "stats",
+			.type = SN_TYPE_BOOL,
+			.unit = "",
+			.def = 0,
+			.max = 1,
+			.help = "Print the counters that are not zero to standard error when an endpoint "
+				"closes: what travelled on which rail, how it was copied, what was "
+				"refused.",
+		},
 	[SN_CONF_PEER_TIMEOUT] =
-		{.name = "peer_timeout",
-		 .type = SN_TYPE_NUM,
-		 .unit = "ms",
-		 .def = 10000,
-		 .min = 100,
-		 .max = 3600000,
-		 .help = "How long a peer on another node may stay silent, although it was asked, before "
-			 "it counts as gone and its requests fail. Death of a peer on the same node is "
-			 "seen at once and needs no time limit. 10 s outlasts a switch that reboots its "
-			 "port or a machine that swaps, and still reports a dead node before a person "
-			 "wonders. Raise it to stop processes in a debugger."},
+		{
+			.name = "peer_timeout",
+			.type = SN_TYPE_NUM,
+			.unit = "ms",
+			.def = 10000,
+			.min = 100,
+			.max = 3600000,
+			.help = "How long a peer on another node may stay silent, although it was asked, "
+				"before it counts as gone and its requests fail. Death of a peer on the "
+				"same node is seen at once and needs no time limit. 10 s outlasts a "
+				"switch that reboots its port or a machine that swaps, and still reports "
+				"a dead node before a person wonders. Raise it to stop processes in a "
+				"debugger.",
+		},
 };
 
 struct conf_value {
@@ -368,10 +384,15 @@ static void load_all(void)
 	load_file(&c, "/etc/sennit.conf", SN_ORIGIN_SYSTEM);
 	load_user_file(&c);
 	load_environment(&c);
+	if (sn_log_level < SN_LOG_WARN)
+		return;
+	struct sn_log_site site = {
+		0}; /* not shared with an earlier load: the count is bounded here already */
 	for (unsigned i = 0; i < c.count && i < CONF_COMPLAINTS; i++)
-		sn_warn("%s", c.text[i]);
+		sn_log_write(&site, SN_LOG_WARN, "%s", c.text[i]);
 	if (c.count > CONF_COMPLAINTS)
-		sn_warn("and %u more faults in the settings", c.count - CONF_COMPLAINTS);
+		sn_log_write(&site, SN_LOG_WARN, "and %u more faults in the settings",
+			     c.count - CONF_COMPLAINTS);
 }
 
 static void ensure_loaded(void)

@@ -51,14 +51,14 @@ void sn_log_write(struct sn_log_site *site, enum sn_level level, const char *fmt
 		return; /* standard error is closed: there is nowhere to say so */
 }
 
-int sn_fail(int code, const char *fmt, ...)
+int sn_fail_note(const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(fail_text, sizeof fail_text, fmt, ap);
 	va_end(ap);
-	sn_debug("%s: %s", sn_strerror(code), fail_text);
-	return code;
+	sn_debug("failed: %s", fail_text);
+	return 0;
 }
 
 const char *sn_last_error(void)

@@ -27,6 +27,13 @@ void sn_log_write(struct sn_log_site *site, enum sn_level level, const char *fmt
 #define sn_info(...)  sn_log(SN_LOG_INFO, __VA_ARGS__)
 #define sn_debug(...) sn_log(SN_LOG_DEBUG, __VA_ARGS__)
 
-int sn_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A macro, so that compilers and analyzers see which code comes back, and that it is not 0. */
+#define sn_fail(code, ...) sn_failed(code, sn_fail_note(__VA_ARGS__))
+int sn_fail_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static inline int sn_failed(int code, int noted)
+{
+	(void)noted;
+	return code;
+}
 
 #endif

@@ -31,6 +31,16 @@ static bool read_line(const char *path, char *out, int room)
 	return ok;
 }
 
+/* The number a small file holds, or -1. */
+static long long read_number(const char *path)
+{
+	char line[64], *end;
+	if (!read_line(path, line, sizeof line))
+		return -1;
+	long long n = strtoll(line, &end, 10);
+	return end == line ? -1 : n;
+}
+
 /* "0-3,8": how many there are, and whether `cpu` is one of them. */
 static int cpu_list(const char *list, int cpu, bool *contains)
 {
@@ -77,17 +87,16 @@ static void quota_apply(long long quota, long long period)
 /* One cgroup directory, either version of the interface. */
 static void quota_read(const char *dir)
 {
-	char path[600], line[64];
-	long long quota, period;
+	char path[600], line[64], *end;
 	snprintf(path, sizeof path, "%s/cpu.max", dir);
-	if (read_line(path, line, sizeof line) && sscanf(line, "%lld %lld", &quota, &period) == 2)
-		quota_apply(quota, period);
+	if (read_line(path, line, sizeof line)) { /* "200000 100000", or "max 100000" */
+		long long quota = strtoll(line, &end, 10);
+		quota_apply(quota, strtoll(end, NULL, 10));
+	}
 	snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", dir);
-	if (!read_line(path, line, sizeof line) || (quota = atoll(line)) <= 0)
-		return;
+	long long quota = read_number(path); /* -1: none */
 	snprintf(path, sizeof path, "%s/cpu.cfs_period_us", dir);
-	if (read_line(path, line, sizeof line))
-		quota_apply(quota, atoll(line));
+	quota_apply(quota, read_number(path));
 }
 
 /* The quota may stand at any level above us, so each directory up to the mount is read. */
@@ -164,9 +173,10 @@ static bool cache_dir(int cpu, int level, char *dir, size_t room)
 		char path[160], text[32];
 		snprintf(dir, room, "/sys/devices/system/cpu/cpu%d/cache/index%d", cpu, index);
 		snprintf(path, sizeof path, "%s/level", dir);
-		if (!read_line(path, text, sizeof text))
+		long long found = read_number(path);
+		if (found < 0)
 			return false;
-		if (atoi(text) != level)
+		if (found != level)
 			continue;
 		snprintf(path, sizeof path, "%s/type", dir);
 		if (read_line(path, text, sizeof text) && strcmp(text, "Instruction") != 0)

@@ -87,8 +87,10 @@ void sn_core_recv_complete(struct sn_req *req, int status)
 	if (parent && !withdrawn)
 		multi_child_done(parent, &req->comp);
 	sn_core_req_complete(req, status);
-	if (withdrawn) /* the parent's cancellation is reported after its last message */
-		multi_child_done(parent, NULL);
+	if (withdrawn) { /* the parent's cancellation is reported after its last message */
+		sn_completion unused = {0};
+		multi_child_done(parent, &unused);
+	}
 }
 
 /* The piece of a multi-receive buffer for a message of this length, as a request of its own. */

@@ -36,7 +36,7 @@ static void fill(uint8_t *b, size_t n, unsigned seed)
 
 static void wait_ok(sn_req *req, sn_completion *c, int status)
 {
-	sn_completion mine;
+	sn_completion mine = {0};
 	c = c ? c : &mine;
 	assert_int_equal(sn_wait(ep, req, c, 5000000), SN_OK);
 	assert_int_equal(c->status, status);
@@ -116,7 +116,7 @@ static void segments_are_gathered_and_scattered(void **state)
 	fill(a, N, 9);
 	struct iovec out[20], in[17];
 	for (int i = 0; i < 20; i++)
-		out[i] = (struct iovec){a + i * (N / 20), N / 20};
+		out[i] = (struct iovec){a + (size_t)i * (N / 20), N / 20};
 	size_t at = 0;
 	for (int i = 0; i < 17; i++) {
 		size_t n = i < 16 ? (size_t)(i * 100 + 1) : N - at;

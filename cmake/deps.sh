@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Install the Debian or Ubuntu packages that a group of targets needs and that are missing: deps.sh build|check|demo ...
+# Says what it is going to install first. A package marked with ? is left out, and said so, where the distribution lacks
+# it: the tests that need it then skip themselves.
+set -eu
+
+packages() {
+	case $1 in
+	build) echo "gcc libc6-dev cmake ninja-build pkg-config libfabric-dev libcmocka-dev" ;;
+	demo) echo "openmpi-bin libopenmpi-dev python3 python3-matplotlib" ;;
+	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? binutils
+		mpich? libmpich-dev? hpcc? netpipe-openmpi? python3-mpi4py? clang? clang-format-14? libclang-rt-14-dev?
+		clang-tidy-14? cppcheck?" ;;
+	*) echo "deps.sh: unknown group '$1' (build, check, demo)" >&2; exit 2 ;;
+	esac
+}
+
+installed() {
+	dpkg-query -W -f '${Status}\n' "$1" 2>/dev/null | grep -q 'install ok installed'
+}
+
+wanted=
+for group; do
+	list=$(packages "$group") || exit 2
+	wanted="$wanted $list"
+done
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+	echo "This is not Debian or Ubuntu: nothing is installed here. What they call$(printf ' %s' $wanted | tr -d '?') is needed."
+	exit 0
+fi
+
+missing= optional=
+for package in $wanted; do
+	name=${package%\?}
+	case " $missing $optional " in *" $name "*) continue ;; esac
+	installed "$name" && continue
+	if [ "$name" = "$package" ]; then missing="$missing $name"; else optional="$optional $name"; fi
+done
+[ -n "$missing$optional" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ]; then
+	as_root=
+elif command -v sudo >/dev/null; then
+	as_root=sudo
+else
+	if [ -z "$missing" ]; then
+		echo "Not installed, and not needed for everything:$optional"
+		exit 0
+	fi
+	echo "These packages are missing, and there is neither root nor sudo to install them. As root, run:" >&2
+	echo "  apt-get install --no-install-recommends$missing$optional" >&2
+	exit 1
+fi
+
+echo "Missing here:$missing$optional"
+echo "Asking apt what this distribution has (${as_root:+$as_root }apt-get update)"
+$as_root apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null || echo "apt-get update failed; going on with the lists at hand" >&2
+for name in $optional; do
+	candidate=$(apt-cache policy "$name" 2>/dev/null | sed -n 's/^ *Candidate: //p')
+	if [ -n "$candidate" ] && [ "$candidate" != "(none)" ]; then
+		missing="$missing $name"
+	else
+		echo "This distribution has no $name; tests that need it will be skipped"
+	fi
+done
+[ -n "$missing" ] || exit 0
+echo "Installing now (${as_root:+$as_root }apt-get install --no-install-recommends):$missing"
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends $missing

@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# tests/lint.sh [BUILD]: layout, clang-tidy and cppcheck over every C file; exits 1 when one of them finds something.
+#
+# BUILD is a configured build tree (default: build, configured here if it is not there yet); its compile_commands.json says
+# what is compiled and how. Both analyzers are told to take their settings from the repository: .clang-tidy, and the
+# suppressions below. Versions are those of Debian 12, since findings and layout differ from one version to the next.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build}
+jobs=$(nproc)
+failed=0
+
+for tool in clang-format-14 clang-tidy-14 run-clang-tidy-14 cppcheck cmake git; do
+	command -v "$tool" >/dev/null || {
+		echo "lint: $tool is missing (Debian: clang-format-14 clang-tidy-14 cppcheck cmake git)"
+		exit 77
+	}
+done
+[ -f "$build/compile_commands.json" ] || cmake -S . -B "$build" >/dev/null || exit 1
+
+report() { # report NAME STATUS
+	if [ "$2" -eq 0 ]; then
+		echo "lint: $1 found nothing"
+	else
+		echo "lint: $1 found faults (above)"
+		failed=1
+	fi
+}
+
+git ls-files -z --cached --others --exclude-standard '*.c' '*.h' |
+	xargs -0 -r clang-format-14 --dry-run -Werror
+report clang-format $?
+
+# The count of suppressed warnings that clang-tidy prints for every file is not news.
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+run-clang-tidy-14 -quiet -p "$build" -j "$jobs" >"$log" 2>&1
+status=$?
+[ "$status" -eq 0 ] || grep -E -v -e '^[0-9]+ warnings? generated\.$' -e '^clang-tidy-14 ' -e '^Suppressed ' "$log"
+report clang-tidy "$status"
+
+# System headers are not read, so macros from them (cmocka's) are unknown to it.
+cppcheck --quiet --error-exitcode=1 -j "$jobs" --project="$build/compile_commands.json" \
+	--enable=warning,performance,portability --inline-suppr --library=posix,gnu \
+	--suppress=unknownMacro --suppress=missingIncludeSystem
+report cppcheck $?
+
+exit $failed

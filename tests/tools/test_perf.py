@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`sennit perf`: what it prints has the promised shape, and damage and death are reported."""
+import json
+import subprocess
+import unittest
+
+from common import SENNIT, ToolTest
+
+
+class PerfTest(ToolTest):
+    def perf(self, *args, **env):
+        r = self.sennit("perf", *args, **env)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return r.stdout
+
+    def test_json(self):
+        out = json.loads(self.perf("--json", "-M", "256k", "-i", "50", "-W", "8"))
+        sizes = [r["bytes"] for r in out["results"]]
+        self.assertEqual(sizes, [0] + [1 << n for n in range(19)])
+        for r in out["results"]:
+            lat = r["latency_us"]
+            self.assertTrue(0 < lat["p50"] <= lat["p90"] <= lat["p99"], r)
+            if r["bytes"]:
+                rate = r["mbytes_per_s"]
+                self.assertTrue(rate["p50"] >= rate["p90"] >= rate["p99"] > 0, r)
+                self.assertGreaterEqual(r["checked_bytes"], r["bytes"])
+
+    def test_table(self):
+        lines = self.perf("-m", "3", "-M", "100", "-i", "20").splitlines()
+        self.assertEqual([line.split()[0] for line in lines[2:]], ["3", "4", "8", "16", "32", "64", "100"])
+
+    def test_each_way_of_copying(self):
+        for copy in ("auto", "read", "write", "stream"):
+            self.perf("-s", "1000003", "-i", "5", "-W", "4", SENNIT_COPY=copy)
+
+    def test_one_size_only_latency_or_bandwidth(self):
+        r = json.loads(self.perf("-j", "-s", "4k", "-i", "20", "-l"))["results"][0]
+        self.assertNotIn("mbytes_per_s", r)
+        r = json.loads(self.perf("-j", "-s", "4k", "-i", "20", "-b"))["results"][0]
+        self.assertNotIn("latency_us", r)
+
+    def test_wrong_arguments(self):
+        for args in (("-m", "x"), ("-m", "2", "-M", "1"), ("-l", "-b"), ("-i", "0"), ("-s", "-1"), ("-M", "1t"),
+                     ("-M", "99999999999g")):
+            self.assertEqual(self.sennit("perf", *args).returncode, 2, args)
+
+    def test_the_other_process_dies(self):
+        p = subprocess.Popen([SENNIT, "perf", "-s", "8", "-i", "100000000", "-l"], env=self.env, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            child = None
+            while not child:  # its only child is the second process
+                with open(f"/proc/{p.pid}/task/{p.pid}/children", encoding="utf-8") as f:
+                    child = f.read().split()
+            subprocess.run(["sleep", "1"], check=True)
+            subprocess.run(["kill", "-9", child[0]], check=True)
+            _, err = p.communicate(timeout=20)
+        finally:
+            p.kill()
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("gone", err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`sennit run`: which MPI is it, what is set, and what is said when it cannot work."""
+import os
+import shutil
+import stat
+import unittest
+
+from common import SENNIT, SOURCE, ToolTest
+
+HYDRA = """HYDRA build details:
+    Version:                                 %s
+    Configure options:                       '--with-hwloc-prefix=/usr' %s '--prefix=/usr'
+    Process Manager:                         pmi"""
+
+
+class RunTest(ToolTest):
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.dir + "/provider")
+        self.provider = self.dir + "/provider/libsennit-fi.so"
+        shutil.copy(os.environ["ANY_LIBRARY"], self.provider)
+
+    def run_(self, *args, **env):
+        return self.sennit("run", "--provider-dir", self.dir + "/provider", *args, **env)
+
+    def dry(self, *args, **env):
+        r = self.run_("--dry-run", "--", *args, **env)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return r.stdout.splitlines()
+
+    def launcher(self, name, version):
+        return self.script(name, "cat <<'END'\n" + version + "\nEND")
+
+    def library(self, name, *marks):
+        """A file of this machine's ELF kind that looks like an MPI library."""
+        path = os.path.join(self.dir, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        shutil.copy(os.environ["ANY_LIBRARY"], path)
+        with open(path, "ab") as f:
+            for mark in marks:
+                f.write(b"\0" + mark + b"\0")
+        return path
+
+    def exports(self, lines):
+        return dict(line[len("export "):].split("=", 1) for line in lines if line.startswith("export "))
+
+
+class Mistakes(RunTest):
+    def expect(self, result, status, *words):
+        self.assertEqual(result.returncode, status, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_no_command(self):
+        self.expect(self.run_("--"), 2, "no command")
+        self.expect(self.run_(), 2, "no command")
+
+    def test_command_not_found(self):
+        self.expect(self.run_("--", "no-such-launcher", "-n", "2"), 127, "no-such-launcher", "not found")
+        self.expect(self.run_("--", "/no/such/launcher"), 127, "not found")
+
+    def test_command_not_executable(self):
+        with open(self.dir + "/data", "w", encoding="utf-8") as f:
+            f.write("data")
+        os.chmod(self.dir + "/data", stat.S_IRUSR)
+        self.expect(self.run_("--", self.dir + "/data"), 126, "Permission denied")
+
+    def test_unknown_option(self):
+        self.expect(self.run_("--nonsense", "--", "true"), 2, "nonsense")
+
+    def test_library_missing(self):
+        r = self.sennit("run", "--provider-dir", self.dir, "--", "true")
+        self.expect(r, 1, "libsennit-fi.so was not found", self.dir)
+
+    def test_library_is_not_a_library(self):
+        with open(self.provider, "w", encoding="utf-8") as f:
+            f.write("hello")
+        self.expect(self.run_("--", "true"), 126, "not a shared library")
+
+    def test_other_architecture(self):
+        with open(self.provider, "r+b") as f:
+            f.seek(18)
+            f.write((22).to_bytes(2, "little"))  # EM_S390
+        self.expect(self.run_("--", shutil.which("cat"), "/dev/null"), 126, "s390", "build sennit for that machine")
+
+    def test_damaged_elf_files_do_no_harm(self):
+        with open(self.provider, "rb") as f:
+            whole = f.read()
+        for cut in (4, 16, 19, 20, 40, 64, 70, 120, 400, len(whole) // 2):
+            with open(self.dir + "/program", "wb") as f:
+                f.write(whole[:cut])
+            os.chmod(self.dir + "/program", stat.S_IRWXU)
+            r = self.run_("--dry-run", "--", self.launcher("mpirun", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")),
+                          self.dir + "/program")
+            self.assertEqual(r.returncode, 0, (cut, r.stderr))
+
+
+class Programs(RunTest):
+    def test_a_program_is_never_asked_for_its_version(self):
+        path = self.script("simulation", "echo ran >> '%s/log'" % self.dir)
+        lines = self.dry(path)
+        self.assertFalse(os.path.exists(self.dir + "/log"))
+        e = self.exports(lines)
+        for name in ("FI_PROVIDER_PATH", "OMPI_MCA_pml", "MPIR_CVAR_NOLOCAL", "I_MPI_FABRICS"):
+            self.assertIn(name, e)
+
+    def test_a_program_runs_with_the_environment_set(self):
+        r = self.run_("sh", "-c", 'echo "$FI_PROVIDER_PATH|$FI_PROVIDER|$OMPI_MCA_mtl|$1"', "sh", "an argument")
+        self.assertEqual(r.stdout, self.dir + "/provider|sennit|ofi|an argument\n", r.stderr)
+
+    def test_the_exit_status_is_the_commands(self):
+        self.assertEqual(self.run_("--", "sh", "-c", "exit 5").returncode, 5)
+
+    def test_dry_run_can_be_pasted_into_a_shell(self):
+        lines = self.dry("sh", "-c", "echo \"it's $OMPI_MCA_pml\"")
+        path = self.script("pasted", "\n".join(lines))
+        with os.popen(path) as out:
+            self.assertEqual(out.read(), "it's cm\n")
+
+
+class Detection(RunTest):
+    def test_open_mpi_4(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/")
+        lines = self.dry(path, "-n", "2", "./a.out", SENNIT_EAGER="4k")
+        self.assertEqual(lines[0], "# Open MPI 4.1.4")
+        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
+                                               "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"})
+        self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x FI_PROVIDER -x SENNIT_EAGER -n 2 ./a.out")
+
+    def test_open_rte(self):
+        path = self.launcher("mpiexec.openmpi", "mpiexec.openmpi (OpenRTE) 4.1.2")
+        self.assertEqual(self.dry(path)[0], "# Open MPI 4.1.2")
+
+    def test_open_mpi_5(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
+        lines = self.dry(path, "-n", "2", "./a.out")
+        self.assertEqual(lines[0], "# Open MPI 5.0.11")
+        self.assertEqual(self.exports(lines)["OMPI_MCA_pml"], "cm")
+
+    def test_variables_given_with_x_are_not_given_twice(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
+        lines = self.dry(path, "-x", "FI_PROVIDER=tcp", "-n", "2", "./a.out")
+        self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x FI_PROVIDER=tcp -n 2 ./a.out")
+        self.assertTrue(any("FI_PROVIDER is set on the command line" in line for line in lines))
+
+    def test_base_env_list_excludes_x(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4")
+        lines = self.dry(path, "./a.out", OMPI_MCA_mca_base_env_list="HOME")
+        self.assertEqual(lines[-1], path + " ./a.out")
+        self.assertTrue(any("mca_base_env_list" in line for line in lines))
+
+    def test_mca_on_the_command_line_is_reported(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4")
+        lines = self.dry(path, "--mca", "pml", "ob1", "./a.out")
+        self.assertTrue(any("sets pml to ob1" in line for line in lines))
+
+    def test_mpich_with_libfabric(self):
+        path = self.launcher("mpiexec", HYDRA % ("5.0.2", "'--with-device=ch4:ucx,ofi'"))
+        lines = self.dry(path, "-n", "2", "./a.out")
+        self.assertEqual(lines[0], "# MPICH 5.0.2")
+        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
+                                               "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1"})
+        self.assertEqual(lines[-1], path + " -n 2 ./a.out")
+
+    def test_mpich_for_ucx_alone_says_what_to_install(self):
+        self.launcher("bin/mpiexec", HYDRA % ("4.0.2", "'--with-device=ch4:ucx'"))
+        r = self.run_("--", self.dir + "/bin/mpiexec", "-n", "2", "./a.out", PATH="/usr/bin:/bin", HOME=self.dir)
+        if r.returncode == 0:
+            self.skipTest("this machine has an MPICH or Intel MPI in a system directory")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("pip install mpich", r.stderr)
+
+    def test_mpich_for_ucx_alone_takes_another_library(self):
+        path = self.launcher("bin/mpiexec", HYDRA % ("4.0.2", "'--with-device=ch4:ucx'"))
+        library = self.library("venv/lib/libmpi.so.12", b"libfabric.so.1", b"MPICH Version:\t5")
+        os.mkdir(self.dir + "/venv/lib/mpich")
+        lines = self.dry(path, "-n", "2", "python3", VIRTUAL_ENV=self.dir + "/venv")
+        self.assertFalse(os.path.exists(self.dir + "/cache"), "a dry run leaves nothing behind")
+        where = self.exports(lines)["LD_LIBRARY_PATH"]
+        self.assertTrue(where.startswith(self.dir + "/cache/sennit/mpich-"))
+        self.assertIn("ln -sfn %s %s/libmpich.so.12" % (library, where), lines)
+        self.assertNotIn("I_MPI_FABRICS", self.exports(lines))
+        for _ in range(2):  # the second time finds the links in place
+            r = self.run_("--", path, "-n", "2", "python3", VIRTUAL_ENV=self.dir + "/venv")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIn(library, r.stderr)
+            self.assertEqual(os.readlink(where + "/libmpich.so.12"), library)
+            self.assertEqual(sorted(os.listdir(where)), ["libmpi.so.12", "libmpich.so.12", "mpich"])
+
+    def test_intels_library_in_place_of_mpichs(self):
+        path = self.launcher("bin/mpiexec", HYDRA % ("4.0.2", "'--with-device=ch4:ucx'"))
+        self.library("intel/libmpi.so.12", b"libfabric.so.1", b"Intel(R) MPI Library %s for Linux* OS")
+        lines = self.dry(path, "./a.out", LD_LIBRARY_PATH=self.dir + "/intel")
+        self.assertEqual(self.exports(lines)["I_MPI_FABRICS"], "ofi")
+        self.assertTrue(self.exports(lines)["LD_LIBRARY_PATH"].endswith(":" + self.dir + "/intel"))
+
+    def test_a_library_that_does_not_suit_is_refused(self):
+        path = self.launcher("bin/mpiexec", HYDRA % ("4.0.2", "'--with-device=ch4:ucx'"))
+        library = self.library("x/libmpi.so.12", b"MPICH Version:\t5")
+        r = self.run_("--mpich-lib", library, "--", path, "./a.out")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("not a library of MPICH's ABI that uses libfabric", r.stderr)
+        r = self.run_("--mpich-lib", self.dir + "/none", "--", path, "./a.out")
+        self.assertIn("not there", r.stderr)
+
+    def test_intel_mpi(self):
+        path = self.launcher("mpiexec.hydra", "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626")
+        lines = self.dry(path, "-n", "2", "./a.out")
+        self.assertEqual(lines[0], "# Intel MPI 2021.18.1")
+        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
+                                               "I_MPI_FABRICS": "ofi", "I_MPI_HYDRA_ENV": "all"})
+
+    def test_unknown_launcher_gets_everything(self):
+        lines = self.dry(self.launcher("mpirun", "my own mpirun 1.0"), "./a.out")
+        self.assertTrue(any("does not say which MPI" in line for line in lines))
+        self.assertIn("OMPI_MCA_mtl", self.exports(lines))
+        self.assertIn("I_MPI_FABRICS", self.exports(lines))
+
+    def test_what_the_user_set_is_kept_and_reported(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4")
+        lines = self.dry(path, "./a.out", FI_PROVIDER="tcp", FI_PROVIDER_PATH="/opt/providers", OMPI_MCA_mtl="ofi")
+        self.assertTrue(any("FI_PROVIDER=tcp is already set and kept" in line for line in lines))
+        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider:/opt/providers",
+                                               "OMPI_MCA_pml": "cm"})
+        r = self.run_("--", path, "./a.out", FI_PROVIDER="tcp")
+        self.assertIn("FI_PROVIDER=tcp is already set and kept", r.stderr)
+        r = self.run_("--quiet", "--", path, "./a.out", FI_PROVIDER="tcp")
+        self.assertEqual(r.stderr, "")
+
+
+class Installed(RunTest):
+    """The launchers of this machine, and the wheels if tests/peers.sh has installed them."""
+
+    def check(self, launcher, title, name, value):
+        if not shutil.which(launcher):
+            self.skipTest(launcher + " is not installed")
+        lines = self.dry(launcher, "-n", "2", "true")
+        self.assertTrue(lines[0].startswith("# " + title), lines[0])
+        self.assertEqual(self.exports(lines)[name], value)
+
+    def test_debian_open_mpi(self):
+        self.check("mpirun.openmpi", "Open MPI", "OMPI_MCA_pml", "cm")
+
+    def test_debian_mpich(self):
+        if not shutil.which("mpirun.mpich"):
+            self.skipTest("mpirun.mpich is not installed")
+        wheel = SOURCE + "/.peers/m5/lib/libmpi.so.12"
+        r = self.run_("--dry-run", *(["--mpich-lib", wheel] if os.path.exists(wheel) else []), "mpirun.mpich", "true")
+        if os.path.exists(wheel) or r.returncode == 0:
+            self.assertIn("export MPIR_CVAR_NOLOCAL=1", r.stdout)
+        else:
+            self.assertIn("built for UCX alone", r.stderr)
+
+    def test_wheel_of_open_mpi(self):
+        self.check(SOURCE + "/.peers/o5/bin/mpirun", "Open MPI 5", "OMPI_MCA_pml", "cm")
+
+    def test_wheel_of_mpich(self):
+        self.check(SOURCE + "/.peers/m5/bin/mpiexec", "MPICH 5", "MPIR_CVAR_CH4_NETMOD", "ofi")
+
+    def test_wheel_of_intel_mpi(self):
+        self.check(SOURCE + "/.peers/im/bin/mpirun", "Intel MPI", "I_MPI_FABRICS", "ofi")
+
+    def test_open_mpi_hands_the_environment_to_its_ranks(self):
+        if not shutil.which("mpirun.openmpi"):
+            self.skipTest("mpirun.openmpi is not installed")
+        r = self.run_("--", "mpirun.openmpi", "--oversubscribe", "-n", "2", "sh", "-c", "echo $FI_PROVIDER $OMPI_MCA_mtl")
+        self.assertEqual(r.stdout, "sennit ofi\n" * 2, r.stderr)
+
+
+if __name__ == "__main__":
+    assert os.access(SENNIT, os.X_OK)
+    unittest.main(verbosity=2)

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every unit test includes: cmocka and the headers it wants before it. */
+#ifndef SN_TESTS_UNIT_H
+#define SN_TESTS_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A small generator of its own, so that a seed gives the same run everywhere. */
+static inline uint64_t unit_random(uint64_t *state)
+{
+	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+/* The seed of a randomized test: UNIT_SEED repeats a run. */
+static inline uint64_t unit_seed(void)
+{
+	const char *given = getenv("UNIT_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 2654435761u;
+	print_message("seed %llu (UNIT_SEED repeats this run)\n", (unsigned long long)seed);
+	return seed;
+}
+
+#endif

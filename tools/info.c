@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sennit info: what this build and machine are, and every setting with its value and where that came from. */
+#include "base/base.h"
+#include "base/conf.h"
+#include "core/rail.h"
+#include "sennit/sennit.h"
+#include "tool.h"
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+	bool settings, man;
+};
+
+static const struct argp_option option_table[] = {
+	{"settings", 's', NULL, 0, "Only the settings, with their help", 0},
+	{"man", 'm', NULL, 0, "The settings as a section of a manual page", 0},
+	{0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+	switch (key) {
+	case 's': o->settings = true; return 0;
+	case 'm': o->man = true; return 0;
+	case ARGP_KEY_ARG: argp_error(state, "'%s': no arguments are expected", arg); return EINVAL;
+	default: return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = option_table,
+	.parser = parse_option,
+	.doc = "Show version, rails, machine, and every setting with its value and origin.",
+};
+
+/* The rails of this build. */
+static const struct {
+	const struct sn_rail_ops *ops;
+	const char *what;
+} rails[] = {
+	{&sn_rail_local, "processes on this node: shared memory, single copy by the kernel"},
+};
+
+/* The index'th of the choices "a|b|c". */
+static char *choice(const char *choices, int64_t index)
+{
+	const char *p = choices;
+	for (; index > 0 && *p; p++)
+		index -= *p == '|';
+	return sn_tool_printf("%.*s", (int)strcspn(p, "|"), p);
+}
+
+static char *value_text(const struct sn_conf_desc *d, int64_t value, const char *string)
+{
+	switch (d->type) {
+	case SN_TYPE_BOOL: return sn_tool_strdup(value ? "yes" : "no");
+	case SN_TYPE_ENUM: return choice(d->choices, value);
+	case SN_TYPE_STR: return sn_tool_strdup(string && *string ? string : "\"\"");
+	default: return sn_tool_printf("%" PRId64 "%s%s", value, *d->unit ? " " : "", d->unit);
+	}
+}
+
+/* "any of a, b, c", "0 to 100 us". */
+static char *range_text(const struct sn_conf_desc *d)
+{
+	switch (d->type) {
+	case SN_TYPE_BOOL: return sn_tool_strdup("yes or no");
+	case SN_TYPE_STR: return sn_tool_strdup("text");
+	case SN_TYPE_NUM:
+		return sn_tool_printf("%" PRId64 " to %" PRId64 "%s%s", d->min, d->max, *d->unit ? " " : "",
+				      d->unit);
+	default: break;
+	}
+	char *list = sn_tool_strdup(d->choices);
+	for (char *c = list; *c; c++)
+		if (*c == '|')
+			*c = ' ';
+	char *text = sn_tool_printf("one of: %s", list);
+	free(list);
+	return text;
+}
+
+static char *upper_name(const char *name)
+{
+	char *s = sn_tool_printf("SENNIT_%s", name);
+	for (char *c = s; *c; c++)
+		if (*c >= 'a' && *c <= 'z')
+			*c = (char)(*c - 'a' + 'A');
+	return s;
+}
+
+/* Lines of at most 76 columns, indented. */
+static void print_wrapped(const char *text)
+{
+	const size_t indent = 6, width = 76;
+	size_t column = 0;
+	while (*text) {
+		size_t word = strcspn(text, " ");
+		if (column && column + 1 + word > width) {
+			putchar('\n');
+			column = 0;
+		}
+		column += (size_t)printf("%*s%.*s", column ? 1 : (int)indent, "", (int)word, text);
+		text += word;
+		text += strspn(text, " ");
+	}
+	putchar('\n');
+}
+
+static void print_setting(enum sn_conf_id id, bool with_help)
+{
+	const struct sn_conf_desc *d = sn_conf_desc(id);
+	const char *where = NULL;
+	enum sn_conf_origin origin = sn_conf_origin(id, &where);
+	const char *string = d->type == SN_TYPE_STR ? sn_conf_str(id) : NULL;
+	char *value = value_text(d, d->type == SN_TYPE_STR ? 0 : sn_conf_num(id), string);
+	printf("  %-14s %-16s %s%s%s%s\n", d->name, value, sn_conf_origin_name(origin),
+	       where && *where ? " (" : "", where && *where ? where : "", where && *where ? ")" : "");
+	if (with_help) {
+		char *range = range_text(d);
+		print_wrapped(d->help);
+		printf("      %s.\n\n", range);
+		free(range);
+	}
+	free(value);
+}
+
+static void unknown_variable(void *arg, const char *name)
+{
+	int *count = arg;
+	(*count)++;
+	sn_tool_complain("%s is set, but there is no such setting (sennit info --settings lists them)", name);
+}
+
+/* A paragraph in roff: backslashes, and dots or quotes at the start of a line, are special there. */
+static void print_roff(const char *text)
+{
+	bool start = true;
+	for (; *text; text++) {
+		if (start && (*text == '.' || *text == '\''))
+			fputs("\\&", stdout);
+		if (*text == '\\')
+			fputs("\\e", stdout);
+		else if (*text == '-')
+			fputs("\\-", stdout);
+		else
+			putchar(*text);
+		start = *text == '\n';
+	}
+}
+
+static void print_man(void)
+{
+	puts(".SH SETTINGS\nEach setting is read, later ones winning, from\n.IR /etc/sennit.conf ,\n"
+	     ".I ~/.config/sennit.conf\n(lines \"name = value\") and the environment (the variable given "
+	     "below).\n"
+	     "Numbers of bytes take the suffixes k, m and g.");
+	for (int id = 0; id < SN_CONF_COUNT; id++) {
+		const struct sn_conf_desc *d = sn_conf_desc((enum sn_conf_id)id);
+		char *variable = upper_name(d->name), *def = value_text(d, d->def, d->def_str),
+		     *range = range_text(d);
+		printf(".TP\n.BR %s \", \" %s\n", d->name, variable);
+		print_roff(d->help);
+		printf("\nDefault: ");
+		print_roff(def);
+		printf("; ");
+		print_roff(range);
+		puts(".");
+		free(range);
+		free(def);
+		free(variable);
+	}
+}
+
+static void print_bytes(const char *label, uint64_t bytes)
+{
+	if (!bytes)
+		printf(", %s unknown", label);
+	else if (bytes >= 1u << 20)
+		printf(", %s %.1f MiB", label, (double)bytes / (1 << 20));
+	else
+		printf(", %s %" PRIu64 " KiB", label, bytes >> 10);
+}
+
+static void print_machine(void)
+{
+	const struct sn_topo *t = sn_topo();
+	printf("machine    %s\n           %d cpus online, %d for this process", t->cpu_model, t->cpus,
+	       t->allowed);
+	print_bytes("L2", t->l2_size);
+	print_bytes("last-level cache", t->llc_size);
+	printf("\nhost id    %016" PRIx64
+	       " (processes with the same one reach each other by shared memory)\n",
+	       t->host_id);
+}
+
+static void print_rails(void)
+{
+	sn_ep *ep = NULL;
+	int error = sn_ep_open(NULL, &ep);
+	for (size_t i = 0; i < sizeof(rails) / sizeof(rails[0]); i++)
+		printf("%s%-8s %s\n", i ? "           " : "rails      ", rails[i].ops->name, rails[i].what);
+	if (error)
+		printf("           an endpoint does not open: %s\n", sn_last_error());
+	sn_ep_close(ep);
+}
+
+int sn_tool_info(int argc, char **argv)
+{
+	struct options o = {0};
+	if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0)
+		return SN_EXIT_USAGE;
+	if (o.man) {
+		print_man();
+		return 0;
+	}
+	if (!o.settings) {
+		char *provider = sn_tool_provider(NULL, NULL);
+		printf("sennit     %s\n", sn_version());
+		printf("provider   %s\n", provider ? provider : "libsennit-fi.so is not beside this command");
+		free(provider);
+		print_rails();
+		print_machine();
+		puts("settings");
+	}
+	for (int id = 0; id < SN_CONF_COUNT; id++)
+		print_setting((enum sn_conf_id)id, o.settings);
+	int unknown = 0;
+	sn_conf_unknown(unknown_variable, &unknown);
+	return unknown ? 1 : 0;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What each MPI must be told so that all of its traffic goes over sennit. Everything goes through the environment,
+ * which every launcher hands to the ranks it starts on this node. For ranks on other nodes Hydra passes on the whole
+ * environment by itself (Intel's when I_MPI_HYDRA_ENV=all), and Open MPI passes on OMPI_MCA_* and what -x names.
+ */
+#include "plan.h"
+#include "tool.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void sn_plan_note(struct sn_plan *p, const char *fmt, ...)
+{
+	va_list ap;
+	if (p->note_count == SN_PLAN_NOTES_MAX)
+		return;
+	va_start(ap, fmt);
+	if (vasprintf(&p->notes[p->note_count], fmt, ap) >= 0)
+		p->note_count++;
+	va_end(ap);
+}
+
+/* Do the launcher's own arguments set this variable (Open MPI: -x NAME[=VALUE]; Hydra: -genv NAME VALUE, -env ...)? */
+static bool set_by_arguments(char *const *argv, const char *name)
+{
+	size_t n = strlen(name);
+	for (; argv[0] && argv[1]; argv++) {
+		const char *option = argv[0] + (argv[0][0] == '-' && argv[0][1] == '-');
+		if (strcmp(option, "-x") && strcmp(option, "-genv") && strcmp(option, "-env"))
+			continue;
+		if (strncmp(argv[1], name, n) == 0 && (argv[1][n] == 0 || argv[1][n] == '='))
+			return true;
+	}
+	return false;
+}
+
+/* The value that --mca NAME VALUE among the launcher's arguments gives an MCA parameter, or NULL. */
+static const char *mca_argument(char *const *argv, const char *name)
+{
+	for (; argv[0] && argv[1] && argv[2]; argv++) {
+		const char *option = argv[0] + (argv[0][0] == '-' && argv[0][1] == '-');
+		if ((strcmp(option, "-mca") == 0 || strcmp(option, "-gmca") == 0) &&
+		    strcmp(argv[1], name) == 0)
+			return argv[2];
+	}
+	return NULL;
+}
+
+static void add(struct sn_plan *p, const char *name, const char *value, bool keep)
+{
+	if (p->env_count == SN_PLAN_ENV_MAX)
+		return; /* more than the table below can ever ask for */
+	p->env[p->env_count++] =
+		(struct sn_plan_env){.name = name, .value = sn_tool_strdup(value), .keep = keep};
+}
+
+void sn_plan_set(struct sn_plan *p, char *const *argv, const char *name, const char *value)
+{
+	const char *now = getenv(name);
+	const char *mca = strncmp(name, "OMPI_MCA_", 9) == 0 ? mca_argument(argv, name + 9) : NULL;
+	if (mca && strcmp(mca, value) != 0)
+		sn_plan_note(p,
+			     "the command line sets %s to %s, which wins over %s=%s: sennit may not be used",
+			     name + 9, mca, name, value);
+	else if (now && strcmp(now, value) != 0)
+		sn_plan_note(p, "%s=%s is already set and kept, so sennit may not be used (it sets %s)", name,
+			     now, value);
+	else if (set_by_arguments(argv, name))
+		sn_plan_note(p, "%s is set on the command line, which wins", name);
+	add(p, name, now ? now : value, now != NULL);
+}
+
+void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir)
+{
+	const char *now = getenv(name);
+	char *value = now && *now ? sn_tool_printf("%s:%s", dir, now) : sn_tool_strdup(dir);
+	add(p, name, value, false);
+	free(value);
+}
+
+/*
+ * libfabric: where the provider lies, and that no other is to be taken. FI_PROVIDER_PATH replaces libfabric's own
+ * directory of providers; with FI_PROVIDER=sennit none of those would be used, and directories that the user has set
+ * stay behind ours.
+ */
+static void for_libfabric(struct sn_plan *p, char *const *argv, const char *provider)
+{
+	char *dir = sn_tool_dirname(provider);
+	sn_plan_prepend(p, "FI_PROVIDER_PATH", dir);
+	free(dir);
+	sn_plan_set(p, argv, "FI_PROVIDER", "sennit");
+}
+
+/*
+ * pml cm and mtl ofi are named although Open MPI 5 would choose them: if sennit cannot be loaded the job then fails and
+ * says so, instead of running over something else in silence. Debian's configuration also excludes mtl ofi.
+ */
+static void for_open_mpi(struct sn_plan *p, char *const *argv)
+{
+	sn_plan_set(p, argv, "OMPI_MCA_pml", "cm");
+	sn_plan_set(p, argv, "OMPI_MCA_mtl", "ofi");
+}
+
+/* Without NOLOCAL, MPICH keeps messages on the node to its own shared memory. */
+static void for_mpich(struct sn_plan *p, char *const *argv)
+{
+	sn_plan_set(p, argv, "MPIR_CVAR_CH4_NETMOD", "ofi");
+	sn_plan_set(p, argv, "MPIR_CVAR_NOLOCAL", "1");
+}
+
+static void for_intel_mpi(struct sn_plan *p, char *const *argv)
+{
+	sn_plan_set(p, argv, "I_MPI_FABRICS", "ofi");
+}
+
+/*
+ * Open MPI passes variables other than OMPI_MCA_* to other nodes only when asked with -x, once per variable. It takes
+ * them from its own environment. -x cannot be mixed with the parameter mca_base_env_list (4.x ends the job).
+ */
+static char **insert_exports(struct sn_plan *p, char *const *argv)
+{
+	size_t argc = 0, env_count = 0, n = 0;
+	while (argv[argc])
+		argc++;
+	for (char **e = environ; *e; e++)
+		env_count++;
+	char **out = calloc(argc + 1 + 2 * (env_count + SN_PLAN_ENV_MAX), sizeof(*out));
+	if (!out)
+		return NULL;
+	out[n++] = sn_tool_strdup(argv[0]);
+	bool list = getenv("OMPI_MCA_mca_base_env_list") || mca_argument(argv, "mca_base_env_list");
+	if (list)
+		sn_plan_note(p, "mca_base_env_list is set, so no -x options are added: name FI_PROVIDER_PATH "
+				"and FI_PROVIDER "
+				"in it if ranks run on other nodes");
+	for (unsigned i = 0; i < p->env_count && !list; i++) {
+		if (strncmp(p->env[i].name, "OMPI_MCA_", 9) == 0 || set_by_arguments(argv, p->env[i].name))
+			continue;
+		out[n++] = sn_tool_strdup("-x");
+		out[n++] = sn_tool_strdup(p->env[i].name);
+	}
+	for (char **e = environ; *e && !list; e++) {
+		char *name = sn_tool_printf("%.*s", (int)strcspn(*e, "="), *e);
+		if (strncmp(name, "SENNIT_", 7) == 0 && !set_by_arguments(argv, name)) {
+			out[n++] = sn_tool_strdup("-x");
+			out[n++] = sn_tool_strdup(name);
+		}
+		free(name);
+	}
+	for (size_t i = 1; i < argc; i++)
+		out[n++] = sn_tool_strdup(argv[i]);
+	return out;
+}
+
+static char **copy_arguments(char *const *argv)
+{
+	size_t argc = 0;
+	while (argv[argc])
+		argc++;
+	char **out = calloc(argc + 1, sizeof(*out));
+	for (size_t i = 0; out && i < argc; i++)
+		out[i] = sn_tool_strdup(argv[i]);
+	return out;
+}
+
+/*
+ * MPICH and Intel MPI: a program may be linked with a libmpich.so.12 that cannot use libfabric (Debian's); it is then
+ * given another library with the same ABI. Python and scripts show no library: then the launcher's own build decides.
+ */
+static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
+			       const char *mpich_lib)
+{
+	bool launcher = l->mpi == SN_MPI_MPICH || l->mpi == SN_MPI_INTEL;
+	const char *wants = sn_mpich_program_library(argv + launcher);
+	bool intel = false, redirect = launcher && !l->ofi;
+	if (wants && strcmp(wants, "libmpi.so.40") == 0 && launcher)
+		sn_plan_note(
+			p,
+			"the program is linked with Open MPI but started by %s: every rank would run alone",
+			l->title);
+	if (wants)
+		redirect = strcmp(wants, "libmpich.so.12") == 0 && !sn_mpich_installed_suits(l);
+	if (!redirect && !mpich_lib)
+		return 0;
+	if (sn_mpich_redirect(p, l, mpich_lib, &intel) != 0)
+		return -1;
+	if (intel && l->mpi == SN_MPI_MPICH)
+		for_intel_mpi(p, argv);
+	return 0;
+}
+
+int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, const char *provider,
+		 const char *mpich_lib)
+{
+	memset(p, 0, sizeof(*p));
+	bool any = l->mpi == SN_MPI_PROGRAM || l->mpi == SN_MPI_UNKNOWN;
+	bool open_mpi = l->mpi == SN_MPI_OPEN4 || l->mpi == SN_MPI_OPEN5;
+	if (l->instead_of[0])
+		sn_plan_note(p,
+			     "%s would start whichever mpiexec.hydra comes first in PATH: %s is run instead",
+			     l->instead_of, l->path);
+	if (l->mpi == SN_MPI_UNKNOWN)
+		sn_plan_note(p, "%s does not say which MPI it belongs to: set up for all that are known",
+			     l->path);
+	for_libfabric(p, argv, provider);
+	if (open_mpi || any)
+		for_open_mpi(p, argv);
+	if (l->mpi == SN_MPI_MPICH || any)
+		for_mpich(p, argv);
+	if (l->mpi == SN_MPI_INTEL || any)
+		for_intel_mpi(p, argv);
+	if (l->mpi == SN_MPI_INTEL)
+		sn_plan_set(p, argv, "I_MPI_HYDRA_ENV", "all");
+	if (!open_mpi && check_mpich_library(p, l, argv, mpich_lib) != 0)
+		return -1;
+	p->argv = open_mpi ? insert_exports(p, argv) : copy_arguments(argv);
+	if (!p->argv) {
+		sn_tool_complain("out of memory");
+		return -1;
+	}
+	free(p->argv[0]);
+	p->argv[0] = sn_tool_strdup(l->path);
+	return 0;
+}
+
+static int make_directories(const char *path)
+{
+	char *copy = sn_tool_strdup(path);
+	int error = 0;
+	for (char *p = copy + 1; !error; p++) {
+		if (*p != '/' && *p)
+			continue;
+		char c = *p;
+		*p = 0;
+		if (mkdir(copy, 0700) != 0 && errno != EEXIST)
+			error = errno;
+		*p = c;
+		if (!c)
+			break;
+	}
+	free(copy);
+	return error;
+}
+
+/* Make or correct one link, without a moment in which another sennit run could find none. */
+static int make_link(const char *dir, const struct sn_plan_link *k)
+{
+	char *path = sn_tool_printf("%s/%s", dir, k->name);
+	char *fresh = sn_tool_printf("%s.%ld", path, (long)getpid());
+	char now[PATH_MAX];
+	ssize_t n = readlink(path, now, sizeof(now) - 1);
+	now[n > 0 ? n : 0] = 0;
+	int error = 0;
+	if (strcmp(now, k->target) != 0 && (symlink(k->target, fresh) != 0 || rename(fresh, path) != 0)) {
+		error = errno;
+		unlink(fresh);
+	}
+	free(path);
+	free(fresh);
+	return error;
+}
+
+int sn_plan_apply(const struct sn_plan *p)
+{
+	int error = p->link_dir ? make_directories(p->link_dir) : 0;
+	for (unsigned i = 0; i < p->link_count && !error; i++)
+		error = make_link(p->link_dir, &p->links[i]);
+	if (error) {
+		sn_tool_complain("cannot make the links in %s: %s (XDG_CACHE_HOME chooses another place)",
+				 p->link_dir, strerror(error));
+		return -1;
+	}
+	for (unsigned i = 0; i < p->env_count; i++) {
+		if (!p->env[i].keep && setenv(p->env[i].name, p->env[i].value, 1) != 0) {
+			sn_tool_complain("cannot set %s: %s", p->env[i].name, strerror(errno));
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static void print_words(const char *first, const char *second, const char *third)
+{
+	fputs(first, stdout);
+	sn_tool_print_quoted(second);
+	if (third) {
+		putchar(' ');
+		sn_tool_print_quoted(third);
+	}
+	putchar('\n');
+}
+
+void sn_plan_print(const struct sn_plan *p)
+{
+	for (unsigned i = 0; i < p->note_count; i++)
+		printf("# %s\n", p->notes[i]);
+	if (p->link_dir)
+		print_words("mkdir -p ", p->link_dir, NULL);
+	for (unsigned i = 0; i < p->link_count; i++) {
+		char *path = sn_tool_printf("%s/%s", p->link_dir, p->links[i].name);
+		print_words("ln -sfn ", p->links[i].target, path);
+		free(path);
+	}
+	for (unsigned i = 0; i < p->env_count; i++) {
+		printf("%sexport %s=", p->env[i].keep ? "# already set: " : "", p->env[i].name);
+		sn_tool_print_quoted(p->env[i].value);
+		putchar('\n');
+	}
+	for (char **a = p->argv; *a; a++) {
+		if (a != p->argv)
+			putchar(' ');
+		sn_tool_print_quoted(*a);
+	}
+	putchar('\n');
+}
+
+void sn_plan_free(struct sn_plan *p)
+{
+	for (unsigned i = 0; i < p->env_count; i++)
+		free(p->env[i].value);
+	for (unsigned i = 0; i < p->link_count; i++) {
+		free(p->links[i].name);
+		free(p->links[i].target);
+	}
+	for (unsigned i = 0; i < p->note_count; i++)
+		free(p->notes[i]);
+	for (char **a = p->argv; a && *a; a++)
+		free(*a);
+	free(p->argv);
+	free(p->link_dir);
+	memset(p, 0, sizeof(*p));
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the `sennit` command share: the subcommands, and small helpers about files and processes. */
+#ifndef SN_TOOL_H
+#define SN_TOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Subcommands: argv[0] is "sennit NAME"; the value is the exit status. Each stands in the file of its name. */
+int sn_tool_run(int argc, char **argv);
+int sn_tool_info(int argc, char **argv);
+int sn_tool_doctor(int argc, char **argv);
+int sn_tool_perf(int argc, char **argv);
+
+enum { /* exit statuses beyond 0 and 1, as shells and env(1) use them */
+       SN_EXIT_USAGE = 2,
+       SN_EXIT_CANNOT_EXEC = 126,
+       SN_EXIT_NOT_FOUND = 127,
+};
+
+/* ---- util.c ---- */
+/* printf to a new string; ends the program when memory is short (so does sn_tool_strdup). */
+char *sn_tool_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+char *sn_tool_strdup(const char *s);
+/* "sennit: text" on standard error. */
+void sn_tool_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Find a command as execvp(3) would. NULL: not there (errno ENOENT) or not executable (EACCES). Caller frees. */
+char *sn_tool_which(const char *command);
+/* Run argv with no input for at most timeout_ms; standard output and error together, cut at size - 1 bytes, come back in
+ * out. Returns the exit status, or -1 if it could not be started or had to be killed. */
+int sn_tool_capture(char *const argv[], char *out, size_t size, int timeout_ms);
+/* The directory part of a path, as a new string. */
+char *sn_tool_dirname(const char *path);
+/* Does this file contain these bytes? */
+bool sn_tool_file_contains(const char *path, const void *bytes, size_t len);
+/* One line of a small text file (/proc, /sys), without its newline. false: not readable. */
+bool sn_tool_read_line(const char *path, char *line, size_t size);
+/* Where libsennit-fi.so lies: in `given` if not NULL, else relative to this program, in the build tree or installed.
+ * NULL if nowhere; *tried (may be NULL) then lists the places, one a line. Caller frees both. */
+char *sn_tool_provider(const char *given, char **tried);
+/* Print `s` so that a shell reads it back as one word. */
+void sn_tool_print_quoted(const char *s);
+
+/* ---- elf.c ---- */
+struct sn_elf {
+	uint16_t machine; /* EM_X86_64 ... */
+	int bits;	  /* 32 or 64 */
+	char needed[64]
+		   [64]; /* names of the libraries it asks for; only for files of this program's own class */
+	unsigned needed_count;
+};
+/* false: not an ELF file, or not readable. */
+bool sn_elf_read(const char *path, struct sn_elf *elf);
+bool sn_elf_needs(const struct sn_elf *elf, const char *library);
+/* "x86-64", "aarch64" ... */
+const char *sn_elf_machine(const struct sn_elf *elf);
+
+#endif
