@@ -65,7 +65,8 @@ static void sn_move(struct sn_span *dst, struct sn_span *src, u64 n)
 	while (n) {
 		unsigned int c = min3(n, (u64)PAGE_SIZE - dst->offset, (u64)PAGE_SIZE - src->offset);
 
-		memcpy_page(dst->ps->pages[dst->page], dst->offset, src->ps->pages[src->page], src->offset, c);
+		memcpy_page(dst->ps->pages[dst->page], dst->offset, src->ps->pages[src->page], src->offset,
+			    c);
 		sn_span_advance(dst, c);
 		sn_span_advance(src, c);
 		n -= c;
@@ -180,7 +181,8 @@ int sn_copy_cpu(struct sn_end *dst, struct sn_end *src, u64 at, u64 len, u64 *co
  * The copy through a DMA channel. Both ends must be pinned for it, so the caller's memory becomes a region for as long
  * as that takes.
  */
-static int sn_copy_dma(struct sn_ctx *ctx, struct sn_end *dst, struct sn_end *src, u64 len, bool warm, u64 *copied)
+static int sn_copy_dma(struct sn_ctx *ctx, struct sn_end *dst, struct sn_end *src, u64 len, bool warm,
+		       u64 *copied)
 {
 	struct sn_end *own = dst->vec ? dst : src->vec ? src : NULL;
 	int err;

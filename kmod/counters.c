@@ -55,8 +55,7 @@ static u64 sn_counter(enum sennit_counter c)
 	u64 sum = 0;
 	int cpu;
 
-	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu(sn_counts, cpu).n[c]);
+	for_each_possible_cpu(cpu) sum += READ_ONCE(per_cpu(sn_counts, cpu).n[c]);
 	return sum;
 }
 

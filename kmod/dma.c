@@ -32,10 +32,11 @@
 
 #define SN_CHANNELS_MAX 16
 #define SN_BLOCK_BYTES	(256u << 10)
-#define SN_BLOCK_MAPS	(2 * SN_BLOCK_BYTES / PAGE_SIZE + 2) /* two pieces a page when the ends differ in offset */
-#define SN_BLOCKS	4
-#define SN_TEST_BYTES	(128u << 10)
-#define SN_TEST_ORDER	get_order(SN_TEST_BYTES)
+#define SN_BLOCK_MAPS                                                                                        \
+	(2 * SN_BLOCK_BYTES / PAGE_SIZE + 2) /* two pieces a page when the ends differ in offset */
+#define SN_BLOCKS     4
+#define SN_TEST_BYTES (128u << 10)
+#define SN_TEST_ORDER get_order(SN_TEST_BYTES)
 
 static bool dma = true;
 module_param(dma, bool, 0644);
@@ -48,10 +49,12 @@ module_param(dma_threshold, ulong, 0644);
 MODULE_PARM_DESC(dma_threshold, "bytes from which a copy is offloaded (default 0: as calibrated)");
 static unsigned int dma_fragment = 1024;
 module_param(dma_fragment, uint, 0644);
-MODULE_PARM_DESC(dma_fragment, "contiguous pieces shorter than this are copied by the CPU (default: 1024 bytes)");
+MODULE_PARM_DESC(dma_fragment,
+		 "contiguous pieces shorter than this are copied by the CPU (default: 1024 bytes)");
 static unsigned int dma_head = 65536;
 module_param(dma_head, uint, 0644);
-MODULE_PARM_DESC(dma_head, "bytes at a message's head that the CPU copies, when both processes share a cache");
+MODULE_PARM_DESC(dma_head,
+		 "bytes at a message's head that the CPU copies, when both processes share a cache");
 static unsigned int dma_timeout_ms = 2000;
 module_param(dma_timeout_ms, uint, 0644);
 MODULE_PARM_DESC(dma_timeout_ms, "a channel that is silent for longer is given up (default: 2000 ms)");
@@ -77,11 +80,11 @@ struct sn_block {
 	struct sn_span dst, src; /* hold the pages */
 	u64 at, len;
 	unsigned int maps;
-	bool submitted; /* something of it is with the engine; last is its last part */
-	bool complete;	/* all of it was submitted */
-	bool done;	/* set by the engine's callback */
+	bool submitted;	   /* something of it is with the engine */
+	bool complete;	   /* all of it was submitted */
+	bool unordered;	   /* the channel's parts end in any order, so each one counts */
+	unsigned int left; /* callbacks that end it; under copy->wait.lock, as failed is */
 	bool failed;
-	dma_cookie_t last;
 	ktime_t start;
 	struct sn_dma_map map[SN_BLOCK_MAPS];
 };
@@ -268,45 +271,67 @@ static struct sn_channel *sn_channel_pick(void)
 	return best;
 }
 
-static void sn_block_callback(void *param, const struct dmaengine_result *result)
+static void sn_block_report(struct sn_block *b, const struct dmaengine_result *result, bool counts)
 {
-	struct sn_block *b = param;
 	struct sn_dma_copy *copy = b->copy;
 	unsigned long flags;
 
-	if (result && result->result != DMA_TRANS_NOERROR)
-		WRITE_ONCE(b->failed, true);
 	spin_lock_irqsave(&copy->wait.lock, flags);
-	b->done = true;
-	wake_up_locked(&copy->wait);
+	if (result && result->result != DMA_TRANS_NOERROR)
+		b->failed = true;
+	if (counts && --b->left == 0)
+		wake_up_locked(&copy->wait);
 	spin_unlock_irqrestore(&copy->wait.lock, flags); /* the last touch: see sn_block_is_done */
 }
 
-/* Once this is true the callback has left the copy alone, and it may be freed. */
+/* Of a part whose end ends the block. */
+static void sn_block_end(void *param, const struct dmaengine_result *result)
+{
+	sn_block_report(param, result, true);
+}
+
+/* Of a part that others follow, on a channel that goes in order: only its failure is news. */
+static void sn_block_part(void *param, const struct dmaengine_result *result)
+{
+	sn_block_report(param, result, false);
+}
+
+/* Once this is true the callbacks have left the copy alone, and it may be freed. */
 static bool sn_block_is_done(struct sn_block *b)
 {
 	bool done;
 
 	spin_lock_irq(&b->copy->wait.lock);
-	done = b->done;
+	done = b->left == 0;
 	spin_unlock_irq(&b->copy->wait.lock);
 	return done;
 }
 
-static struct dma_async_tx_descriptor *sn_block_prepare(struct dma_chan *chan, struct sn_dma_map *m, bool last)
+/*
+ * The descriptor for part i of a block. When there is none the engine is let run until one comes back: briefly for a
+ * block's first part, which the CPU can do as well; for a later one as long as the channel is not silent.
+ */
+static struct dma_async_tx_descriptor *sn_block_prepare(struct sn_block *b, struct dma_chan *chan,
+							unsigned int i)
 {
-	unsigned long flags = DMA_CTRL_ACK | (last ? DMA_PREP_INTERRUPT : 0);
+	bool ends = b->unordered || i + 1 == b->maps;
+	unsigned long flags = DMA_CTRL_ACK | (ends ? DMA_PREP_INTERRUPT : 0);
+	ktime_t give_up = i ? ktime_add_ms(b->start, READ_ONCE(dma_timeout_ms)) : ktime_add_ms(b->start, 2);
+	struct sn_dma_map *m = &b->map[i];
 	struct dma_async_tx_descriptor *tx;
-	int tries;
 
-	for (tries = 0; tries < 20; tries++) {
+	for (;;) {
 		tx = dmaengine_prep_dma_memcpy(chan, m->dst, m->src, m->len, flags);
-		if (tx)
-			return tx;
-		dma_async_issue_pending(chan); /* out of descriptors: let some come back */
+		if (tx || ktime_after(ktime_get(), give_up))
+			break;
+		dma_async_issue_pending(chan);
 		usleep_range(50, 200);
 	}
-	return NULL;
+	if (tx) {
+		tx->callback_result = ends ? sn_block_end : sn_block_part;
+		tx->callback_param = b;
+	}
+	return tx;
 }
 
 /* Maps the block's next piece; false when that cannot be done. */
@@ -357,37 +382,28 @@ static void sn_block_unmap(struct sn_block *b, struct device *dev)
 	}
 }
 
-/* Hands a block to the engine. Whatever could not be handed over is left to the CPU, when the block's turn comes. */
+/* Hands a block to the engine. What could not be handed over is left to the CPU, when the block's turn comes. */
 static void sn_block_submit(struct sn_block *b, struct sn_channel *c)
 {
-	struct dma_async_tx_descriptor *tx;
 	unsigned int i;
 
 	b->start = ktime_get();
 	if (b->len < READ_ONCE(dma_fragment) || !sn_block_map_all(b, c->chan))
 		return;
+	b->unordered = dma_has_cap(DMA_COMPLETION_NO_ORDER, c->chan->device->cap_mask);
+	b->left = b->unordered ? b->maps : 1;
 	mutex_lock(&c->lock);
 	for (i = 0; i < b->maps && !c->closed; i++) {
-		dma_cookie_t cookie;
-		bool last = i + 1 == b->maps;
+		struct dma_async_tx_descriptor *tx = sn_block_prepare(b, c->chan, i);
 
-		tx = sn_block_prepare(c->chan, &b->map[i], last);
-		if (!tx)
+		if (!tx || dma_submit_error(dmaengine_submit(tx)))
 			break;
-		if (last) {
-			tx->callback_result = sn_block_callback;
-			tx->callback_param = b;
-		}
-		cookie = dmaengine_submit(tx);
-		if (dma_submit_error(cookie))
-			break;
-		b->last = cookie;
 		b->submitted = true;
-		b->complete = last;
+		b->complete = i + 1 == b->maps;
 	}
 	dma_async_issue_pending(c->chan);
 	mutex_unlock(&c->lock);
-	sn_count(SENNIT_C_DMA_BLOCKS, 1);
+	sn_count(SENNIT_C_DMA_BLOCKS, b->submitted);
 }
 
 /* Starts the next block at `at`; returns its length or an error. */
@@ -408,7 +424,7 @@ static s64 sn_block_start(struct sn_dma_copy *copy, u64 at, u64 len)
 	b->at = at;
 	b->len = min3(b->dst.len, b->src.len, (u64)SN_BLOCK_BYTES);
 	b->maps = 0;
-	b->submitted = b->complete = b->done = b->failed = false;
+	b->submitted = b->complete = b->failed = false;
 	copy->count++;
 	sn_block_submit(b, copy->channel);
 	return b->len;
@@ -429,42 +445,40 @@ static bool sn_channel_stop(struct sn_channel *c)
 	return c->quiet;
 }
 
-static enum dma_status sn_block_status(struct sn_block *b)
-{
-	return dma_async_is_tx_complete(b->copy->channel->chan, b->last, NULL, NULL);
-}
-
-/* Sleeps until the engine has left the block alone. True: it copied it all, and without an error. */
+/*
+ * Sleeps until the engine has left the block alone: first for as long as it should take, then for shorter and shorter
+ * naps, and never past the engine's interrupt. True: it copied it all, and without an error.
+ */
 static bool sn_block_wait(struct sn_block *b)
 {
 	struct sn_dma_copy *copy = b->copy;
 	struct sn_channel *c = copy->channel;
-	ktime_t now = ktime_get(), begin = ktime_after(copy->last_done, b->start) ? copy->last_done : b->start;
+	ktime_t now = ktime_get(),
+		begin = ktime_after(copy->last_done, b->start) ? copy->last_done : b->start;
 	ktime_t give_up = ktime_add_ms(now, READ_ONCE(dma_timeout_ms));
-	s64 expected = READ_ONCE(c->ns_per_block) * b->len / SN_BLOCK_BYTES - ktime_to_ns(ktime_sub(now, begin));
+	s64 expected =
+		READ_ONCE(c->ns_per_block) * b->len / SN_BLOCK_BYTES - ktime_to_ns(ktime_sub(now, begin));
 	u64 nap = clamp_t(s64, expected, 10 * NSEC_PER_USEC, NSEC_PER_SEC);
 
 	if (!b->submitted)
 		return false;
-	for (;;) {
-		/* A block with a callback ends there: its memory must not go while that may still run. */
-		if (b->complete ? sn_block_is_done(b) : sn_block_status(b) != DMA_IN_PROGRESS)
-			break;
+	while (!b->complete || !sn_block_is_done(b)) {
 		if (READ_ONCE(c->quiet))
 			return false;
-		if (ktime_after(ktime_get(), give_up)) {
+		/* A channel that gave no descriptor for the rest of a block it had begun is as good as silent. */
+		if (!b->complete || ktime_after(ktime_get(), give_up)) {
 			copy->leaked = !sn_channel_stop(c);
 			return false;
 		}
 		sn_count(SENNIT_C_DMA_SLEEPS, 1);
-		wait_event_hrtimeout(copy->wait, READ_ONCE(b->done), ns_to_ktime(nap));
+		wait_event_hrtimeout(copy->wait, READ_ONCE(b->left) == 0, ns_to_ktime(nap));
 		nap = clamp_t(u64, nap / 2, 20 * NSEC_PER_USEC, 10 * NSEC_PER_MSEC);
 	}
 	now = ktime_get();
-	if (b->complete && b->len == SN_BLOCK_BYTES)
+	if (b->len == SN_BLOCK_BYTES)
 		WRITE_ONCE(c->ns_per_block, (3 * c->ns_per_block + ktime_to_ns(ktime_sub(now, begin))) / 4);
 	copy->last_done = now;
-	return b->complete && !READ_ONCE(b->failed) && sn_block_status(b) != DMA_ERROR;
+	return !b->failed;
 }
 
 /* Ends the oldest block under way: waits for it, lets its pages go, and has the CPU do what the engine did not. */

@@ -32,7 +32,8 @@ static struct sn_handle *sn_handle_look(u64 value)
 {
 	struct sn_handle *h;
 
-	hash_for_each_possible(sn_handles, h, node, value) {
+	hash_for_each_possible(sn_handles, h, node, value)
+	{
 		if (h->value == value)
 			return h;
 	}

@@ -179,7 +179,8 @@ static void __exit sn_module_exit(void)
 
 module_init(sn_module_init);
 module_exit(sn_module_exit);
-MODULE_DESCRIPTION("sennit: regions pinned on demand, single copy, DMA offload, messages matched in the kernel");
+MODULE_DESCRIPTION(
+	"sennit: regions pinned on demand, single copy, DMA offload, messages matched in the kernel");
 MODULE_AUTHOR("the sennit authors");
 MODULE_LICENSE("GPL");
 MODULE_VERSION("0.1.0");

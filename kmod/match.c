@@ -189,7 +189,8 @@ static struct sn_request *sn_match_take(struct sn_job *job, const struct sn_requ
 	struct sn_bucket *b = sn_match_bucket(job, q);
 	struct sn_request *other;
 
-	list_for_each_entry(other, q->send ? &b->recvs : &b->sends, queue) {
+	list_for_each_entry(other, q->send ? &b->recvs : &b->sends, queue)
+	{
 		if (q->send ? sn_match_fits(q, other) : sn_match_fits(other, q)) {
 			list_del_init(&other->queue);
 			other->queued = false;
@@ -270,7 +271,8 @@ static int sn_match_start(struct sn_ctx *ctx, struct sn_request *q, struct sn_ve
 	return 0;
 }
 
-static struct sn_request *sn_request_new(struct sn_ctx *ctx, const struct sennit_post *p, u64 len, bool send, u32 *id)
+static struct sn_request *sn_request_new(struct sn_ctx *ctx, const struct sennit_post *p, u64 len, bool send,
+					 u32 *id)
 {
 	struct sn_request *q;
 	int err;
@@ -431,7 +433,8 @@ int sn_match_probe(struct sn_ctx *ctx, void *arg)
 	look.tag = p->tag;
 	look.context = p->context;
 	spin_lock(&job->lock);
-	list_for_each_entry(send, &sn_match_bucket(job, &look)->sends, queue) {
+	list_for_each_entry(send, &sn_match_bucket(job, &look)->sends, queue)
+	{
 		if (sn_match_fits(send, &look)) {
 			p->found = 1;
 			p->peer = send->rank;
@@ -471,7 +474,8 @@ static void sn_match_sweep(struct list_head *queue, const struct sn_ctx *ctx, s3
 {
 	struct sn_request *q, *next;
 
-	list_for_each_entry_safe(q, next, queue, queue) {
+	list_for_each_entry_safe(q, next, queue, queue)
+	{
 		if (q->ctx != ctx && q->peer != rank)
 			continue;
 		q->queued = false;
@@ -495,7 +499,8 @@ void sn_match_leave(struct sn_ctx *ctx)
 		return;
 	job = member->job;
 	spin_lock(&job->lock);
-	xa_store(&job->ranks, member->rank, xa_mk_value(SN_RANK_GONE), GFP_ATOMIC); /* replaces: no allocation */
+	xa_store(&job->ranks, member->rank, xa_mk_value(SN_RANK_GONE),
+		 GFP_ATOMIC); /* replaces: no allocation */
 	for (i = 0; i < SN_BUCKETS; i++) {
 		sn_match_sweep(&job->buckets[i].sends, ctx, member->rank, &ended);
 		sn_match_sweep(&job->buckets[i].recvs, ctx, member->rank, &ended);
@@ -505,13 +510,15 @@ void sn_match_leave(struct sn_ctx *ctx)
 	if (last)
 		sn_handle_withdraw(&job->handle);
 
-	list_for_each_entry_safe(q, next, &ended, queue) {
+	list_for_each_entry_safe(q, next, &ended, queue)
+	{
 		list_del_init(&q->queue);
 		sn_request_complete(q, q, 0, -EPIPE);
 		sn_request_put(q);
 	}
 	/* What a peer is copying right now comes to its end: the region is dead. */
-	xa_for_each(&ctx->requests, id, q) {
+	xa_for_each(&ctx->requests, id, q)
+	{
 		if (q->region)
 			sn_region_kill(q->region);
 		sn_request_forget(ctx, id, q);

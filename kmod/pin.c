@@ -23,7 +23,8 @@
 
 static unsigned long pin_limit_pages;
 module_param(pin_limit_pages, ulong, 0644);
-MODULE_PARM_DESC(pin_limit_pages, "pages that may be pinned by all processes together (0: a quarter of memory)");
+MODULE_PARM_DESC(pin_limit_pages,
+		 "pages that may be pinned by all processes together (0: a quarter of memory)");
 
 static LIST_HEAD(sn_lru);
 static DEFINE_SPINLOCK(sn_lru_lock);
@@ -132,7 +133,8 @@ static void sn_pin_link(struct sn_seg *seg, struct sn_pinset *ps)
 
 	while (*at) {
 		parent = *at;
-		at = ps->first < rb_entry(parent, struct sn_pinset, node)->first ? &parent->rb_left : &parent->rb_right;
+		at = ps->first < rb_entry(parent, struct sn_pinset, node)->first ? &parent->rb_left
+										 : &parent->rb_right;
 	}
 	rb_link_node(&ps->node, parent, at);
 	rb_insert_color(&ps->node, &seg->pins);
@@ -320,8 +322,8 @@ static int sn_pin_fill(struct sn_seg *seg, struct sn_pinset *ps)
 		spin_unlock(&seg->lock);
 		unpin_user_pages(ps->pages, got);
 		sn_count(SENNIT_C_PIN_RETRIES, 1);
-		got = -EAGAIN;
-		if (fatal_signal_pending(current))
+		got = fatal_signal_pending(current) ? -EINTR : -EFAULT;
+		if (got == -EINTR)
 			break;
 		cond_resched();
 	}

@@ -30,7 +30,8 @@ struct sn_vec *sn_vec_get(u64 segs, u32 n)
 		if (!s.len)
 			continue;
 		if (s.len > SENNIT_MAX_LENGTH || vec->length + s.len > SENNIT_MAX_LENGTH ||
-		    s.addr != (unsigned long)s.addr || !access_ok((void __user *)(unsigned long)s.addr, s.len)) {
+		    s.addr != (unsigned long)s.addr ||
+		    !access_ok((void __user *)(unsigned long)s.addr, s.len)) {
 			kvfree(vec);
 			return ERR_PTR(-EINVAL);
 		}
@@ -205,7 +206,8 @@ void sn_region_close_all(struct sn_ctx *ctx)
 	struct sn_region *r;
 	unsigned long id;
 
-	xa_for_each(&ctx->regions, id, r) {
+	xa_for_each(&ctx->regions, id, r)
+	{
 		xa_erase(&ctx->regions, id);
 		sn_region_kill(r);
 		sn_region_put(r);

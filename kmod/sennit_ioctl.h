@@ -18,7 +18,7 @@
 
 #define SENNIT_DEVICE	  "/dev/sennit"
 #define SENNIT_ABI	  1
-#define SENNIT_MAX_SEGS	  1024		/* segments in one vector */
+#define SENNIT_MAX_SEGS	  1024	       /* segments in one vector */
 #define SENNIT_MAX_LENGTH (1ULL << 44) /* bytes in one region */
 
 struct sennit_seg {
@@ -132,7 +132,7 @@ struct sennit_post {
 	__s32 tag;
 	__u32 context;
 	__u32 nsegs;
-	__u64 segs;    /* the message's memory, to be left alone until the request is complete; nsegs 0 is empty */
+	__u64 segs; /* the message's memory, to be left alone until the request is complete; nsegs 0 is empty */
 	__u64 request; /* out */
 };
 
@@ -146,10 +146,10 @@ struct sennit_post {
 struct sennit_wait {
 	__u64 request;
 	__u64 timeout_us;
-	__s32 source; /* out: the receive's sender */
-	__s32 tag;    /* out */
-	__u64 len;    /* out: bytes moved */
-	__s32 error;  /* out */
+	__s32 source;	/* out: the receive's sender */
+	__s32 tag;	/* out */
+	__u64 len;	/* out: bytes moved */
+	__s32 error;	/* out */
 	__u32 reserved; /* 0 */
 };
 
@@ -180,16 +180,16 @@ enum sennit_counter {
 	SENNIT_C_PAGES_PINNED,
 	SENNIT_C_PAGES_UNPINNED,
 	SENNIT_C_PIN_CHUNKS,
-	SENNIT_C_PIN_HITS,	   /* memory was pinned already */
-	SENNIT_C_PIN_RETRIES,	   /* the memory moved while it was being pinned */
+	SENNIT_C_PIN_HITS,    /* memory was pinned already */
+	SENNIT_C_PIN_RETRIES, /* the memory moved while it was being pinned */
 	SENNIT_C_PIN_FAILURES,
-	SENNIT_C_OVERLAP_MISSES,   /* a copy waited for a chunk that another was pinning */
-	SENNIT_C_INVALIDATIONS,	   /* pinned chunks dropped because the memory changed */
-	SENNIT_C_EVICTIONS,	   /* pinned chunks dropped for a limit */
-	SENNIT_C_SHRINKS,	   /* pinned chunks dropped for the system's memory pressure */
+	SENNIT_C_OVERLAP_MISSES, /* a copy waited for a chunk that another was pinning */
+	SENNIT_C_INVALIDATIONS,	 /* pinned chunks dropped because the memory changed */
+	SENNIT_C_EVICTIONS,	 /* pinned chunks dropped for a limit */
+	SENNIT_C_SHRINKS,	 /* pinned chunks dropped for the system's memory pressure */
 	SENNIT_C_COPIES,
 	SENNIT_C_COPY_BYTES,
-	SENNIT_C_COPY_REDONE,	   /* pieces copied again because the memory changed meanwhile */
+	SENNIT_C_COPY_REDONE, /* pieces copied again because the memory changed meanwhile */
 	SENNIT_C_COPY_ERRORS,
 	SENNIT_C_SHARED_PIECES,
 	SENNIT_C_MESSAGES_SENT,

@@ -61,8 +61,8 @@ struct sn_ctx {
 	atomic_t n_regions;
 	atomic_t n_requests;
 	struct mutex join_lock;
-	struct sn_member *member; /* set once by join */
-	wait_queue_head_t wait;	  /* completions of this context's requests */
+	struct sn_member *member;   /* set once by join */
+	wait_queue_head_t wait;	    /* completions of this context's requests */
 	wait_queue_head_t pin_wait; /* chunks of its regions that are being pinned */
 };
 
@@ -74,7 +74,7 @@ struct sn_seg {
 	unsigned long first; /* page number of its first page */
 	unsigned long pages;
 	spinlock_t lock;
-	struct rb_root pins;   /* sn_pinset by first page */
+	struct rb_root pins;	 /* sn_pinset by first page */
 	unsigned int next_chunk; /* pages to pin next: doubles, starts anew when nothing is pinned */
 };
 
@@ -86,7 +86,7 @@ struct sn_region {
 	u64 length;
 	u32 access;
 	bool dead;
-	unsigned long flags; /* enum sn_region_flag */
+	unsigned long flags;	  /* enum sn_region_flag */
 	struct work_struct ahead; /* pins [ahead_at, ahead_end) in the background */
 	u64 ahead_at, ahead_end;
 	unsigned int n_segs;
@@ -104,8 +104,8 @@ struct sn_pinset {
 	struct work_struct release;
 	unsigned long first, count; /* pages of the segment */
 	enum sn_pin_state state;    /* written under seg->lock */
-	bool stale;		    /* no longer what is mapped; written under seg->lock, read by copies without */
-	bool linked;		    /* in the segment's tree */
+	bool stale;  /* no longer what is mapped; written under seg->lock, read by copies without */
+	bool linked; /* in the segment's tree */
 	bool writable;
 	bool dirty;
 	bool referenced; /* used since the LRU last looked */

@@ -227,7 +227,8 @@ void sn_share_close_all(struct sn_ctx *ctx)
 	struct sn_share *s;
 	unsigned long id;
 
-	xa_for_each(&ctx->shares, id, s) {
+	xa_for_each(&ctx->shares, id, s)
+	{
 		xa_erase(&ctx->shares, id);
 		sn_share_end(s);
 	}

@@ -23,29 +23,29 @@
 
 #define KT_PAGE 4096ul
 
-#define KT_CHECK(cond)                                                                                        \
-	do {                                                                                                  \
-		if (!(cond)) {                                                                                \
-			printf("%s:%d: failed: %s (errno %d, %s)\n", __FILE__, __LINE__, #cond, errno,        \
-			       strerror(errno));                                                              \
-			fflush(stdout);                                                                       \
-			_exit(1);                                                                             \
-		}                                                                                             \
+#define KT_CHECK(cond)                                                                                       \
+	do {                                                                                                 \
+		if (!(cond)) {                                                                               \
+			printf("%s:%d: failed: %s (errno %d, %s)\n", __FILE__, __LINE__, #cond, errno,       \
+			       strerror(errno));                                                             \
+			fflush(stdout);                                                                      \
+			_exit(1);                                                                            \
+		}                                                                                            \
 	} while (0)
 
 /* The call fails, with this errno. */
-#define KT_FAILS(call, code)                                                                                  \
-	do {                                                                                                  \
-		errno = 0;                                                                                    \
-		KT_CHECK((call) < 0);                                                                         \
-		KT_CHECK(errno == (code));                                                                    \
+#define KT_FAILS(call, code)                                                                                 \
+	do {                                                                                                 \
+		errno = 0;                                                                                   \
+		KT_CHECK((call) < 0);                                                                        \
+		KT_CHECK(errno == (code));                                                                   \
 	} while (0)
 
-#define KT_RUN(test)                                                                                          \
-	do {                                                                                                  \
-		printf("%s\n", #test);                                                                        \
-		fflush(stdout);                                                                               \
-		test();                                                                                       \
+#define KT_RUN(test)                                                                                         \
+	do {                                                                                                 \
+		printf("%s\n", #test);                                                                       \
+		fflush(stdout);                                                                              \
+		test();                                                                                      \
 	} while (0)
 
 struct kt_region {

@@ -29,6 +29,9 @@ MODULE_PARM_DESC(lose_every, "at every n-th copy the channel falls silent");
 static unsigned int starve_every;
 module_param(starve_every, uint, 0644);
 MODULE_PARM_DESC(starve_every, "every n-th request for a descriptor is refused");
+static bool unordered;
+module_param(unordered, bool, 0444);
+MODULE_PARM_DESC(unordered, "say that copies may end in any order");
 static unsigned long bytes;
 module_param(bytes, ulong, 0444);
 static unsigned int busy_channels; /* bit mask of channels that ever copied */
@@ -69,8 +72,8 @@ static dma_cookie_t dd_submit(struct dma_async_tx_descriptor *tx)
 	return tx->cookie;
 }
 
-static struct dma_async_tx_descriptor *dd_prepare(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src, size_t len,
-						   unsigned long flags)
+static struct dma_async_tx_descriptor *dd_prepare(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
+						  size_t len, unsigned long flags)
 {
 	struct dd_chan *c = container_of(chan, struct dd_chan, chan);
 	struct dd_desc *d;
@@ -118,8 +121,7 @@ static int dd_terminate(struct dma_chan *chan)
 	list_splice_init(&c->submitted, &all);
 	list_splice_tail_init(&c->issued, &all);
 	spin_unlock_bh(&c->lock);
-	list_for_each_entry_safe(d, next, &all, list)
-		kfree(d);
+	list_for_each_entry_safe(d, next, &all, list) kfree(d);
 	return 0;
 }
 
@@ -182,8 +184,8 @@ static int dd_thread(void *arg)
 	while (!kthread_should_stop()) {
 		struct dd_desc *d;
 
-		wait_event_interruptible(c->wait,
-					 kthread_should_stop() || (!c->silent && !list_empty_careful(&c->issued)));
+		wait_event_interruptible(c->wait, kthread_should_stop() ||
+							  (!c->silent && !list_empty_careful(&c->issued)));
 		spin_lock_bh(&c->lock);
 		d = c->silent ? NULL : list_first_entry_or_null(&c->issued, struct dd_desc, list);
 		if (d)
@@ -205,6 +207,8 @@ static int dd_probe(struct platform_device *pdev)
 	INIT_LIST_HEAD(&dd_device.channels);
 	dma_cap_set(DMA_MEMCPY, dd_device.cap_mask);
 	dma_cap_set(DMA_PRIVATE, dd_device.cap_mask);
+	if (unordered)
+		dma_cap_set(DMA_COMPLETION_NO_ORDER, dd_device.cap_mask);
 	dd_device.device_alloc_chan_resources = dd_alloc;
 	dd_device.device_free_chan_resources = dd_free;
 	dd_device.device_prep_dma_memcpy = dd_prepare;
