@@ -11,7 +11,8 @@ packages() {
 	demo) echo "openmpi-bin libopenmpi-dev python3 python3-matplotlib" ;;
 	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? binutils
 		mpich? libmpich-dev? hpcc? netpipe-openmpi? python3-mpi4py? clang? clang-format-14? libclang-rt-14-dev?
-		clang-tidy-14? cppcheck?" ;;
+		clang-tidy-14? cppcheck?
+		qemu-system-x86? busybox-static? cpio? gcc-12? flex? bison? bc? libelf-dev? libssl-dev? xz-utils?" ;;
 	*) echo "deps.sh: unknown group '$1' (build, check, demo)" >&2; exit 2 ;;
 	esac
 }

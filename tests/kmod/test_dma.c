@@ -62,7 +62,7 @@ static void large_copies_are_offloaded(void)
 		   "dma_head"); /* both ends are here: they share a cache, so the CPU copies the head */
 	printf("  %lu of %lu bytes by the engine\n", (unsigned long)bytes, (unsigned long)BIG);
 	KT_CHECK(bytes <= BIG - head && bytes > BIG - head - 65536 && engine == bytes);
-	KT_CHECK(kt_counter(SENNIT_C_DMA_SLEEPS) > 0 && kt_counter(SENNIT_C_DMA_ERRORS) == 0);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_ERRORS) == 0);
 
 	/* The caller's own memory, both ways, and a small one that stays with the CPU. */
 	memset(to, 0, BIG);
@@ -127,6 +127,7 @@ static void messages_spread_over_channels(void)
 		kt_join(children[i]);
 	set("dmadouble", "delay_us", 0);
 	KT_CHECK(get("dmadouble", "busy_channels") == 3);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_SLEEPS) > 0);
 }
 
 static void failing_parts_are_copied_by_the_cpu(void)
