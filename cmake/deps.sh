@@ -11,7 +11,7 @@ packages() {
 	demo) echo "openmpi-bin libopenmpi-dev python3 python3-matplotlib" ;;
 	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? binutils
 		mpich? libmpich-dev? hpcc? netpipe-openmpi? python3-mpi4py? clang? clang-format-14? libclang-rt-14-dev?
-		clang-tidy-14? cppcheck?
+		clang-tidy-14? cppcheck? spin? lammps?
 		qemu-system-x86? busybox-static? cpio? gcc-12? flex? bison? bc? libelf-dev? libssl-dev? xz-utils?" ;;
 	*) echo "deps.sh: unknown group '$1' (build, check, demo)" >&2; exit 2 ;;
 	esac
@@ -55,17 +55,30 @@ else
 	exit 1
 fi
 
+candidate() {
+	apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p' | grep -v '(none)' || true
+}
+
+update() {
+	echo "Asking apt what this distribution has (${as_root:+$as_root }apt-get update)"
+	$as_root apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null ||
+		echo "apt-get update failed; going on with the lists at hand" >&2
+}
+
 echo "Missing here:$missing$optional"
-echo "Asking apt what this distribution has (${as_root:+$as_root }apt-get update)"
-$as_root apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null || echo "apt-get update failed; going on with the lists at hand" >&2
+updated=
+if [ -z "$(candidate libc6-dev)" ]; then # a bare machine has no lists at all
+	update
+	updated=yes
+fi
 for name in $optional; do
-	candidate=$(apt-cache policy "$name" 2>/dev/null | sed -n 's/^ *Candidate: //p')
-	if [ -n "$candidate" ] && [ "$candidate" != "(none)" ]; then
+	if [ -n "$(candidate "$name")" ]; then
 		missing="$missing $name"
 	else
 		echo "This distribution has no $name; tests that need it will be skipped"
 	fi
 done
 [ -n "$missing" ] || exit 0
+[ -n "$updated" ] || update
 echo "Installing now (${as_root:+$as_root }apt-get install --no-install-recommends):$missing"
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends $missing

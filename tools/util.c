@@ -197,7 +197,9 @@ char *sn_tool_provider(const char *given, char **tried)
 		char *file = given ? sn_tool_printf("%s/libsennit-fi.so", given)
 				   : sn_tool_printf("%s/%s/libsennit-fi.so", here, places[i]);
 		found = realpath(file, NULL);
-		char *longer = sn_tool_printf("%s  %s\n", list, file);
+		bool again = strstr(list, file) != NULL; /* SN_LIBDIR may be lib */
+		char *longer = again ? sn_tool_strdup(list)
+				     : sn_tool_printf("%s%s  %s", list, *list ? "\n" : "", file);
 		free(list);
 		list = longer;
 		free(file);

@@ -224,6 +224,11 @@ static inline int sn_irecv(sn_ep *ep, sn_peer from, void *buf, size_t len, uint6
  * the call returns SN_OK; if it is already matched or sent the call returns SN_ERR_AGAIN and it completes normally.
  */
 SN_API int sn_cancel(sn_ep *ep, sn_req *req);
+/*
+ * Likewise for the earliest posted receive with this context, for callers that keep no handles. SN_ERR_AGAIN: there is
+ * none, or it is already matched. Looks at every request of the endpoint: not for a fast path.
+ */
+SN_API int sn_cancel_context(sn_ep *ep, const void *context);
 
 /*
  * Look for an unexpected message: the earliest that a receive with this source, bits and mask would match. Makes
@@ -241,12 +246,16 @@ SN_API int sn_discard(sn_ep *ep, sn_claim *claim);
 
 /* ---- one-sided ---------------------------------------------------------------------------------------------- */
 
-enum { SN_REMOTE_READ = 1, SN_REMOTE_WRITE = 2 }; /* rights */
+enum { /* rights */
+	SN_REMOTE_READ = 1,
+	SN_REMOTE_WRITE = 2,
+	SN_REMOTE_VIRTUAL = 4, /* peers name bytes of this region by their addresses here, not by offsets from base */
+};
 
 /*
  * Let peers access [base, base + len) by this key (unique among the endpoint's regions; SN_ERR_INVALID if taken).
- * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base. The region is
- * owned by the caller until sn_region_free; nothing is pinned.
+ * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base, or addresses in
+ * the target with SN_REMOTE_VIRTUAL. The region is owned by the caller until sn_region_free; nothing is pinned.
  */
 SN_API int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned rights,
 			 sn_region **region);
@@ -254,7 +263,7 @@ SN_API int sn_region_free(sn_ep *ep, sn_region *region);
 
 typedef struct sn_remote {
 	uint64_t key;
-	uint64_t offset; /* from the region's base */
+	uint64_t offset; /* from the region's base, or the address in the target */
 } sn_remote;
 
 /*

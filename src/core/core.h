@@ -100,6 +100,7 @@ struct sn_region {
 	struct sn_region *hash_next;
 	uint64_t key;
 	uint8_t *base;
+	uint64_t start; /* what peers call the first byte */
 	uint64_t len;
 	unsigned rights;
 };

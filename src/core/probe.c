@@ -119,3 +119,25 @@ int sn_cancel(sn_ep *ep, sn_req *req)
 	sn_unlock(&ep->lock);
 	return rc;
 }
+
+int sn_cancel_context(sn_ep *ep, const void *context)
+{
+	if (!ep)
+		return sn_fail(SN_ERR_INVALID, "endpoint is NULL");
+	if (sn_core_foreign(ep))
+		return sn_core_forked();
+	sn_lock(&ep->lock);
+	struct sn_req *first = NULL;
+	for (uint32_t i = 0; i < ep->slab_count * SN_SLAB; i++) {
+		struct sn_req *req = &ep->slabs[i / SN_SLAB][i % SN_SLAB];
+		if (req->state != SN_REQ_ACTIVE || req->role == SN_ROLE_INTERNAL ||
+		    req->comp.context != context)
+			continue;
+		if ((req->comp.op == SN_OP_RECV || req->comp.op == SN_OP_MRECV) && req->posted.queued &&
+		    (!first || req->posted.serial < first->posted.serial))
+			first = req;
+	}
+	int rc = first ? cancel_recv(first) : SN_ERR_AGAIN;
+	sn_unlock(&ep->lock);
+	return rc;
+}

@@ -41,6 +41,8 @@ void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t 
 {
 	struct sn_region *r = sn_core_region_find(ep, key);
 	*status = SN_ERR_ACCESS;
+	if (r)
+		offset -= r->start; /* below the start it wraps, and is refused as too large */
 	if (!r || !(r->rights & right) || offset > r->len || len > r->len - offset) {
 		ep->count.refused_access++;
 		return NULL;
@@ -60,7 +62,7 @@ int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned righ
 		return sn_fail(SN_ERR_INVALID, "endpoint or region is NULL");
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
-	if (rights & ~(unsigned)(SN_REMOTE_READ | SN_REMOTE_WRITE))
+	if (rights & ~(unsigned)(SN_REMOTE_READ | SN_REMOTE_WRITE | SN_REMOTE_VIRTUAL))
 		return sn_fail(SN_ERR_INVALID, "unknown rights %#x", rights);
 	if (base && len > UINTPTR_MAX - (uintptr_t)base)
 		return sn_fail(SN_ERR_INVALID, "the region wraps around the end of the address space");
@@ -68,6 +70,8 @@ int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned righ
 	if (!r)
 		return sn_fail(SN_ERR_NOMEM, "no memory for a region");
 	*r = (struct sn_region){.key = key, .base = base, .len = len, .rights = rights};
+	if (rights & SN_REMOTE_VIRTUAL)
+		r->start = (uintptr_t)base;
 	sn_lock(&ep->lock);
 	int rc = 0;
 	if (ep->region_count >= ep->region_hash_size)

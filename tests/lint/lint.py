@@ -48,7 +48,7 @@ def long_functions(lines):
 
 
 def check_style(root, _build):
-    found = []
+    found = list(dead_links(root))
     for path in files(root, CODE + SCRIPTS):
         body = text(path)
         lines = body.splitlines()
@@ -68,6 +68,18 @@ def check_style(root, _build):
             for number, count in long_functions(lines):
                 found.append(f"{name}:{number}: a function of {count} lines (at most {FUNCTION_LINES})")
     return found
+
+
+def dead_links(root):
+    """Links between the pages, and to pictures, that lead nowhere."""
+    for where, folders, names in os.walk(root):
+        folders[:] = [f for f in folders if not f.startswith((".", "build"))]
+        for name in names:
+            if not name.endswith(".md"):
+                continue
+            for link in re.findall(r"\]\(([^)#]+)", text(os.path.join(where, name))):
+                if "://" not in link and not os.path.exists(os.path.join(where, link)):
+                    yield f"{os.path.relpath(os.path.join(where, name), root)}: {link} does not exist"
 
 
 def check_format(root, _build):

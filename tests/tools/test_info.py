@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`sennit info` and `sennit doctor`: they tell the truth about settings and about what is refused."""
+import ctypes
+import os
+import platform
 import re
+import resource
+import struct
+import subprocess
 import unittest
 
-from common import ToolTest
+from common import SENNIT, ToolTest
 
 
 class InfoTest(ToolTest):
@@ -20,7 +26,6 @@ class InfoTest(ToolTest):
         self.assertRegex(r.stdout, r"(?m)^  copy +auto +default")
 
     def test_a_settings_file_is_named(self):
-        import os
         os.mkdir(self.dir + "/.config")
         with open(self.dir + "/.config/sennit.conf", "w", encoding="utf-8") as f:
             f.write("# mine\nspin = 7\n")
@@ -51,7 +56,27 @@ class InfoTest(ToolTest):
             self.assertTrue(r.stderr)
 
 
+def refuse_single_copy():
+    """In a child before exec: a seccomp filter under which process_vm_readv and _writev fail with EPERM."""
+    first = {"x86_64": 310, "aarch64": 270}[platform.machine()]
+    program = b"".join(struct.pack("HBBI", *op) for op in (
+        (0x20, 0, 0, 0),             # load the number of the system call
+        (0x15, 1, 0, first),         # readv: go to the refusal
+        (0x15, 0, 1, first + 1),     # writev: likewise; anything else: skip it
+        (0x06, 0, 0, 0x00050001),    # refuse with EPERM
+        (0x06, 0, 0, 0x7fff0000)))   # allow
+    libc = ctypes.CDLL(None, use_errno=True)
+    filter_ = struct.pack("HL", len(program) // 8, ctypes.addressof(kept := ctypes.create_string_buffer(program)))
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, filter_, 0, 0) != 0:  # no new privileges; seccomp filter
+        raise OSError(ctypes.get_errno(), "seccomp")
+    del kept
+
+
 class DoctorTest(ToolTest):
+    def doctor(self, before):
+        return subprocess.run([SENNIT, "doctor"], env=self.env, capture_output=True, text=True, timeout=120, check=False,
+                              preexec_fn=before)
+
     def test_every_path_has_a_line(self):
         r = self.sennit("doctor")
         for what in ("process_vm_readv", "process_vm_writev", "memfd", "abstract sockets", "membarrier", "pidfd",
@@ -63,13 +88,16 @@ class DoctorTest(ToolTest):
         self.assertRegex(r.stdout, r"(?m)^ok +sennit itself")
 
     def test_a_descriptor_limit_is_seen(self):
-        import resource
-        import subprocess
-        from common import SENNIT
-        r = subprocess.run([SENNIT, "doctor"], env=self.env, capture_output=True, text=True, timeout=120, check=False,
-                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128)))
+        r = self.doctor(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128)))
         self.assertRegex(r.stdout, r"(?m)^limited +descriptors +128 ")
         self.assertIn("ulimit", r.stdout)
+
+    @unittest.skipUnless(platform.machine() in ("x86_64", "aarch64"), "the filter is written for two machines")
+    def test_a_refused_single_copy_is_seen_and_survived(self):
+        r = self.doctor(refuse_single_copy)
+        self.assertRegex(r.stdout, r"(?m)^limited +process_vm_readv +refused \(Operation not permitted\)")
+        self.assertRegex(r.stdout, r"(?m)^limited +process_vm_writev +refused")
+        self.assertRegex(r.stdout, r"(?m)^ok +sennit itself .* twice, through shared memory$")
 
 
 if __name__ == "__main__":

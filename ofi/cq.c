@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Completion queues: a ring that grows, filled by the engine's callbacks and emptied by fi_cq_read. It never refuses an
+ * entry, so the size asked for is only a hint and a sender is never held back by a queue that nobody reads.
+ *
+ * Waiting: fi_cq_sread spins, yields and naps by the engine's policy. There is no file descriptor to wait for: progress
+ * is manual, so nothing would make one readable.
+ */
+#include "ofi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- filling ---- */
+
+static bool ring_grow(struct sn_ofi_cq *cq)
+{
+	size_t size = 2 * (cq->mask + 1);
+	struct sn_ofi_event *ring = malloc(size * sizeof(*ring));
+
+	if (!ring)
+		return false;
+	for (size_t i = cq->head; i != cq->tail; i++)
+		ring[i & (size - 1)] = cq->ring[i & cq->mask];
+	free(cq->ring);
+	cq->ring = ring;
+	cq->mask = size - 1;
+	return true;
+}
+
+void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event)
+{
+	sn_lock(&cq->lock);
+	if (sn_unlikely(cq->tail - cq->head > cq->mask) && !ring_grow(cq))
+		cq->overrun = true;
+	else
+		cq->ring[cq->tail++ & cq->mask] = *event;
+	sn_unlock(&cq->lock);
+}
+
+struct op_meaning {
+	uint64_t flags;
+	enum sn_ofi_cntr_kind cntr;
+	bool rx;
+};
+
+static const struct op_meaning meanings[] = {
+	[SN_OP_SEND] = {FI_TAGGED | FI_SEND, SN_OFI_SEND, false},
+	[SN_OP_RECV] = {FI_TAGGED | FI_RECV, SN_OFI_RECV, true},
+	[SN_OP_MSEND] = {FI_MSG | FI_SEND, SN_OFI_SEND, false},
+	[SN_OP_MRECV] = {FI_MSG | FI_RECV, SN_OFI_RECV, true},
+	[SN_OP_PUT] = {FI_RMA | FI_WRITE, SN_OFI_WRITE, false},
+	[SN_OP_GET] = {FI_RMA | FI_READ, SN_OFI_READ, false},
+	[SN_OP_ATOMIC] = {FI_ATOMIC | FI_WRITE, SN_OFI_WRITE, false},
+	[SN_OP_FETCH] = {FI_ATOMIC | FI_READ, SN_OFI_READ, false},
+	[SN_OP_TARGET_PUT] = {FI_RMA | FI_REMOTE_WRITE, SN_OFI_REMOTE_WRITE, true},
+	[SN_OP_TARGET_GET] = {FI_RMA | FI_REMOTE_READ, SN_OFI_REMOTE_READ, true},
+	[SN_OP_TARGET_ATOMIC] = {FI_ATOMIC | FI_REMOTE_WRITE, SN_OFI_REMOTE_WRITE, true},
+};
+
+static void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, uint64_t flags)
+{
+	struct sn_ofi_event e = {
+		.e = {.op_context = c->context, .flags = flags, .len = c->len, .tag = c->bits},
+		.ep = ep,
+		.peer = c->peer,
+	};
+
+	if (flags & FI_RECV)
+		e.e.buf = c->buf;
+	if (c->flags & SN_COMP_DATA && flags & (FI_RECV | FI_REMOTE_WRITE)) {
+		e.e.flags |= FI_REMOTE_CQ_DATA;
+		e.e.data = c->data;
+	}
+	if (c->flags & SN_COMP_BUFFER_DONE)
+		e.e.flags |= FI_MULTI_RECV;
+	if (sn_unlikely(c->status)) {
+		e.err = (uint16_t)sn_ofi_error(c->status);
+		e.prov = (uint16_t)-c->status;
+		e.olen = c->full_len - c->len;
+	}
+	sn_ofi_cq_push(cq, &e);
+}
+
+/* Budget of a successful operation: one table look, one 80-byte entry into a ring that stays in the cache. */
+void sn_ofi_on_complete(void *arg, const sn_completion *c)
+{
+	struct sn_ofi_ep *ep = arg;
+	const struct op_meaning *m = &meanings[c->op];
+	struct sn_ofi_cq *cq = m->rx ? ep->rx_cq : ep->tx_cq;
+	struct sn_ofi_cntr *cntr = ep->cntr[m->cntr];
+	bool quiet = c->flags & SN_COMP_FORGET && !c->status && !(c->flags & SN_COMP_BUFFER_DONE);
+
+	if (cntr)
+		sn_ofi_cntr_count(cntr, !c->status);
+	if (cq && !quiet)
+		enter(cq, ep, c, m->flags);
+}
+
+/* A peer has accessed memory of ours: counted; reported if it brought data. */
+void sn_ofi_on_target(void *arg, const sn_completion *c)
+{
+	struct sn_ofi_ep *ep = arg;
+	const struct op_meaning *m = &meanings[c->op];
+	struct sn_ofi_cntr *cntr = ep->cntr[m->cntr];
+
+	if (cntr)
+		sn_ofi_cntr_count(cntr, !c->status);
+	if (ep->rx_cq && c->flags & SN_COMP_DATA)
+		enter(ep->rx_cq, ep, c, m->flags);
+}
+
+void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep)
+{
+	sn_lock(&cq->lock);
+	for (size_t i = cq->head; i != cq->tail; i++)
+		if (cq->ring[i & cq->mask].ep == ep)
+			cq->ring[i & cq->mask].ep = NULL;
+	sn_unlock(&cq->lock);
+	atomic_fetch_sub(&cq->refs, 1);
+}
+
+/* ---- reading ---- */
+
+struct origin {
+	struct sn_ofi_ep *ep;
+	sn_peer peer;
+};
+
+/* Take up to count entries. -FI_EAGAIN: there are none; -FI_EAVAIL: the first is an error. */
+static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin *origins)
+{
+	ssize_t n = 0;
+
+	sn_lock(&cq->lock);
+	if (cq->head == cq->tail) {
+		n = cq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
+		goto out;
+	}
+	for (; (size_t)n < count && cq->head != cq->tail; n++, cq->head++) {
+		const struct sn_ofi_event *e = &cq->ring[cq->head & cq->mask];
+		if (sn_unlikely(e->err)) {
+			n = n ? n : -FI_EAVAIL;
+			break;
+		}
+		char *to = (char *)buf + (size_t)n * cq->entry_size;
+		switch (cq->entry_size) { /* constant sizes become a few moves */
+		case sizeof(struct fi_cq_entry): memcpy(to, &e->e, sizeof(struct fi_cq_entry)); break;
+		case sizeof(struct fi_cq_tagged_entry):
+			memcpy(to, &e->e, sizeof(struct fi_cq_tagged_entry));
+			break;
+		default: memcpy(to, &e->e, cq->entry_size); break;
+		}
+		if (origins)
+			origins[n] = (struct origin){e->ep, e->peer};
+	}
+out:
+	sn_unlock(&cq->lock);
+	return n;
+}
+
+#define BATCH 16 /* entries whose sources are looked up at a time */
+
+/* Sources are looked up after the ring's lock is given back: that takes the address vector's and the endpoint's. */
+static ssize_t take_from(struct sn_ofi_cq *cq, void *buf, size_t count, fi_addr_t *src)
+{
+	struct origin origins[BATCH];
+	ssize_t n;
+
+	if (!src)
+		return take(cq, buf, count, NULL);
+	n = take(cq, buf, SN_MIN_OF(count, (size_t)BATCH), origins);
+	for (ssize_t i = 0; i < n; i++)
+		src[i] = origins[i].ep ? sn_ofi_av_source(origins[i].ep, origins[i].peer) : FI_ADDR_NOTAVAIL;
+	return n;
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
+	ssize_t n = count ? take_from(cq, buf, count, src) : -FI_EAGAIN;
+
+	if (n != -FI_EAGAIN)
+		return n;
+	bool moved = sn_ofi_set_progress(&cq->set);
+	n = take_from(cq, buf, count, src);
+	if (n == -FI_EAGAIN && !moved)
+		sn_ofi_set_relax(&cq->set, UINT64_MAX);
+	return n;
+}
+
+static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_readfrom(fid, buf, count, NULL);
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint64_t flags)
+{
+	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
+	ssize_t rc = -FI_EAGAIN;
+
+	sn_lock(&cq->lock);
+	const struct sn_ofi_event *e = &cq->ring[cq->head & cq->mask];
+	if (cq->head != cq->tail && e->err) {
+		out->op_context = e->e.op_context;
+		out->flags = e->e.flags;
+		out->len = e->e.len;
+		out->buf = e->e.buf;
+		out->data = e->e.data;
+		out->tag = e->e.tag;
+		out->olen = e->olen;
+		out->err = e->err;
+		out->prov_errno = e->prov;
+		if (cq->domain->fabric->fid.api_version >= FI_VERSION(1, 5))
+			out->err_data_size =
+				0; /* the caller's buffer stays as it is; the field is younger than 1.5 */
+		else
+			out->err_data = NULL;
+		cq->head++;
+		rc = 1;
+	}
+	sn_unlock(&cq->lock);
+	return rc;
+}
+
+/* Is there what a waiting read waits for? An error counts whatever the threshold. */
+static bool filled(struct sn_ofi_cq *cq, size_t want)
+{
+	bool yes;
+
+	sn_lock(&cq->lock);
+	yes = cq->overrun || cq->tail - cq->head >= want ||
+	      (cq->tail != cq->head && cq->ring[cq->head & cq->mask].err);
+	sn_unlock(&cq->lock);
+	return yes;
+}
+
+bool sn_ofi_cq_ready(struct sn_ofi_cq *cq)
+{
+	if (filled(cq, 1))
+		return true;
+	sn_ofi_set_progress(&cq->set);
+	return filled(cq, 1);
+}
+
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src, const void *cond,
+			    int timeout)
+{
+	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
+	uint64_t end = sn_ofi_deadline(timeout);
+	size_t want = 1;
+
+	if (cq->threshold && cond)
+		want = SN_MAX_OF(SN_MIN_OF(*(const size_t *)cond, count), (size_t)1);
+	while (!filled(cq, want)) {
+		if (sn_ofi_set_progress(&cq->set))
+			continue;
+		if (atomic_exchange(&cq->signaled, false))
+			return -FI_ECANCELED;
+		if (end != UINT64_MAX && sn_now_ns() >= end)
+			break;
+		sn_ofi_set_relax(&cq->set, end);
+	}
+	return take_from(cq, buf, count, src);
+}
+
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond, int timeout)
+{
+	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
+}
+
+static int cq_signal(struct fid_cq *fid)
+{
+	atomic_store(&sn_container(fid, struct sn_ofi_cq, fid)->signaled, true);
+	return 0;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
+			       size_t len)
+{
+	const char *text = prov_errno ? sn_strerror(-prov_errno) : "no message matches";
+
+	if (buf && len) {
+		snprintf(buf, len, "%s", text);
+		return buf;
+	}
+	return text;
+}
+
+static int cq_close(struct fid *fid)
+{
+	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid.fid);
+
+	if (atomic_load(&cq->refs))
+		return -FI_EBUSY;
+	atomic_fetch_sub(&cq->domain->refs, 1);
+	free(cq->ring);
+	free(cq);
+	return 0;
+}
+
+static struct fi_ops cq_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = cq_close,
+	.bind = sn_ofi_no_bind,
+	.control = sn_ofi_no_control,
+	.ops_open = sn_ofi_no_ops_open,
+};
+
+static struct fi_ops_cq cq_ops = {
+	.size = sizeof(struct fi_ops_cq),
+	.read = cq_read,
+	.readfrom = cq_readfrom,
+	.readerr = cq_readerr,
+	.sread = cq_sread,
+	.sreadfrom = cq_sreadfrom,
+	.signal = cq_signal,
+	.strerror = cq_strerror,
+};
+
+static size_t entry_size(enum fi_cq_format format)
+{
+	switch (format) {
+	case FI_CQ_FORMAT_UNSPEC:
+	case FI_CQ_FORMAT_CONTEXT: return sizeof(struct fi_cq_entry);
+	case FI_CQ_FORMAT_MSG: return sizeof(struct fi_cq_msg_entry);
+	case FI_CQ_FORMAT_DATA: return sizeof(struct fi_cq_data_entry);
+	case FI_CQ_FORMAT_TAGGED: return sizeof(struct fi_cq_tagged_entry);
+	default: return 0;
+	}
+}
+
+int sn_ofi_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out, void *context)
+{
+	struct sn_ofi_domain *domain = sn_container(fid, struct sn_ofi_domain, fid);
+	size_t size = 64;
+	struct sn_ofi_cq *cq;
+
+	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC &&
+	    attr->wait_obj != FI_WAIT_YIELD)
+		return -FI_ENOSYS;
+	if (attr->flags & ~FI_AFFINITY)
+		return -FI_EBADFLAGS;
+	if (!entry_size(attr->format))
+		return -FI_EINVAL;
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return -FI_ENOMEM;
+	while (size < attr->size && size < SN_OFI_QUEUE)
+		size *= 2;
+	cq->ring = malloc(size * sizeof(*cq->ring));
+	if (!cq->ring) {
+		free(cq);
+		return -FI_ENOMEM;
+	}
+	cq->mask = size - 1;
+	cq->fid.fid = (struct fid){.fclass = FI_CLASS_CQ, .context = context, .ops = &cq_fid_ops};
+	cq->fid.ops = &cq_ops;
+	cq->domain = domain;
+	cq->entry_size = entry_size(attr->format);
+	cq->threshold = attr->wait_cond == FI_CQ_COND_THRESHOLD;
+	cq->lock.enabled = !domain->serial;
+	sn_ofi_set_init(&cq->set, domain);
+	if (attr->format == FI_CQ_FORMAT_UNSPEC)
+		attr->format = FI_CQ_FORMAT_CONTEXT;
+	atomic_fetch_add(&domain->refs, 1);
+	*out = &cq->fid;
+	return 0;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The libfabric provider's objects. Each wraps one libfabric object over <sennit/sennit.h>; there is no protocol here.
+ *
+ * Only libfabric's headers are used, never a function of the library: the module must load into whatever libfabric the
+ * host brings, and a symbol of a newer one would make it unloadable (a test reads the module's symbol table).
+ *
+ * Threads. A domain opened with FI_THREAD_DOMAIN has serial engine endpoints and every lock below switched off. At any
+ * other level the endpoints lock themselves, and the order of locks is
+ *     progress set  ->  engine endpoint  ->  completion queue
+ * The engine calls back with its endpoint's lock held, so nothing here may call the engine while it holds a queue's lock;
+ * domain and address vector locks are outermost and are only taken on set-up paths.
+ */
+#ifndef SN_OFI_H
+#define SN_OFI_H
+
+#include "base/base.h"
+#include "sennit/sennit.h"
+
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/providers/fi_prov.h>
+
+#define SN_OFI_NAME	   "sennit"
+#define SN_OFI_ADDR_FORMAT (0x80000000u | 0x534eu) /* provider-specific bit, "SN" */
+#define SN_OFI_IOV	   4			   /* segments in one call */
+#define SN_OFI_QUEUE	   1024			   /* advertised queue depth; nothing here is bounded by it */
+#define SN_OFI_MULTI_ROOM  4096			   /* FI_OPT_MIN_MULTI_RECV until it is set */
+#define SN_OFI_MSG_MAX	   ((size_t)1 << 62)
+
+/* Endpoints that a queue or counter moves forward when it is read, and how long reads have found nothing. */
+struct sn_ofi_set {
+	struct sn_lock lock;
+	sn_ep **eps;
+	unsigned count, room;
+	uint64_t idle;		  /* sn_relax's memory */
+	uint64_t stamp;		  /* domain's stamp when last looked at */
+	_Atomic uint64_t *stamps; /* the domain's */
+};
+
+struct sn_ofi_fabric {
+	struct fid_fabric fid;
+	_Atomic int refs;
+};
+
+struct sn_ofi_domain {
+	struct fid_domain fid;
+	struct sn_ofi_fabric *fabric;
+	struct sn_ofi_eq *mr_eq; /* registrations are reported there, if bound */
+	struct sn_lock lock;	 /* eps, mrs, next_key */
+	struct sn_list eps, mrs;
+	uint64_t next_key;
+	_Atomic uint64_t stamp; /* counts progress on any endpoint, so that no queue of a busy domain naps */
+	_Atomic int refs;
+	bool serial;
+	bool virt_addr; /* remote addresses are virtual addresses, not offsets */
+	bool prov_key;	/* we choose keys */
+};
+
+struct sn_ofi_slot {
+	uint8_t addr[SN_ADDR_MAX];
+	bool used;
+};
+
+struct sn_ofi_av {
+	struct fid_av fid;
+	struct sn_ofi_domain *domain;
+	struct sn_ofi_eq *eq; /* with FI_EVENT */
+	struct sn_lock lock;  /* everything below */
+	struct sn_list eps;
+	struct sn_ofi_slot *slots;
+	size_t count, room; /* slots ever used, allocated */
+	size_t free_hint;   /* no free slot below */
+	uint64_t changes;   /* insertions so far */
+	bool events;
+};
+
+/* fi_addr -> sn_peer, published whole: readers never lock. Replaced tables live until the endpoint closes, because
+ * another thread may still be reading one; doubling keeps their sum below the newest. */
+struct sn_ofi_peers {
+	struct sn_ofi_peers *older;
+	size_t count;
+	_Atomic sn_peer peer[]; /* SN_ANY_PEER: not resolved yet */
+};
+
+enum sn_ofi_cntr_kind {
+	SN_OFI_SEND,
+	SN_OFI_RECV,
+	SN_OFI_READ,
+	SN_OFI_WRITE,
+	SN_OFI_REMOTE_READ,
+	SN_OFI_REMOTE_WRITE,
+	SN_OFI_CNTR_KINDS
+};
+
+struct sn_ofi_ep {
+	struct fid_ep fid;
+	sn_ep *sn;
+	struct sn_ofi_peers *_Atomic peers;
+	uint32_t tx_flags;	 /* SN_ flags of a send without flags of its own */
+	uint32_t rx_flags;	 /* likewise for a tagged receive */
+	uint32_t rx_plain_flags; /* likewise for a plain receive */
+	bool directed;		 /* receives honour their source address */
+	bool tx_selective, rx_selective;
+	bool enabled;
+	uint64_t min_multi_recv;
+	struct sn_ofi_cq *tx_cq, *rx_cq;
+	struct sn_ofi_cntr *cntr[SN_OFI_CNTR_KINDS];
+	struct sn_ofi_domain *domain;
+	struct sn_ofi_av *av;
+	uint64_t caps, tx_op_flags, rx_op_flags;
+	struct sn_list in_domain, in_av, regions;
+	fi_addr_t *sources; /* by sn_peer: its number in the address vector; under av->lock */
+	size_t source_room;
+	uint64_t sources_known; /* av->changes up to which sources have numbers */
+};
+
+struct sn_ofi_mr {
+	struct fid_mr fid;
+	struct sn_ofi_domain *domain;
+	void *base;
+	size_t len;
+	unsigned rights;
+	struct sn_list in_domain, regions;
+};
+
+/* A registration as one endpoint of the domain knows it. */
+struct sn_ofi_region {
+	struct sn_list of_mr, of_ep;
+	struct sn_ofi_ep *ep;
+	sn_region *sn;
+};
+
+/* Every completion format of libfabric is a prefix of the tagged one. */
+struct sn_ofi_event {
+	struct fi_cq_tagged_entry e;
+	struct sn_ofi_ep *ep; /* NULL once it is closed */
+	sn_peer peer;
+	uint16_t err;  /* FI_ error code, 0 for a success */
+	uint16_t prov; /* what fi_cq_strerror explains: a negated sn_error */
+	uint64_t olen; /* bytes that did not fit */
+};
+
+struct sn_ofi_cq {
+	struct fid_cq fid;
+	struct sn_ofi_domain *domain;
+	struct sn_ofi_set set;
+	struct sn_lock lock; /* the ring */
+	struct sn_ofi_event *ring;
+	size_t head, tail, mask; /* head and tail run freely */
+	size_t entry_size;
+	bool overrun;	/* the ring could not grow: a completion is lost */
+	bool threshold; /* the condition of a waiting read is a number of entries */
+	_Atomic bool signaled;
+	_Atomic int refs;
+};
+
+struct sn_ofi_cntr {
+	struct fid_cntr fid;
+	struct sn_ofi_domain *domain;
+	struct sn_ofi_set set;
+	_Atomic uint64_t value, errors;
+	_Atomic int refs;
+};
+
+/* ---- helpers shared by the objects (prov.c) ---- */
+int sn_ofi_error(int sn_status); /* sn_error -> FI_ error code, positive; 0 for success */
+static inline ssize_t sn_ofi_result(int rc)
+{
+	return sn_likely(rc >= 0) ? 0 : -sn_ofi_error(rc);
+}
+int sn_ofi_no_bind(struct fid *fid, struct fid *other, uint64_t flags);
+int sn_ofi_no_control(struct fid *fid, int command, void *arg);
+int sn_ofi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
+/* "sennit://" and two hex digits a byte; *len as fi_av_straddr wants it. Returns buf. */
+const char *sn_ofi_addr_print(const uint8_t *addr, char *buf, size_t *len);
+bool sn_ofi_addr_parse(const char *text, uint8_t addr[SN_ADDR_MAX]);
+
+/* ---- info.c, fabric.c, domain.c, mr.c ---- */
+int sn_ofi_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+		   const struct fi_info *hints, struct fi_info **info);
+uint64_t sn_ofi_caps(void);
+int sn_ofi_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
+int sn_ofi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+		       void *context);
+extern struct fi_ops_mr sn_ofi_mr_ops;
+/* Give an endpoint that opens every region of its domain. */
+int sn_ofi_mr_add_all(struct sn_ofi_ep *ep);
+void sn_ofi_mr_drop_all(struct sn_ofi_ep *ep);
+int sn_ofi_query_atomic(struct fid_domain *fid, enum fi_datatype datatype, enum fi_op op,
+			struct fi_atomic_attr *attr, uint64_t flags);
+
+/* ---- progress.c ---- */
+void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain);
+int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
+void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
+/* Move every endpoint forward; true if something happened in the domain since the last call. */
+bool sn_ofi_set_progress(struct sn_ofi_set *set);
+/* After a read that found nothing: spin, yield or nap, as the engine decides. */
+void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns);
+/* When a wait of timeout_ms (negative: for ever) that starts now is over. */
+uint64_t sn_ofi_deadline(int timeout_ms);
+
+/* ---- av.c ---- */
+int sn_ofi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context);
+void sn_ofi_av_attach(struct sn_ofi_av *av, struct sn_ofi_ep *ep);
+void sn_ofi_av_detach(struct sn_ofi_ep *ep);
+/* Resolve an address for the first time (slow path of sn_ofi_peer). 0 or a negative FI_ error. */
+int sn_ofi_av_resolve(struct sn_ofi_ep *ep, fi_addr_t addr, sn_peer *peer);
+/* The address vector's number of a peer, FI_ADDR_NOTAVAIL if it has none. */
+fi_addr_t sn_ofi_av_source(struct sn_ofi_ep *ep, sn_peer peer);
+void sn_ofi_peers_free(struct sn_ofi_ep *ep);
+
+/* Budget when the peer is known: two loads and a compare. */
+static inline int sn_ofi_peer(struct sn_ofi_ep *ep, fi_addr_t addr, sn_peer *peer)
+{
+	struct sn_ofi_peers *t = atomic_load_explicit(&ep->peers, memory_order_acquire);
+
+	if (sn_likely(addr < t->count)) {
+		*peer = atomic_load_explicit(&t->peer[addr], memory_order_relaxed);
+		if (sn_likely(*peer != SN_ANY_PEER))
+			return 0;
+	}
+	return sn_ofi_av_resolve(ep, addr, peer);
+}
+
+/* Likewise for the source of a receive. */
+static inline int sn_ofi_source(struct sn_ofi_ep *ep, fi_addr_t addr, sn_peer *peer)
+{
+	*peer = SN_ANY_PEER;
+	if (!ep->directed || addr == FI_ADDR_UNSPEC)
+		return 0;
+	return sn_ofi_peer(ep, addr, peer);
+}
+
+/* ---- ep.c, and the operations ---- */
+int sn_ofi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+/* Engine flags of a transmit call that brings flags of its own; false: a flag that is not offered. */
+bool sn_ofi_tx_flags(const struct sn_ofi_ep *ep, uint64_t flags, uint32_t *sn_flags);
+bool sn_ofi_rx_flags(const struct sn_ofi_ep *ep, uint64_t flags, uint32_t *sn_flags);
+extern struct fi_ops_msg sn_ofi_msg_ops;
+extern struct fi_ops_tagged sn_ofi_tagged_ops;
+extern struct fi_ops_rma sn_ofi_rma_ops;
+extern struct fi_ops_atomic sn_ofi_atomic_ops;
+
+/* ---- cq.c, cntr.c, eq.c, poll.c ---- */
+int sn_ofi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
+void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event);
+void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep);
+bool sn_ofi_cq_ready(struct sn_ofi_cq *cq); /* makes progress; true if a read would return something */
+/* The engine's callbacks. */
+void sn_ofi_on_complete(void *arg, const sn_completion *c);
+void sn_ofi_on_target(void *arg, const sn_completion *c);
+
+int sn_ofi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
+		     void *context);
+static inline void sn_ofi_cntr_count(struct sn_ofi_cntr *cntr, bool ok)
+{
+	_Atomic uint64_t *n = ok ? &cntr->value : &cntr->errors;
+
+	if (cntr->domain->serial) /* no locked instruction where one thread is promised */
+		atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
+				      memory_order_relaxed);
+	else
+		atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
+}
+
+struct sn_ofi_eq;
+int sn_ofi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);
+/* Report an event of ours; err 0 or a positive FI_ error. */
+int sn_ofi_eq_report(struct sn_ofi_eq *eq, uint32_t event, struct fid *fid, void *context, uint64_t data,
+		     int err);
+void sn_ofi_eq_hold(struct sn_ofi_eq *eq, int by);
+int sn_ofi_trywait(struct fid_fabric *fabric, struct fid **fids, int count);
+
+int sn_ofi_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
+
+#endif

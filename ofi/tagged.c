@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tagged messages. libfabric's `ignore` is the complement of the engine's mask, and bits outside the mask are no error
+ * here: they are cleared.
+ */
+#include "ofi.h"
+
+static inline struct sn_ofi_ep *ep_of(struct fid_ep *fid)
+{
+	return sn_container(fid, struct sn_ofi_ep, fid);
+}
+
+static inline ssize_t post_recv(struct sn_ofi_ep *ep, const struct iovec *iov, size_t count, fi_addr_t from,
+				uint64_t tag, uint64_t ignore, uint32_t flags, void *context)
+{
+	sn_msg m = {
+		.flags = flags,
+		.iov = iov,
+		.iov_count = (uint32_t)count,
+		.bits = tag & ~ignore,
+		.mask = ~ignore,
+		.context = context,
+	};
+	int rc = sn_ofi_source(ep, from, &m.peer);
+
+	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_post_recv(ep->sn, &m, NULL));
+}
+
+static inline ssize_t post_send(struct sn_ofi_ep *ep, const struct iovec *iov, size_t count, fi_addr_t to,
+				uint64_t tag, uint32_t flags, uint64_t data, void *context)
+{
+	sn_msg m = {
+		.flags = flags,
+		.iov = iov,
+		.iov_count = (uint32_t)count,
+		.bits = tag,
+		.data = data,
+		.context = context,
+	};
+	int rc = sn_ofi_peer(ep, to, &m.peer);
+
+	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_post_send(ep->sn, &m, NULL));
+}
+
+static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from,
+			   uint64_t tag, uint64_t ignore, void *context)
+{
+	struct iovec v = {buf, len};
+
+	return post_recv(ep_of(fid), &v, 1, from, tag, ignore, ep_of(fid)->rx_flags, context);
+}
+
+static ssize_t tagged_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
+			    fi_addr_t from, uint64_t tag, uint64_t ignore, void *context)
+{
+	if (count > SN_OFI_IOV)
+		return -FI_EINVAL;
+	return post_recv(ep_of(fid), iov, count, from, tag, ignore, ep_of(fid)->rx_flags, context);
+}
+
+/* ---- peek, claim, discard ---- */
+
+static ssize_t report(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, const sn_completion *c, int err)
+{
+	struct sn_ofi_event e = {
+		.e = {.op_context = msg->context, .flags = FI_TAGGED | FI_RECV, .tag = msg->tag},
+		.ep = ep,
+		.peer = SN_ANY_PEER,
+		.err = (uint16_t)err,
+	};
+
+	if (!err) {
+		e.e.tag = c->bits;
+		e.e.len = c->full_len;
+		e.peer = c->peer;
+		if (c->flags & SN_COMP_DATA) {
+			e.e.flags |= FI_REMOTE_CQ_DATA;
+			e.e.data = c->data;
+		}
+	}
+	if (!ep->rx_cq)
+		return -FI_ENOCQ;
+	sn_ofi_cq_push(ep->rx_cq, &e);
+	return 0;
+}
+
+/* Nothing found is an error in the queue, not of the call: that is what libfabric's users expect. */
+static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	uint64_t mask = ~msg->ignore, bits = msg->tag & mask;
+	sn_claim *claim = NULL;
+	sn_completion c;
+	sn_peer from;
+	int rc = sn_ofi_source(ep, msg->addr, &from);
+
+	if (rc)
+		return rc;
+	if (flags & (FI_CLAIM | FI_DISCARD))
+		rc = sn_mprobe(ep->sn, 0, from, bits, mask, &c, &claim);
+	else
+		rc = sn_probe(ep->sn, 0, from, bits, mask, &c);
+	if (rc)
+		return report(ep, msg, NULL, rc == SN_ERR_AGAIN ? FI_ENOMSG : sn_ofi_error(rc));
+	if (flags & FI_DISCARD)
+		sn_discard(ep->sn, claim);
+	else if (flags & FI_CLAIM) /* an application that claims must bring a struct fi_context */
+		((struct fi_context *)msg->context)->internal[0] = claim;
+	return report(ep, msg, &c, 0);
+}
+
+static ssize_t claimed(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags,
+		       uint32_t sn_flags)
+{
+	struct fi_context *context = msg->context;
+	sn_claim *claim = context->internal[0];
+	sn_msg m = {
+		.flags = sn_flags,
+		.peer = SN_ANY_PEER,
+		.iov = msg->msg_iov,
+		.iov_count = (uint32_t)msg->iov_count,
+		.context = context,
+	};
+
+	if (!claim)
+		return -FI_EINVAL;
+	context->internal[0] = NULL;
+	if (flags & FI_DISCARD) {
+		sn_completion c = {.peer = SN_ANY_PEER, .bits = msg->tag};
+		ssize_t rc = sn_ofi_result(sn_discard(ep->sn, claim));
+		return rc ? rc : report(ep, msg, &c, 0);
+	}
+	return sn_ofi_result(sn_mrecv(ep->sn, claim, &m, NULL));
+}
+
+static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	const uint64_t matched = FI_PEEK | FI_CLAIM | FI_DISCARD;
+	struct sn_ofi_ep *ep = ep_of(fid);
+	uint32_t sn_flags;
+
+	if (!sn_ofi_rx_flags(ep, flags & ~matched, &sn_flags) || sn_flags & SN_MULTI)
+		return -FI_EBADFLAGS;
+	if (msg->iov_count > SN_OFI_IOV)
+		return -FI_EINVAL;
+	if (sn_likely(!(flags & matched)))
+		return post_recv(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->tag, msg->ignore, sn_flags,
+				 msg->context);
+	if ((flags & matched) == FI_DISCARD || (flags & FI_CLAIM && !msg->context))
+		return -FI_EINVAL;
+	return flags & FI_PEEK ? peek(ep, msg, flags) : claimed(ep, msg, flags, sn_flags);
+}
+
+static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t to,
+			   uint64_t tag, void *context)
+{
+	struct iovec v = {(void *)(uintptr_t)buf, len};
+
+	return post_send(ep_of(fid), &v, 1, to, tag, ep_of(fid)->tx_flags, 0, context);
+}
+
+static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
+			    fi_addr_t to, uint64_t tag, void *context)
+{
+	if (count > SN_OFI_IOV)
+		return -FI_EINVAL;
+	return post_send(ep_of(fid), iov, count, to, tag, ep_of(fid)->tx_flags, 0, context);
+}
+
+static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	uint32_t sn_flags;
+
+	if (!sn_ofi_tx_flags(ep_of(fid), flags, &sn_flags))
+		return -FI_EBADFLAGS;
+	if (msg->iov_count > SN_OFI_IOV)
+		return -FI_EINVAL;
+	return post_send(ep_of(fid), msg->msg_iov, msg->iov_count, msg->addr, msg->tag, sn_flags, msg->data,
+			 msg->context);
+}
+
+static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t to, uint64_t tag)
+{
+	struct iovec v = {(void *)(uintptr_t)buf, len};
+
+	return post_send(ep_of(fid), &v, 1, to, tag, SN_INJECT | SN_FORGET, 0, NULL);
+}
+
+static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
+			       fi_addr_t to, uint64_t tag, void *context)
+{
+	struct iovec v = {(void *)(uintptr_t)buf, len};
+
+	return post_send(ep_of(fid), &v, 1, to, tag, ep_of(fid)->tx_flags | SN_DATA, data, context);
+}
+
+static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t to,
+				 uint64_t tag)
+{
+	struct iovec v = {(void *)(uintptr_t)buf, len};
+
+	return post_send(ep_of(fid), &v, 1, to, tag, SN_INJECT | SN_FORGET | SN_DATA, data, NULL);
+}
+
+struct fi_ops_tagged sn_ofi_tagged_ops = {
+	.size = sizeof(struct fi_ops_tagged),
+	.recv = tagged_recv,
+	.recvv = tagged_recvv,
+	.recvmsg = tagged_recvmsg,
+	.send = tagged_send,
+	.sendv = tagged_sendv,
+	.sendmsg = tagged_sendmsg,
+	.inject = tagged_inject,
+	.senddata = tagged_senddata,
+	.injectdata = tagged_injectdata,
+};

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Links: the endpoint's side of a connection to one peer, from attach to burial.
+ *
+ * A link opens at the first post, or when the peer connects first. Opening makes the channel of this direction; from
+ * then on messages go into the ring, whether the peer has answered yet or not.
+ *
+ * The end. "Gone" may come as mail (the socket or the process is gone), or be found by the endpoint (a record that makes
+ * no sense). Either way the link is doomed, and buried at the end of progress(), where no arrival is half done: what
+ * the peer had sent completely is delivered first (unless it is not trusted any more), then sends and pulls end with an
+ * error, then the core hears of it.
+ */
+#include "base/conf.h"
+#include "base/log.h"
+#include "local/local.h"
+#include "progress/memfd.h"
+#include "progress/relax.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* The largest number of local peers of any endpoint of this process decides whether waiting should spin. */
+static void crowd_changed(struct sn_rail *rail, int by)
+{
+	unsigned most = 0;
+	sn_service_lock();
+	rail->attached += (uint32_t)by;
+	sn_list_for_each (at, &sn_rails) {
+		const struct sn_rail *other = sn_container(at, struct sn_rail, siblings);
+		most = SN_MAX_OF(most, other->attached);
+	}
+	sn_service_unlock();
+	sn_relax_crowd(most);
+}
+
+int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
+		   const struct sn_addr_part *part, void **out)
+{
+	struct sn_rail *rail = r;
+	struct sn_link *link = calloc(1, sizeof(*link));
+	if (!link)
+		return sn_fail(SN_ERR_NOMEM, "no memory for another peer");
+	link->rail = rail;
+	link->peer = peer;
+	link->ids = *ids;
+	sn_list_init(&link->busy);
+	sn_list_init(&link->doomed);
+	sn_list_init(&link->conns);
+	sn_list_init(&link->messages);
+	sn_list_init(&link->controls);
+	sn_list_init(&link->sends);
+	sn_list_init(&link->reads);
+	sn_slots_init(&link->send_slots, sizeof(struct sn_send));
+	sn_slots_init(&link->rdv_slots, sizeof(struct sn_rdv));
+	sn_list_add_tail(&rail->links, &link->link);
+	crowd_changed(rail, 1);
+	*out = link;
+	return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------- */
+
+static uint32_t power_of_two(uint64_t n)
+{
+	uint32_t p = SN_RING_BYTES_MIN;
+	while (p < n && p < SN_RING_BYTES_MAX)
+		p *= 2;
+	return p;
+}
+
+/* The more peers, the smaller the rings: the memory of an endpoint stays bounded, and few peers are busy at a time. */
+static uint32_t ring_size(const struct sn_rail *rail)
+{
+	uint64_t bytes = (uint64_t)sn_conf_num(SN_CONF_RING);
+	return power_of_two(rail->channels < 16 ? bytes : rail->channels < 64 ? bytes / 2 : bytes / 4);
+}
+
+/* Make our channel. Returns its descriptor or an error. */
+static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
+{
+	void *map;
+	*ring_bytes = ring_size(link->rail);
+	int fd = sn_memfd_new("sennit-ring", SN_RING_OFFSET + *ring_bytes, &map);
+	if (fd < 0)
+		return fd;
+	sn_tx_init(&link->tx, map, *ring_bytes);
+	link->tx_bytes = SN_RING_OFFSET + *ring_bytes;
+	uint64_t most = *ring_bytes / 4 - SN_REC_HEAD - SN_IMM_MAX;
+	link->eager = (uint32_t)SN_MIN_OF((uint64_t)sn_conf_num(SN_CONF_EAGER), most);
+	link->rail->channels++;
+	return fd;
+}
+
+static void channel_drop(struct sn_link *link)
+{
+	if (link->tx_bytes) {
+		atomic_store(&link->tx.chan->closed,
+			     1); /* a peer that lives on must not touch our buffers any more */
+		munmap(link->tx.chan, link->tx_bytes);
+		link->rail->channels--;
+	}
+	if (link->rx_bytes)
+		munmap(link->rx.chan, link->rx_bytes);
+	link->tx_bytes = link->rx_bytes = 0;
+	link->rx.cells = NULL;
+}
+
+static void opened(struct sn_link *link)
+{
+	link->state = SN_LINK_OPEN;
+	link->fast = !link->lost;
+	link->rail->count.peers++;
+}
+
+static void adopt(struct sn_link *link, struct sn_conn *conn)
+{
+	conn->owner = link;
+	sn_list_add_tail(&link->conns, &conn->owner_link);
+}
+
+int sn_link_open(struct sn_link *link)
+{
+	uint32_t ring_bytes;
+	int rc, fd = channel_make(link, &ring_bytes);
+	if (fd < 0)
+		return fd;
+	struct sn_conn *conn = sn_conn_start(link->rail, &link->ids, fd, ring_bytes, &rc);
+	if (conn)
+		adopt(link, conn);
+	if (rc) {
+		channel_drop(link);
+		link->lost = conn != NULL;
+		return rc;
+	}
+	link->out = conn;
+	opened(link);
+	return 0;
+}
+
+/* The peer connected first, or at the same time: answer on its connection. */
+static int answer(struct sn_link *link, struct sn_conn *conn)
+{
+	uint32_t ring_bytes = (uint32_t)(link->tx_bytes - SN_RING_OFFSET);
+	int fd = -1;
+	if (link->state == SN_LINK_NEW) {
+		fd = channel_make(link, &ring_bytes);
+		if (fd < 0)
+			return fd;
+		opened(link);
+	} else if (link->out) {
+		fd = sn_conn_recall(
+			link->out); /* our own HELLO waits for the peer's backlog: this way is open */
+		if (fd >= 0) {
+			sn_conn_free(link->out);
+			link->out = NULL;
+		}
+	}
+	return sn_conn_welcome(conn, &link->ids, fd, ring_bytes);
+}
+
+/* ---- mail ---------------------------------------------------------------------------------------------------- */
+
+static int poll_add(struct sn_link *link)
+{
+	struct sn_rail *rail = link->rail;
+	if (rail->poll_count == rail->poll_room) {
+		uint32_t room = rail->poll_room ? rail->poll_room * 2 : 16;
+		struct sn_link **poll = realloc(rail->poll, room * sizeof(struct sn_link *));
+		if (!poll)
+			return sn_fail(SN_ERR_NOMEM, "no memory for another peer");
+		rail->poll = poll;
+		rail->poll_room = room;
+	}
+	link->poll_index = rail->poll_count;
+	rail->poll[rail->poll_count++] = link;
+	return 0;
+}
+
+static void poll_remove(struct sn_link *link)
+{
+	struct sn_rail *rail = link->rail;
+	if (!link->rx.cells || link->poll_index >= rail->poll_count || rail->poll[link->poll_index] != link)
+		return;
+	struct sn_link *last = rail->poll[--rail->poll_count];
+	rail->poll[link->poll_index] = last;
+	last->poll_index = link->poll_index;
+}
+
+/* Take what the peer's greeting brought. */
+static int take_greeting(struct sn_link *link, struct sn_conn *conn)
+{
+	if (conn->chan) {
+		if (link->rx.cells)
+			return sn_fail(SN_ERR_PROTO, "a second channel from one peer");
+		sn_rx_init(&link->rx, conn->chan, conn->theirs.ring_bytes);
+		link->rx_bytes = SN_RING_OFFSET + conn->theirs.ring_bytes;
+		conn->chan = NULL;
+		int rc = poll_add(link);
+		if (rc)
+			return rc;
+	}
+	if (link->greeted)
+		return 0;
+	link->greeted = true;
+	link->bell = conn->bell;
+	conn->bell = NULL;
+	link->fence = sn_bell_must_fence(link->bell);
+	link->copy = conn->copy;
+	link->read_error = conn->read_error;
+	link->write_error = conn->write_error;
+	link->pid = conn->theirs.pid;
+	link->rail->count.refused_read += link->read_error != 0;
+	link->rail->count.refused_write += link->write_error != 0;
+	sn_debug("peer %u is pid %u; read its memory: %s, write: %s", sn_core_peer_number(link->peer),
+		 link->pid, link->read_error ? strerror(link->read_error) : "yes",
+		 link->write_error ? strerror(link->write_error) : "yes");
+	if (link->read_error)
+		sn_info("peer %u (pid %u): its memory cannot be read (%s); large messages are written or "
+			"streamed",
+			sn_core_peer_number(link->peer), link->pid, strerror(link->read_error));
+	sn_link_ring(link); /* what was sent before the bell was known */
+	return 0;
+}
+
+static void greeting(struct sn_rail *rail, struct sn_conn *conn)
+{
+	struct sn_link *link = conn->owner;
+	bool asked = link != NULL;
+	if (!link) {
+		void *found;
+		if (!sn_core_peer_from(rail->ep, rail, conn->theirs.addr, conn->theirs.addr_len, &found)) {
+			sn_debug("a connection from pid %u is refused: %s", conn->theirs.pid,
+				 sn_last_error());
+			rail->count.bad_handshakes += !rail->closing;
+			sn_conn_free(conn);
+			return;
+		}
+		link = found;
+		/* one that we started, one that the peer started: more are of no use */
+		bool enough = link->conns.next->next != &link->conns && !sn_list_empty(&link->conns);
+		if (link->state == SN_LINK_GONE || link->doom || enough) {
+			sn_conn_free(conn);
+			return;
+		}
+		adopt(link, conn);
+	}
+	int rc = asked ? 0 : answer(link, conn);
+	if (!rc)
+		rc = take_greeting(link, conn);
+	if (rc) {
+		sn_warn("peer %u (pid %u): %s", sn_core_peer_number(link->peer), conn->theirs.pid,
+			sn_last_error());
+		sn_link_doom(link, rc, rc == SN_ERR_PEER_GONE);
+	}
+}
+
+int sn_link_mail(struct sn_rail *rail)
+{
+	int n = 0;
+	for (struct sn_mail *mail; (mail = sn_conn_mail(rail)); n++) {
+		struct sn_conn *conn = mail->conn;
+		if (!mail->gone) {
+			greeting(rail, conn);
+		} else if (conn->owner) {
+			struct sn_link *link = conn->owner;
+			sn_debug("peer %u (pid %u) is gone", sn_core_peer_number(link->peer), link->pid);
+			sn_link_doom(link, conn->status, conn->status == SN_ERR_PEER_GONE);
+		} else {
+			sn_conn_free(conn);
+		}
+	}
+	return n;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------- */
+
+void sn_link_doom(struct sn_link *link, int status, bool drain)
+{
+	if (link->doom || link->state == SN_LINK_GONE)
+		return;
+	link->doom = status;
+	link->drain = drain;
+	link->fast = false;
+	sn_list_add_tail(&link->rail->doomed, &link->doomed);
+}
+
+static void bury(struct sn_link *link)
+{
+	struct sn_rail *rail = link->rail;
+	int status = link->doom;
+	/* Nobody writes there any more, so this ends; the bound is for a process that closed its socket and goes on. */
+	link->leaving = true;
+	if (link->drain && link->rx.cells)
+		sn_recv_poll(link, link->rx.count);
+	sn_list_del(&link->busy);
+	poll_remove(link);
+	bool was_open = link->state == SN_LINK_OPEN;
+	link->state = SN_LINK_GONE;
+	link->fast = false;
+	while (!sn_list_empty(&link->conns)) {
+		struct sn_conn *conn = sn_container(link->conns.next, struct sn_conn, owner_link);
+		sn_conn_free(conn);
+	}
+	link->out = NULL;
+	channel_drop(link);
+	sn_bell_unmap(link->bell);
+	link->bell = NULL;
+	if (was_open) {
+		rail->count.peers--;
+		rail->count.peers_gone++;
+	}
+	crowd_changed(rail, -1);
+	sn_rdv_end(link, status);
+	sn_send_drop(link, true, status);
+	sn_core_peer_gone(link->peer, status);
+}
+
+int sn_link_bury(struct sn_rail *rail)
+{
+	int n = 0;
+	for (; !sn_list_empty(&rail->doomed); n++) {
+		struct sn_link *link = sn_container(rail->doomed.next, struct sn_link, doomed);
+		sn_list_del(&link->doomed);
+		bury(link);
+	}
+	return n;
+}
+
+void sn_link_free(struct sn_link *link)
+{
+	bool counted = link->state != SN_LINK_GONE;
+	poll_remove(link);
+	sn_list_del(&link->busy);
+	sn_list_del(&link->doomed);
+	sn_list_del(&link->link);
+	while (!sn_list_empty(&link->conns))
+		sn_conn_free(sn_container(link->conns.next, struct sn_conn, owner_link));
+	channel_drop(link);
+	sn_bell_unmap(link->bell);
+	sn_send_drop(link, true, SN_OK);
+	for (uint32_t i = 0; i < link->send_slots.count; i++) {
+		struct sn_send *s = (struct sn_send *)(void *)link->send_slots.at[i];
+		if (s->slot.used && s->segs.at != s->segs.few)
+			free(s->segs.at);
+	}
+	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {
+		struct sn_rdv *rdv = (struct sn_rdv *)(void *)link->rdv_slots.at[i];
+		if (rdv->slot.used && rdv->segs.at != rdv->segs.few)
+			free(rdv->segs.at);
+	}
+	sn_slots_destroy(&link->send_slots);
+	sn_slots_destroy(&link->rdv_slots);
+	if (counted)
+		crowd_changed(link->rail, -1);
+	free(link);
+}
+
+void sn_link_detach(void *link)
+{
+	sn_link_free(link);
+}
+
+/* In a forked child: the mappings are not here. */
+void sn_link_forked(struct sn_link *link)
+{
+	link->fast = false;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The local rail's own structures. Private to src/local.
+ *
+ * Who touches what: a rail and its links belong to the endpoint (its lock, or its one thread). A connection (struct
+ * sn_conn), the mailbox and the listener are guarded by the service lock (progress/service.h), because the service
+ * thread works on them too; it never touches a link. What the service thread learns about a connection arrives as mail,
+ * in order, at the next progress().
+ */
+#ifndef SN_LOCAL_H
+#define SN_LOCAL_H
+
+#include "base/base.h"
+#include "copy/cma.h"
+#include "core/rail.h"
+#include "local/ring.h"
+#include "progress/bell.h"
+#include "progress/service.h"
+#include <sys/un.h>
+
+struct sn_rail;
+struct sn_link;
+
+/* Plain counters, reported by name in rail.c. */
+struct sn_local_counters {
+	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
+		copy_stream_bytes, refused_read, refused_write, faults, rings, system_calls, peers,
+		peers_gone, bad_records;
+	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
+};
+
+/* ---- connections: connect.c --------------------------------------------------------------------------------- */
+
+enum sn_conn_state {
+	SN_CONN_CONNECTING, /* the listener's backlog is full: tried again by timer */
+	SN_CONN_ASKED,	    /* HELLO sent, WELCOME expected */
+	SN_CONN_ACCEPTED,   /* HELLO expected */
+	SN_CONN_GREETED,    /* the peer has said what it had to say */
+	SN_CONN_DEAD,
+};
+
+struct sn_mail {
+	struct sn_list link;
+	struct sn_conn *conn;
+	bool gone; /* else: a HELLO or WELCOME came */
+};
+
+struct sn_conn {
+	struct sn_list link; /* rail->conns */
+	struct sn_rail *rail;
+	struct sn_watch sock, life; /* the socket, and the peer process's pidfd */
+	struct sn_timer retry;
+	uint64_t delay;
+	enum sn_conn_state state;
+	int status;	  /* why it is gone */
+	int chan_fd;	  /* still to be sent, -1 if not */
+	bool welcome_due; /* the WELCOME could not be sent yet */
+	uint32_t ring_bytes;
+	struct sn_ep_ids to;
+	struct sn_mail greeting, farewell;
+	/* what the peer said; chan and bell are the link's once it took them (then NULL) */
+	struct sn_local_hello theirs;
+	struct sn_cma_peer copy;
+	int read_error, write_error;
+	void *chan;
+	struct sn_bell *bell;
+	/* the endpoint's */
+	struct sn_link *owner;
+	struct sn_list owner_link;
+};
+
+int sn_conn_listen(struct sn_rail *rail);
+void sn_conn_unlisten(struct sn_rail *rail);
+/*
+ * Connect to a peer and offer a channel; takes over chan_fd. *rc is 0 or the error; NULL: there is no connection. With
+ * SN_ERR_PEER_GONE there is one, dead, whose farewell comes by mail after what the peer had sent before.
+ */
+struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, int chan_fd,
+			      uint32_t ring_bytes, int *rc);
+/* Answer an accepted connection; chan_fd -1: it travels another way. Takes over chan_fd. */
+int sn_conn_welcome(struct sn_conn *conn, const struct sn_ep_ids *to, int chan_fd, uint32_t ring_bytes);
+/* If the HELLO has not left yet: give back the descriptor and never send it. -1: it has left. */
+int sn_conn_recall(struct sn_conn *conn);
+/* What this side has to say has not left yet. */
+bool sn_conn_pending(struct sn_conn *conn);
+/* The peer's bell is not the link's yet: ring it if the answer has arrived in the meantime. Returns system calls made. */
+int sn_conn_ring(struct sn_conn *conn);
+/* Take the next mail, or NULL. */
+struct sn_mail *sn_conn_mail(struct sn_rail *rail);
+void sn_conn_free(struct sn_conn *conn);
+
+/* ---- numbered objects: a number that a peer sends names a live object of this link, or nothing ---------------- */
+
+struct sn_slot {
+	struct sn_list list; /* free list, or a list of active ones */
+	uint32_t index, generation;
+	bool used;
+};
+
+struct sn_slots {
+	struct sn_slot **at;
+	uint32_t count, room;
+	struct sn_list free;
+	size_t size;
+};
+
+void sn_slots_init(struct sn_slots *s, size_t size);
+void *sn_slot_new(struct sn_slots *s); /* NULL: no memory. No allocation once enough were in use at a time */
+void sn_slot_free(struct sn_slots *s, struct sn_slot *slot);
+void sn_slots_destroy(struct sn_slots *s);
+static inline uint64_t sn_slot_id(const struct sn_slot *slot)
+{
+	return (uint64_t)slot->generation << 32 | slot->index;
+}
+static inline void *sn_slot_find(const struct sn_slots *s, uint64_t id)
+{
+	uint32_t index = (uint32_t)id;
+	if (index >= s->count || !s->at[index]->used || s->at[index]->generation != (uint32_t)(id >> 32))
+		return NULL;
+	return s->at[index];
+}
+
+/* ---- rendezvous: rdv.c -------------------------------------------------------------------------------------- */
+
+#define SN_SEGS_INLINE 4
+
+struct sn_segs { /* a peer's segments */
+	struct iovec *at;
+	uint32_t count, room;
+	struct iovec few[SN_SEGS_INLINE];
+};
+
+enum sn_send_state { SN_SEND_ANNOUNCED, SN_SEND_WRITING, SN_SEND_STREAMING };
+struct sn_send { /* a message of ours that was announced */
+	struct sn_slot slot;
+	enum sn_send_state state;
+	bool guard;
+	struct sn_req *req;
+	const struct iovec *iov;
+	uint32_t iov_count;
+	uint64_t len;
+	uint64_t pull, offset, end; /* from the CTS: the receiver's number, the next byte, the last */
+	struct sn_segs segs;
+};
+
+enum sn_rdv_state { SN_RDV_ANNOUNCED, SN_RDV_READING, SN_RDV_ASKED };
+struct sn_rdv { /* a message that a peer announced */
+	struct sn_slot slot;
+	enum sn_rdv_state state;
+	bool guard;
+	bool exposed;	 /* the sender may be writing into the destination */
+	int status;	 /* of what is still coming and has nowhere to go */
+	uint64_t sender; /* the sender's number */
+	uint64_t len;
+	struct sn_segs segs;
+	struct sn_req *req;
+	const struct iovec *iov;
+	uint32_t iov_count;
+	uint64_t done, want;
+};
+
+/* ---- links --------------------------------------------------------------------------------------------------- */
+
+enum sn_link_state { SN_LINK_NEW, SN_LINK_OPEN, SN_LINK_GONE };
+
+struct sn_link {
+	/* read by every post */
+	bool fast;  /* open, and no message queued: a post may write at once */
+	bool fence; /* the peer's bell needs a fence before it is looked at */
+	uint8_t state;
+	uint32_t eager;
+	struct sn_tx tx;
+	struct sn_bell *bell; /* NULL: not known yet */
+	struct sn_rail *rail;
+	struct sn_peer_state *peer;
+	/* read by every arrival */
+	struct sn_rx rx; /* .cells NULL: nothing mapped yet */
+
+	struct sn_ep_ids ids;
+	struct sn_list link;   /* rail->links */
+	struct sn_list busy;   /* rail->busy, or empty */
+	struct sn_list doomed; /* rail->doomed, or empty */
+	bool lost;	       /* nobody listens there: posts fail, what came before is still delivered */
+	bool leaving;	       /* being buried: what is announced cannot be fetched any more */
+	int doom;	       /* the status to end with */
+	bool drain;	       /* what lies in the ring is delivered first */
+	struct sn_list conns;
+	struct sn_conn *out;		   /* the connection that this side started */
+	struct sn_list messages, controls; /* queued for the ring */
+	struct sn_list sends;		   /* of struct sn_send: writing or streaming */
+	struct sn_list reads;		   /* of struct sn_rdv: between two slices */
+	struct sn_slots send_slots, rdv_slots;
+	struct sn_cma_peer copy;     /* .pid 0: not known, or not visible */
+	bool greeted;		     /* the peer's bell, pid and rights are known */
+	int read_error, write_error; /* errno: this direction is refused; 0: it works, as far as is known */
+	size_t tx_bytes, rx_bytes;   /* of the mappings */
+	uint32_t pid;		     /* as the peer sees itself: for logs */
+	uint32_t poll_index;
+};
+
+struct sn_rail {
+	struct sn_ep *ep;
+	struct sn_ep_ids ids;
+	_Atomic bool has_mail;
+	bool closing, forked;
+	struct sn_list busy, doomed;
+	struct sn_link **poll; /* links with something to read; those with traffic lately first */
+	uint32_t poll_count, poll_room, poll_swap;
+	struct sn_list links;
+	uint32_t channels; /* links with a ring of ours: decides the size of the next */
+	uint32_t attached;
+	struct sn_local_counters count;
+	struct sn_fork_hook fork;
+	/* guarded by the service lock */
+	struct sn_list siblings; /* sn_rails */
+	struct sn_list conns, mails;
+	struct sn_watch listener;
+};
+
+extern struct sn_list sn_rails; /* all rails of the process; guarded by the service lock */
+
+/* Ring the peer after something was published for it. */
+static inline void sn_link_ring(struct sn_link *link)
+{
+	uint64_t calls;
+	if (sn_likely(link->bell != NULL)) {
+		calls = (uint64_t)sn_bell_ring(link->bell, link->fence);
+		if (sn_likely(!calls))
+			return;
+	} else {
+		calls = link->out ? (uint64_t)sn_conn_ring(link->out) : 0;
+	}
+	link->rail->count.rings += calls;
+	link->rail->count.system_calls += calls;
+}
+
+/* Progress() must look after this link: something is queued or half done. */
+static inline void sn_link_busy(struct sn_link *link)
+{
+	if (sn_list_empty(&link->busy))
+		sn_list_add_tail(&link->rail->busy, &link->busy);
+}
+
+/* link.c */
+int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
+		   const struct sn_addr_part *part, void **out);
+void sn_link_detach(void *link);
+int sn_link_open(struct sn_link *link); /* make the channel and connect; 0, or an error */
+int sn_link_mail(struct sn_rail *rail);
+/* End the link at the end of this progress(), or at the next. */
+void sn_link_doom(struct sn_link *link, int status, bool drain);
+int sn_link_bury(struct sn_rail *rail);
+void sn_link_free(struct sn_link *link);
+void sn_link_forked(struct sn_link *link);
+
+/* send.c */
+int sn_send_post(void *link, const struct sn_out *out, struct sn_req *req);
+bool sn_send_unpost(void *link, struct sn_req *req);
+int sn_send_push(struct sn_link *link); /* move what is queued; returns how many records went out */
+/* Send a control record: a header, and a payload of n bytes. */
+void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64_t bits, uint64_t data,
+		     const void *payload, uint32_t n);
+void sn_send_drop(struct sn_link *link, bool all, int status); /* queued messages: all, or those not eager */
+
+/* recv.c */
+int sn_recv_poll(struct sn_link *link, uint32_t limit); /* returns how many records were handled */
+
+/* rdv.c */
+int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
+		    const struct iovec *iov, uint32_t iov_count, struct sn_req *req);
+uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count);
+int sn_rdv_fragment(struct sn_link *link); /* 1: a piece of a stream went out; 0: no room, or nothing to do */
+int sn_rdv_step(struct sn_link *link);	   /* go on with reads and writes by slices; returns how many moved */
+int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
+		  const void *segs);
+int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status);
+int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags, const void *payload,
+	       uint32_t bytes);
+int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned flags, const void *body,
+		uint32_t len);
+int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status);
+void sn_rdv_pull(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
+		 struct sn_req *req);
+void sn_rdv_refuse(void *link, struct sn_rdv *rdv, int status);
+bool sn_rdv_exposed(const struct sn_link *link);   /* a peer may still write into our memory */
+void sn_rdv_end(struct sn_link *link, int status); /* the peer is gone: end what waits for it */
+
+#endif

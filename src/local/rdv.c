@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rendezvous: messages above the eager limit.
+ *
+ * The sender announces (RTS: its number for the message, length, segments). When the core pulls, the receiver
+ *   1. reads straight from the sender's memory (process_vm_readv), slice by slice, and says FIN; or, if it may not,
+ *   2. asks (CTS: from which byte on, and its own segments), and the sender writes straight into the receiver's memory
+ *      (process_vm_writev), and says DONE; or, if that is refused too,
+ *   3. the sender streams pieces through the ring (DATA), a copy in and a copy out, overlapped.
+ * The kernel may refuse at any call (ptrace_scope is changed, a seccomp filter is loaded, the peer drops privileges):
+ * then the rest goes the next way from exactly the byte reached, and the direction counts as refused from then on.
+ *
+ * A page that faults is another matter. It can be a bad buffer, or memory that only these calls cannot reach (a device
+ * mapping). So after a fault the rest of this one message is streamed with both copies *guarded* (src/copy/guard.c): a
+ * source that really cannot be read ends it with SN_ERR_FAULT on both sides, a destination that cannot be written with
+ * SN_ERR_FAULT at the receiver, while the sender completes; nobody crashes for a bad buffer of the other.
+ *
+ * A message ends at the sender with the last byte written or streamed, or FIN; at the receiver with the last byte read
+ * or consumed, or DONE. Numbers carry a generation: one that names no live message of this link is a protocol error.
+ */
+#include "base/conf.h"
+#include "base/log.h"
+#include "local/local.h"
+#include <stdlib.h>
+
+#define FRAGMENT_MAX (32u << 10)
+#define PULL_AT_ONCE                                                                                         \
+	4 /* slices inside one pull(); the rest of a long one by progress(), so that others get a turn */
+
+enum { COPY_AUTO, COPY_READ, COPY_WRITE, COPY_STREAM }; /* values of the setting */
+
+/* ---- segments ------------------------------------------------------------------------------------------------ */
+
+static void segs_free(struct sn_segs *s)
+{
+	if (s->at != s->few)
+		free(s->at);
+	s->at = s->few;
+	s->count = 0;
+}
+
+/* Take over a peer's list. 0, SN_ERR_PROTO if its sum is not what was announced, SN_ERR_NOMEM. */
+static int segs_take(struct sn_segs *s, const uint8_t *from, uint32_t count, uint64_t len)
+{
+	s->at = s->few;
+	s->count = 0;
+	if (count > SN_SEGS_INLINE) {
+		s->at = malloc(count * sizeof(*s->at));
+		if (!s->at) {
+			s->at = s->few;
+			return SN_ERR_NOMEM;
+		}
+	}
+	uint64_t left = len;
+	for (uint32_t i = 0; i < count; i++) {
+		struct sn_rec_seg seg;
+		memcpy(&seg, from + i * sizeof(seg), sizeof(seg));
+		if (seg.len > left) {
+			segs_free(s);
+			return SN_ERR_PROTO;
+		}
+		left -= seg.len;
+		s->at[i] = (struct iovec){(void *)(uintptr_t)seg.at, seg.len};
+	}
+	s->count = count;
+	if (!left)
+		return 0;
+	segs_free(s);
+	return SN_ERR_PROTO;
+}
+
+static void segs_put(uint8_t *to, const struct iovec *iov, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct sn_rec_seg seg = {(uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len};
+		memcpy(to + i * sizeof(seg), &seg, sizeof(seg));
+	}
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------------ */
+
+static bool may_read(const struct sn_link *link)
+{
+	int64_t copy = sn_conf_num(SN_CONF_COPY);
+	return !link->read_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_READ);
+}
+
+static bool may_write(const struct sn_link *link)
+{
+	int64_t copy = sn_conf_num(SN_CONF_COPY);
+	return !link->write_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_WRITE);
+}
+
+static void refused(struct sn_link *link, bool read, int error)
+{
+	if (read) {
+		link->read_error = error;
+		link->rail->count.refused_read++;
+	} else {
+		link->write_error = error;
+		link->rail->count.refused_write++;
+	}
+	sn_info("peer %u (pid %u): %s its memory is refused (%s); large messages go another way",
+		sn_core_peer_number(link->peer), link->pid, read ? "reading" : "writing", strerror(error));
+}
+
+/*
+ * Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
+ * what was read before this is asked is what it announced.
+ */
+static bool peer_closed(const struct sn_link *link)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return link->rx.cells && atomic_load_explicit(&link->rx.chan->closed, memory_order_acquire);
+}
+
+static int status_of(uint64_t data)
+{
+	int64_t status = (int64_t)data;
+	return status > 0 || status < SN_ERR_FORKED ? SN_ERR_PROTO : (int)status;
+}
+
+/* ---- the sender ---------------------------------------------------------------------------------------------- */
+
+uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count)
+{
+	return (uint32_t)(sizeof(struct sn_rec_rts) + ((head->imm_len + 7u) & ~7u) +
+			  iov_count * sizeof(struct sn_rec_seg));
+}
+
+/* 0, or SN_ERR_NOMEM with nothing written. */
+int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
+		    const struct iovec *iov, uint32_t iov_count, struct sn_req *req)
+{
+	struct sn_send *s = sn_slot_new(&link->send_slots);
+	if (!s)
+		return sn_fail(SN_ERR_NOMEM, "no memory to announce a message");
+	s->state = SN_SEND_ANNOUNCED;
+	s->guard = false;
+	s->req = req;
+	s->iov = iov;
+	s->iov_count = iov_count;
+	s->len = head->len;
+	s->segs.at = s->segs.few;
+	s->segs.count = 0;
+	struct sn_rec_rts rts = {.len = head->len, .id = sn_slot_id(&s->slot), .seg_count = iov_count};
+	uint32_t bytes = sn_rdv_announce_bytes(head, iov_count);
+	uint8_t *to = sn_cell_payload(cell);
+	cell->len = (uint32_t)head->imm_len << 24 | bytes;
+	cell->bits = head->bits;
+	cell->data = head->data;
+	memcpy(to, &rts, sizeof(rts));
+	if (head->imm_len)
+		memcpy(to + sizeof(rts), head->imm, head->imm_len);
+	segs_put(to + sizeof(rts) + ((head->imm_len + 7u) & ~7u), iov, iov_count);
+	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind, head->flags & SN_H_MASK,
+		      sn_rec_cells(bytes));
+	link->rail->count.tx_rdv++;
+	return 0;
+}
+
+static void send_end(struct sn_link *link, struct sn_send *s, int status)
+{
+	struct sn_req *req = s->req;
+	segs_free(&s->segs);
+	sn_slot_free(&link->send_slots, &s->slot);
+	sn_core_sent(req, status);
+}
+
+int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status)
+{
+	struct sn_send *s = sn_slot_find(&link->send_slots, id);
+	if (!s || s->state != SN_SEND_ANNOUNCED)
+		return sn_fail(SN_ERR_PROTO, "the end of a message that was not announced");
+	send_end(link, s, status_of(status));
+	return 0;
+}
+
+static int write_slice(struct sn_link *link, struct sn_send *s)
+{
+	struct sn_local_counters *count = &link->rail->count;
+	uint64_t done;
+	int error;
+	/* Closed: its memory is not ours to write any more, the farewell is on its way. Refused: by another one's try. */
+	if (sn_unlikely(peer_closed(link) || link->write_error)) {
+		s->state = SN_SEND_STREAMING;
+		return 1;
+	}
+	enum sn_cma_outcome outcome =
+		sn_cma_write(&link->copy, s->iov, s->iov_count, s->segs.at, s->segs.count, s->offset,
+			     s->end - s->offset, &done, &error, &count->system_calls);
+	s->offset += done;
+	count->copy_write_bytes += done;
+	if (sn_likely(outcome == SN_CMA_OK)) {
+		if (s->offset == s->end) {
+			sn_send_control(link, SN_REC_DONE, 0, s->pull, 0, NULL, 0);
+			send_end(link, s, SN_OK);
+		}
+		return 1;
+	}
+	if (outcome == SN_CMA_REFUSED)
+		refused(link, false, error);
+	if (outcome == SN_CMA_FAULT) {
+		s->guard = true;
+		count->faults++;
+	}
+	s->state = SN_SEND_STREAMING;
+	return 1;
+}
+
+int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags, const void *payload,
+	       uint32_t bytes)
+{
+	struct sn_rec_cts cts;
+	struct sn_send *s = sn_slot_find(&link->send_slots, id);
+	if (!s || s->state != SN_SEND_ANNOUNCED || bytes < sizeof(cts))
+		return sn_fail(SN_ERR_PROTO, "a request for a message that was not announced");
+	memcpy(&cts, payload, sizeof(cts));
+	if (cts.seg_count > SN_IOV_MAX || bytes != sizeof(cts) + cts.seg_count * sizeof(struct sn_rec_seg) ||
+	    cts.len > s->len || cts.offset >= cts.len)
+		return sn_fail(SN_ERR_PROTO, "a malformed request for an announced message");
+	if (flags & SN_RECF_WRITE) {
+		int rc = segs_take(&s->segs, (const uint8_t *)payload + sizeof(cts), cts.seg_count, cts.len);
+		if (rc)
+			return sn_fail(rc, "a request for an announced message with bad segments");
+	}
+	s->pull = pull;
+	s->offset = cts.offset;
+	s->end = cts.len;
+	s->guard = flags & SN_RECF_GUARD;
+	s->state =
+		(flags & SN_RECF_WRITE) && !s->guard && may_write(link) ? SN_SEND_WRITING : SN_SEND_STREAMING;
+	sn_list_del(&s->slot.list);
+	sn_list_add_tail(&link->sends, &s->slot.list);
+	sn_link_busy(link);
+	return 0;
+}
+
+/* Copy a piece into the ring. False: the source cannot be read (*status says so), nothing to publish. */
+static bool piece_in(struct sn_send *s, uint8_t *to, uint32_t n, int *status)
+{
+	if (sn_likely(!s->guard)) {
+		sn_iov_read(to, s->iov, s->iov_count, s->offset, n);
+		return true;
+	}
+	struct iovec parts[SN_IOV_MAX];
+	uint64_t covered;
+	uint32_t count = sn_iov_slice(s->iov, s->iov_count, s->offset, n, parts, SN_IOV_MAX, &covered);
+	for (uint32_t i = 0; i < count; i++) {
+		enum sn_guard_outcome outcome = sn_copy_guarded(to, parts[i].iov_base, parts[i].iov_len);
+		if (outcome != SN_GUARD_OK) {
+			*status = outcome == SN_GUARD_SOURCE ? SN_ERR_FAULT : SN_ERR_NOMEM;
+			return false;
+		}
+		to += parts[i].iov_len;
+	}
+	return true;
+}
+
+static struct sn_send *next_stream(struct sn_link *link)
+{
+	sn_list_for_each (at, &link->sends) {
+		struct sn_send *s = sn_container(at, struct sn_send, slot.list);
+		if (s->state == SN_SEND_STREAMING)
+			return s;
+	}
+	return NULL;
+}
+
+int sn_rdv_fragment(struct sn_link *link)
+{
+	struct sn_send *s = next_stream(link);
+	if (!s)
+		return 0;
+	/* An eighth of the ring: the receiver copies one out while the next ones are copied in. */
+	uint32_t n = (uint32_t)SN_MIN_OF(s->end - s->offset,
+					 SN_MIN_OF(FRAGMENT_MAX, link->tx.count * SN_CELL / 8));
+	struct sn_cell *cell = sn_tx_room(&link->tx, sn_rec_cells(n));
+	if (!cell)
+		return 0;
+	int status = SN_OK;
+	if (sn_unlikely(!piece_in(s, sn_cell_payload(cell), n, &status))) {
+		sn_send_control(link, SN_REC_DONE, 0, s->pull, (uint64_t)(int64_t)status, NULL, 0);
+		send_end(link, s, status);
+		return 1;
+	}
+	cell->len = n;
+	cell->bits = s->pull;
+	cell->data = s->offset;
+	sn_tx_publish(&link->tx, SN_REC_DATA, s->guard ? SN_RECF_GUARD : 0, sn_rec_cells(n));
+	s->offset += n;
+	link->rail->count.copy_stream_bytes += n;
+	if (s->offset == s->end) {
+		send_end(link, s, SN_OK);
+	} else { /* several streams take turns */
+		sn_list_del(&s->slot.list);
+		sn_list_add_tail(&link->sends, &s->slot.list);
+	}
+	return 1;
+}
+
+/* ---- the receiver -------------------------------------------------------------------------------------------- */
+
+int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
+		  const void *segs)
+{
+	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
+	if (!rdv)
+		return sn_fail(SN_ERR_NOMEM, "no memory for an announced message");
+	int rc = segs_take(&rdv->segs, segs, rts->seg_count, rts->len);
+	if (rc) {
+		sn_slot_free(&link->rdv_slots, &rdv->slot);
+		return sn_fail(rc, "an announced message with bad segments");
+	}
+	rdv->state = SN_RDV_ANNOUNCED;
+	rdv->guard = rdv->exposed = false;
+	rdv->status = SN_OK;
+	rdv->sender = rts->id;
+	rdv->len = rts->len;
+	rdv->req = NULL;
+	rdv->done = rdv->want = 0;
+	struct sn_in in = {.head = *head, .rdv = rdv};
+	in.head.len = rts->len;
+	link->rail->count.rx_rdv++;
+	return sn_core_arrive(link->peer, &in); /* when it fails the rdv goes with the link */
+}
+
+static void rdv_free(struct sn_link *link, struct sn_rdv *rdv)
+{
+	segs_free(&rdv->segs);
+	sn_slot_free(&link->rdv_slots, &rdv->slot);
+}
+
+static void rdv_end(struct sn_link *link, struct sn_rdv *rdv, int status)
+{
+	struct sn_req *req = rdv->req;
+	rdv_free(link, rdv);
+	sn_core_pulled(req, status);
+}
+
+static void fin(struct sn_link *link, const struct sn_rdv *rdv, int status)
+{
+	sn_send_control(link, SN_REC_FIN, 0, rdv->sender, (uint64_t)(int64_t)status, NULL, 0);
+}
+
+static void ask(struct sn_link *link, struct sn_rdv *rdv)
+{
+	struct {
+		struct sn_rec_cts cts;
+		uint8_t segs[SN_IOV_MAX * sizeof(struct sn_rec_seg)];
+	} record;
+	struct iovec parts[SN_IOV_MAX];
+	uint64_t covered;
+	unsigned flags = rdv->guard ? SN_RECF_GUARD : 0;
+	record.cts = (struct sn_rec_cts){.offset = rdv->done, .len = rdv->want};
+	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != COPY_STREAM) {
+		flags |= SN_RECF_WRITE;
+		rdv->exposed = true;
+		record.cts.seg_count =
+			sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_IOV_MAX, &covered);
+		segs_put(record.segs, parts, record.cts.seg_count);
+	}
+	rdv->state = SN_RDV_ASKED;
+	uint32_t bytes = (uint32_t)(sizeof(record.cts) + record.cts.seg_count * sizeof(struct sn_rec_seg));
+	sn_send_control(link, SN_REC_CTS, flags, rdv->sender, sn_slot_id(&rdv->slot), &record, bytes);
+}
+
+/* One slice. False: not finished, and still reading. */
+static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
+{
+	struct sn_local_counters *count = &link->rail->count;
+	uint64_t done;
+	int error;
+	if (sn_unlikely(link->read_error)) { /* refused to another one that is under way */
+		sn_list_del(&rdv->slot.list);
+		ask(link, rdv);
+		return true;
+	}
+	enum sn_cma_outcome outcome =
+		sn_cma_read(&link->copy, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done,
+			    rdv->want - rdv->done, &done, &error, &count->system_calls);
+	rdv->done += done;
+	count->copy_read_bytes += done;
+	if (sn_likely(outcome == SN_CMA_OK)) {
+		if (rdv->done < rdv->want)
+			return false;
+		/* Closed: perhaps it was something else by then. It ends with the link. */
+		if (sn_unlikely(peer_closed(link))) {
+			sn_list_del(&rdv->slot.list);
+			rdv->state = SN_RDV_ASKED;
+			return true;
+		}
+		fin(link, rdv, SN_OK);
+		rdv_end(link, rdv, SN_OK);
+		return true;
+	}
+	if (outcome == SN_CMA_REFUSED)
+		refused(link, true, error);
+	if (outcome == SN_CMA_FAULT) {
+		rdv->guard = true;
+		count->faults++;
+	}
+	sn_list_del(&rdv->slot.list);
+	ask(link, rdv);
+	return true;
+}
+
+void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
+		 struct sn_req *req)
+{
+	struct sn_link *link = l;
+	rdv->req = req;
+	rdv->iov = iov;
+	rdv->iov_count = iov_count;
+	rdv->want = len;
+	if (sn_unlikely(link->state == SN_LINK_GONE || link->leaving)) {
+		rdv_end(link, rdv, SN_ERR_PEER_GONE);
+		return;
+	}
+	if (!len) {
+		fin(link, rdv, SN_OK);
+		rdv_end(link, rdv, SN_OK);
+		return;
+	}
+	if (!may_read(link)) {
+		ask(link, rdv);
+		return;
+	}
+	rdv->state = SN_RDV_READING;
+	for (int i = 0; i < PULL_AT_ONCE; i++)
+		if (read_slice(link, rdv))
+			return;
+	sn_list_del(&rdv->slot.list);
+	sn_list_add_tail(&link->reads, &rdv->slot.list);
+	sn_link_busy(link);
+}
+
+void sn_rdv_refuse(void *l, struct sn_rdv *rdv, int status)
+{
+	struct sn_link *link = l;
+	fin(link, rdv, status);
+	rdv_free(link, rdv);
+}
+
+static struct sn_rdv *asked(struct sn_link *link, uint64_t id)
+{
+	struct sn_rdv *rdv = sn_slot_find(&link->rdv_slots, id);
+	return rdv && rdv->state == SN_RDV_ASKED ? rdv : NULL;
+}
+
+static int piece_out(struct sn_rdv *rdv, const uint8_t *from, uint64_t offset, uint32_t n)
+{
+	struct iovec parts[SN_IOV_MAX];
+	uint64_t covered;
+	uint32_t count = sn_iov_slice(rdv->iov, rdv->iov_count, offset, n, parts, SN_IOV_MAX, &covered);
+	for (uint32_t i = 0; i < count; i++) {
+		enum sn_guard_outcome outcome = sn_copy_guarded(parts[i].iov_base, from, parts[i].iov_len);
+		if (outcome != SN_GUARD_OK)
+			return outcome == SN_GUARD_DESTINATION ? SN_ERR_FAULT : SN_ERR_NOMEM;
+		from += parts[i].iov_len;
+	}
+	return SN_OK;
+}
+
+/*
+ * Offsets only grow. A gap is what the sender wrote by itself before it was refused; a peer that lies about it spoils
+ * its own message only.
+ */
+int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned flags, const void *body,
+		uint32_t len)
+{
+	struct sn_rdv *rdv = asked(link, id);
+	if (!rdv || !len || offset < rdv->done || offset > rdv->want || len > rdv->want - offset)
+		return sn_fail(SN_ERR_PROTO, "data that nobody asked for");
+	if (sn_likely(!(flags & SN_RECF_GUARD)))
+		sn_iov_write(rdv->iov, rdv->iov_count, offset, body, len);
+	else if (!rdv->status)
+		rdv->status = piece_out(rdv, body, offset, len);
+	rdv->done = offset + len;
+	rdv->exposed = false; /* a sender that streams does not go back to writing */
+	link->rail->count.copy_stream_bytes += len;
+	if (rdv->done == rdv->want)
+		rdv_end(link, rdv, rdv->status);
+	return 0;
+}
+
+int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status)
+{
+	struct sn_rdv *rdv = asked(link, id);
+	if (!rdv)
+		return sn_fail(SN_ERR_PROTO, "the end of a message that nobody asked for");
+	rdv_end(link, rdv, rdv->status ? rdv->status : status_of(status));
+	return 0;
+}
+
+/* ---- both ---------------------------------------------------------------------------------------------------- */
+
+int sn_rdv_step(struct sn_link *link)
+{
+	int n = 0;
+	if (!sn_list_empty(&link->reads)) {
+		struct sn_rdv *rdv = sn_container(link->reads.next, struct sn_rdv, slot.list);
+		sn_list_del(&rdv->slot.list); /* to the end: long ones take turns */
+		sn_list_add_tail(&link->reads, &rdv->slot.list);
+		read_slice(link, rdv);
+		n++;
+	}
+	sn_list_for_each (at, &link->sends) {
+		struct sn_send *s = sn_container(at, struct sn_send, slot.list);
+		if (s->state != SN_SEND_WRITING)
+			continue;
+		n += write_slice(link, s);
+		break;
+	}
+	return n;
+}
+
+bool sn_rdv_exposed(const struct sn_link *link)
+{
+	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {
+		const struct sn_rdv *rdv = (const struct sn_rdv *)(const void *)link->rdv_slots.at[i];
+		if (rdv->slot.used && rdv->exposed)
+			return true;
+	}
+	return false;
+}
+
+void sn_rdv_end(struct sn_link *link, int status)
+{
+	for (uint32_t i = 0; i < link->send_slots.count; i++) {
+		struct sn_send *s = (struct sn_send *)(void *)link->send_slots.at[i];
+		if (s->slot.used)
+			send_end(link, s, status);
+	}
+	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {
+		struct sn_rdv *rdv = (struct sn_rdv *)(void *)link->rdv_slots.at[i];
+		if (rdv->slot.used && rdv->req)
+			rdv_end(link, rdv, status);
+	}
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading a peer's ring. The sender may be hostile: the mark and the header are copied out once, checked, and only the
+ * copies are used; what the record's length covers is checked to lie in the ring before anything looks at the payload.
+ * A record that makes no sense ends the link (SN_ERR_PROTO), since nothing after it can be trusted either. Payload bytes
+ * may change while they are copied: that spoils the sender's own message.
+ *
+ * Budget of an eager arrival: no system call, no allocation, no locked instruction; the body is handed up in place.
+ */
+#include "base/log.h"
+#include "local/local.h"
+
+struct record {
+	unsigned type, kind, flags;
+	uint32_t cells, len, imm_len;
+	uint64_t bits, data;
+	const uint8_t *payload;
+	uint32_t room; /* payload bytes that the cells hold */
+};
+
+static int malformed(const char *what)
+{
+	return sn_fail(SN_ERR_PROTO, "a malformed record: %s", what);
+}
+
+/* An eager message: imm and body fill the cells exactly. */
+static int take_message(struct sn_link *link, const struct record *r)
+{
+	uint8_t imm[SN_IMM_MAX];
+	if (sn_unlikely(r->imm_len > SN_IMM_MAX || r->kind == SN_K_NONE || r->kind > SN_K_MAX ||
+			sn_rec_cells((uint64_t)r->imm_len + r->len) != r->cells))
+		return malformed("message");
+	struct sn_in in = {.head = {.kind = (uint8_t)r->kind,
+				    .flags = r->flags & SN_H_MASK,
+				    .imm_len = (uint8_t)r->imm_len,
+				    .bits = r->bits,
+				    .data = r->data,
+				    .len = r->len,
+				    .imm = imm}};
+	if (r->imm_len)
+		memcpy(imm, r->payload, r->imm_len);
+	if (r->len)
+		in.body = r->payload + r->imm_len;
+	link->rail->count.rx_eager++;
+	return sn_core_arrive(link->peer, &in);
+}
+
+static int take_announcement(struct sn_link *link, const struct record *r)
+{
+	struct sn_rec_rts rts;
+	uint8_t imm[SN_IMM_MAX];
+	uint32_t imm_room = (r->imm_len + 7u) & ~7u;
+	if (r->imm_len > SN_IMM_MAX || r->kind == SN_K_NONE || r->kind > SN_K_MAX || r->len > r->room ||
+	    r->len < sizeof(rts) + imm_room)
+		return malformed("announcement");
+	memcpy(&rts, r->payload, sizeof(rts));
+	if (rts.seg_count > SN_IOV_MAX || !rts.len || rts.len > INT64_MAX ||
+	    r->len != sizeof(rts) + imm_room + rts.seg_count * sizeof(struct sn_rec_seg))
+		return malformed("announcement");
+	memcpy(imm, r->payload + sizeof(rts), r->imm_len);
+	struct sn_head head = {.kind = (uint8_t)r->kind,
+			       .flags = r->flags & SN_H_MASK,
+			       .imm_len = (uint8_t)r->imm_len,
+			       .bits = r->bits,
+			       .data = r->data,
+			       .imm = imm};
+	return sn_rdv_arrive(link, &head, &rts, r->payload + sizeof(rts) + imm_room);
+}
+
+static int take_control(struct sn_link *link, const struct record *r)
+{
+	if (r->type == SN_REC_PAD) /* only its mark is written */
+		return 0;
+	if (r->len > r->room || r->kind || r->imm_len)
+		return malformed("control");
+	switch (r->type) {
+	case SN_REC_FIN: return sn_rdv_fin(link, r->bits, r->data);
+	case SN_REC_CTS: return sn_rdv_cts(link, r->bits, r->data, r->flags, r->payload, r->len);
+	case SN_REC_DATA: return sn_rdv_data(link, r->bits, r->data, r->flags, r->payload, r->len);
+	case SN_REC_DONE: return sn_rdv_done(link, r->bits, r->data);
+	default: return malformed("unknown type");
+	}
+}
+
+static int take(struct sn_link *link, uint32_t mark)
+{
+	struct sn_rx *rx = &link->rx;
+	uint32_t at = (uint32_t)rx->head & (rx->count - 1);
+	struct sn_cell *cell = &rx->cells[at];
+	uint32_t len = *(volatile uint32_t *)&cell->len;
+	struct record r = {.type = mark & 0xf0,
+			   .kind = mark & 0x0f,
+			   .flags = mark >> 8 & 0xff,
+			   .cells = mark >> 16,
+			   .len = len & SN_REC_BODY_MAX,
+			   .imm_len = len >> 24,
+			   .bits = *(volatile uint64_t *)&cell->bits,
+			   .data = *(volatile uint64_t *)&cell->data,
+			   .payload = sn_cell_payload(cell)};
+	if (sn_unlikely(!r.cells || at + r.cells > rx->count))
+		return malformed("length");
+	r.room = r.cells * SN_CELL - SN_REC_HEAD;
+	int rc = sn_likely(r.type == SN_REC_MSG)   ? take_message(link, &r)
+		 : sn_likely(r.type == SN_REC_RTS) ? take_announcement(link, &r)
+						   : take_control(link, &r);
+	rx->head += r.cells;
+	return rc;
+}
+
+int sn_recv_poll(struct sn_link *link, uint32_t limit)
+{
+	struct sn_rx *rx = &link->rx;
+	uint32_t n = 0, mark;
+	while (n < limit && (mark = sn_rx_mark(rx)) != 0) {
+		int rc = take(link, mark);
+		n++;
+		if (sn_unlikely(rc < 0)) {
+			link->rail->count.bad_records++;
+			sn_warn("peer %u (pid %u) is disconnected: %s", sn_core_peer_number(link->peer),
+				link->pid, sn_last_error());
+			sn_link_doom(link, rc == SN_ERR_NOMEM ? rc : SN_ERR_PROTO, false);
+			return (int)n;
+		}
+		if (rx->head - rx->published >= rx->count / 4)
+			sn_rx_publish(rx);
+	}
+	if (!n)
+		return 0;
+	sn_rx_publish(rx);
+	/* The sender may have found the ring full and gone to sleep: as with messages, it sets want_room, fences (with its
+	 * membarrier) and looks at head again. */
+	if (sn_unlikely(link->fence))
+		sn_bell_fence();
+	else
+		__asm__ volatile("" ::: "memory");
+	if (sn_unlikely(atomic_load_explicit(&rx->chan->want_room, memory_order_relaxed)))
+		sn_link_ring(link);
+	return (int)n;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ring of one direction: one sender, one receiver, no lock, no read-modify-write. A sender that is killed in the
+ * middle of a record leaves its mark at 0, so the receiver just sees nothing.
+ *
+ * Presence. The receiver polls the mark of the next cell; the sender fills a record and stores its mark last (release).
+ * A cell may hold stale payload of an earlier lap, which must never look like a mark, so the mark of the cell *after*
+ * a record is zeroed before the record becomes visible. To keep the cache miss of that zeroing off the way of the
+ * record, the sender zeroes one cell further after each record: usually the next cell is zero already. So two cells
+ * always stay free.
+ *
+ * Room. The receiver publishes how far it has read (head) at the end of each batch, or each quarter of the ring; the
+ * sender looks there only when its own copy says that the ring is full. So a message of up to 40 bytes moves one line
+ * between the cores, and a head line now and then.
+ *
+ * Trust. head is checked to lie between the last head and the tail. The sender never reads cells. Records are checked by
+ * the receiver (recv.c).
+ */
+#ifndef SN_LOCAL_RING_H
+#define SN_LOCAL_RING_H
+
+#include "base/base.h"
+#include "local/wire.h"
+
+struct sn_tx {
+	struct sn_cell *cells;
+	uint64_t tail; /* cells written */
+	uint64_t head; /* cells known to be consumed */
+	uint32_t count;
+	bool bad; /* the receiver's head made no sense */
+	struct sn_chan *chan;
+};
+
+struct sn_rx {
+	struct sn_cell *cells;
+	uint64_t head;	    /* cells consumed */
+	uint64_t published; /* and told to the sender */
+	uint32_t count;
+	struct sn_chan *chan;
+};
+
+static inline void sn_tx_init(struct sn_tx *tx, void *map, uint32_t ring_bytes)
+{
+	*tx = (struct sn_tx){
+		.cells = (void *)((char *)map + SN_RING_OFFSET), .count = ring_bytes / SN_CELL, .chan = map};
+}
+
+static inline void sn_rx_init(struct sn_rx *rx, void *map, uint32_t ring_bytes)
+{
+	*rx = (struct sn_rx){
+		.cells = (void *)((char *)map + SN_RING_OFFSET), .count = ring_bytes / SN_CELL, .chan = map};
+}
+
+static inline uint32_t sn_rec_cells(uint64_t payload)
+{
+	return (uint32_t)((SN_REC_HEAD + payload + SN_CELL - 1) / SN_CELL);
+}
+
+static inline bool sn_tx_refresh(struct sn_tx *tx)
+{
+	uint64_t head = atomic_load_explicit(&tx->chan->head, memory_order_acquire);
+	if (sn_unlikely(head - tx->head > tx->tail - tx->head)) {
+		tx->bad = true;
+		return false;
+	}
+	tx->head = head;
+	return true;
+}
+
+/* Make the record of n cells at the tail visible. */
+static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags, uint32_t n)
+{
+	uint32_t mask = tx->count - 1;
+	struct sn_cell *cell = &tx->cells[tx->tail & mask];
+	if (n != 1)
+		atomic_store_explicit(&tx->cells[(tx->tail + n) & mask].mark, 0, memory_order_relaxed);
+	atomic_store_explicit(&cell->mark, sn_rec_mark(type, flags, n), memory_order_release);
+	tx->tail += n;
+	atomic_store_explicit(&tx->cells[(tx->tail + 1) & mask].mark, 0, memory_order_relaxed);
+}
+
+/* Where a record of n cells goes (n at most a quarter of the ring), or NULL: no room now, or tx->bad. */
+static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
+{
+	uint32_t at = (uint32_t)tx->tail & (tx->count - 1);
+	uint32_t pad = sn_unlikely(at + n > tx->count) ? tx->count - at : 0;
+	if (sn_unlikely(tx->tail - tx->head + pad + n + 2 > tx->count)) {
+		if (!sn_tx_refresh(tx) || tx->tail - tx->head + pad + n + 2 > tx->count)
+			return NULL;
+	}
+	if (sn_unlikely(pad)) {
+		sn_tx_publish(tx, SN_REC_PAD, 0, pad);
+		at = 0;
+	}
+	return &tx->cells[at];
+}
+
+/* The mark of the next record, 0: none. */
+static inline uint32_t sn_rx_mark(const struct sn_rx *rx)
+{
+	return atomic_load_explicit(&rx->cells[rx->head & (rx->count - 1)].mark, memory_order_acquire);
+}
+
+static inline void sn_rx_publish(struct sn_rx *rx)
+{
+	rx->published = rx->head;
+	atomic_store_explicit(&rx->chan->head, rx->head, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Posting, and what waits for room in the ring.
+ *
+ * Budget of sn_send_post for an eager message on an open link with room: no system call, no allocation, no locked
+ * instruction; one copy into the ring, 3 stores of bookkeeping. tests/unit/test_local_budget.c holds it.
+ *
+ * When the ring is full, or a connection cannot be made yet, messages queue in order (link->messages) and progress()
+ * moves them. Control records (FIN, CTS, DONE) are not part of the order of messages: they go first, since somebody's
+ * buffer waits for them. Pieces of streams take turns with messages. So neither is held up by bulk. The
+ * receiver rings when room appears (want_room).
+ */
+#include "base/log.h"
+#include "local/local.h"
+#include <stdlib.h>
+
+struct queued {
+	struct sn_list link;
+	struct sn_head head;
+	struct sn_req *req; /* NULL: nobody waits */
+	const struct iovec *iov;
+	uint32_t iov_count;
+	bool copied; /* the body is here */
+	struct iovec own;
+	uint8_t imm[SN_IMM_MAX];
+	uint8_t body[];
+};
+
+struct control {
+	struct sn_list link;
+	uint8_t type, flags;
+	uint32_t bytes;
+	uint64_t bits, data;
+	uint8_t payload[];
+};
+
+static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint32_t cells,
+			       const struct sn_head *head, const struct iovec *iov, uint32_t iov_count)
+{
+	uint8_t *to = sn_cell_payload(cell);
+	cell->len = (uint32_t)head->len | (uint32_t)head->imm_len << 24;
+	cell->bits = head->bits;
+	cell->data = head->data;
+	if (head->imm_len) {
+		memcpy(to, head->imm, head->imm_len);
+		to += head->imm_len;
+	}
+	if (sn_likely(iov_count == 1 && head->len))
+		memcpy(to, iov->iov_base, head->len);
+	else if (head->len)
+		sn_iov_read(to, iov, iov_count, 0, head->len);
+	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | head->kind, head->flags & SN_H_MASK, cells);
+	link->rail->count.tx_eager++;
+}
+
+static bool is_eager(const struct sn_link *link, uint64_t len, bool copied)
+{
+	return len <= link->eager || (copied && len <= SN_INJECT_MAX);
+}
+
+/* Write a message, or its announcement. 1: written and done, 0: announced, SN_ERR_AGAIN: no room, or another error. */
+static int write_message(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+			 uint32_t iov_count, bool copied, struct sn_req *req)
+{
+	bool eager = is_eager(link, head->len, copied);
+	uint32_t cells =
+		sn_rec_cells(eager ? head->imm_len + head->len : sn_rdv_announce_bytes(head, iov_count));
+	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
+	if (!cell)
+		return SN_ERR_AGAIN;
+	if (!eager)
+		return sn_rdv_announce(link, cell, head, iov, iov_count, req);
+	write_eager(link, cell, cells, head, iov, iov_count);
+	return 1;
+}
+
+static int enqueue(struct sn_link *link, const struct sn_out *out, struct sn_req *req)
+{
+	bool copy = out->must_copy || !req;
+	struct queued *q = malloc(sizeof(*q) + (copy ? out->head.len : 0));
+	if (!q)
+		return sn_fail(SN_ERR_NOMEM, "no memory to queue a message");
+	q->head = out->head;
+	q->head.imm = q->imm;
+	if (out->head.imm_len)
+		memcpy(q->imm, out->head.imm, out->head.imm_len);
+	q->copied = copy;
+	q->req = copy ? NULL : req;
+	q->iov = out->iov;
+	q->iov_count = out->iov_count;
+	if (copy) {
+		sn_iov_read(q->body, out->iov, out->iov_count, 0, out->head.len);
+		q->own = (struct iovec){q->body, out->head.len};
+		q->iov = &q->own;
+		q->iov_count = 1;
+	}
+	sn_list_add_tail(&link->messages, &q->link);
+	link->fast = false;
+	link->rail->count.tx_queued++;
+	sn_link_busy(link);
+	return copy; /* a copied message is out of the caller's hands */
+}
+
+/* Everything that is not: open, nothing queued, eager, room. */
+static int __attribute__((noinline))
+post_slow(struct sn_link *link, const struct sn_out *out, struct sn_req *req)
+{
+	if (link->rail->forked)
+		return sn_fail(SN_ERR_FORKED, "this endpoint belongs to the parent process");
+	if ((out->must_copy || !req) && out->head.len > SN_INJECT_MAX)
+		return sn_fail(SN_ERR_INVALID, "a message of %llu bytes cannot be copied on the way",
+			       (unsigned long long)out->head.len);
+	if (link->lost)
+		return SN_ERR_PEER_GONE;
+	if (link->state == SN_LINK_NEW) {
+		int rc = sn_link_open(link);
+		if (rc)
+			return rc;
+	}
+	if (link->state == SN_LINK_GONE || link->doom)
+		return SN_ERR_PEER_GONE;
+	if (!sn_list_empty(&link->messages))
+		return enqueue(link, out, req);
+	int rc = write_message(link, &out->head, out->iov, out->iov_count, out->must_copy || !req, req);
+	if (rc == SN_ERR_AGAIN) {
+		if (!link->tx.bad)
+			return enqueue(link, out, req);
+		sn_link_doom(link, SN_ERR_PROTO, false);
+		return SN_ERR_PEER_GONE;
+	}
+	if (rc >= 0)
+		sn_link_ring(link);
+	return rc;
+}
+
+int sn_send_post(void *l, const struct sn_out *out, struct sn_req *req)
+{
+	struct sn_link *link = l;
+	uint64_t bytes = out->head.imm_len + out->head.len;
+	if (sn_likely(link->fast && out->head.len <= link->eager)) {
+		uint32_t cells = sn_rec_cells(bytes);
+		struct sn_cell *cell = sn_tx_room(&link->tx, cells);
+		if (sn_likely(cell != NULL)) {
+			write_eager(link, cell, cells, &out->head, out->iov, out->iov_count);
+			sn_link_ring(link);
+			return 1;
+		}
+	}
+	return post_slow(link, out, req);
+}
+
+static bool may_be_fast(const struct sn_link *link)
+{
+	return link->state == SN_LINK_OPEN && !link->doom && !link->lost && sn_list_empty(&link->messages);
+}
+
+bool sn_send_unpost(void *l, struct sn_req *req)
+{
+	struct sn_link *link = l;
+	sn_list_for_each (at, &link->messages) {
+		struct queued *q = sn_container(at, struct queued, link);
+		if (q->req != req)
+			continue;
+		sn_list_del(&q->link);
+		free(q);
+		link->fast = may_be_fast(link);
+		return true;
+	}
+	return false;
+}
+
+static bool write_control(struct sn_link *link, unsigned type, unsigned flags, uint64_t bits, uint64_t data,
+			  const void *payload, uint32_t bytes)
+{
+	uint32_t cells = sn_rec_cells(bytes);
+	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
+	if (!cell)
+		return false;
+	cell->len = bytes;
+	cell->bits = bits;
+	cell->data = data;
+	if (bytes)
+		memcpy(sn_cell_payload(cell), payload, bytes);
+	sn_tx_publish(&link->tx, type, flags, cells);
+	return true;
+}
+
+void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64_t bits, uint64_t data,
+		     const void *payload, uint32_t n)
+{
+	if (link->state != SN_LINK_OPEN)
+		return;
+	if (sn_list_empty(&link->controls) && write_control(link, type, flags, bits, data, payload, n)) {
+		sn_link_ring(link);
+		return;
+	}
+	struct control *c = malloc(sizeof(*c) + n);
+	if (!c) { /* without it the peer would wait for ever: better an end that it sees */
+		sn_link_doom(link, SN_ERR_NOMEM, false);
+		return;
+	}
+	*c = (struct control){
+		.type = (uint8_t)type, .flags = (uint8_t)flags, .bytes = n, .bits = bits, .data = data};
+	if (n)
+		memcpy(c->payload, payload, n);
+	sn_list_add_tail(&link->controls, &c->link);
+	sn_link_busy(link);
+}
+
+static int push_controls(struct sn_link *link)
+{
+	int n = 0;
+	while (!sn_list_empty(&link->controls)) {
+		struct control *c = sn_container(link->controls.next, struct control, link);
+		if (!write_control(link, c->type, c->flags, c->bits, c->data, c->payload, c->bytes))
+			break;
+		sn_list_del(&c->link);
+		free(c);
+		n++;
+	}
+	return n;
+}
+
+/* The next queued message. True if it left the queue. */
+static bool push_message(struct sn_link *link)
+{
+	if (sn_list_empty(&link->messages))
+		return false;
+	struct queued *q = sn_container(link->messages.next, struct queued, link);
+	struct sn_req *req = q->req;
+	int rc = write_message(link, &q->head, q->iov, q->iov_count, q->copied, req);
+	if (rc == SN_ERR_AGAIN)
+		return false;
+	sn_list_del(&q->link);
+	free(q);
+	if (req && rc) /* written, or failed; an announced one goes on */
+		sn_core_sent(req, rc > 0 ? SN_OK : rc);
+	return true;
+}
+
+int sn_send_push(struct sn_link *link)
+{
+	if (link->state != SN_LINK_OPEN)
+		return 0;
+	int n = push_controls(link);
+	for (bool moved = true; moved && sn_list_empty(&link->controls) && !link->doom;) {
+		moved = push_message(link);
+		int piece = sn_rdv_fragment(link);
+		n += moved + piece;
+		moved |= piece != 0;
+	}
+	if (sn_unlikely(link->tx.bad))
+		sn_link_doom(link, SN_ERR_PROTO, false);
+	bool waits = !sn_list_empty(&link->controls) || !sn_list_empty(&link->messages) ||
+		     !sn_list_empty(&link->sends);
+	atomic_store_explicit(&link->tx.chan->want_room, waits, memory_order_relaxed);
+	link->fast = may_be_fast(link);
+	if (n)
+		sn_link_ring(link);
+	return n;
+}
+
+void sn_send_drop(struct sn_link *link, bool all, int status)
+{
+	sn_list_for_each_safe (at, &link->messages) {
+		struct queued *q = sn_container(at, struct queued, link);
+		if (!all && is_eager(link, q->head.len, q->copied))
+			continue;
+		struct sn_req *req = q->req;
+		sn_list_del(&q->link);
+		free(q);
+		if (req && status)
+			sn_core_sent(req, status);
+	}
+	while (all && !sn_list_empty(&link->controls)) {
+		struct control *c = sn_container(link->controls.next, struct control, link);
+		sn_list_del(&c->link);
+		free(c);
+	}
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What two processes on one node tell each other: once over a socket, then in shared memory. Both run on the same
+ * machine, so byte order is the machine's; the magic would not match otherwise. Versions must be equal: a job uses one
+ * version of sennit.
+ *
+ * The sender of a channel creates it and the receiver maps it too. Either may be hostile to the other within the limits
+ * of one user, so every field is copied out once and checked before it is used, on both sides.
+ */
+#ifndef SN_LOCAL_WIRE_H
+#define SN_LOCAL_WIRE_H
+
+#include "sennit/sennit.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#define SN_LOCAL_MAGIC	 0x4c4e5331u /* "1SNL" */
+#define SN_LOCAL_VERSION 1
+
+/*
+ * The handshake. Whoever connects sends a HELLO, with two descriptors: the channel of its direction, and its bell. The
+ * other side answers with a WELCOME: likewise. The channel is missing from the WELCOME (no_channel) when a HELLO of the
+ * other side's own, on a second connection, carries it: both connected at the same time. Since each direction's
+ * channel belongs to its sender, nothing needs to be decided between the two.
+ */
+struct sn_local_hello {
+	uint32_t magic;		   /*   0 */
+	uint16_t version;	   /*   4 */
+	uint8_t welcome;	   /*   6 1: an answer */
+	uint8_t no_channel;	   /*   7 1: only the bell comes along */
+	uint8_t key[12];	   /*   8 the receiver's key: the sender has its address */
+	uint32_t pid;		   /*  20 as the sender sees itself, for logs */
+	uint64_t cookie_at;	   /*  24 where the sender keeps its cookie: src/copy/probe.c */
+	uint64_t cookie;	   /*  32 */
+	uint32_t ring_bytes;	   /*  40 of the channel */
+	uint32_t addr_len;	   /*  44 */
+	uint8_t addr[SN_ADDR_MAX]; /* 48 the sender's whole address */
+};
+_Static_assert(sizeof(struct sn_local_hello) == 112 && offsetof(struct sn_local_hello, addr) == 48,
+	       "handshake layout");
+
+/* ---- the channel ---------------------------------------------------------------------------------------------- */
+
+#define SN_CELL	       64
+#define SN_RING_OFFSET 4096 /* the ring starts on the second page */
+#define SN_RING_BYTES_MIN                                                                                    \
+	32768 /* an injected message, and a list of 256 segments, fit into a quarter of it */
+#define SN_RING_BYTES_MAX (16u << 20)
+
+struct sn_chan {
+	uint8_t unused0[64];
+	_Atomic uint64_t head; /*  64 cells consumed so far; written by the receiver, lazily */
+	uint8_t unused1[56];
+	/* 128 written by the sender: it has something queued, ring its bell when head moves */
+	_Atomic uint32_t want_room;
+	/* 132 written by the sender: its endpoint is closed, and with it ends every right to read, or write, memory that it
+	 * named */
+	_Atomic uint32_t closed;
+	uint8_t unused2[56];
+};
+_Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, want_room) == 128,
+	       "one line each");
+
+/*
+ * A record is one or more contiguous cells. The first 24 bytes are its header, the payload follows and runs on through
+ * the next cells without further headers.
+ */
+struct sn_cell {
+	_Atomic uint32_t mark; /*  0 type (8) | flags (8) << 8 | cells (16) << 16; 0: nothing here yet */
+	uint32_t len;	       /*  4 body bytes (24) | immediate bytes (8) << 24 */
+	uint64_t bits;	       /*  8 */
+	uint64_t data;	       /* 16 */
+	uint8_t payload[40];   /* 24 */
+};
+_Static_assert(sizeof(struct sn_cell) == SN_CELL && offsetof(struct sn_cell, payload) == 24, "cell layout");
+
+#define SN_REC_HEAD	 24
+#define SN_REC_BODY_MAX	 ((1u << 24) - 1)
+#define SN_REC_CELLS_MAX 65535u
+
+/* Type: what (high 4 bits) and, for messages, the core's kind (low 4 bits). Append only. */
+enum sn_rec {
+	SN_REC_MSG = 0x10, /* eager; payload: imm, body */
+	SN_REC_RTS = 0x20, /* announces; payload: struct sn_rec_rts, imm, padding to 8, segments */
+	SN_REC_FIN =
+		0x30, /* to the sender of an RTS. bits: its number; data: status. It may reuse its buffer */
+	SN_REC_CTS =
+		0x40, /* to the sender of an RTS. bits: its number; data: the pull's number; payload: struct sn_rec_cts,
+			       segments. The receiver cannot read: send */
+	SN_REC_DATA = 0x50, /* bits: the pull's number; data: offset; payload: body */
+	SN_REC_DONE =
+		0x60, /* bits: the pull's number; data: status. The sender wrote everything, or had to give up */
+	SN_REC_PAD = 0x70, /* nothing, up to the end of the ring */
+};
+
+enum { /* flags; the low 4 bits of messages are the core's */
+       SN_RECF_GUARD =
+	       0x10, /* CTS, DATA: this message has met an unreadable page: copy with care on both sides */
+       SN_RECF_WRITE = 0x20, /* CTS: the segments are there, write if you can */
+};
+
+struct sn_rec_rts {
+	uint64_t len;	    /*  0 of the whole body */
+	uint64_t id;	    /*  8 the sender's number for it */
+	uint32_t seg_count; /* 16 */
+	uint32_t zero;	    /* 20 */
+};
+struct sn_rec_cts {
+	uint64_t offset;    /*  0 where to continue */
+	uint64_t len;	    /*  8 where to stop: the receiver may want less than was announced */
+	uint32_t seg_count; /* 16 */
+	uint32_t zero;	    /* 20 */
+};
+struct sn_rec_seg {
+	uint64_t at, len;
+};
+_Static_assert(sizeof(struct sn_rec_rts) == 24 && sizeof(struct sn_rec_cts) == 24 &&
+		       sizeof(struct sn_rec_seg) == 16,
+	       "record layout");
+
+/* The payload runs on past the first cell: not an access to the member, whose size would be wrong. */
+static inline uint8_t *sn_cell_payload(struct sn_cell *cell)
+{
+	return (uint8_t *)cell + SN_REC_HEAD;
+}
+
+static inline uint32_t sn_rec_mark(unsigned type, unsigned flags, uint32_t cells)
+{
+	return type | flags << 8 | cells << 16;
+}
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress/bell.h"
+#include "base/log.h"
+#include "progress/memfd.h"
+#include "sennit/sennit.h"
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+	pthread_mutex_t
+		mutex; /* opening; and waiters with bell->sleeping, so that the last to leave may clear it */
+	struct sn_bell *_Atomic bell;
+	unsigned waiters;
+	int fd;
+	bool registered; /* this process takes part in others' membarriers */
+} own = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+static long membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0);
+}
+
+int sn_bell_open(void)
+{
+	int rc = 0;
+	pthread_mutex_lock(&own.mutex);
+	if (!atomic_load_explicit(&own.bell, memory_order_relaxed)) {
+		void *page;
+		own.fd = sn_memfd_new("sennit-bell", SN_BELL_BYTES, &page);
+		if (own.fd < 0) {
+			rc = own.fd;
+			own.fd = -1;
+		} else {
+			struct sn_bell *bell = page;
+			own.registered = !membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
+					 !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+			if (!own.registered)
+				sn_info("membarrier is refused (%s): every message costs a fence",
+					strerror(errno));
+			atomic_store_explicit(&bell->need_fence, !own.registered, memory_order_relaxed);
+			atomic_store_explicit(&own.bell, bell, memory_order_release);
+		}
+	}
+	pthread_mutex_unlock(&own.mutex);
+	return rc;
+}
+
+int sn_bell_fd(void)
+{
+	return own.fd;
+}
+
+void sn_bell_in_child(void)
+{
+	/* The page is not mapped here (MADV_DONTFORK). The mutex may have been held by a thread that does not exist. */
+	if (own.fd >= 0)
+		close(own.fd);
+	own.fd = -1;
+	own.waiters = 0;
+	own.registered = false;
+	atomic_store_explicit(&own.bell, NULL, memory_order_relaxed);
+	pthread_mutex_init(&own.mutex, NULL);
+}
+
+struct sn_bell *sn_bell_map(int fd)
+{
+	return sn_memfd_map(fd, SN_BELL_BYTES);
+}
+
+void sn_bell_unmap(struct sn_bell *bell)
+{
+	if (bell)
+		munmap(bell, SN_BELL_BYTES);
+}
+
+bool sn_bell_must_fence(const struct sn_bell *theirs)
+{
+	return !own.registered || atomic_load_explicit(&theirs->need_fence, memory_order_relaxed);
+}
+
+void sn_bell_fence(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void futex_wake(struct sn_bell *bell)
+{
+	syscall(SYS_futex, &bell->seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/*
+ * Whoever takes the flag down rings for all. A waiter that puts it up again after that has its own snapshot of seq; one
+ * that had put it up before took the snapshot before this increment, so that its futex_wait returns at once.
+ */
+int sn_bell_wake(struct sn_bell *bell)
+{
+	if (!atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst))
+		return 0;
+	atomic_fetch_add_explicit(&bell->seq, 1, memory_order_seq_cst);
+	futex_wake(bell);
+	return 1;
+}
+
+void sn_bell_ring_self(void)
+{
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	if (!bell)
+		return;
+	/* Within the process there is no membarrier to rely on (the waiter's own fence suffices only against senders):
+	 * count up in any case, so that a waiter between its last look and its sleep does not fall asleep. */
+	atomic_fetch_add_explicit(&bell->seq, 1, memory_order_seq_cst);
+	if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst))
+		futex_wake(bell);
+}
+
+static struct sn_bell *enter(uint32_t *seq)
+{
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	if (!bell)
+		return NULL;
+	pthread_mutex_lock(&own.mutex);
+	own.waiters++;
+	*seq = atomic_load_explicit(&bell->seq, memory_order_seq_cst);
+	atomic_store_explicit(&bell->sleeping, 1, memory_order_seq_cst);
+	pthread_mutex_unlock(&own.mutex);
+	if (own.registered)
+		membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+	return bell;
+}
+
+static void leave(struct sn_bell *bell)
+{
+	pthread_mutex_lock(&own.mutex);
+	if (--own.waiters == 0)
+		atomic_store_explicit(&bell->sleeping, 0, memory_order_seq_cst);
+	else /* a ringer took the flag down for all; the others are awake, or about to be, and need no flag */
+		atomic_store_explicit(&bell->sleeping, 1, memory_order_seq_cst);
+	pthread_mutex_unlock(&own.mutex);
+}
+
+int sn_bell_wait(int (*poll)(void *arg), void *arg, unsigned timeout_us)
+{
+	uint32_t seq;
+	struct timespec t = {timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000};
+	struct sn_bell *bell = enter(&seq);
+	int found = poll(arg);
+	if (!found) {
+		if (bell)
+			syscall(SYS_futex, &bell->seq, FUTEX_WAIT, seq, &t, NULL, 0);
+		else /* no rail that could ring: just sleep */
+			nanosleep(&t, NULL);
+	}
+	if (bell)
+		leave(bell);
+	return found;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The bell: how a process that sleeps is woken by a peer that writes into shared memory. One page for each process,
+ * shared with its peers.
+ *
+ * A waiter says that it sleeps, looks once more, and sleeps on a futex. A sender publishes its message, then looks
+ * whether the receiver sleeps. Each side writes one word and then reads the other's, so without a full fence between
+ * the write and the read on *both* sides both may read the old value and the message lies there while its receiver
+ * sleeps (Dekker's problem). The sender's fence would stand on the path of every message, the waiter's only before a
+ * sleep; so the waiter pays for both: membarrier(GLOBAL_EXPEDITED) makes every running thread of every registered
+ * process execute a full fence. After it, a sender either had its message visible before (the waiter's last look finds
+ * it), or reads `sleeping` after (and rings). Every process registers when it opens its bell. Where the kernel refuses
+ * membarrier, fences return: a waiter that cannot says so in `need_fence`, a sender that could not register fences
+ * always, which sn_bell_must_fence() tells.
+ *
+ * Budget of a ring on a receiver that is awake: one plain load. On one that sleeps: one system call for all senders
+ * together, since who rings first takes the flag down.
+ */
+#ifndef SN_BELL_H
+#define SN_BELL_H
+
+#include "base/base.h"
+
+#define SN_BELL_BYTES 4096
+
+struct sn_bell {
+	_Atomic uint32_t seq;	     /* 0 the futex: grows with each ring */
+	_Atomic uint32_t sleeping;   /* 4 somebody sleeps, or is about to */
+	_Atomic uint32_t need_fence; /* 8 constant once shared: the owner has no membarrier */
+};
+
+/* Make this process's bell, once; sn_service_open() calls it. 0 or an error with its sentence. */
+int sn_bell_open(void);
+int sn_bell_fd(void);		     /* to hand to peers; stays open */
+void sn_bell_in_child(void);	     /* after fork: the bell is the parent's; forget it */
+struct sn_bell *sn_bell_map(int fd); /* a peer's bell, checked; NULL with the reason in sn_last_error() */
+void sn_bell_unmap(struct sn_bell *bell);
+/* Must this process fence before it looks whether this peer sleeps? */
+bool sn_bell_must_fence(const struct sn_bell *theirs);
+
+/* The receiver sleeps: wake it. Returns the system calls made (0 if somebody else was first). */
+int sn_bell_wake(struct sn_bell *bell);
+
+/* A full fence, out of line: the functions that usually do without contain none, which a test checks. */
+void sn_bell_fence(void);
+
+/* After publishing something for the owner of the bell. Returns the system calls made. */
+static inline int sn_bell_ring(struct sn_bell *bell, bool fence)
+{
+	if (sn_unlikely(fence))
+		sn_bell_fence();
+	else
+		__asm__ volatile("" ::: "memory"); /* the fence is the waiter's membarrier */
+	if (sn_unlikely(atomic_load_explicit(&bell->sleeping, memory_order_relaxed)))
+		return sn_bell_wake(bell);
+	return 0;
+}
+
+/* Wake the threads of this process that sleep on its bell. From any thread, also with no bell. */
+void sn_bell_ring_self(void);
+
+/*
+ * Sleep until somebody rings or timeout_us have passed, unless poll(arg) finds something when called once more before
+ * the sleep. Returns what poll returned. Any number of threads may sleep at once.
+ */
+int sn_bell_wait(int (*poll)(void *arg), void *arg, unsigned timeout_us);
+
+#endif

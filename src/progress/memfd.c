@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress/memfd.h"
+#include "base/base.h"
+#include "base/log.h"
+#include "sennit/sennit.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+int sn_fd_limit_raise(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= limit.rlim_max)
+		return 0;
+	limit.rlim_cur = limit.rlim_max;
+	return !setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Systems with vm.memfd_noexec=2 insist on MFD_NOEXEC_SEAL, kernels before 6.3 do not know it. */
+static int memfd_open(const char *name)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd;
+}
+
+static void *map(int fd, size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	madvise(at, bytes, MADV_DONTFORK);
+	return at;
+}
+
+static int code_of(int error)
+{
+	return error == EPERM || error == EACCES || error == ENOSYS ? SN_ERR_PERM : SN_ERR_NOMEM;
+}
+
+int sn_memfd_new(const char *name, size_t bytes, void **mapped)
+{
+	int fd = memfd_open(name);
+	if (fd < 0 && errno == EMFILE && sn_fd_limit_raise())
+		fd = memfd_open(name);
+	if (fd < 0)
+		return sn_fail(code_of(errno), "memfd_create: %s", strerror(errno));
+	if (!ftruncate(fd, (off_t)bytes) && (*mapped = map(fd, bytes)) && !fcntl(fd, F_ADD_SEALS, SEALS))
+		return fd;
+	int rc = sn_fail(code_of(errno), "%zu bytes of shared memory: %s", bytes, strerror(errno));
+	close(fd);
+	return rc;
+}
+
+void *sn_memfd_map(int fd, size_t bytes)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size != (off_t)bytes) {
+		sn_fail(SN_ERR_PROTO, "a peer sent shared memory that is not sealed or not of %zu bytes",
+			bytes);
+		return NULL;
+	}
+	void *at = map(fd, bytes);
+	if (!at)
+		sn_fail(SN_ERR_NOMEM, "mapping a peer's shared memory: %s", strerror(errno));
+	return at;
+}

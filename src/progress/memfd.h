@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory shared with peers: memfds, which have no name in any file system and go when the last process that maps them
+ * does, even after kill -9. They are sealed against growing and shrinking, so that a mapped page cannot be taken away
+ * under its reader (SIGBUS), and are not inherited by forked children.
+ */
+#ifndef SN_MEMFD_H
+#define SN_MEMFD_H
+
+#include <stddef.h>
+
+/* Create, size, map and seal. Returns the descriptor (the mapping stays when it is closed) or an error. */
+int sn_memfd_new(const char *name, size_t bytes, void **mapped);
+/* Map a descriptor that a peer sent, if it is what it should be: sealed, and of exactly this size. NULL otherwise. */
+void *sn_memfd_map(int fd, size_t bytes);
+/* A descriptor limit was hit: raise the soft limit to the hard one. True if that changed something: try again. */
+int sn_fd_limit_raise(void);
+
+#endif

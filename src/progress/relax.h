@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What somebody who waits does between two looks: spin, yield, or nap on the bell. */
+#ifndef SN_RELAX_H
+#define SN_RELAX_H
+
+#include <stdint.h>
+
+/*
+ * One step of waiting, after a look that found nothing. *idle is the caller's, 0 at the first step and again after
+ * anything came. poll(arg) is called once more before a nap. A nap takes at most max_nap_us and ends when a peer rings
+ * the bell; max_nap_us 0 never naps.
+ */
+void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
+
+/* How many local peers the busiest endpoint of this process has: with itself more than cores means not to spin. */
+void sn_relax_crowd(unsigned peers);
+
+#endif

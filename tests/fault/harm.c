@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A process is killed or stopped in the middle of a message.
+ *
+ * Killed: the requests of the others with it end in an error within 2 seconds, those among the others go on, and nothing
+ * is left of it. Stopped: everybody waits, and goes on when it does.
+ *
+ *   harm CASE
+ */
+#include "sides.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VICTIM	0
+#define BIG	(64u << 20)
+#define PROMISE 2.0 /* seconds from the death to the error */
+
+static char *buffer(uint64_t key, size_t len)
+{
+	char *p = malloc(len);
+
+	CHECK(p, "no memory");
+	fill(p, key, len);
+	return p;
+}
+
+/* All that a survivor may have under way with the victim: sends that nobody receives, a synchronous one, receives. */
+static void survivor(struct side *s)
+{
+	char *big = buffer(1, BIG), *in = malloc(BIG), small[8];
+	sn_req *req[6];
+	int other = 3 - s->me, n = 0, rc;
+	sn_completion c;
+
+	exchange(s, VICTIM, 1, 100000);
+	req[n++] = post_recv(s, VICTIM, in, BIG, 7001); /* the victim is in the middle of sending this */
+	req[n++] = post_send(s, VICTIM, big, BIG, 7002, 0);
+	req[n++] = post_send(s, VICTIM, big, 100, 7003, SN_SYNC);
+	req[n++] = post_recv(s, VICTIM, small, sizeof(small), 7004);
+	req[n++] = post_send(s, VICTIM, big, 100, 7005, 0); /* may have arrived: no error is due */
+	atomic_fetch_add(&s->b->step, 1);
+	await(&s->b->step, 3); /* the parent: it is dead */
+	double start = seconds();
+	for (int i = 0; i < n; i++) {
+		rc = sn_wait(s->ep, req[i], &c, 20000000);
+		CHECK(rc == 0, "request %d with a dead peer does not end: %s", i, sn_strerror(rc));
+		CHECK(c.status == SN_ERR_PEER_GONE || (i == 4 && c.status == 0) || (i == 0 && c.status == 0),
+		      "request %d with a dead peer ended with %s", i, sn_strerror(c.status));
+	}
+	double took = seconds() - start;
+	printf("side %d: told after %.3f s\n", s->me, took);
+	CHECK(took < PROMISE, "told of the death after %.1f s", took);
+	c = finish(s, post_send(s, VICTIM, big, 8, 1, 0));
+	CHECK(c.status == SN_ERR_PEER_GONE, "a later send to it ended with %s", sn_strerror(c.status));
+	c = finish(s, post_recv(s, VICTIM, small, 8, 1));
+	CHECK(c.status == SN_ERR_PEER_GONE, "a later receive from it ended with %s", sn_strerror(c.status));
+	exchange(s, other, 2, 1u << 20); /* and the living go on */
+	free(big);
+	free(in);
+}
+
+/* Sends to both, then keeps on working at it until it is killed. */
+static void victim(struct side *s)
+{
+	char *big = buffer(2, BIG);
+
+	exchange(s, 1, 1, 100000);
+	exchange(s, 2, 1, 100000);
+	post_send(s, 1, big, BIG, 7001, 0);
+	post_send(s, 2, big, BIG, 7001, 0);
+	for (;;)
+		sn_progress(s->ep);
+}
+
+/* Does not even call the library when it dies. */
+static void silent_victim(struct side *s)
+{
+	exchange(s, 1, 1, 100000);
+	exchange(s, 2, 1, 100000);
+	for (;;)
+		pause();
+}
+
+static int killed(side_fn who)
+{
+	struct board *b = board_new(3);
+
+	for (int i = 0; i < 3; i++)
+		side_start(b, i, NULL, i == VICTIM ? who : survivor);
+	await(&b->step, 2); /* both survivors have posted all they have */
+	kill(b->pid[VICTIM], SIGKILL);
+	atomic_fetch_add(&b->step, 1);
+	sides_join(b, 1u << VICTIM);
+	return 0;
+}
+
+/* Again and again at any moment: while a stream of large messages runs, which way ever they are copied. */
+static void endless(struct side *s)
+{
+	char *out = buffer(3, 8u << 20), *in = malloc(8u << 20);
+	int other = 1 - s->me;
+
+	for (;;) {
+		sn_req *r = post_recv(s, other, in, 8u << 20, 5),
+		       *t = post_send(s, other, out, 8u << 20, 5, 0);
+		sn_completion c = finish(s, r), d = finish(s, t);
+
+		atomic_fetch_add(&s->b->progress[s->me], 1);
+		if (c.status == 0)
+			check(in, 3, 8u << 20, "endless");
+		CHECK(c.status == 0 || c.status == SN_ERR_PEER_GONE, "receive: %s", sn_strerror(c.status));
+		CHECK(d.status == 0 || d.status == SN_ERR_PEER_GONE, "send: %s", sn_strerror(d.status));
+		if (c.status || d.status)
+			break;
+	}
+	free(out);
+	free(in);
+}
+
+static int killed_often(const char *copy)
+{
+	setenv("SENNIT_COPY", copy, 1);
+	for (int i = 0; i < 12; i++) {
+		struct board *b = board_new(2);
+
+		side_start(b, 0, NULL, endless);
+		side_start(b, 1, NULL, endless);
+		while (atomic_load(&b->progress[0]) < 3 && atomic_load(&b->progress[1]) < 3)
+			usleep(500);
+		usleep((useconds_t)(i * 700));
+		kill(b->pid[VICTIM], SIGKILL);
+		double start = seconds();
+		sides_join(b, 1u << VICTIM);
+		CHECK(seconds() - start < PROMISE, "the survivor ended %.1f s after the death",
+		      seconds() - start);
+	}
+	return 0;
+}
+
+static void patient(struct side *s)
+{
+	exchange(s, 1 - s->me, 12, 24u << 20);
+}
+
+/* Longer than any patience that a library may have with a silent peer on the same node. */
+static int stopped(const char *copy)
+{
+	struct board *b = board_new(2);
+
+	setenv("SENNIT_COPY", copy, 1);
+	side_start(b, 0, NULL, patient);
+	side_start(b, 1, NULL, patient);
+	for (int i = 0; i < 8; i++) {
+		usleep(60000);
+		kill(b->pid[i % 2], SIGSTOP);
+		usleep(i < 2 ? 3000000 : 150000);
+		kill(b->pid[i % 2], SIGCONT);
+	}
+	CHECK(atomic_load(&b->progress[0]) < 200, "the exchange was over before it was stopped");
+	sides_join(b, 0);
+	return 0;
+}
+
+/* One side closes its endpoint in good order while the other still wants something of it. */
+static void leaver(struct side *s)
+{
+	exchange(s, 1, 1, 100000);
+	await(&s->b->step, 1);
+}
+
+static void left_behind(struct side *s)
+{
+	char in[8];
+	sn_req *r, *t;
+	sn_completion c;
+	char *big = buffer(4, 1u << 20);
+
+	exchange(s, 0, 1, 100000);
+	r = post_recv(s, 0, in, sizeof(in), 99);
+	t = post_send(s, 0, big, 1u << 20, 99, 0);
+	atomic_fetch_add(&s->b->step, 1);
+	c = finish(s, r);
+	CHECK(c.status == SN_ERR_PEER_GONE, "a receive from a closed endpoint ended with %s",
+	      sn_strerror(c.status));
+	c = finish(s, t);
+	CHECK(c.status == SN_ERR_PEER_GONE, "a send to a closed endpoint ended with %s",
+	      sn_strerror(c.status));
+	free(big);
+}
+
+static int closed(void)
+{
+	struct board *b = board_new(2);
+
+	side_start(b, 0, NULL, leaver);
+	side_start(b, 1, NULL, left_behind);
+	sides_join(b, 0);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc == 2 ? argv[1] : "";
+
+	if (strcmp(name, "killed") == 0)
+		return killed(victim);
+	if (strcmp(name, "killed-silent") == 0)
+		return killed(silent_victim);
+	if (strncmp(name, "killed-", 7) == 0)
+		return killed_often(name + 7);
+	if (strncmp(name, "stopped-", 8) == 0)
+		return stopped(name + 8);
+	if (strcmp(name, "closed") == 0)
+		return closed();
+	fprintf(stderr, "harm: no case '%s'\n", name);
+	return 2;
+}

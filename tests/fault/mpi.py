@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Faults under MPI programs: the stress of tests/mpi with the kernel's copies refused, ranks in namespaces of their own,
+ranks stopped and ranks killed.
+
+    mpi.py --build BUILD --work FOLDER CASE MPI
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi"))
+from job import Mpi, Runner, fail, judge, marked_processes, skip, tail  # noqa: E402
+
+
+def total(result, name):
+    return sum(c.get(name, 0) for c in result.counters().values())
+
+
+def kernel_copied(result):
+    return total(result, "local.copy_read_bytes") + total(result, "local.copy_write_bytes")
+
+
+class Case:
+    def __init__(self, args):
+        self.mpi, self.runner, self.timeout = Mpi(args.mpi), Runner(args.build, args.work), args.timeout
+        self.noptrace = os.path.join(args.build, "bin", "noptrace")
+        built_for = "m5" if args.mpi == "im" else args.mpi
+        self.stress = os.path.join(args.build, "tests", "mpi", built_for, "stress")
+        if not os.path.exists(self.stress):
+            skip(f"{self.stress} is not built")
+
+    def run(self, wrapper=(), ranks=2, seconds=4, env=None, during=None, options=()):
+        command = [*wrapper, self.stress, "-t", str(seconds), "-w", "40", *options]
+        return self.runner.run(self.mpi, ranks, command, env=env, during=during, timeout=self.timeout)
+
+    def ranks_of(self, mark):
+        """The processes that run the stress itself, once all have started."""
+        return sorted(p for p, line in marked_processes(mark).items() if line.startswith(self.stress))
+
+    def refused(self):
+        for error in ("eperm", "enosys"):
+            result = self.run([self.noptrace, "-e", error], ranks=3)
+            judge(result, f"copies refused with {error}", 3, 100)
+            if kernel_copied(result) or not total(result, "local.copy_stream_bytes"):
+                fail("the bytes did not go through shared memory")
+
+    def refused_to_read(self):
+        judge(self.run([self.noptrace, "-o", "read"]), "reading refused", 2, 100)
+
+    def refused_midway(self):
+        """After some copies have worked, so that it also happens inside a message."""
+        result = self.run(env={"SENNIT_FAULT": "read:eperm@60+,write:eperm@60+"}, seconds=6)
+        judge(result, "copies refused midway", 2, 100)
+        if not kernel_copied(result) or not total(result, "local.copy_stream_bytes"):
+            fail("the bytes did not go both ways, before and after the refusal")
+
+    def namespaces(self, options):
+        wrapper = ["unshare", *options]
+        if subprocess.run(wrapper + ["true"], capture_output=True, check=False).returncode != 0:
+            skip(f"{' '.join(wrapper)} is not allowed here")
+        result = self.run(wrapper)
+        judge(result, " ".join(wrapper), 0)
+        # inside, the ranks have the same process number: count what they sent instead
+        if total(result, "core.sends") < 100:
+            fail("the messages did not go over sennit")
+
+    def pid_namespaces(self):
+        self.namespaces(["--pid", "--fork", "--kill-child"] + ([] if os.geteuid() == 0 else ["-r"]))
+
+    def user_namespaces(self):
+        self.namespaces(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc"])
+
+    def stopped(self):
+        """One rank after the other sleeps for seconds in the middle of whatever it does."""
+        stops = []
+
+        def during(mark):
+            time.sleep(2)
+            for pid in self.ranks_of(mark):
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(3)
+                os.kill(pid, signal.SIGCONT)
+                stops.append(pid)
+                time.sleep(0.5)
+
+        judge(self.run(ranks=3, seconds=16, during=during), "ranks stopped and continued", 3, 100)
+        if len(stops) < 3:
+            fail(f"only {len(stops)} ranks were stopped")
+
+    def killed(self):
+        """The launcher ends the job, with an error, soon; nothing is left of it."""
+        when = []
+
+        def during(mark):
+            time.sleep(3)
+            victim = self.ranks_of(mark)[-1]
+            os.kill(victim, signal.SIGKILL)
+            when.append(time.monotonic())
+
+        result = self.run(ranks=3, seconds=50, during=during)
+        took = time.monotonic() - when[0] if when else 0
+        if result.timed_out or not when or took > 20:
+            print(tail(result.text))
+            fail(f"the job did not end within 20 s of the death of a rank ({took:.0f} s)")
+        if result.status == 0:
+            fail("a rank was killed and the job says that all is well")
+        if result.left:
+            fail(f"left behind: {', '.join(result.left)}")
+        print(f"a rank killed: the job ended with status {result.status}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--timeout", type=float, default=60)
+    parser.add_argument("case", choices=["refused", "refused_to_read", "refused_midway", "pid_namespaces",
+                                         "user_namespaces", "stopped", "killed"])
+    parser.add_argument("mpi")
+    args = parser.parse_args()
+    getattr(Case(args), args.case)()
+
+
+if __name__ == "__main__":
+    main()

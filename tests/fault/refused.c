@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernel refuses to copy between two processes: from the start, later, in the middle of a message, for one of them
+ * only; by a filter, by their being undumpable, by namespaces. Nothing fails and every byte is right; the counters show
+ * which way the bytes went.
+ *
+ *   refused CASE      exit status 77: this machine does not let the test set it up
+ */
+#include "sides.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define LONGEST (3u << 20)
+#define ROUNDS	3
+
+static uint64_t streamed(struct side *s)
+{
+	return counter(s, "local.copy_stream_bytes");
+}
+
+static uint64_t kernel_copied(struct side *s)
+{
+	return counter(s, "local.copy_read_bytes") + counter(s, "local.copy_write_bytes");
+}
+
+static void refuse_eperm(void)
+{
+	if (!refuse_copies(REFUSE_READ | REFUSE_WRITE, EPERM))
+		skip("this kernel has no seccomp filters");
+}
+
+static void refuse_enosys(void)
+{
+	if (!refuse_copies(REFUSE_READ | REFUSE_WRITE, ENOSYS))
+		skip("this kernel has no seccomp filters");
+}
+
+static void refuse_reading(void)
+{
+	if (!refuse_copies(REFUSE_READ, EPERM))
+		skip("this kernel has no seccomp filters");
+}
+
+/* Where nothing is refused the kernel copies. Everything below is measured against this. */
+static void free_to_copy(struct side *s)
+{
+	exchange(s, 1 - s->me, ROUNDS, LONGEST);
+	CHECK(kernel_copied(s) > 0, "no message went by kernel copy although nothing forbids it");
+}
+
+static void only_stream(struct side *s)
+{
+	exchange(s, 1 - s->me, ROUNDS, LONGEST);
+	CHECK(kernel_copied(s) == 0, "the kernel copied although it refuses to");
+	CHECK(streamed(s) > 0, "no large message went through shared memory");
+}
+
+static void either(struct side *s)
+{
+	exchange(s, 1 - s->me, ROUNDS, LONGEST);
+	CHECK(kernel_copied(s) + streamed(s) > 0, "no large message went anywhere");
+}
+
+/* It works, then it is refused: by now both sides know that it works. */
+static void refused_later(struct side *s)
+{
+	exchange(s, 1 - s->me, 1, LONGEST);
+	CHECK(kernel_copied(s) > 0, "no message went by kernel copy although nothing forbids it yet");
+	refuse_eperm();
+	uint64_t before = streamed(s);
+	exchange(s, 1 - s->me, ROUNDS, LONGEST);
+	CHECK(streamed(s) > before, "no large message went through shared memory after the refusal");
+}
+
+static void refused_later_to_one(struct side *s)
+{
+	exchange(s, 1 - s->me, 1, LONGEST);
+	if (s->me == 0)
+		refuse_eperm();
+	exchange(s, 1 - s->me, ROUNDS, LONGEST);
+}
+
+/* SENNIT_FAULT makes a chosen copy of a chosen call fail: with slices of a few MiB, that is in the middle. */
+static void middle(struct side *s)
+{
+	exchange(s, 1 - s->me, 2, 40u << 20);
+	CHECK(streamed(s) > 0, "no part of a message went through shared memory");
+	CHECK(kernel_copied(s) > 0, "no part of a message was copied by the kernel before the refusal");
+}
+
+static void short_copies(struct side *s)
+{
+	exchange(s, 1 - s->me, 2, LONGEST);
+	CHECK(kernel_copied(s) > 0, "no message went by kernel copy");
+}
+
+/* Another user than root, or capabilities would help; then nothing in /proc/PID may be read by others either. */
+static void undumpable(void)
+{
+	if (geteuid() == 0)
+		CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0,
+		      "cannot become nobody: %s", strerror(errno));
+	CHECK(prctl(PR_SET_DUMPABLE, 0) == 0, "prctl: %s", strerror(errno));
+	/* it also clears the signal that comes when the parent dies */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void ordinary_user(void)
+{
+	undumpable();
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static int pair(void (*before0)(void), void (*before1)(void), side_fn fn)
+{
+	struct board *b = board_new(2);
+
+	side_start(b, 0, before0, fn);
+	side_start(b, 1, before1, fn);
+	sides_join(b, 0);
+	return 0;
+}
+
+static int injected(const char *fault, side_fn fn)
+{
+	setenv("SENNIT_FAULT", fault, 1);
+	return pair(NULL, NULL, fn);
+}
+
+/* Side 1, or both, in namespaces of their own, as two containers that share their network would be. */
+static int namespaces(int flags, bool both, side_fn fn)
+{
+	struct board *b = board_new(2);
+
+	if (both) {
+		if (!side_start_in(b, 0, flags, fn))
+			skip("this machine does not let the test make the namespaces");
+	} else {
+		side_start(b, 0, NULL, fn);
+	}
+	if (!side_start_in(b, 1, flags, fn)) {
+		kill(b->pid[0], SIGKILL);
+		skip("this machine does not let the test make the namespaces");
+	}
+	sides_join(b, 0);
+	return 0;
+}
+
+/* Yama's switch belongs to the whole machine: set, tried and put back, only where root may. */
+static int scope(char level, side_fn fn)
+{
+	const char *path = "/proc/sys/kernel/yama/ptrace_scope";
+	char before;
+	int fd = open(path, O_RDWR), rc;
+
+	if (fd < 0)
+		skip(errno == ENOENT ? "this kernel has no Yama (the filters stand for it)"
+				     : "ptrace_scope may not be written here");
+	CHECK(pread(fd, &before, 1, 0) == 1, "cannot read %s", path);
+	if (before == '3' && level != '3')
+		skip("ptrace_scope is 3, which cannot be taken back");
+	if (level == '3' && before != '3')
+		skip("ptrace_scope 3 could not be taken back");
+	CHECK(pwrite(fd, &level, 1, 0) == 1, "cannot write %s: %s", path, strerror(errno));
+	rc = pair(ordinary_user, ordinary_user, fn);
+	if (pwrite(fd, &before, 1, 0) != 1)
+		fprintf(stderr, "refused: ptrace_scope is left at %c\n", level);
+	return rc;
+}
+
+static int run(const char *name)
+{
+	if (strcmp(name, "nothing") == 0)
+		return pair(NULL, NULL, free_to_copy);
+	if (strcmp(name, "eperm") == 0)
+		return pair(refuse_eperm, refuse_eperm, only_stream);
+	if (strcmp(name, "enosys") == 0)
+		return pair(refuse_enosys, refuse_enosys, only_stream);
+	if (strcmp(name, "one-side") == 0)
+		return pair(refuse_eperm, NULL, either);
+	if (strcmp(name, "read") == 0)
+		return pair(refuse_reading, refuse_reading, either);
+	if (strcmp(name, "later") == 0)
+		return pair(NULL, NULL, refused_later);
+	if (strcmp(name, "later-one") == 0)
+		return pair(NULL, NULL, refused_later_to_one);
+	if (strcmp(name, "middle") == 0)
+		return injected("read:eperm@40+,write:eperm@40+", middle);
+	if (strcmp(name, "short") == 0)
+		return injected("read:short+,write:short+", short_copies);
+	if (strcmp(name, "undumpable") == 0)
+		return pair(undumpable, undumpable, only_stream);
+	if (strcmp(name, "undumpable-one") == 0)
+		return pair(undumpable, ordinary_user, either);
+	if (strcmp(name, "pid-namespace") == 0)
+		return namespaces(CLONE_NEWPID, false, either);
+	if (strcmp(name, "pid-namespaces") == 0)
+		return namespaces(CLONE_NEWPID, true, either);
+	if (strcmp(name, "user-namespace") == 0)
+		return namespaces(CLONE_NEWUSER, false, either);
+	if (strcmp(name, "containers") == 0)
+		return namespaces(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS,
+				  true, either);
+	if (strncmp(name, "ptrace_scope=", 13) == 0)
+		return scope(name[13], either);
+	fprintf(stderr, "refused: no case %s\n", name);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	return argc == 2 ? run(argv[1]) : 2;
+}

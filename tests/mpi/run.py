@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tests with MPI programs, each over sennit unless it says stock:
+
+    run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads
+    run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
+    run.py --build BUILD --work FOLDER hpcc | netpipe | lammps  MPI RANKS
+    run.py --build BUILD --work FOLDER stock  MPI                mpi4py's test suite without sennit, as the measure
+    run.py --build BUILD --work FOLDER suite  MPI RANKS          and over sennit: every test passes that passed there
+
+FOLDER gets the output of the job in job.log. Exit status 77: something it needs is not here, and it says what.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import job
+from job import Mpi, Runner, fail, judge, skip, tail
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DEBIAN_PYTHON = "/usr/bin/python3"
+PROGRAMS = {
+    "stress": ["stress.c", "storm.c", "steps.c", "layout.c", "util.c"],
+    "rma": ["rma.c", "util.c"],
+    "threads": ["threads.c", "util.c"],
+}
+# gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
+FLAGS = ["-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
+         "-Wno-stringop-overread"]
+# On Debian's stock Open MPI too, MPI_Compare_and_swap in osc/rdma ends in a segmentation fault.
+RMA_OPTIONS = {"o4": ["--mca", "osc", "^rdma,ucx"]}
+
+
+def programs_folder(args, mpi):
+    return os.path.join(args.build, "tests", "mpi", "m5" if mpi == "im" else mpi)
+
+
+def build(args):
+    for name in args.rest:
+        folder = programs_folder(args, name)
+        os.makedirs(folder, exist_ok=True)
+        compiler = Mpi(name).compiler()
+        if not shutil.which(compiler):
+            skip(f"{compiler} is not here (apt install libopenmpi-dev)")
+        for program, sources in PROGRAMS.items():
+            command = [compiler, *FLAGS, "-o", os.path.join(folder, program),
+                       *(os.path.join(HERE, s) for s in sources), "-lm", "-pthread"]
+            if subprocess.run(command, check=False).returncode != 0:
+                fail(f"{program} does not compile for {Mpi.TITLES[name]}")
+
+
+def own_program(args, runner):
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    binary = os.path.join(programs_folder(args, mpi.name), args.what)
+    if not os.path.exists(binary):
+        skip(f"{binary} is not built")
+    launch = RMA_OPTIONS.get(mpi.name, []) if args.what == "rma" else []
+    result = runner.run(mpi, ranks, [binary] + args.rest[2:], timeout=args.timeout, launch=launch)
+    verdict(result, f"{args.what} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"every byte right")
+
+
+def verdict(result, what, ranks, said, messages=10):
+    """It ended well, went over sennit, and printed what it prints at its end (an exit status alone can lie)."""
+    if not result.timed_out and result.status == 0 and not re.search(said, result.text):
+        print(tail(result.text))
+        fail(f"{what}: the end of its output is missing ({said})")
+    judge(result, what, ranks, messages)
+    for line in result.text.splitlines():
+        if re.search(r"\bseed \d+|" + said, line):
+            print(f"  {line.strip()}")
+
+
+def python(args, runner):
+    """Debian's mpi4py for Debian's Open MPI, the wheel's for the others."""
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    interpreter = mpi.python
+    if mpi.name == "o4":
+        interpreter = DEBIAN_PYTHON
+        if subprocess.run([interpreter, "-c", "import mpi4py"], capture_output=True, check=False).returncode != 0:
+            skip("mpi4py is not here (apt install python3-mpi4py)")
+    else:
+        mpi.needs_python()
+    result = runner.run(mpi, ranks, [interpreter, os.path.join(HERE, "program.py")], timeout=args.timeout)
+    verdict(result, f"mpi4py program on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"program\.py: all right")
+
+
+def debian_binary(name):
+    path = shutil.which(name)
+    if not path:
+        skip(f"{name} is not here (a Debian package)")
+    return path
+
+
+def library_of(mpi):
+    """Debian's programs are linked with libmpi.so.40, which the wheel of Open MPI 5 has too."""
+    return {"LD_LIBRARY_PATH": os.path.join(job.PEERS, "o5", "lib")} if mpi.name == "o5" else {}
+
+
+HPCC = """HPLinpack benchmark input file
+made by tests/mpi/run.py
+HPL.out
+8
+1
+{n} Ns
+1
+{nb} NBs
+0
+1
+1 Ps
+{ranks} Qs
+16.0
+1
+2
+1
+4
+1
+2
+1
+1
+1
+1
+1
+0
+2
+64
+0
+0
+1
+8
+#
+0
+1200
+0
+40
+"""
+
+
+def hpcc(args, runner):
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    binary = debian_binary("hpcc")
+    with open(os.path.join(runner.work, "hpccinf.txt"), "w", encoding="ascii") as f:
+        f.write(HPCC.format(n=400, nb=40, ranks=ranks))
+    env = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **library_of(mpi)}
+    result = runner.run(mpi, ranks, [binary], timeout=args.timeout, env=env)
+    try:
+        with open(os.path.join(runner.work, "hpccoutf.txt"), encoding="utf-8", errors="replace") as f:
+            report = f.read()
+    except OSError:
+        report = ""
+    result.text += report
+    what = f"hpcc on {ranks} ranks of {mpi.TITLES[mpi.name]}"
+    # of HPL, PTRANS, RandomAccess, FFT: what does not pass says so
+    wrong = re.search(r"^.*(FAILED|failed the|Failed residual).*$", report, re.M)
+    if wrong and not re.search(r"^\s*0 (tests|matrices) ", wrong.group(0)):
+        fail(f"{what}: {wrong.group(0)}")
+    verdict(result, what, ranks, r"^Success=1$|\nSuccess=1\n", 1000)
+
+
+def netpipe(args, runner):
+    """Its integrity check, up to 1 MiB, at sizes off by three bytes either way."""
+    mpi = Mpi(args.rest[0])
+    binary = debian_binary("NPmpich2" if mpi.name in ("m5", "im") else "NPopenmpi")
+    for mode in ([], ["-a"], ["-z", "-a"]):
+        command = [binary, "-i", "-u", "1048576", "-o", os.path.join(runner.work, "np.out"), *mode]
+        result = runner.run(mpi, 2, command, timeout=args.timeout, env=library_of(mpi))
+        if re.search("Integrity check failed", result.text):
+            fail(f"NetPIPE: {tail(result.text, 5)}")
+        verdict(result, f"NetPIPE {' '.join(mode)} over {mpi.TITLES[mpi.name]}", 2, r"Integrity check passed")
+
+
+LAMMPS = """units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 10 0 10 0 10
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify every 20 delay 0 check no
+fix 1 all nve
+thermo 20
+run 200
+"""
+
+
+def lammps(args, runner):
+    """A melt: the same numbers to the last digit as the stock MPI gives on as many ranks."""
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    binary = debian_binary("lmp")
+    with open(os.path.join(runner.work, "in.melt"), "w", encoding="ascii") as f:
+        f.write(LAMMPS)
+    steps = []
+    for sennit in (False, True):
+        command = [binary, "-in", "in.melt", "-log", "none"]
+        env = {"OMP_NUM_THREADS": "1", **library_of(mpi)}
+        result = runner.run(mpi, ranks, command, sennit=sennit, timeout=args.timeout, env=env,
+                            name="job" if sennit else "stock")
+        steps.append(re.findall(r"^\s*\d+(?:\s+-?[\d.]+){4,}\s*$", result.text, re.M))
+    what = f"LAMMPS on {ranks} ranks of {mpi.TITLES[mpi.name]}"
+    verdict(result, what, ranks, r"Loop time of")
+    if len(steps[0]) != 11 or steps[0] != steps[1]:
+        fail(f"{what}: not what the stock MPI computes: {steps[1][-1:]} instead of {steps[0][-1:]}")
+
+
+def outcomes(folder, ranks):
+    """{test: outcome}, the worst of the ranks; and where ranks were that did not reach the end."""
+    worst, running = {}, []
+    for rank in range(ranks):
+        last = None
+        try:
+            with open(os.path.join(folder, f"rank-{rank}"), encoding="utf-8") as f:
+                lines = f.read().splitlines()
+        except OSError:
+            running.append(f"rank {rank} never began")
+            continue
+        for line in lines:
+            what, _, test = line.partition(" ")
+            last = test if what == "start" else None
+            if what != "start" and worst.get(test, "ok") in ("ok", "skip") and worst.get(test) != "skip":
+                worst[test] = what
+        if last:
+            running.append(f"rank {rank} was in {last}")
+    return worst, running
+
+
+def run_suite(args, runner, mpi, ranks, sennit):
+    mpi.needs_python()
+    tests = os.path.join(job.PEERS, "mpi4py", "test")
+    if not os.path.isdir(tests):
+        skip("mpi4py's test suite is not here (run tests/peers.sh)")
+    suite = [mpi.python, os.path.join(HERE, "suite.py"), runner.work, tests, "-e", "spawn", "-e", "dynproc"]
+    result = runner.run(mpi, ranks, suite, sennit=sennit, timeout=args.timeout)
+    worst, running = outcomes(runner.work, ranks)
+    bad = sorted(f"{what} {test}" for test, what in worst.items() if what not in ("ok", "skip"))
+    return result, worst, running, bad
+
+
+def stock(args, runner):
+    mpi = Mpi(args.rest[0])
+    result, worst, running, bad = run_suite(args, runner, mpi, 2, False)
+    passed = sorted(t for t, what in worst.items() if what == "ok")
+    if result.timed_out or running or len(passed) < 1000:
+        print(tail(result.text))
+        fail(f"the stock suite did not run to its end: {len(passed)} passed; {'; '.join(running)}")
+    with open(os.path.join(runner.work, "passed"), "w", encoding="utf-8") as f:
+        f.write("\n".join(passed) + "\n")
+    print(f"mpi4py's suite on the stock {mpi.TITLES[mpi.name]}: {len(passed)} pass, {len(worst) - len(passed)} do not "
+          f"or are skipped, {result.seconds:.0f} s")
+    for line in bad:
+        print(f"  {line}")
+
+
+def suite(args, runner):
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    measure = os.path.join(args.build, "tests", "mpi", "work", f"stock.{mpi.name}", "passed")
+    if not os.path.exists(measure):
+        skip(f"the stock suite has not run ({measure} is missing)")
+    with open(measure, encoding="utf-8") as f:
+        must_pass = set(f.read().split())
+    result, worst, running, bad = run_suite(args, runner, mpi, ranks, True)
+    missing = sorted(f"{t} ({worst.get(t, 'not reached')})" for t in must_pass if worst.get(t) != "ok")
+    what = f"mpi4py's suite on {ranks} ranks of {mpi.TITLES[mpi.name]}"
+    if result.timed_out or running or missing:
+        print(tail(result.text, 40))
+        for line in running + missing[:40]:
+            print(f"  {line}")
+        fail(f"{what}: {len(missing)} tests that pass without sennit do not pass over it"
+             + (", and it did not end" if running or result.timed_out else ""))
+    if bad:  # also fail without sennit, or are not run there
+        result.status = 0
+    judge(result, what, ranks, 10000)
+    print(f"  {sum(w == 'ok' for w in worst.values())} pass, all {len(must_pass)} of the stock MPI among them")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--timeout", type=float, default=100)
+    parser.add_argument("what")
+    parser.add_argument("rest", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    todo = {"build": None, "stress": own_program, "rma": own_program, "threads": own_program, "python": python,
+            "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+    if args.what not in todo:
+        parser.error(f"what is {args.what}?")
+    if args.what == "build":
+        build(args)
+    else:
+        todo[args.what](args, Runner(args.build, args.work))
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    main()

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI_THREAD_MULTIPLE: several threads a rank, all of them sending and receiving at once, every byte checked.
+ *
+ *   threads [-t SECONDS] [-n THREADS] [-s SEED]
+ *
+ * Thread i talks to thread i of the next and of the previous rank, by tag in one shared communicator; takes from any
+ * source what all ranks send to it; probes with MPI_Mprobe; and calls collectives in a communicator of its own. Nothing
+ * outside MPI keeps the threads apart.
+ */
+#include "stress.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_THREADS 16
+#define WINDOW	    8
+#define MAX_LEN	    (1u << 20)
+
+struct thread {
+	int id, rank, size, rounds;
+	uint64_t seed;
+	time_t end;
+	MPI_Comm own; /* the threads of this number on all ranks */
+	double messages, bytes;
+	pthread_t handle;
+};
+
+static uint64_t key_of(const struct thread *t, int src, int dst, int i)
+{
+	return mix(t->seed + (uint64_t)t->rounds,
+		   (uint64_t)(((src * 64 + dst) * MAX_THREADS + t->id) * WINDOW + i));
+}
+
+static size_t len_of(uint64_t key)
+{
+	return rnd_len(&(struct rng){key}, MAX_LEN);
+}
+
+static void got(struct thread *t, const void *buf, uint64_t key, const MPI_Status *status, const char *what)
+{
+	size_t len = len_of(key);
+	int n;
+
+	MPI_Get_count(status, MPI_BYTE, &n);
+	must((size_t)n == len, "%s: %d bytes instead of %zu", what, n, len);
+	pattern_check(buf, key, 0, len, what);
+	t->messages++;
+	t->bytes += (double)len;
+}
+
+/* A window of messages to the next rank while one comes from the previous. */
+static void neighbours(struct thread *t)
+{
+	int next = (t->rank + 1) % t->size, prev = (t->rank + t->size - 1) % t->size;
+	char *out[WINDOW], *in[WINDOW];
+	MPI_Request req[2 * WINDOW];
+	MPI_Status status[2 * WINDOW];
+
+	for (int i = 0; i < WINDOW; i++) {
+		in[i] = need(len_of(key_of(t, prev, t->rank, i)));
+		MPI_Irecv(in[i], (int)len_of(key_of(t, prev, t->rank, i)), MPI_BYTE, prev, t->id,
+			  MPI_COMM_WORLD, &req[i]);
+	}
+	for (int i = 0; i < WINDOW; i++) {
+		uint64_t key = key_of(t, t->rank, next, i);
+
+		out[i] = need(len_of(key));
+		pattern_fill(out[i], key, 0, len_of(key));
+		MPI_Isend(out[i], (int)len_of(key), MPI_BYTE, next, t->id, MPI_COMM_WORLD, &req[WINDOW + i]);
+	}
+	MPI_Waitall(2 * WINDOW, req, status);
+	for (int i = 0; i < WINDOW; i++) {
+		got(t, in[i], key_of(t, prev, t->rank, i), &status[i], "neighbours");
+		free(in[i]);
+		free(out[i]);
+	}
+}
+
+/* One message from every rank, in whatever order they come, by matched probe or by receive. */
+static void any_source(struct thread *t)
+{
+	char *out[64], *in = need(MAX_LEN);
+	MPI_Request req[64];
+	bool seen[64] = {false};
+
+	for (int r = 0; r < t->size; r++) {
+		uint64_t key = key_of(t, t->rank, r, 0) + 1;
+
+		out[r] = need(len_of(key));
+		pattern_fill(out[r], key, 0, len_of(key));
+		MPI_Isend(out[r], (int)len_of(key), MPI_BYTE, r, 100 + t->id, MPI_COMM_WORLD, &req[r]);
+	}
+	for (int i = 0; i < t->size; i++) {
+		MPI_Message message;
+		MPI_Status status;
+
+		if (i % 2) {
+			MPI_Mprobe(MPI_ANY_SOURCE, 100 + t->id, MPI_COMM_WORLD, &message, &status);
+			MPI_Mrecv(in, MAX_LEN, MPI_BYTE, &message, &status);
+		} else {
+			MPI_Recv(in, MAX_LEN, MPI_BYTE, MPI_ANY_SOURCE, 100 + t->id, MPI_COMM_WORLD, &status);
+		}
+		must(!seen[status.MPI_SOURCE], "any source: two messages from rank %d", status.MPI_SOURCE);
+		seen[status.MPI_SOURCE] = true;
+		got(t, in, key_of(t, status.MPI_SOURCE, t->rank, 0) + 1, &status, "any source");
+	}
+	MPI_Waitall(t->size, req, MPI_STATUSES_IGNORE);
+	for (int r = 0; r < t->size; r++)
+		free(out[r]);
+	free(in);
+	MPI_Barrier(t->own); /* the next round's messages must not come among these */
+}
+
+static void *body(void *arg)
+{
+	struct thread *t = arg;
+	int go = 1;
+
+	while (go) {
+		int sum;
+
+		neighbours(t);
+		any_source(t);
+		MPI_Allreduce(&t->rank, &sum, 1, MPI_INT, MPI_SUM, t->own);
+		must(sum == t->size * (t->size - 1) / 2, "allreduce in thread %d: %d", t->id, sum);
+		go = time(NULL) < t->end;
+		MPI_Bcast(&go, 1, MPI_INT, 0, t->own);
+		t->rounds++;
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct thread t[MAX_THREADS] = {0};
+	int threads = 4, provided, c, rounds = 0, size, rank;
+	uint64_t seed = (uint64_t)time(NULL);
+	time_t end = time(NULL) + 5;
+	double mine[2] = {0}, sum[2];
+
+	while ((c = getopt(argc, argv, "t:n:s:")) != -1) {
+		if (c == 't')
+			end = time(NULL) + atoi(optarg);
+		else if (c == 'n')
+			threads = atoi(optarg);
+		else if (c == 's')
+			seed = strtoull(optarg, NULL, 0);
+		else
+			return 2;
+	}
+	st.doing = "threads";
+	watch_start((unsigned)(end - time(NULL)) + 60);
+	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+	must(provided == MPI_THREAD_MULTIPLE, "this MPI offers thread level %d only", provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	must(size <= 64 && threads >= 1 && threads <= MAX_THREADS, "too many ranks or threads");
+	MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+	st = (struct state){.rank = rank, .size = size, .seed = seed, .doing = "threads"};
+	if (rank == 0)
+		printf("threads: %d ranks, %d threads each, seed %llu\n", size, threads,
+		       (unsigned long long)seed);
+	for (int i = 0; i < threads; i++) {
+		t[i] = (struct thread){.id = i, .rank = rank, .size = size, .seed = seed, .end = end};
+		MPI_Comm_dup(MPI_COMM_WORLD, &t[i].own);
+	}
+	for (int i = 0; i < threads; i++)
+		must(pthread_create(&t[i].handle, NULL, body, &t[i]) == 0, "cannot start thread %d", i);
+	for (int i = 0; i < threads; i++) {
+		pthread_join(t[i].handle, NULL);
+		MPI_Comm_free(&t[i].own);
+		mine[0] += t[i].messages;
+		mine[1] += t[i].bytes;
+		rounds += t[i].rounds;
+	}
+	MPI_Reduce(mine, sum, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+	if (rank == 0)
+		printf("threads: %d rounds, %.0f messages, %.1f MiB, every byte right\n", rounds, sum[0],
+		       sum[1] / (1 << 20));
+	MPI_Finalize();
+	return 0;
+}
