@@ -34,7 +34,7 @@
 #define SN_CHUNK_MAX   1024	    /* pages in the largest pin chunk */
 #define SN_STEP_BYTES  (64u << 10)  /* copied by the CPU between two looks at signals and invalidations */
 #define SN_PIECE_BYTES (256u << 10) /* the unit in which callers share a transfer */
-#define SN_REGIONS_MAX 65536	    /* per context */
+#define SN_REGIONS_MAX 16384	    /* per context */
 
 struct sn_member;
 

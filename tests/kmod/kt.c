@@ -99,15 +99,30 @@ int kt_write(int fd, uint64_t handle, uint64_t offset, void *from, size_t len)
 	return kt_copy(fd, kt_handle(handle, offset), kt_mine(&seg, 1), len, NULL);
 }
 
-uint64_t kt_counter(enum sennit_counter which)
+static void counters(uint64_t *values)
 {
-	uint64_t values[SENNIT_C_COUNT];
 	struct sennit_counters c = {.values = (uintptr_t)values, .n = SENNIT_C_COUNT};
 	int fd = kt_open();
 
 	KT_CHECK(ioctl(fd, SENNIT_IOC_COUNTERS, &c) == 0);
 	close(fd);
+}
+
+uint64_t kt_counter(enum sennit_counter which)
+{
+	uint64_t values[SENNIT_C_COUNT];
+
+	counters(values);
 	return values[which];
+}
+
+/* Pages that are pinned, by the counters: without what is only set aside for pinning. */
+uint64_t kt_held(void)
+{
+	uint64_t values[SENNIT_C_COUNT];
+
+	counters(values);
+	return values[SENNIT_C_PAGES_PINNED] - values[SENNIT_C_PAGES_UNPINNED];
 }
 
 uint64_t kt_pinned(void)
@@ -126,6 +141,14 @@ void kt_wait_unpinned(uint64_t at_most)
 	for (int i = 0; i < 500 && kt_pinned() > at_most; i++)
 		usleep(10000);
 	KT_CHECK(kt_pinned() <= at_most);
+}
+
+/* Just so many, when the workers are through that set some aside to pin ahead and give back what was pinned already. */
+void kt_wait_pinned(uint64_t pages)
+{
+	for (int i = 0; i < 500 && kt_pinned() != pages; i++)
+		usleep(10000);
+	KT_CHECK(kt_pinned() == pages);
 }
 
 uint64_t kt_vm_pin_kb(void)

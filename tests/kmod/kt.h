@@ -68,6 +68,8 @@ int kt_write(int fd, uint64_t handle, uint64_t offset, void *from, size_t len);
 uint64_t kt_counter(enum sennit_counter which);
 uint64_t kt_pinned(void);
 void kt_wait_unpinned(uint64_t at_most);
+void kt_wait_pinned(uint64_t pages);
+uint64_t kt_held(void);
 uint64_t kt_vm_pin_kb(void);
 pid_t kt_fork(void);
 void kt_join(pid_t child);

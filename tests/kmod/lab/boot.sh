@@ -7,7 +7,7 @@
 # complain about. The program's exit status 77 skips.
 . "$(dirname "$0")/common.sh"
 
-args= parameters= double= limit=100
+args= parameters= double= limit=200
 while getopts a:m:d:t: option; do
 	case $option in
 	a) args=$OPTARG ;;

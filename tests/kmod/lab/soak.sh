@@ -14,7 +14,7 @@ boot() {
 	echo "---- $*"
 	"$lab/boot.sh" -t 600 "$@"
 }
-for test in regions copy match trust; do
+for test in regions copy match trust engine; do
 	boot "$cache" kasan "$programs/kmod_test_$test"
 done
 boot -d channels=2 "$cache" kasan "$programs/kmod_test_dma"
