@@ -18,6 +18,7 @@
  */
 #include "sennit_kmod.h"
 #include <linux/delay.h>
+#include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
 #include <linux/ktime.h>
@@ -353,17 +354,23 @@ static bool sn_block_map(struct sn_block *b, struct device *dev, struct sn_span 
 	return true;
 }
 
+/*
+ * False: the engine cannot do it. Where the CPU's cache does not see the engine's writes, the engine must not write a part
+ * of a cache line, for the process may be writing the rest of it.
+ */
 static bool sn_block_map_all(struct sn_block *b, struct dma_chan *chan)
 {
+	struct device *dev = chan->device->dev;
 	struct sn_span dst = b->dst, src = b->src;
-	unsigned int align = max_t(unsigned int, dma_get_cache_alignment(), 1u << chan->device->copy_align);
+	unsigned int engine = 1u << chan->device->copy_align;
+	unsigned int cache = dev_is_dma_coherent(dev) ? 1 : dma_get_cache_alignment();
 	u64 left = b->len;
 
 	while (left) {
 		unsigned int n = min3(left, (u64)PAGE_SIZE - dst.offset, (u64)PAGE_SIZE - src.offset);
 
-		if (!IS_ALIGNED(dst.offset | src.offset | n, align) || b->maps == SN_BLOCK_MAPS ||
-		    !sn_block_map(b, chan->device->dev, &dst, &src, n))
+		if (!IS_ALIGNED(dst.offset | src.offset | n, engine) || !IS_ALIGNED(dst.offset | n, cache) ||
+		    b->maps == SN_BLOCK_MAPS || !sn_block_map(b, dev, &dst, &src, n))
 			return false;
 		sn_span_advance(&dst, n);
 		sn_span_advance(&src, n);

@@ -9,6 +9,7 @@
 #define BIG ((size_t)(5 << 20) + 333)
 
 static int fd;
+static bool doubled = true; /* the engine is the tests' own, else a real driver's */
 
 static void set(const char *module, const char *name, unsigned long value)
 {
@@ -38,7 +39,7 @@ static void channels_are_found_and_calibrated(void)
 
 	KT_CHECK(ioctl(fd, SENNIT_IOC_INFO, &info) == 0);
 	printf("  %u channels, threshold %lu\n", info.dma_channels, (unsigned long)info.dma_threshold);
-	KT_CHECK(info.dma_channels == 2);
+	KT_CHECK(doubled ? info.dma_channels == 2 : info.dma_channels > 0);
 	KT_CHECK(info.dma_threshold >= 262144 && info.dma_threshold < 1ull << 32);
 	set("sennit", "dma_threshold", 65536);
 	KT_CHECK(ioctl(fd, SENNIT_IOC_INFO, &info) == 0 && info.dma_threshold == 65536);
@@ -50,18 +51,19 @@ static void large_copies_are_offloaded(void)
 	struct kt_region src = kt_declare(fd, from, BIG, SENNIT_READ),
 			 dst = kt_declare(fd, to, BIG, SENNIT_WRITE);
 	uint64_t bytes = kt_counter(SENNIT_C_DMA_BYTES), copies = kt_counter(SENNIT_C_DMA_COPIES), head;
-	unsigned long engine = get("dmadouble", "bytes");
+	unsigned long engine = doubled ? get("dmadouble", "bytes") : 0;
 
 	kt_fill(from, BIG, 1);
 	KT_CHECK(kt_copy(fd, kt_id(dst.id, 0), kt_id(src.id, 0), BIG, NULL) == 0);
 	KT_CHECK(kt_same(to, BIG, 1));
 	KT_CHECK(kt_counter(SENNIT_C_DMA_COPIES) - copies == 1);
 	bytes = kt_counter(SENNIT_C_DMA_BYTES) - bytes;
-	engine = get("dmadouble", "bytes") - engine;
+	engine = doubled ? get("dmadouble", "bytes") - engine : bytes;
 	head = get("sennit",
 		   "dma_head"); /* both ends are here: they share a cache, so the CPU copies the head */
 	printf("  %lu of %lu bytes by the engine\n", (unsigned long)bytes, (unsigned long)BIG);
-	KT_CHECK(bytes <= BIG - head && bytes > BIG - head - 65536 && engine == bytes);
+	/* A block here and there may be the CPU's: no descriptor was free, or its memory was just being moved. */
+	KT_CHECK(bytes <= BIG - head && bytes > BIG / 2 && engine >= bytes);
 	KT_CHECK(kt_counter(SENNIT_C_DMA_ERRORS) == 0);
 
 	/* The caller's own memory, both ways, and a small one that stays with the CPU. */
@@ -110,11 +112,17 @@ static void odd_offsets_are_right(void)
 	random_parts(12);
 }
 
+static void delay(unsigned long us)
+{
+	if (doubled)
+		set("dmadouble", "delay_us", us);
+}
+
 static void messages_spread_over_channels(void)
 {
 	pid_t children[3];
 
-	set("dmadouble", "delay_us", 100);
+	delay(100);
 	for (int i = 0; i < 3; i++) {
 		children[i] = kt_fork();
 		if (!children[i]) {
@@ -125,9 +133,9 @@ static void messages_spread_over_channels(void)
 	}
 	for (int i = 0; i < 3; i++)
 		kt_join(children[i]);
-	set("dmadouble", "delay_us", 0);
-	KT_CHECK(get("dmadouble", "busy_channels") == 3);
-	KT_CHECK(kt_counter(SENNIT_C_DMA_SLEEPS) > 0);
+	delay(0);
+	KT_CHECK(!doubled || get("dmadouble", "busy_channels") == 3);
+	KT_CHECK(!doubled || kt_counter(SENNIT_C_DMA_SLEEPS) > 0); /* emulated engines are done at once */
 }
 
 static void failing_parts_are_copied_by_the_cpu(void)
@@ -163,7 +171,7 @@ static void unmapping_under_the_engine_is_an_error(void)
 {
 	char *to = kt_map(BIG);
 
-	set("dmadouble", "delay_us", 200);
+	delay(200);
 	for (int i = 0; i < 3; i++) {
 		char *from = kt_map(BIG);
 		struct kt_region src = kt_declare(fd, from, BIG, SENNIT_READ);
@@ -177,7 +185,7 @@ static void unmapping_under_the_engine_is_an_error(void)
 		pthread_join(t, NULL);
 		KT_CHECK(kt_undeclare(fd, src.id) == 0);
 	}
-	set("dmadouble", "delay_us", 0);
+	delay(0);
 	kt_wait_unpinned(0);
 	munmap(to, BIG);
 }
@@ -185,7 +193,7 @@ static void unmapping_under_the_engine_is_an_error(void)
 /* kill -9 in the middle: the call ends soon, and nothing stays pinned. */
 static void a_killed_copier_leaves_nothing(void)
 {
-	set("dmadouble", "delay_us", 500);
+	delay(500);
 	for (int i = 0; i < 3; i++) {
 		pid_t child = kt_fork();
 
@@ -198,7 +206,7 @@ static void a_killed_copier_leaves_nothing(void)
 		kill(child, SIGKILL);
 		KT_CHECK(waitpid(child, NULL, 0) == child);
 	}
-	set("dmadouble", "delay_us", 0);
+	delay(0);
 	kt_wait_unpinned(0);
 }
 
@@ -236,18 +244,23 @@ static void it_can_be_switched_off(void)
 	set("sennit", "dma", 1);
 }
 
-int main(void)
+/* test_dma [real]: with a real driver nothing can be ordered to fail. */
+int main(int argc, char **argv)
 {
+	doubled = argc < 2 || strcmp(argv[1], "real") != 0;
 	fd = kt_open();
 	KT_RUN(channels_are_found_and_calibrated);
 	KT_RUN(large_copies_are_offloaded);
 	KT_RUN(odd_offsets_are_right);
 	KT_RUN(messages_spread_over_channels);
-	KT_RUN(failing_parts_are_copied_by_the_cpu);
-	KT_RUN(missing_descriptors_are_waited_for);
+	if (doubled) {
+		KT_RUN(failing_parts_are_copied_by_the_cpu);
+		KT_RUN(missing_descriptors_are_waited_for);
+	}
 	KT_RUN(unmapping_under_the_engine_is_an_error);
 	KT_RUN(a_killed_copier_leaves_nothing);
-	KT_RUN(silent_channels_are_given_up);
+	if (doubled)
+		KT_RUN(silent_channels_are_given_up);
 	KT_RUN(it_can_be_switched_off);
 	kt_wait_unpinned(0);
 	return 0;
