@@ -14,7 +14,7 @@ static uint64_t read_one(struct sn_ofi_cntr *cntr, _Atomic uint64_t *which)
 	uint64_t before = atomic_load_explicit(which, memory_order_relaxed);
 
 	if (!sn_ofi_set_progress(&cntr->set) && atomic_load_explicit(which, memory_order_relaxed) == before)
-		sn_ofi_set_relax(&cntr->set, UINT64_MAX);
+		sn_ofi_set_relax(&cntr->set, 0);
 	return atomic_load_explicit(which, memory_order_relaxed);
 }
 
@@ -77,7 +77,11 @@ static int cntr_close(struct fid *fid)
 
 	if (atomic_load(&cntr->refs))
 		return -FI_EBUSY;
+	sn_lock(&cntr->domain->lock);
+	sn_list_del(&cntr->in_domain);
+	sn_unlock(&cntr->domain->lock);
 	atomic_fetch_sub(&cntr->domain->refs, 1);
+	free(cntr->set.eps);
 	free(cntr);
 	return 0;
 }
@@ -119,6 +123,9 @@ int sn_ofi_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	cntr->fid.ops = &cntr_ops;
 	cntr->domain = domain;
 	sn_ofi_set_init(&cntr->set, domain);
+	sn_lock(&domain->lock);
+	sn_list_add_tail(&domain->cntrs, &cntr->in_domain);
+	sn_unlock(&domain->lock);
 	atomic_fetch_add(&domain->refs, 1);
 	*out = &cntr->fid;
 	return 0;

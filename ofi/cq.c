@@ -61,11 +61,13 @@ static const struct op_meaning meanings[] = {
 static void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, uint64_t flags)
 {
 	struct sn_ofi_event e = {
-		.e = {.op_context = c->context, .flags = flags, .len = c->len, .tag = c->bits},
+		.e = {.op_context = c->context, .flags = flags, .len = c->len},
 		.ep = ep,
 		.peer = c->peer,
 	};
 
+	if (flags & FI_TAGGED)
+		e.e.tag = c->bits;
 	if (flags & FI_RECV)
 		e.e.buf = c->buf;
 	if (c->flags & SN_COMP_DATA && flags & (FI_RECV | FI_REMOTE_WRITE)) {
@@ -97,7 +99,7 @@ void sn_ofi_on_complete(void *arg, const sn_completion *c)
 		enter(cq, ep, c, m->flags);
 }
 
-/* A peer has accessed memory of ours: counted; reported if it brought data. */
+/* A peer has accessed memory of ours: counted, for the endpoint and the registration; reported if it brought data. */
 void sn_ofi_on_target(void *arg, const sn_completion *c)
 {
 	struct sn_ofi_ep *ep = arg;
@@ -106,6 +108,7 @@ void sn_ofi_on_target(void *arg, const sn_completion *c)
 
 	if (cntr)
 		sn_ofi_cntr_count(cntr, !c->status);
+	sn_ofi_mr_accessed(ep->domain, c->bits, c->op != SN_OP_TARGET_GET);
 	if (ep->rx_cq && c->flags & SN_COMP_DATA)
 		enter(ep->rx_cq, ep, c, m->flags);
 }
@@ -185,7 +188,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	bool moved = sn_ofi_set_progress(&cq->set);
 	n = take_from(cq, buf, count, src);
 	if (n == -FI_EAGAIN && !moved)
-		sn_ofi_set_relax(&cq->set, UINT64_MAX);
+		sn_ofi_set_relax(&cq->set, 0);
 	return n;
 }
 

@@ -96,12 +96,14 @@ int sn_ofi_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->fabric = sn_container(fid, struct sn_ofi_fabric, fid);
 	/* Only FI_THREAD_DOMAIN promises that posting and reading queues never overlap. */
 	domain->serial = attr->threading == FI_THREAD_DOMAIN;
-	domain->lock.enabled = !domain->serial;
+	domain->lock.enabled = domain->counted_lock.enabled = !domain->serial;
 	domain->virt_addr = mode == FI_MR_BASIC || mode & FI_MR_VIRT_ADDR;
 	domain->prov_key = mode == FI_MR_BASIC || mode & FI_MR_PROV_KEY;
 	domain->next_key = 1;
 	sn_list_init(&domain->eps);
 	sn_list_init(&domain->mrs);
+	sn_list_init(&domain->cntrs);
+	sn_list_init(&domain->counted);
 	atomic_fetch_add(&domain->fabric->refs, 1);
 	*out = &domain->fid;
 	return 0;

@@ -56,17 +56,18 @@ static int ep_close(struct fid *fid)
 	for (int i = 0; i < 2; i++)
 		if (cqs[i])
 			sn_ofi_set_remove(&cqs[i]->set, ep->sn);
-	for (int i = 0; i < SN_OFI_CNTR_KINDS; i++) {
-		if (!ep->cntr[i])
-			continue;
-		sn_ofi_set_remove(&ep->cntr[i]->set, ep->sn);
-		atomic_fetch_sub(&ep->cntr[i]->refs, 1);
-	}
+	sn_lock(&ep->domain->lock); /* counters of registrations move this endpoint too */
+	sn_list_for_each (pos, &ep->domain->cntrs)
+		sn_ofi_set_remove(&sn_container(pos, struct sn_ofi_cntr, in_domain)->set, ep->sn);
+	sn_unlock(&ep->domain->lock);
 	sn_ofi_mr_drop_all(ep);
 	sn_ep_close(ep->sn);
 	for (int i = 0; i < 2; i++)
 		if (cqs[i])
 			sn_ofi_cq_forget_ep(cqs[i], ep); /* drops the reference too */
+	for (int i = 0; i < SN_OFI_CNTR_KINDS; i++)
+		if (ep->cntr[i])
+			atomic_fetch_sub(&ep->cntr[i]->refs, 1);
 	sn_ofi_av_detach(ep);
 	sn_ofi_peers_free(ep);
 	atomic_fetch_sub(&ep->domain->refs, 1);

@@ -19,7 +19,7 @@
 #define TX_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE)
 #define RX_CAPS                                                                                              \
 	(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE |              \
-	 FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE)
+	 FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT)
 #define DOMAIN_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define ALL_CAPS    (TX_CAPS | RX_CAPS | DOMAIN_CAPS)
 /* Capabilities that cost nothing and are given unasked; FI_DIRECTED_RECV is not one, it changes what a receive means. */

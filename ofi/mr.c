@@ -8,6 +8,16 @@
 
 #include <stdlib.h>
 
+/* Reading a registration's counters moves the endpoints that may access it. With the domain's lock held. */
+static int counters_follow(struct sn_ofi_mr *mr, struct sn_ofi_ep *ep)
+{
+	int rc = mr->on_read ? sn_ofi_set_add(&mr->on_read->set, ep->sn) : 0;
+
+	if (!rc && mr->on_write)
+		rc = sn_ofi_set_add(&mr->on_write->set, ep->sn);
+	return rc;
+}
+
 /* With the domain's lock held. */
 static int region_add(struct sn_ofi_mr *mr, struct sn_ofi_ep *ep)
 {
@@ -51,6 +61,8 @@ int sn_ofi_mr_add_all(struct sn_ofi_ep *ep)
 	sn_list_for_each (pos, &domain->mrs) {
 		struct sn_ofi_mr *mr = sn_container(pos, struct sn_ofi_mr, in_domain);
 		rc = mr->rights ? region_add(mr, ep) : 0;
+		if (!rc)
+			rc = counters_follow(mr, ep);
 		if (rc)
 			break;
 	}
@@ -122,15 +134,70 @@ static int mr_close(struct fid *fid)
 	regions_of_mr_drop(mr);
 	sn_list_del(&mr->in_domain);
 	sn_unlock(&domain->lock);
+	sn_lock(&domain->counted_lock);
+	sn_list_del(&mr->in_counted);
+	sn_unlock(&domain->counted_lock);
+	if (mr->on_read)
+		atomic_fetch_sub(&mr->on_read->refs, 1);
+	if (mr->on_write)
+		atomic_fetch_sub(&mr->on_write->refs, 1);
 	atomic_fetch_sub(&domain->refs, 1);
 	free(mr);
 	return 0;
 }
 
+void sn_ofi_mr_accessed(struct sn_ofi_domain *domain, uint64_t key, bool written)
+{
+	sn_lock(&domain->counted_lock);
+	sn_list_for_each (pos, &domain->counted) {
+		struct sn_ofi_mr *mr = sn_container(pos, struct sn_ofi_mr, in_counted);
+		struct sn_ofi_cntr *cntr = written ? mr->on_write : mr->on_read;
+		if (mr->fid.key != key)
+			continue;
+		if (cntr)
+			sn_ofi_cntr_count(cntr, true);
+		break;
+	}
+	sn_unlock(&domain->counted_lock);
+}
+
+static int bind_cntr(struct sn_ofi_mr *mr, struct sn_ofi_cntr *cntr, uint64_t flags)
+{
+	struct sn_ofi_domain *domain = mr->domain;
+	int rc = 0;
+
+	if (!flags || flags & ~(FI_REMOTE_READ | FI_REMOTE_WRITE))
+		return -FI_EBADFLAGS;
+	if ((flags & FI_REMOTE_READ && mr->on_read) || (flags & FI_REMOTE_WRITE && mr->on_write))
+		return -FI_EINVAL;
+	sn_lock(&domain->lock);
+	sn_lock(&domain->counted_lock);
+	if (!mr->on_read && !mr->on_write)
+		sn_list_add_tail(&domain->counted, &mr->in_counted);
+	if (flags & FI_REMOTE_READ) {
+		mr->on_read = cntr;
+		atomic_fetch_add(&cntr->refs, 1);
+	}
+	if (flags & FI_REMOTE_WRITE) {
+		mr->on_write = cntr;
+		atomic_fetch_add(&cntr->refs, 1);
+	}
+	sn_unlock(&domain->counted_lock);
+	sn_list_for_each (pos, &domain->eps)
+		if (!rc)
+			rc = counters_follow(mr, sn_container(pos, struct sn_ofi_ep, in_domain));
+	sn_unlock(&domain->lock);
+	return rc;
+}
+
 /* Regions belong to all endpoints already; binding to one (FI_MR_ENDPOINT is never required) changes nothing. */
 static int mr_bind(struct fid *fid, struct fid *other, uint64_t flags)
 {
-	return other->fclass == FI_CLASS_EP ? 0 : -FI_ENOSYS;
+	struct sn_ofi_mr *mr = sn_container(fid, struct sn_ofi_mr, fid.fid);
+
+	if (other->fclass == FI_CLASS_CNTR)
+		return bind_cntr(mr, sn_container(other, struct sn_ofi_cntr, fid.fid), flags);
+	return other->fclass == FI_CLASS_EP ? 0 : -FI_EINVAL;
 }
 
 static int mr_control(struct fid *fid, int command, void *arg)
@@ -167,6 +234,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->rights = (attr->access & FI_REMOTE_READ ? SN_REMOTE_READ : 0) |
 		     (attr->access & FI_REMOTE_WRITE ? SN_REMOTE_WRITE : 0);
 	sn_list_init(&mr->regions);
+	sn_list_init(&mr->in_counted);
 	rc = mr_publish(mr, attr->requested_key);
 	if (rc) {
 		free(mr);

@@ -7,7 +7,7 @@
  *
  * Threads. A domain opened with FI_THREAD_DOMAIN has serial engine endpoints and every lock below switched off. At any
  * other level the endpoints lock themselves, and the order of locks is
- *     progress set  ->  engine endpoint  ->  completion queue
+ *     engine endpoint  ->  completion queue, registrations with counters
  * The engine calls back with its endpoint's lock held, so nothing here may call the engine while it holds a queue's lock;
  * domain and address vector locks are outermost and are only taken on set-up paths.
  */
@@ -37,11 +37,13 @@
 
 /* Endpoints that a queue or counter moves forward when it is read, and how long reads have found nothing. */
 struct sn_ofi_set {
-	struct sn_lock lock;
 	sn_ep **eps;
 	unsigned count, room;
-	uint64_t idle;		  /* sn_relax's memory */
-	uint64_t stamp;		  /* domain's stamp when last looked at */
+	bool shared;		  /* between threads: users and changing count */
+	_Atomic int users;	  /* threads that use eps */
+	_Atomic bool changing;	  /* somebody wants to change eps: no new users */
+	_Atomic uint64_t idle;	  /* sn_relax's memory */
+	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */
 	_Atomic uint64_t *stamps; /* the domain's */
 };
 
@@ -54,8 +56,10 @@ struct sn_ofi_domain {
 	struct fid_domain fid;
 	struct sn_ofi_fabric *fabric;
 	struct sn_ofi_eq *mr_eq; /* registrations are reported there, if bound */
-	struct sn_lock lock;	 /* eps, mrs, next_key */
-	struct sn_list eps, mrs;
+	struct sn_lock lock;	 /* eps, mrs, cntrs, next_key */
+	struct sn_list eps, mrs, cntrs;
+	struct sn_lock counted_lock; /* taken last, also inside the engine's callbacks */
+	struct sn_list counted;	     /* registrations with counters of their own */
 	uint64_t next_key;
 	_Atomic uint64_t stamp; /* counts progress on any endpoint, so that no queue of a busy domain naps */
 	_Atomic int refs;
@@ -128,7 +132,8 @@ struct sn_ofi_mr {
 	void *base;
 	size_t len;
 	unsigned rights;
-	struct sn_list in_domain, regions;
+	struct sn_ofi_cntr *on_read, *on_write; /* with FI_RMA_EVENT */
+	struct sn_list in_domain, regions, in_counted;
 };
 
 /* A registration as one endpoint of the domain knows it. */
@@ -168,6 +173,7 @@ struct sn_ofi_cntr {
 	struct sn_ofi_set set;
 	_Atomic uint64_t value, errors;
 	_Atomic int refs;
+	struct sn_list in_domain;
 };
 
 /* ---- helpers shared by the objects (prov.c) ---- */
@@ -194,6 +200,8 @@ extern struct fi_ops_mr sn_ofi_mr_ops;
 /* Give an endpoint that opens every region of its domain. */
 int sn_ofi_mr_add_all(struct sn_ofi_ep *ep);
 void sn_ofi_mr_drop_all(struct sn_ofi_ep *ep);
+/* A peer has accessed the registration with this key: tell its own counter, if it has one. */
+void sn_ofi_mr_accessed(struct sn_ofi_domain *domain, uint64_t key, bool written);
 int sn_ofi_query_atomic(struct fid_domain *fid, enum fi_datatype datatype, enum fi_op op,
 			struct fi_atomic_attr *attr, uint64_t flags);
 
@@ -203,7 +211,7 @@ int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
 /* Move every endpoint forward; true if something happened in the domain since the last call. */
 bool sn_ofi_set_progress(struct sn_ofi_set *set);
-/* After a read that found nothing: spin, yield or nap, as the engine decides. */
+/* After a read that found nothing: spin, yield or nap. until_ns: how long the caller may block; 0: not at all. */
 void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns);
 /* When a wait of timeout_ms (negative: for ever) that starts now is over. */
 uint64_t sn_ofi_deadline(int timeout_ms);

@@ -3,10 +3,13 @@
  * Progress happens when a queue or a counter is read: every endpoint bound to it is moved forward once.
  *
  * MPI libraries poll without end and never block, so the decision to give the core away is taken here: a read that
- * found nothing hands the time since the last event to the engine, which spins, yields or naps. What counts as an event
+ * found nothing hands the time since the last event to the engine, which spins or yields. It naps only if the setting
+ * says so, since nobody can tell here whether the program waits or only tests between two pieces of work (HPCC's
+ * RandomAccess calls MPI_Testany once for each update: with a nap in each, a second passes between two messages). What counts as an event
  * is anything in the domain, or reading one quiet queue would slow down a busy one beside it.
  *
- * A set is moved by one thread at a time; a thread that finds it busy returns at once, since the other is doing its work.
+ * Threads that read one queue move its endpoints at the same time; the engine's locks keep them apart. Who binds or closes
+ * an endpoint, which happens rarely, waits until no thread uses the list: at most a nap.
  */
 #include "base/conf.h"
 #include "ofi.h"
@@ -14,20 +17,36 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define YIELD_AFTER 64 /* turns lost in a row to another thread before the core is given away */
+/* Longest nap, in microseconds, in a call that may block: what another thread completes, or signals, rings no bell. */
+#define BLOCKED_NAP 1000
 
 void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
 {
 	memset(set, 0, sizeof(*set));
-	set->lock.enabled = !domain->serial;
+	set->shared = !domain->serial;
 	set->stamps = &domain->stamp;
+}
+
+/* ---- changing the list ---- */
+
+static void change_begin(struct sn_ofi_set *set)
+{
+	while (set->shared && atomic_exchange(&set->changing, true))
+		sched_yield();
+	while (atomic_load(&set->users))
+		sched_yield();
+}
+
+static void change_end(struct sn_ofi_set *set)
+{
+	atomic_store(&set->changing, false);
 }
 
 int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep)
 {
 	int rc = 0;
 
-	sn_lock(&set->lock);
+	change_begin(set);
 	for (unsigned i = 0; i < set->count; i++)
 		if (set->eps[i] == ep)
 			goto out; /* bound for both directions */
@@ -43,13 +62,13 @@ int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep)
 	}
 	set->eps[set->count++] = ep;
 out:
-	sn_unlock(&set->lock);
+	change_end(set);
 	return rc;
 }
 
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep)
 {
-	sn_lock(&set->lock);
+	change_begin(set);
 	for (unsigned i = 0; i < set->count; i++)
 		if (set->eps[i] == ep)
 			set->eps[i--] = set->eps[--set->count];
@@ -58,61 +77,67 @@ void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep)
 		set->eps = NULL;
 		set->room = 0;
 	}
-	sn_unlock(&set->lock);
+	change_end(set);
 }
 
-static bool set_try(struct sn_ofi_set *set)
-{
-	uint32_t unlocked = 0;
+/* ---- using it ---- */
 
-	return !set->lock.enabled ||
-	       atomic_compare_exchange_strong_explicit(&set->lock.word, &unlocked, 1, memory_order_acquire,
-						       memory_order_relaxed);
+static bool use_begin(struct sn_ofi_set *set)
+{
+	if (!set->shared)
+		return true;
+	atomic_fetch_add(&set->users, 1);
+	if (sn_likely(!atomic_load(&set->changing)))
+		return true;
+	atomic_fetch_sub(&set->users, 1);
+	sched_yield();
+	return false;
+}
+
+static void use_end(struct sn_ofi_set *set)
+{
+	if (set->shared)
+		atomic_fetch_sub(&set->users, 1);
 }
 
 bool sn_ofi_set_progress(struct sn_ofi_set *set)
 {
-	static _Thread_local unsigned lost;
 	uint64_t stamp;
 	int events = 0;
-	bool any;
 
-	if (!set_try(set)) {
-		if (++lost % YIELD_AFTER == 0)
-			sched_yield();
+	if (!use_begin(set))
 		return true;
-	}
-	lost = 0;
 	for (unsigned i = 0; i < set->count; i++) {
 		int n = sn_progress(set->eps[i]);
 		events += n > 0 ? n : 0;
 	}
+	use_end(set);
 	stamp = atomic_load_explicit(set->stamps, memory_order_relaxed);
 	if (events) /* two threads may count as one: only the change matters */
 		atomic_store_explicit(set->stamps, ++stamp, memory_order_relaxed);
-	any = stamp != set->stamp;
-	if (any) {
-		set->stamp = stamp;
-		set->idle = 0;
-	}
-	sn_unlock(&set->lock);
-	return any;
+	if (stamp == atomic_load_explicit(&set->stamp, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&set->stamp, stamp, memory_order_relaxed);
+	atomic_store_explicit(&set->idle, 0, memory_order_relaxed);
+	return true;
 }
 
 void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns)
 {
-	uint64_t nap = (uint64_t)sn_conf_num(SN_CONF_NAP);
+	uint64_t nap = until_ns ? BLOCKED_NAP : (uint64_t)sn_conf_num(SN_CONF_NAP);
+	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
 
-	if (until_ns != UINT64_MAX) {
+	if (until_ns && until_ns != UINT64_MAX) {
 		uint64_t now = sn_now_ns();
 		uint64_t left = until_ns > now ? (until_ns - now) / 1000 : 0;
 		nap = SN_MIN_OF(nap, left);
 	}
-	if (!set_try(set))
+	if (!use_begin(set))
 		return;
 	if (set->count)
-		sn_relax(set->eps, set->count, &set->idle, (unsigned)nap);
-	sn_unlock(&set->lock);
+		sn_relax(set->eps, set->count, &idle, (unsigned)nap);
+	use_end(set);
+	atomic_store_explicit(&set->idle, idle, memory_order_relaxed);
 }
 
 uint64_t sn_ofi_deadline(int timeout_ms)

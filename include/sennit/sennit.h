@@ -98,7 +98,7 @@ typedef struct sn_completion {
 	int status;   /* SN_OK or a negative sn_error */
 	sn_peer peer; /* the other side; for a receive, the source */
 	uint32_t flags;
-	uint64_t bits;	   /* match bits of the message */
+	uint64_t bits;	   /* match bits of the message; at a target, the region's key */
 	uint64_t len;	   /* bytes delivered (receive) or taken (send) */
 	uint64_t full_len; /* length of the whole message; above len when truncated */
 	uint64_t data;	   /* with SN_COMP_DATA */
@@ -247,9 +247,10 @@ SN_API int sn_discard(sn_ep *ep, sn_claim *claim);
 /* ---- one-sided ---------------------------------------------------------------------------------------------- */
 
 enum { /* rights */
-	SN_REMOTE_READ = 1,
-	SN_REMOTE_WRITE = 2,
-	SN_REMOTE_VIRTUAL = 4, /* peers name bytes of this region by their addresses here, not by offsets from base */
+       SN_REMOTE_READ = 1,
+       SN_REMOTE_WRITE = 2,
+       SN_REMOTE_VIRTUAL =
+	       4, /* peers name bytes of this region by their addresses here, not by offsets from base */
 };
 
 /*

@@ -44,6 +44,7 @@ struct sn_req {
 	uint32_t seg_count;    /* what travels out, or where a receive lands */
 	uint32_t result_count; /* fetch: seg[seg_count ...] receive the old values */
 	uint64_t room;	       /* receive: sum of the segments */
+	int slot;	       /* receive: where it is shown, with posted.shown */
 	sn_completion comp;
 	union {
 		struct sn_match_posted posted; /* receives */
@@ -107,7 +108,7 @@ struct sn_region {
 
 struct sn_core_counters {
 	uint64_t sends, recvs, unexpected, unexpected_rdv, truncated, self, puts, gets, atomics,
-		refused_access, bad_messages, peers_gone;
+		refused_access, bad_messages, peers_gone, shown, claimed;
 };
 
 #define SN_SLAB 64 /* requests allocated at a time */
@@ -135,6 +136,7 @@ struct sn_ep {
 		struct sn_addr_part part;
 	} rails[SN_RAILS];
 	uint32_t rail_count;
+	uint32_t board_rail; /* the rail that can show receives to senders; rail_count if none */
 	_Atomic uint32_t
 		sleepers; /* threads of this process in sn_wait (MULTIPLE): whoever completes rings them */
 	struct sn_ep_ids ids;
@@ -181,6 +183,8 @@ size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part
 void sn_core_peers_free(sn_ep *ep);
 
 /* recv.c */
+/* Take a shown receive back before it is used otherwise. False: a sender has it. */
+bool sn_core_recv_withdraw(struct sn_req *req);
 void sn_core_recv_complete(struct sn_req *req, int status);
 void sn_core_recv_deliver(struct sn_req *req, struct sn_claim *claim);
 int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain);

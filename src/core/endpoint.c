@@ -26,7 +26,7 @@ int sn_core_forked(void)
 }
 
 /* Rails in order of preference: a peer is attached to the first that reaches it. */
-static const struct sn_rail_ops *const all_rails[] = {&sn_rail_local};
+static const struct sn_rail_ops *const all_rails[] = {&sn_rail_local, &sn_rail_net};
 
 static int rails_open(sn_ep *ep)
 {
@@ -34,11 +34,15 @@ static int rails_open(sn_ep *ep)
 		uint32_t n = ep->rail_count;
 		ep->rails[n].ops = all_rails[i];
 		int rc = all_rails[i]->open(ep, &ep->ids, &ep->rails[n].state, &ep->rails[n].part);
-		if (rc)
+		if (rc == SN_ERR_UNSUPPORTED) /* switched off, or nothing to run on */
+			sn_info("no %s rail: %s", all_rails[i]->name, sn_last_error());
+		else if (rc)
 			sn_warn("the %s rail is not available: %s", all_rails[i]->name, sn_last_error());
 		else
 			ep->rail_count++;
 	}
+	while (ep->board_rail < ep->rail_count && !ep->rails[ep->board_rail].ops->expose)
+		ep->board_rail++;
 	return ep->rail_count ? 0 : SN_ERR_PERM; /* sn_last_error() holds the rail's reason */
 }
 
@@ -190,6 +194,8 @@ int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t valu
 	fn(arg, "core.unexpected", c->unexpected);
 	fn(arg, "core.unexpected_rendezvous", c->unexpected_rdv);
 	fn(arg, "core.truncated", c->truncated);
+	fn(arg, "core.shown", c->shown);
+	fn(arg, "core.claimed", c->claimed);
 	fn(arg, "core.to_self", c->self);
 	fn(arg, "core.puts", c->puts);
 	fn(arg, "core.gets", c->gets);

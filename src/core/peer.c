@@ -252,8 +252,10 @@ void sn_core_peer_gone(struct sn_peer_state *peer, int status)
 	for (int plane = 0; plane < 2; plane++) {
 		struct sn_match_posted *p;
 		while ((p = sn_match_posted_from(ep->match[plane], peer->num))) {
-			sn_match_remove_posted(ep->match[plane], p);
 			struct sn_req *req = sn_container(p, struct sn_req, posted);
+			if (p->shown) /* the rail has ended those that the peer had claimed: nobody holds it */
+				sn_core_recv_withdraw(req);
+			sn_match_remove_posted(ep->match[plane], p);
 			if (p->stays)
 				req->comp.flags |= SN_COMP_BUFFER_DONE;
 			sn_core_req_complete(req, peer->gone_status);

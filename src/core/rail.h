@@ -99,7 +99,7 @@ struct sn_rail_ops {
 	/*
 	 * Send a message. req is the core's token for sn_core_sent, NULL if nobody waits for it (then the rail copies what
 	 * it needs: imm and body, len <= SN_INJECT_MAX). Returns 1 if the message is already out of the caller's hands
-	 * (no sn_core_sent will come), 0 if sn_core_sent(req) follows later, negative if it could not be accepted at all
+	 * (no sn_core_sent will come), 2 if it also was matched on the way (SN_H_SYNC: nothing will be acknowledged), 0 if sn_core_sent(req) follows later, negative if it could not be accepted at all
 	 * (SN_ERR_NOMEM, SN_ERR_PEER_GONE). Order is the order of the calls, whatever is returned.
 	 */
 	int (*post)(void *link, const struct sn_out *out, struct sn_req *req);
@@ -113,6 +113,16 @@ struct sn_rail_ops {
 		     uint64_t len, struct sn_req *req);
 	/* Refuse a rendezvous: nothing is fetched, the sender completes with this status (0 or a negative sn_error). */
 	void (*refuse)(void *link, struct sn_rdv *rdv, int status);
+	/*
+	 * Optional. Show a posted tagged receive to senders, who may then claim it and write into it while this process
+	 * computes. source is an endpoint id, 0: any. The core calls it only if no earlier open receive that is not shown could take the same
+	 * message; serials grow. Returns a slot, or -1 if it is not shown (too small to be worth it, no slot free). iov is
+	 * copied. A claim ends in sn_core_claimed or sn_core_claimed_rdv.
+	 */
+	int (*expose)(void *rail, uint64_t source, uint64_t serial, uint64_t bits, uint64_t mask,
+		      const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req);
+	/* Hide it again. False: a sender has claimed it, and the receive is that sender's. */
+	bool (*withdraw)(void *rail, int slot);
 	/* Handle whatever arrived; returns the number of events. Never blocks; no system call when nothing is there. */
 	int (*progress)(void *rail);
 	/* Something is queued that only further progress() calls can move (do not sleep for long). */
@@ -122,6 +132,7 @@ struct sn_rail_ops {
 };
 
 extern const struct sn_rail_ops sn_rail_local;
+extern const struct sn_rail_ops sn_rail_net;
 
 /* ---- upward: implemented by the core ------------------------------------------------------------------------ */
 
@@ -131,6 +142,11 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in);
 void sn_core_sent(struct sn_req *req, int status);
 /* A pull has ended. */
 void sn_core_pulled(struct sn_req *req, int status);
+/* A sender has claimed a shown receive and written the message of head.len bytes into it (as much as there was room);
+ * or, with an error status, it died or failed over it (head NULL). */
+void sn_core_claimed(struct sn_req *req, struct sn_peer_state *peer, const struct sn_head *head, int status);
+/* A sender has claimed a shown receive but could not write it: a rendezvous that this receive must take. Negative: it makes no sense. */
+int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const struct sn_in *in);
 /*
  * The peer is gone: everything it sent before has been delivered, and the rail has already ended, with sn_core_sent and
  * sn_core_pulled (SN_ERR_PEER_GONE), whatever it held for it. No more calls for this link follow except detach.

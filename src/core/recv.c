@@ -215,7 +215,10 @@ int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool
 		memcpy(&sync, in->head.imm, sizeof(sync));
 	}
 	sn_ep *ep = peer->ep;
-	struct sn_match_posted *p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
+	struct sn_match_posted *p;
+	do /* a shown receive that a sender was faster to claim is gone already */
+		p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
+	while (p && sn_unlikely(p->shown) && !sn_core_recv_withdraw(sn_container(p, struct sn_req, posted)));
 	if (!p)
 		return keep_unexpected(peer, in, plain, sync.op);
 	struct sn_req *req = sn_container(p, struct sn_req, posted);
@@ -264,6 +267,66 @@ static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_
 	return req;
 }
 
+/*
+ * Put a receive on the board, so that the sender, if it comes later, copies the message while this process computes. Not
+ * if an earlier receive that is not there might take the message: then the sender must not choose.
+ */
+static void recv_show(struct sn_req *req, const struct sn_peer_state *source)
+{
+	sn_ep *ep = req->ep;
+	if (ep->board_rail == ep->rail_count || (source && source->rail != ep->rails[ep->board_rail].state) ||
+	    sn_match_hidden_before(ep->match[0], &req->posted))
+		return;
+	req->slot = ep->rails[ep->board_rail].ops->expose(
+		ep->rails[ep->board_rail].state, source ? source->id : 0, req->posted.serial,
+		req->posted.bits, req->posted.mask, req->seg, req->seg_count, req->room, req);
+	if (req->slot < 0)
+		return;
+	sn_match_show(ep->match[0], &req->posted);
+	ep->count.shown++;
+}
+
+bool sn_core_recv_withdraw(struct sn_req *req)
+{
+	const sn_ep *ep = req->ep;
+	if (!ep->rails[ep->board_rail].ops->withdraw(ep->rails[ep->board_rail].state, req->slot))
+		return false;
+	req->posted.shown = false;
+	return true;
+}
+
+/* It is still in the matcher if no arrival has come across it since. */
+static void claim_taken(struct sn_req *req)
+{
+	req->ep->count.claimed++;
+	sn_match_remove_posted(req->ep->match[0], &req->posted);
+	req->posted.shown = false;
+}
+
+void sn_core_claimed(struct sn_req *req, struct sn_peer_state *peer, const struct sn_head *head, int status)
+{
+	claim_taken(req);
+	if (head)
+		recv_matched(req, peer, head->bits, head->data, head->flags, head->len);
+	sn_core_recv_complete(req, status);
+}
+
+int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const struct sn_in *in)
+{
+	struct sn_imm_sync sync;
+	if (in->head.kind != SN_K_TAGGED ||
+	    ((in->head.flags & SN_H_SYNC) && in->head.imm_len != sizeof(sync)))
+		return sn_fail(SN_ERR_PROTO, "peer %u claimed a receive for something else", peer->num);
+	claim_taken(req);
+	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);
+	if (in->head.flags & SN_H_SYNC) {
+		memcpy(&sync, in->head.imm, sizeof(sync));
+		sn_core_ack(peer, sync.op, SN_OK);
+	}
+	peer->ops->pull(peer->link, in->rdv, req->seg, req->seg_count, take, req);
+	return 0;
+}
+
 /* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
 static void recv_place(struct sn_req *req, bool plain)
 {
@@ -290,6 +353,8 @@ static void recv_place(struct sn_req *req, bool plain)
 		sn_core_req_complete(req, peer->gone_status);
 	else if (sn_match_post(m, &req->posted))
 		sn_core_req_complete(req, SN_ERR_NOMEM);
+	else if (req->room > SN_INJECT_MAX && !plain)
+		recv_show(req, peer);
 }
 
 static int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle, bool plain)

@@ -41,7 +41,7 @@ struct sn_req *sn_core_req_new(sn_ep *ep)
 	req->children = 0;
 	req->comp.status = SN_OK;
 	req->comp.flags = 0;
-	req->posted.queued = req->posted.stays = false;
+	req->posted.queued = req->posted.stays = req->posted.shown = false;
 	req->used = req->min_room = 0;
 	return req;
 }
@@ -171,10 +171,13 @@ int sn_core_hand_over(struct sn_req *req, const struct sn_out *out)
 {
 	struct sn_peer_state *peer = req->peer;
 	int rc = sn_unlikely(peer->gone) ? peer->gone_status : peer->ops->post(peer->link, out, req);
-	if (rc > 0)
-		sn_core_req_step(req, SN_OK);
-	else if (sn_unlikely(rc < 0)) /* nothing left, nothing will be answered */
+	if (sn_unlikely(rc < 0)) { /* nothing left, nothing will be answered */
 		sn_core_req_complete(req, rc);
+	} else if (rc > 0) {
+		if (sn_unlikely(rc == 2)) /* matched as well: what a synchronous send waits for */
+			req->pending = 1;
+		sn_core_req_step(req, SN_OK);
+	}
 	return 0;
 }
 

@@ -10,12 +10,14 @@
 /* Atomics exclude each other in the whole process: two endpoints may expose the same memory. */
 static pthread_mutex_t atomics = PTHREAD_MUTEX_INITIALIZER;
 
-static void tell(struct sn_peer_state *peer, sn_op op, uint64_t len, uint8_t flags, uint64_t data)
+static void tell(struct sn_peer_state *peer, sn_op op, uint64_t key, uint64_t len, uint8_t flags,
+		 uint64_t data)
 {
 	const sn_ep_attr *attr = &peer->ep->attr;
 	if (!attr->on_target)
 		return;
-	sn_completion c = {.op = op, .peer = peer->num, .len = len, .full_len = len, .data = data};
+	sn_completion c = {
+		.op = op, .peer = peer->num, .bits = key, .len = len, .full_len = len, .data = data};
 	if (flags & SN_H_DATA)
 		c.flags = SN_COMP_DATA;
 	attr->on_target(attr->arg, &c);
@@ -35,7 +37,7 @@ static int answer(struct sn_peer_state *peer, uint64_t op, int status, const voi
 }
 
 static struct sn_req *internal_req(struct sn_peer_state *peer, sn_op op, void *at, uint64_t len,
-				   uint64_t answer_op, void (*finish)(struct sn_req *, int))
+				   const struct sn_imm_access *imm, void (*finish)(struct sn_req *, int))
 {
 	struct sn_req *req = sn_core_req_new(peer->ep);
 	if (!req)
@@ -43,7 +45,8 @@ static struct sn_req *internal_req(struct sn_peer_state *peer, sn_op op, void *a
 	req->role = SN_ROLE_INTERNAL;
 	req->peer = peer;
 	req->finish = finish;
-	req->answer_op = answer_op;
+	req->answer_op = imm->op;
+	req->comp.bits = imm->key;
 	req->comp.op = op;
 	req->comp.len = len;
 	req->seg[0] = (struct iovec){at, len};
@@ -54,7 +57,8 @@ static struct sn_req *internal_req(struct sn_peer_state *peer, sn_op op, void *a
 static void put_pulled(struct sn_req *req, int status)
 {
 	if (!status)
-		tell(req->peer, SN_OP_TARGET_PUT, req->comp.len, (uint8_t)req->comp.flags, req->comp.data);
+		tell(req->peer, SN_OP_TARGET_PUT, req->comp.bits, req->comp.len, (uint8_t)req->comp.flags,
+		     req->comp.data);
 	sn_core_ack(req->peer, req->answer_op, status);
 }
 
@@ -66,7 +70,7 @@ static int put_arrive(struct sn_peer_state *peer, const struct sn_in *in, const 
 	if (in->rdv) {
 		struct sn_req *req = NULL;
 		if (!status)
-			req = internal_req(peer, SN_OP_TARGET_PUT, at, in->head.len, imm->op, put_pulled);
+			req = internal_req(peer, SN_OP_TARGET_PUT, at, in->head.len, imm, put_pulled);
 		if (!req) { /* the refusal is the answer */
 			peer->ops->refuse(peer->link, in->rdv, status ? status : SN_ERR_NOMEM);
 			return 0;
@@ -79,7 +83,7 @@ static int put_arrive(struct sn_peer_state *peer, const struct sn_in *in, const 
 	if (!status) {
 		if (in->head.len)
 			memcpy(at, in->body, in->head.len);
-		tell(peer, SN_OP_TARGET_PUT, in->head.len, in->head.flags, in->head.data);
+		tell(peer, SN_OP_TARGET_PUT, imm->key, in->head.len, in->head.flags, in->head.data);
 	}
 	return sn_core_ack(peer, imm->op, status);
 }
@@ -87,7 +91,7 @@ static int put_arrive(struct sn_peer_state *peer, const struct sn_in *in, const 
 static void get_sent(struct sn_req *req, int status)
 {
 	if (!status)
-		tell(req->peer, SN_OP_TARGET_GET, req->comp.len, 0, 0);
+		tell(req->peer, SN_OP_TARGET_GET, req->comp.bits, req->comp.len, 0, 0);
 }
 
 static int get_arrive(struct sn_peer_state *peer, const struct sn_imm_access *imm)
@@ -98,11 +102,11 @@ static int get_arrive(struct sn_peer_state *peer, const struct sn_imm_access *im
 	if (status)
 		return answer(peer, imm->op, status, NULL, 0);
 	if (imm->len <= SN_INJECT_MAX) {
-		tell(peer, SN_OP_TARGET_GET, imm->len, 0, 0);
+		tell(peer, SN_OP_TARGET_GET, imm->key, imm->len, 0, 0);
 		return answer(peer, imm->op, SN_OK, at, imm->len);
 	}
 	struct sn_req *req =
-		internal_req(peer, SN_OP_TARGET_GET, (void *)(uintptr_t)at, imm->len, imm->op, get_sent);
+		internal_req(peer, SN_OP_TARGET_GET, (void *)(uintptr_t)at, imm->len, imm, get_sent);
 	if (!req)
 		return answer(peer, imm->op, SN_ERR_NOMEM, NULL, 0);
 	struct sn_imm_ack reply = {.op = imm->op};
@@ -136,7 +140,7 @@ static int atomic_arrive(struct sn_peer_state *peer, const struct sn_in *in, con
 				     has_compare ? operand + bytes : NULL, imm->fetch ? old : NULL,
 				     (uint32_t)imm->len);
 		pthread_mutex_unlock(&atomics);
-		tell(peer, SN_OP_TARGET_ATOMIC, bytes, 0, 0);
+		tell(peer, SN_OP_TARGET_ATOMIC, imm->key, bytes, 0, 0);
 	}
 	if (imm->fetch)
 		return answer(peer, imm->op, status, old, status ? 0 : bytes);

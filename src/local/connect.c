@@ -138,6 +138,8 @@ static void conn_free(struct sn_conn *conn)
 	if (conn->chan)
 		munmap(conn->chan, SN_RING_OFFSET + conn->theirs.ring_bytes);
 	sn_bell_unmap(conn->bell);
+	if (conn->board)
+		munmap(conn->board, SN_BOARD_BYTES);
 	free(conn);
 }
 
@@ -149,18 +151,20 @@ void sn_conn_free(struct sn_conn *conn)
 	sn_service_unlock();
 }
 
+static void conn_farewell(struct sn_conn *conn, int status)
+{
+	conn->status = status;
+	conn_close(conn);
+	mail_send(&conn->farewell);
+}
+
 /* It is over. The endpoint hears of it if it knows the connection, or is about to. */
 static void conn_gone(struct sn_conn *conn, int status)
 {
-	if (conn->state == SN_CONN_DEAD)
-		return;
-	bool known = conn->state != SN_CONN_ACCEPTED; /* one that said nothing was never reported */
-	conn->status = status;
-	conn_close(conn);
-	if (known)
-		mail_send(&conn->farewell);
-	else
+	if (conn->state == SN_CONN_ACCEPTED) /* one that said nothing was never reported */
 		conn_free(conn);
+	else if (conn->state != SN_CONN_DEAD)
+		conn_farewell(conn, status);
 }
 
 /* Watch the process at the other end. Without a pidfd (old kernel, invisible pid) the socket has to do. */
@@ -187,15 +191,15 @@ static int hello_send(struct sn_conn *conn, bool welcome)
 				       .pid = (uint32_t)getpid(),
 				       .ring_bytes = conn->ring_bytes};
 	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(3 * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	memset(&control, 0, sizeof(control));
 	hello.addr_len = (uint32_t)sn_core_address(rail->ep, hello.addr);
 	memcpy(hello.key, conn->to.key, sizeof(hello.key));
 	sn_probe_own(&hello.cookie_at, &hello.cookie);
-	int fds[2] = {sn_bell_fd(), conn->chan_fd};
-	size_t fd_bytes = sizeof(int) * (hello.no_channel ? 1 : 2);
+	int fds[3] = {sn_bell_fd(), rail->board_fd, conn->chan_fd};
+	size_t fd_bytes = sizeof(int) * (hello.no_channel ? 2 : 3);
 	struct iovec v = {&hello, sizeof(hello)};
 	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes};
 	msg.msg_controllen = CMSG_SPACE(fd_bytes);
@@ -213,7 +217,7 @@ static int hello_send(struct sn_conn *conn, bool welcome)
 }
 
 /* Receive one message with its descriptors. Returns bytes, 0 at the end, or a negative errno; fds are -1 if missing. */
-static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[2])
+static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[3])
 {
 	union {
 		char bytes[CMSG_SPACE(4 * sizeof(int))];
@@ -235,7 +239,7 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[2])
 		for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
 			int fd;
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
-			if (count < 2)
+			if (count < 3)
 				fds[count++] = fd;
 			else
 				close(fd);
@@ -245,7 +249,7 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[2])
 }
 
 /* Check what a peer said, and map what it sent. 0 or an error with its sentence. */
-static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[2])
+static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[3])
 {
 	bool welcome = conn->state == SN_CONN_ASKED;
 	if (n != (ssize_t)sizeof(*h) || h->magic != SN_LOCAL_MAGIC)
@@ -260,22 +264,25 @@ static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssi
 	uint32_t ring = h->ring_bytes;
 	bool with_channel = !h->no_channel;
 	if (h->welcome != welcome || h->addr_len > SN_ADDR_MAX || (!welcome && !with_channel) || fds[0] < 0 ||
+	    fds[1] < 0 ||
 	    (with_channel &&
-	     (fds[1] < 0 || ring < SN_RING_BYTES_MIN || ring > SN_RING_BYTES_MAX || (ring & (ring - 1)))))
+	     (fds[2] < 0 || ring < SN_RING_BYTES_MIN || ring > SN_RING_BYTES_MAX || (ring & (ring - 1)))))
 		return sn_fail(SN_ERR_PROTO, "pid %u sent a malformed handshake", h->pid);
 	if (!(conn->bell = sn_bell_map(fds[0])))
 		return SN_ERR_PROTO;
-	if (with_channel && !(conn->chan = sn_memfd_map(fds[1], SN_RING_OFFSET + (size_t)ring)))
+	if (!(conn->board = sn_memfd_map(fds[1], SN_BOARD_BYTES)))
+		return SN_ERR_PROTO;
+	if (with_channel && !(conn->chan = sn_memfd_map(fds[2], SN_RING_OFFSET + (size_t)ring)))
 		return SN_ERR_PROTO;
 	return 0;
 }
 
 /* 0, or why the connection is at its end. */
-static int hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[2])
+static int hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[3])
 {
 	conn->theirs = *h;
 	int rc = hello_check(conn, &conn->theirs, n, fds);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	if (rc) {
@@ -297,7 +304,7 @@ static int hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssiz
 static int sock_read(struct sn_conn *conn)
 {
 	struct sn_local_hello hello;
-	int fds[2] = {-1, -1};
+	int fds[3] = {-1, -1, -1};
 	memset(&hello, 0, sizeof(hello));
 	bool expected = conn->state == SN_CONN_ASKED || conn->state == SN_CONN_ACCEPTED;
 	ssize_t n = hello_recv(conn->sock.fd, &hello, fds);
@@ -305,7 +312,7 @@ static int sock_read(struct sn_conn *conn)
 		return 0;
 	if (n > 0 && expected)
 		return hello_take(conn, &hello, n, fds);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	return n > 0 || n == -EBADMSG ? SN_ERR_PROTO : SN_ERR_PEER_GONE;
@@ -469,7 +476,7 @@ struct sn_conn *sn_conn_start(struct sn_rail *rail, const struct sn_ep_ids *to, 
 		*rc = conn_try(conn);
 		if (*rc == SN_ERR_PEER_GONE) {
 			backlog_take(rail);
-			conn_gone(conn, *rc);
+			conn_farewell(conn, *rc);
 		} else if (*rc) {
 			conn_free(conn);
 			conn = NULL;

@@ -205,6 +205,8 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 	link->greeted = true;
 	link->bell = conn->bell;
 	conn->bell = NULL;
+	link->board = conn->board;
+	conn->board = NULL;
 	link->fence = sn_bell_must_fence(link->bell);
 	link->copy = conn->copy;
 	link->read_error = conn->read_error;
@@ -285,6 +287,13 @@ void sn_link_doom(struct sn_link *link, int status, bool drain)
 	sn_list_add_tail(&link->rail->doomed, &link->doomed);
 }
 
+static void board_drop(struct sn_link *link)
+{
+	if (link->board)
+		munmap(link->board, SN_BOARD_BYTES);
+	link->board = NULL;
+}
+
 static void bury(struct sn_link *link)
 {
 	struct sn_rail *rail = link->rail;
@@ -306,11 +315,13 @@ static void bury(struct sn_link *link)
 	channel_drop(link);
 	sn_bell_unmap(link->bell);
 	link->bell = NULL;
+	board_drop(link);
 	if (was_open) {
 		rail->count.peers--;
 		rail->count.peers_gone++;
 	}
 	crowd_changed(rail, -1);
+	sn_claim_end(link, status);
 	sn_rdv_end(link, status);
 	sn_send_drop(link, true, status);
 	sn_core_peer_gone(link->peer, status);
@@ -338,6 +349,7 @@ void sn_link_free(struct sn_link *link)
 		sn_conn_free(sn_container(link->conns.next, struct sn_conn, owner_link));
 	channel_drop(link);
 	sn_bell_unmap(link->bell);
+	board_drop(link);
 	sn_send_drop(link, true, SN_OK);
 	for (uint32_t i = 0; i < link->send_slots.count; i++) {
 		struct sn_send *s = (struct sn_send *)(void *)link->send_slots.at[i];

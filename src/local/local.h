@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "copy/cma.h"
 #include "core/rail.h"
+#include "local/board.h"
 #include "local/ring.h"
 #include "progress/bell.h"
 #include "progress/service.h"
@@ -24,8 +25,8 @@ struct sn_link;
 /* Plain counters, reported by name in rail.c. */
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
-		copy_stream_bytes, refused_read, refused_write, faults, rings, system_calls, peers,
-		peers_gone, bad_records;
+		copy_stream_bytes, copy_claim_bytes, claims, refused_read, refused_write, faults, rings,
+		system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -64,6 +65,7 @@ struct sn_conn {
 	int read_error, write_error;
 	void *chan;
 	struct sn_bell *bell;
+	struct sn_board *board;
 	/* the endpoint's */
 	struct sn_link *owner;
 	struct sn_list owner_link;
@@ -170,7 +172,8 @@ struct sn_link {
 	uint8_t state;
 	uint32_t eager;
 	struct sn_tx tx;
-	struct sn_bell *bell; /* NULL: not known yet */
+	struct sn_bell *bell;	/* NULL: not known yet */
+	struct sn_board *board; /* the peer's; likewise */
 	struct sn_rail *rail;
 	struct sn_peer_state *peer;
 	/* read by every arrival */
@@ -209,6 +212,13 @@ struct sn_rail {
 	struct sn_list links;
 	uint32_t channels; /* links with a ring of ours: decides the size of the next */
 	uint32_t attached;
+	struct sn_board *board; /* this endpoint's: claim.c */
+	int board_fd;
+	uint64_t shown; /* slots in use */
+	struct {
+		uint64_t serial;
+		struct sn_req *req;
+	} show[SN_BOARD_SLOTS];
 	struct sn_local_counters count;
 	struct sn_fork_hook fork;
 	/* guarded by the service lock */
@@ -265,14 +275,35 @@ void sn_send_drop(struct sn_link *link, bool all, int status); /* queued message
 /* recv.c */
 int sn_recv_poll(struct sn_link *link, uint32_t limit); /* returns how many records were handled */
 
+/* claim.c: both ends of the board */
+#define SN_CLAIM_NONE UINT32_MAX
+int sn_claim_open(struct sn_rail *rail);
+void sn_claim_close(struct sn_rail *rail);
+int sn_claim_expose(void *rail, uint64_t source, uint64_t serial, uint64_t bits, uint64_t mask,
+		    const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req);
+bool sn_claim_withdraw(void *rail, int slot);
+/* Before closing: take everything off; what is claimed will still be reported. */
+void sn_claim_withdraw_all(struct sn_rail *rail);
+/* The peer is gone: end what it had claimed. */
+void sn_claim_end(struct sn_link *link, int status);
+/* Claim a receive of the peer for this message and write into it. True: done. False: there is none to claim (*slot is
+ * SN_CLAIM_NONE), or it could not be written, and the announcement must name *slot. */
+bool sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+		  uint32_t iov_count, uint32_t *slot);
+int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t slot);
+/* The request in a slot that this peer has claimed, taken off the board. NULL: it has not claimed it. */
+struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot);
+
 /* rdv.c */
+bool sn_rdv_may_write(const struct sn_link *link);
+void sn_rdv_refused(struct sn_link *link, bool read, int error);
 int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
-		    const struct iovec *iov, uint32_t iov_count, struct sn_req *req);
+		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, struct sn_req *req);
 uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count);
 int sn_rdv_fragment(struct sn_link *link); /* 1: a piece of a stream went out; 0: no room, or nothing to do */
 int sn_rdv_step(struct sn_link *link);	   /* go on with reads and writes by slices; returns how many moved */
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
-		  const void *segs);
+		  const void *segs, bool claimed);
 int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status);
 int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags, const void *payload,
 	       uint32_t bytes);

@@ -49,8 +49,14 @@ static int local_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **out,
 	sn_list_init(&rail->conns);
 	sn_list_init(&rail->mails);
 	sn_list_init(&rail->siblings);
-	int rc = sn_service_open(&rail->fork);
+	int rc = sn_claim_open(rail);
 	if (rc) {
+		free(rail);
+		return rc;
+	}
+	rc = sn_service_open(&rail->fork);
+	if (rc) {
+		sn_claim_close(rail);
 		free(rail);
 		return rc;
 	}
@@ -63,6 +69,7 @@ static int local_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **out,
 		sn_list_del(&rail->siblings);
 		sn_service_unlock();
 		sn_service_close(&rail->fork);
+		sn_claim_close(rail);
 		free(rail);
 		return rc;
 	}
@@ -159,6 +166,8 @@ static bool local_busy(void *r)
  */
 static bool flushed(struct sn_rail *rail)
 {
+	if (rail->shown) /* a sender is writing into a receive that it has claimed */
+		return false;
 	sn_list_for_each (at, &rail->links) {
 		struct sn_link *link = sn_container(at, struct sn_link, link);
 		if (link->state != SN_LINK_OPEN)
@@ -200,6 +209,7 @@ static void local_close(void *r)
 	/* An announced message needs its sender's memory until it is fetched: it cannot be left behind. */
 	sn_list_for_each (at, &rail->links)
 		sn_send_drop(sn_container(at, struct sn_link, link), false, SN_OK);
+	sn_claim_withdraw_all(rail);
 	linger(rail);
 	sn_conn_unlisten(rail);
 	while (!sn_list_empty(&rail->links))
@@ -208,6 +218,7 @@ static void local_close(void *r)
 	sn_list_del(&rail->siblings);
 	sn_service_unlock();
 	sn_service_close(&rail->fork);
+	sn_claim_close(rail);
 	free(rail->poll);
 	free(rail);
 }
@@ -223,6 +234,8 @@ static void local_counters(void *r, void (*fn)(void *arg, const char *name, uint
 	fn(arg, "local.copy_read_bytes", c->copy_read_bytes);
 	fn(arg, "local.copy_write_bytes", c->copy_write_bytes);
 	fn(arg, "local.copy_stream_bytes", c->copy_stream_bytes);
+	fn(arg, "local.copy_claim_bytes", c->copy_claim_bytes);
+	fn(arg, "local.claims", c->claims);
 	fn(arg, "local.refused_read", c->refused_read);
 	fn(arg, "local.refused_write", c->refused_write);
 	fn(arg, "local.faults", c->faults);
@@ -245,6 +258,8 @@ const struct sn_rail_ops sn_rail_local = {
 	.unpost = sn_send_unpost,
 	.pull = sn_rdv_pull,
 	.refuse = sn_rdv_refuse,
+	.expose = sn_claim_expose,
+	.withdraw = sn_claim_withdraw,
 	.progress = local_progress,
 	.busy = local_busy,
 	.counters = local_counters,

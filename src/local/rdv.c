@@ -85,13 +85,13 @@ static bool may_read(const struct sn_link *link)
 	return !link->read_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_READ);
 }
 
-static bool may_write(const struct sn_link *link)
+bool sn_rdv_may_write(const struct sn_link *link)
 {
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	return !link->write_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_WRITE);
 }
 
-static void refused(struct sn_link *link, bool read, int error)
+void sn_rdv_refused(struct sn_link *link, bool read, int error)
 {
 	if (read) {
 		link->read_error = error;
@@ -130,7 +130,7 @@ uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count)
 
 /* 0, or SN_ERR_NOMEM with nothing written. */
 int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
-		    const struct iovec *iov, uint32_t iov_count, struct sn_req *req)
+		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, struct sn_req *req)
 {
 	struct sn_send *s = sn_slot_new(&link->send_slots);
 	if (!s)
@@ -143,7 +143,10 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	s->len = head->len;
 	s->segs.at = s->segs.few;
 	s->segs.count = 0;
-	struct sn_rec_rts rts = {.len = head->len, .id = sn_slot_id(&s->slot), .seg_count = iov_count};
+	struct sn_rec_rts rts = {.len = head->len,
+				 .id = sn_slot_id(&s->slot),
+				 .seg_count = iov_count,
+				 .slot = slot == SN_CLAIM_NONE ? 0 : slot};
 	uint32_t bytes = sn_rdv_announce_bytes(head, iov_count);
 	uint8_t *to = sn_cell_payload(cell);
 	cell->len = (uint32_t)head->imm_len << 24 | bytes;
@@ -153,7 +156,8 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	if (head->imm_len)
 		memcpy(to + sizeof(rts), head->imm, head->imm_len);
 	segs_put(to + sizeof(rts) + ((head->imm_len + 7u) & ~7u), iov, iov_count);
-	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind, head->flags & SN_H_MASK,
+	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind,
+		      (head->flags & SN_H_MASK) | (slot == SN_CLAIM_NONE ? 0 : SN_RECF_SLOT),
 		      sn_rec_cells(bytes));
 	link->rail->count.tx_rdv++;
 	return 0;
@@ -199,7 +203,7 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 		return 1;
 	}
 	if (outcome == SN_CMA_REFUSED)
-		refused(link, false, error);
+		sn_rdv_refused(link, false, error);
 	if (outcome == SN_CMA_FAULT) {
 		s->guard = true;
 		count->faults++;
@@ -228,8 +232,8 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 	s->offset = cts.offset;
 	s->end = cts.len;
 	s->guard = flags & SN_RECF_GUARD;
-	s->state =
-		(flags & SN_RECF_WRITE) && !s->guard && may_write(link) ? SN_SEND_WRITING : SN_SEND_STREAMING;
+	s->state = (flags & SN_RECF_WRITE) && !s->guard && sn_rdv_may_write(link) ? SN_SEND_WRITING
+										  : SN_SEND_STREAMING;
 	sn_list_del(&s->slot.list);
 	sn_list_add_tail(&link->sends, &s->slot.list);
 	sn_link_busy(link);
@@ -302,7 +306,7 @@ int sn_rdv_fragment(struct sn_link *link)
 /* ---- the receiver -------------------------------------------------------------------------------------------- */
 
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
-		  const void *segs)
+		  const void *segs, bool claimed)
 {
 	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
 	if (!rdv)
@@ -322,6 +326,11 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	struct sn_in in = {.head = *head, .rdv = rdv};
 	in.head.len = rts->len;
 	link->rail->count.rx_rdv++;
+	if (claimed) {
+		struct sn_req *req = sn_claim_take(link, rts->slot);
+		return req ? sn_core_claimed_rdv(req, link->peer, &in)
+			   : sn_fail(SN_ERR_PROTO, "a message for a receive that was not claimed");
+	}
 	return sn_core_arrive(link->peer, &in); /* when it fails the rdv goes with the link */
 }
 
@@ -395,7 +404,7 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 		return true;
 	}
 	if (outcome == SN_CMA_REFUSED)
-		refused(link, true, error);
+		sn_rdv_refused(link, true, error);
 	if (outcome == SN_CMA_FAULT) {
 		rdv->guard = true;
 		count->faults++;

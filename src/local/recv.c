@@ -64,7 +64,22 @@ static int take_announcement(struct sn_link *link, const struct record *r)
 			       .bits = r->bits,
 			       .data = r->data,
 			       .imm = imm};
-	return sn_rdv_arrive(link, &head, &rts, r->payload + sizeof(rts) + imm_room);
+	return sn_rdv_arrive(link, &head, &rts, r->payload + sizeof(rts) + imm_room,
+			     (r->flags & SN_RECF_SLOT) != 0);
+}
+
+static int take_claim(struct sn_link *link, const struct record *r)
+{
+	struct sn_rec_claim claim;
+	if (r->len != sizeof(claim))
+		return malformed("claim");
+	memcpy(&claim, r->payload, sizeof(claim));
+	struct sn_head head = {.kind = SN_K_TAGGED,
+			       .flags = r->flags & SN_H_MASK,
+			       .bits = r->bits,
+			       .data = r->data,
+			       .len = claim.len};
+	return sn_claim_arrive(link, &head, claim.slot);
 }
 
 static int take_control(struct sn_link *link, const struct record *r)
@@ -77,6 +92,7 @@ static int take_control(struct sn_link *link, const struct record *r)
 	case SN_REC_FIN: return sn_rdv_fin(link, r->bits, r->data);
 	case SN_REC_CTS: return sn_rdv_cts(link, r->bits, r->data, r->flags, r->payload, r->len);
 	case SN_REC_DATA: return sn_rdv_data(link, r->bits, r->data, r->flags, r->payload, r->len);
+	case SN_REC_CLAIM: return take_claim(link, r);
 	case SN_REC_DONE: return sn_rdv_done(link, r->bits, r->data);
 	default: return malformed("unknown type");
 	}

@@ -63,13 +63,16 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 			 uint32_t iov_count, bool copied, struct sn_req *req)
 {
 	bool eager = is_eager(link, head->len, copied);
+	uint32_t slot = SN_CLAIM_NONE;
+	if (!eager && sn_list_empty(&link->messages) && sn_claim_try(link, head, iov, iov_count, &slot))
+		return 2;
 	uint32_t cells =
 		sn_rec_cells(eager ? head->imm_len + head->len : sn_rdv_announce_bytes(head, iov_count));
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (!cell)
 		return SN_ERR_AGAIN;
 	if (!eager)
-		return sn_rdv_announce(link, cell, head, iov, iov_count, req);
+		return sn_rdv_announce(link, cell, head, iov, iov_count, slot, req);
 	write_eager(link, cell, cells, head, iov, iov_count);
 	return 1;
 }
@@ -210,8 +213,8 @@ void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64
 static int push_controls(struct sn_link *link)
 {
 	int n = 0;
-	while (!sn_list_empty(&link->controls)) {
-		struct control *c = sn_container(link->controls.next, struct control, link);
+	sn_list_for_each_safe (at, &link->controls) {
+		struct control *c = sn_container(at, struct control, link);
 		if (!write_control(link, c->type, c->flags, c->bits, c->data, c->payload, c->bytes))
 			break;
 		sn_list_del(&c->link);
@@ -272,8 +275,10 @@ void sn_send_drop(struct sn_link *link, bool all, int status)
 		if (req && status)
 			sn_core_sent(req, status);
 	}
-	while (all && !sn_list_empty(&link->controls)) {
-		struct control *c = sn_container(link->controls.next, struct control, link);
+	if (!all)
+		return;
+	sn_list_for_each_safe (at, &link->controls) {
+		struct control *c = sn_container(at, struct control, link);
 		sn_list_del(&c->link);
 		free(c);
 	}

@@ -90,12 +90,15 @@ enum sn_rec {
 	SN_REC_DATA = 0x50, /* bits: the pull's number; data: offset; payload: body */
 	SN_REC_DONE =
 		0x60, /* bits: the pull's number; data: status. The sender wrote everything, or had to give up */
-	SN_REC_PAD = 0x70, /* nothing, up to the end of the ring */
+	SN_REC_CLAIM = 0x80, /* a message written straight into a receive on the board (board.h). bits, data,
+				flags: the message's; payload: struct sn_rec_claim */
+	SN_REC_PAD = 0x70,   /* nothing, up to the end of the ring */
 };
 
 enum { /* flags; the low 4 bits of messages are the core's */
        SN_RECF_GUARD =
 	       0x10, /* CTS, DATA: this message has met an unreadable page: copy with care on both sides */
+       SN_RECF_SLOT = 0x10, /* RTS: the message has claimed the receive in rts.slot, but could not write it */
        SN_RECF_WRITE = 0x20, /* CTS: the segments are there, write if you can */
 };
 
@@ -103,7 +106,12 @@ struct sn_rec_rts {
 	uint64_t len;	    /*  0 of the whole body */
 	uint64_t id;	    /*  8 the sender's number for it */
 	uint32_t seg_count; /* 16 */
-	uint32_t zero;	    /* 20 */
+	uint32_t slot;	    /* 20 with SN_RECF_SLOT, else 0 */
+};
+struct sn_rec_claim {
+	uint64_t len;  /*  0 of the whole message; the receive got as much of it as there was room for */
+	uint32_t slot; /*  8 */
+	uint32_t zero; /* 12 */
 };
 struct sn_rec_cts {
 	uint64_t offset;    /*  0 where to continue */
@@ -115,7 +123,7 @@ struct sn_rec_seg {
 	uint64_t at, len;
 };
 _Static_assert(sizeof(struct sn_rec_rts) == 24 && sizeof(struct sn_rec_cts) == 24 &&
-		       sizeof(struct sn_rec_seg) == 16,
+		       sizeof(struct sn_rec_seg) == 16 && sizeof(struct sn_rec_claim) == 16,
 	       "record layout");
 
 /* The payload runs on past the first cell: not an access to the member, whose size would be wrong. */

@@ -33,6 +33,7 @@ struct sn_match_group {
 	struct sn_match_group *chain; /* the next in the bucket, or in the pool of free groups */
 	struct sn_match_posted *posted_head, *posted_tail;
 	struct sn_match_link *link_head, *link_tail;
+	uint64_t hidden;     /* receives posted under this key that are not shown */
 	struct sn_list busy; /* in sn_match.busy while receives are posted under this key */
 };
 
@@ -40,6 +41,7 @@ struct match_class {
 	uint64_t mask;
 	bool any; /* receives from any source */
 	uint64_t posted;
+	uint64_t hidden; /* of these, not shown */
 	uint64_t groups;
 	struct sn_match_group **buckets;
 	uint64_t bucket_mask; /* how many buckets, less one */
@@ -302,7 +304,9 @@ static void group_add(struct sn_match *m, struct sn_match_group *g, struct sn_ma
 		sn_list_add_tail(&m->busy, &g->busy);
 	}
 	g->posted_tail = p;
+	g->hidden++;
 	m->classes[g->class].posted++;
+	m->classes[g->class].hidden++;
 }
 
 int sn_match_post(struct sn_match *m, struct sn_match_posted *p)
@@ -315,6 +319,7 @@ int sn_match_post(struct sn_match *m, struct sn_match_posted *p)
 			return sn_fail(SN_ERR_NOMEM, "no memory to index receives by a new mask");
 	}
 	p->next = NULL;
+	p->shown = false;
 	if (class < 0) {
 		linear_add(m, p);
 	} else {
@@ -327,6 +332,38 @@ int sn_match_post(struct sn_match *m, struct sn_match_posted *p)
 	p->queued = true;
 	m->stats.posted++;
 	return 0;
+}
+
+static void hidden_less(struct sn_match *m, struct sn_match_group *g)
+{
+	g->hidden--;
+	m->classes[g->class].hidden--;
+}
+
+bool sn_match_hidden_before(struct sn_match *m, const struct sn_match_posted *p)
+{
+	if (m->linear_head)
+		return true;
+	bool any = p->source == SN_MATCH_ANY;
+	for (unsigned i = 0; i < m->class_count; i++) {
+		const struct match_class *c = &m->classes[i];
+		bool own = p->group->class == i;
+		if (c->hidden == (own && !p->shown))
+			continue;
+		/* under another mask, or from some source while p takes any: no key to look up */
+		if (c->mask != p->mask || (any && !c->any))
+			return true;
+		const struct sn_match_group *g = own ? p->group : group_find(m, c, p->bits, SN_MATCH_ANY);
+		if (g && g->hidden != (own && !p->shown))
+			return true;
+	}
+	return false;
+}
+
+void sn_match_show(struct sn_match *m, struct sn_match_posted *p)
+{
+	p->shown = true;
+	hidden_less(m, p->group);
 }
 
 void sn_match_remove_posted(struct sn_match *m, struct sn_match_posted *p)
@@ -351,6 +388,8 @@ void sn_match_remove_posted(struct sn_match *m, struct sn_match_posted *p)
 	if (!g)
 		return;
 	m->classes[g->class].posted--;
+	if (!p->shown)
+		hidden_less(m, g);
 	if (!g->posted_head)
 		sn_list_del(&g->busy);
 	group_put(m, g);

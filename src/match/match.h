@@ -32,6 +32,7 @@ struct sn_match_posted {
 	uint32_t source;     /* a peer number or SN_MATCH_ANY */
 	bool stays;	     /* multi-receive: arrivals match it without removing it */
 	bool queued;	     /* owned by match.c: true while posted */
+	bool shown;	     /* sn_match_show was called: senders can see it on the board */
 	uint64_t serial;     /* from here on owned by match.c */
 	struct sn_match_group *group;
 	struct sn_match_posted *next, *prev;
@@ -66,6 +67,12 @@ struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint3
 int sn_match_unexpected(struct sn_match *m, struct sn_match_unexpected *u);
 void sn_match_remove_posted(struct sn_match *m, struct sn_match_posted *p);
 void sn_match_remove_unexpected(struct sn_match *m, struct sn_match_unexpected *u);
+/*
+ * Is a receive that is not shown, posted before p (which is the latest), able to match a message that p also matches?
+ * Exact within one mask; between different masks it answers true when in doubt. And: p is shown from now on.
+ */
+bool sn_match_hidden_before(struct sn_match *m, const struct sn_match_posted *p);
+void sn_match_show(struct sn_match *m, struct sn_match_posted *p);
 /* Some posted receive from exactly this source (not SN_MATCH_ANY), or NULL: to end them when the peer dies. */
 struct sn_match_posted *sn_match_posted_from(struct sn_match *m, uint32_t source);
 /* Any posted receive / any unexpected message (tear-down). */

@@ -57,16 +57,22 @@ int sn_bell_fd(void)
 	return own.fd;
 }
 
-void sn_bell_in_child(void)
+void sn_bell_before_fork(void)
 {
-	/* The page is not mapped here (MADV_DONTFORK). The mutex may have been held by a thread that does not exist. */
-	if (own.fd >= 0)
-		close(own.fd);
-	own.fd = -1;
-	own.waiters = 0;
-	own.registered = false;
-	atomic_store_explicit(&own.bell, NULL, memory_order_relaxed);
-	pthread_mutex_init(&own.mutex, NULL);
+	pthread_mutex_lock(&own.mutex);
+}
+
+void sn_bell_after_fork(bool child)
+{
+	if (child) { /* the page is not mapped here (MADV_DONTFORK), and threads that waited do not exist */
+		if (own.fd >= 0)
+			close(own.fd);
+		own.fd = -1;
+		own.waiters = 0;
+		own.registered = false;
+		atomic_store_explicit(&own.bell, NULL, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&own.mutex);
 }
 
 struct sn_bell *sn_bell_map(int fd)

@@ -31,8 +31,10 @@ struct sn_bell {
 
 /* Make this process's bell, once; sn_service_open() calls it. 0 or an error with its sentence. */
 int sn_bell_open(void);
-int sn_bell_fd(void);		     /* to hand to peers; stays open */
-void sn_bell_in_child(void);	     /* after fork: the bell is the parent's; forget it */
+int sn_bell_fd(void); /* to hand to peers; stays open */
+/* Around fork; in the child the bell is the parent's, and forgotten. */
+void sn_bell_before_fork(void);
+void sn_bell_after_fork(bool child);
 struct sn_bell *sn_bell_map(int fd); /* a peer's bell, checked; NULL with the reason in sn_last_error() */
 void sn_bell_unmap(struct sn_bell *bell);
 /* Must this process fence before it looks whether this peer sleeps? */

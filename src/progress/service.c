@@ -12,7 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define STACK_BYTES (256 * 1024)
+#define STACK_BYTES ((size_t)256 * 1024)
 
 struct entry {
 	struct sn_watch *watch;
@@ -113,10 +113,12 @@ static void before_fork(void)
 {
 	pthread_mutex_lock(&service.opening);
 	pthread_mutex_lock(&service.lock);
+	sn_bell_before_fork();
 }
 
 static void in_parent(void)
 {
+	sn_bell_after_fork(false);
 	pthread_mutex_unlock(&service.lock);
 	pthread_mutex_unlock(&service.opening);
 }
@@ -135,14 +137,15 @@ static void in_child(void)
 		close(service.epoll);
 		close(service.kick);
 	}
-	sn_bell_in_child();
+	sn_bell_after_fork(true);
 	service.epoll = service.kick = -1;
 	service.users = 0;
 	service.table = NULL; /* left to the exit of the child: free() is not safe here */
 	service.room = 0;
 	sn_list_init(&service.timers);
-	pthread_mutex_init(&service.lock, NULL);
-	pthread_mutex_init(&service.opening, NULL);
+	/* taken by this very thread in before_fork(); making them anew would look like a lock held for ever to analyzers */
+	pthread_mutex_unlock(&service.lock);
+	pthread_mutex_unlock(&service.opening);
 }
 
 static void watch_forks(void)

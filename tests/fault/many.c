@@ -6,6 +6,7 @@
  *   many [PROCESSES]
  */
 #include "sides.h"
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +20,35 @@ static uint64_t bits_of(int from, int to)
 	return (uint64_t)from << 20 | (uint64_t)to;
 }
 
-/* Memory of the machine that is neither free nor cache that can be dropped: shared memory counts once. */
-static double used_bytes(void)
-{
-	FILE *f = fopen("/proc/meminfo", "r");
-	char line[128];
-	unsigned long long total = 0, available = 0;
+static struct board *the_board;
 
-	CHECK(f, "no /proc/meminfo");
-	while (fgets(line, sizeof(line), f)) {
-		sscanf(line, "MemTotal: %llu", &total);
-		sscanf(line, "MemAvailable: %llu", &available);
+/* This process's share of all memory that it maps, and its page tables. */
+static uint64_t own_bytes(void)
+{
+	static const char *const files[] = {"/proc/self/smaps_rollup", "/proc/self/status"};
+	unsigned long long pss = 0, tables = 0;
+	char line[256];
+
+	malloc_trim(0);
+	for (int i = 0; i < 2; i++) {
+		FILE *f = fopen(files[i], "r");
+
+		CHECK(f, "no %s", files[i]);
+		while (fgets(line, sizeof(line), f)) {
+			sscanf(line, "Pss: %llu", &pss);
+			sscanf(line, "VmPTE: %llu", &tables);
+		}
+		fclose(f);
 	}
-	fclose(f);
-	return ((double)total - (double)available) * 1024;
+	return (pss + tables) * 1024;
+}
+
+/* Before it has an endpoint. */
+static void note_before(void)
+{
+	atomic_fetch_add(&the_board->before, own_bytes());
+	atomic_fetch_add(&the_board->started, 1);
+	await(&the_board->started, the_board->sides);
 }
 
 /* All to all, three sizes; every receive is posted first by half of the pairs, afterwards by the others. */
@@ -69,26 +85,26 @@ static void member(struct side *s)
 	talk(s, 3000);
 	talk(s, 100000); /* rendezvous */
 	atomic_fetch_add(&s->b->step, 1);
-	while (atomic_load(&s->b->step) <= s->b->sides) { /* all connected: the parent looks at the memory */
+	while (atomic_load(&s->b->step) < s->b->sides) { /* all are connected, and none has left */
 		sn_progress(s->ep);
-		usleep(20000);
+		usleep(5000);
 	}
+	atomic_fetch_add(&s->b->after, own_bytes());
+	atomic_fetch_add(&s->b->measured, 1);
+	await(&s->b->measured, s->b->sides);
 }
 
 int main(int argc, char **argv)
 {
 	int n = argc > 1 ? atoi(argv[1]) : 256;
-	double pairs = (double)n * (n - 1) / 2, before, start = seconds();
+	double pairs = (double)n * (n - 1) / 2, start = seconds(), each;
 	struct board *b = board_new(n);
 
+	the_board = b;
 	for (int i = 0; i < n; i++)
-		side_start(b, i, NULL, member);
-	await(&b->opened, n);
-	before = used_bytes(); /* processes and endpoints, no connection yet or few */
-	await(&b->step, n);
-	double each = (used_bytes() - before) / pairs;
-	atomic_fetch_add(&b->step, 1);
+		side_start(b, i, note_before, member);
 	sides_join(b, 0);
+	each = ((double)atomic_load(&b->after) - (double)atomic_load(&b->before)) / pairs;
 	printf("%d processes, %.0f pairs, %.1f KiB a pair, %.1f s\n", n, pairs, each / 1024,
 	       seconds() - start);
 	CHECK(each < PAIR_BYTES, "a pair takes %.1f KiB, the bound is %u", each / 1024, PAIR_BYTES >> 10);

@@ -15,6 +15,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi"))
 from job import Mpi, Runner, fail, judge, marked_processes, skip, tail  # noqa: E402
+from run import STRESS_OPTIONS  # noqa: E402
 
 
 def total(result, name):
@@ -35,7 +36,8 @@ class Case:
             skip(f"{self.stress} is not built")
 
     def run(self, wrapper=(), ranks=2, seconds=4, env=None, during=None, options=()):
-        command = [*wrapper, self.stress, "-t", str(seconds), "-w", "40", *options]
+        command = [*wrapper, self.stress, "-t", str(seconds), "-w", "40", *STRESS_OPTIONS.get(self.mpi.name, []),
+                   *options]
         return self.runner.run(self.mpi, ranks, command, env=env, during=during, timeout=self.timeout)
 
     def ranks_of(self, mark):
@@ -54,7 +56,7 @@ class Case:
 
     def refused_midway(self):
         """After some copies have worked, so that it also happens inside a message."""
-        result = self.run(env={"SENNIT_FAULT": "read:eperm@60+,write:eperm@60+"}, seconds=6)
+        result = self.run(env={"SENNIT_FAULT": "read:eperm@30+,write:eperm"}, seconds=6)
         judge(result, "copies refused midway", 2, 100)
         if not kernel_copied(result) or not total(result, "local.copy_stream_bytes"):
             fail("the bytes did not go both ways, before and after the refusal")
@@ -123,6 +125,7 @@ def main():
                                          "user_namespaces", "stopped", "killed"])
     parser.add_argument("mpi")
     args = parser.parse_args()
+    args.build = os.path.abspath(args.build)
     getattr(Case(args), args.case)()
 
 

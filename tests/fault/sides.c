@@ -91,12 +91,20 @@ static void body(struct board *b, int i, side_fn fn)
 	exit(0);
 }
 
-void side_start(struct board *b, int i, void (*before)(void), side_fn fn)
+/* True in the parent. Only it writes the pid: the child sees the same board. */
+static bool forked(struct board *b, int i)
 {
 	fflush(NULL);
-	b->pid[i] = fork();
-	CHECK(b->pid[i] >= 0, "fork: %s", strerror(errno));
-	if (b->pid[i])
+	pid_t pid = fork();
+	CHECK(pid >= 0, "fork: %s", strerror(errno));
+	if (pid)
+		b->pid[i] = pid;
+	return pid != 0;
+}
+
+void side_start(struct board *b, int i, void (*before)(void), side_fn fn)
+{
+	if (forked(b, i))
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (before)
@@ -110,11 +118,8 @@ bool side_start_in(struct board *b, int i, int namespaces, side_fn fn)
 	int ok[2];
 	char answer = 0;
 
-	fflush(NULL);
 	CHECK(pipe(ok) == 0, "pipe: %s", strerror(errno));
-	b->pid[i] = fork();
-	CHECK(b->pid[i] >= 0, "fork: %s", strerror(errno));
-	if (b->pid[i]) {
+	if (forked(b, i)) {
 		close(ok[1]);
 		if (read(ok[0], &answer, 1) != 1)
 			answer = 0;

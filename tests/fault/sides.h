@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #define SIDES_MAX 512
-#define LIFE	  100 /* seconds that any process here may live */
+#define LIFE	  170 /* seconds that any process here may live */
 #define ANY_BITS  UINT64_MAX
 
 /* ---- refuse.c ---- */
@@ -27,8 +27,11 @@ bool refuse_copies(unsigned ops, int error);
 /* What all sides and the parent share (anonymous shared memory). */
 struct board {
 	int sides;
-	atomic_int opened, done; /* sides that have published their address; that have finished */
-	atomic_int step;	 /* a counter for what a case wants to order */
+	atomic_uint_fast64_t before, after; /* memory of all sides */
+	atomic_int started, measured;
+	atomic_int opened, done;     /* sides that have published their address; that have finished */
+	atomic_uint_fast64_t copied; /* bytes of large messages, by the sides that copied them */
+	atomic_int step;	     /* a counter for what a case wants to order */
 	atomic_uint_fast64_t progress[SIDES_MAX]; /* messages checked by each side */
 	size_t addr_len[SIDES_MAX];
 	unsigned char addr[SIDES_MAX][SN_ADDR_MAX];

@@ -217,7 +217,6 @@ class Runner:
             left += [f"/dev/shm/{f}" for f in os.listdir("/dev/shm") if "sennit" in f]
         for folder, _, files in os.walk(self.tmp):
             left += [os.path.join(folder, f) for f in files if "sennit" in f]
-        left += [f"/tmp/{f}" for f in os.listdir("/tmp") if f.startswith("sennit")]
         shutil.rmtree(self.tmp, ignore_errors=True)
         return left
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool open_mpi_limits, mprobe_limits;
+
 #define MAX_PIECES 64
 #define MAX_BLOCKS 4096
 
@@ -61,16 +63,17 @@ static void make_pieces(struct rng *r, struct layout *l, bool as_struct)
 
 	l->seg = need((size_t)n * sizeof(struct seg));
 	for (int i = 0; i < n; i++) {
-		size_t take = i == n - 1 ? left : below(r, 2 * left / (size_t)(n - i) + 1);
+		size_t most = left - (size_t)(n - 1 - i); /* each of the others gets a byte at least */
+		size_t take = i == n - 1 ? left : 1 + below(r, 2 * left / (size_t)(n - i));
 
-		lens[i] = (int)(take > left ? left : take);
+		lens[i] = (int)(take > most ? most : take);
 		left -= (size_t)lens[i];
 		order[i] = i;
 		types[i] = MPI_BYTE;
 	}
 	shuffle(r, order, n);
 	for (int i = 0; i < n; i++) {
-		off += below(r, 100);
+		off += i == 0 && open_mpi_limits ? 0 : below(r, 100);
 		at[order[i]] = (MPI_Aint)off;
 		off += (size_t)lens[order[i]];
 	}

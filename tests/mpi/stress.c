@@ -3,11 +3,11 @@
  * A randomized stress of an MPI, every received byte checked.
  *
  *   stress [-t SECONDS] [-r ROUNDS] [-s SEED] [-m LONGEST MESSAGE] [-b BYTES A ROUND] [-n MESSAGES A STORM AND RANK]
- *          [-w SECONDS A ROUND MAY TAKE]
+ *          [-w SECONDS A ROUND MAY TAKE] [-o] [-d]
  *
  * It ends after SECONDS or ROUNDS, whichever comes first, prints its seed first and what it did last, and fails on the
  * first wrong byte. A round is a function of the seed and its number alone; what differs between two runs is the timing.
- * Needs about 4 times BYTES A ROUND of memory, all ranks together.
+ * -o, -d: see stress.h. Needs about 4 times BYTES A ROUND of memory, all ranks together.
  */
 #include "stress.h"
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void parse(int argc, char **argv, struct args *a)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:")) != -1) {
+	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:od")) != -1) {
 		switch (c) {
 		case 't': a->seconds = atof(optarg); break;
 		case 'r': a->rounds = atoi(optarg); break;
@@ -44,6 +44,8 @@ static void parse(int argc, char **argv, struct args *a)
 		case 'b': a->lim.round_bytes = strtoull(optarg, NULL, 0); break;
 		case 'n': a->lim.max_msgs = atoi(optarg); break;
 		case 'w': a->watch = (unsigned)atoi(optarg); break;
+		case 'o': open_mpi_limits = true; break;
+		case 'd': mprobe_limits = true; break;
 		default: exit(2);
 		}
 	}

@@ -52,6 +52,15 @@ void watch_feed(void); /* a round has begun */
 
 /* ---- layout.c: where the bytes of a message lie in a buffer ---- */
 
+/*
+ * What some MPIs get wrong over libfabric with every provider, its own tcp provider for one, is left out for them.
+ * -o, Open MPI (pml/cm, mtl/ofi): a synchronous send that a matched probe receives does not end (4.1); a derived type
+ * that is contiguous but does not begin at the buffer's address is taken to begin there (4.1, 5.0).
+ * -d, Open MPI and MPICH 5: a matched receive into a derived type leaves the buffer as it was (Open MPI) or ends in a
+ * segmentation fault (MPICH).
+ */
+extern bool open_mpi_limits, mprobe_limits;
+
 struct seg {
 	size_t off, len;
 };

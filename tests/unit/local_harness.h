@@ -13,6 +13,7 @@
 #include "core/rail.h"
 #include "progress/relax.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,6 +37,7 @@
 
 struct sn_req {
 	struct sn_req *next;
+	struct sn_list open; /* ep->open: closing drops what is in flight */
 	bool done, is_pull, allocated;
 	int status;
 	uint64_t number; /* of the message */
@@ -64,6 +66,7 @@ struct sn_ep {
 	void *rail;
 	struct sn_peer_state *peers[PEERS_MAX];
 	uint32_t peer_count;
+	struct sn_list open;
 	uint64_t sends_open, pulls_open, sends_failed, pulls_failed;
 	int last_status; /* of a failed send or pull */
 	bool unchecked;	 /* contents do not follow the pattern (hostile peers) */
@@ -130,6 +133,8 @@ static inline uint32_t cut(struct iovec *iov, uint8_t *buf, uint64_t len, uint32
 
 static inline void req_free(struct sn_req *req)
 {
+	if (req->open.next)
+		sn_list_del(&req->open);
 	free(req->buf);
 	free(req);
 }
@@ -181,6 +186,7 @@ static inline void pull(struct sn_peer_state *peer, struct sn_rdv *rdv, uint64_t
 	if (ep->part_percent)
 		len = len * ep->part_percent / 100;
 	req->is_pull = true;
+	sn_list_add_tail(&ep->open, &req->open);
 	req->next = (struct sn_req *)(void *)peer;
 	req->number = number;
 	req->len = len;
@@ -208,7 +214,7 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 			sn_rail_local.refuse(peer->link, in->rdv, SN_ERR_TRUNCATED);
 		else /* touch every byte: reading out of bounds would show */
 			for (uint64_t i = 0; i < in->head.len; i++)
-				CHECK(((const volatile uint8_t *)in->body)[i] < 256);
+				(void)((const volatile uint8_t *)in->body)[i];
 		return 0;
 	}
 	CHECK(in->head.bits == number); /* in order, each once */
@@ -232,6 +238,18 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	} else {
 		pull(peer, in->rdv, number, in->head.len);
 	}
+	return 0;
+}
+
+/* Nothing is shown on the board here, so nothing can be claimed: test_claim.c has that, with the real core. */
+void sn_core_claimed(struct sn_req *req, struct sn_peer_state *peer, const struct sn_head *head, int status)
+{
+	CHECK(!"claimed");
+}
+
+int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const struct sn_in *in)
+{
+	CHECK(!"claimed");
 	return 0;
 }
 
@@ -306,6 +324,7 @@ static inline struct sn_ep *side_open(void)
 {
 	struct sn_ep *ep = calloc(1, sizeof(*ep));
 	CHECK(ep);
+	sn_list_init(&ep->open);
 	sn_random(&ep->ids, sizeof(ep->ids));
 	int rc = sn_rail_local.open(ep, &ep->ids, &ep->rail, &ep->part);
 	if (rc)
@@ -317,6 +336,12 @@ static inline struct sn_ep *side_open(void)
 static inline void side_close(struct sn_ep *ep)
 {
 	sn_rail_local.close(ep->rail);
+	while (!sn_list_empty(&ep->open)) {
+		struct sn_req *req = sn_container(ep->open.next, struct sn_req, open);
+		if (req->is_pull && !req->allocated)
+			req->buf = NULL;
+		req_free(req);
+	}
 	for (uint32_t i = 0; i < ep->peer_count; i++)
 		free(ep->peers[i]);
 	free(ep);
@@ -368,6 +393,7 @@ static inline int side_send(struct sn_peer_state *peer, uint64_t len, bool injec
 			     .iov_count = len ? req->iov_count : 0,
 			     .must_copy = inject};
 	peer->ep->sends_open++;
+	sn_list_add_tail(&peer->ep->open, &req->open);
 	int rc = sn_rail_local.post(peer->link, &out, inject && number % 2 ? NULL : req);
 	if (rc >= 0)
 		peer->sent++;
@@ -413,6 +439,10 @@ static inline pid_t spawn(void (*fn)(int sock), int *sock)
 	CHECK(pid >= 0);
 	if (!pid) {
 		close(pair[0]);
+		/* cmocka's handlers would go on with its tests here */
+		static const int fatal[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+		for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+			signal(fatal[i], SIG_DFL);
 		alarm(50);
 		fn(pair[1]);
 		_exit(0);
@@ -430,6 +460,15 @@ static inline void reap(pid_t pid)
 	if (status)
 		fprintf(stderr, "child %d: status %#x\n", (int)pid, status);
 	CHECK(status == 0);
+}
+
+/* Descriptors that this process has open. */
+static inline int fds_open(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 4096; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
 }
 
 static inline struct address swap_address(int sock, const struct sn_ep *ep)

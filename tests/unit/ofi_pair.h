@@ -195,6 +195,7 @@ static inline void run_pair(const struct setup *setup, void (*test)(struct side 
 
 	assert_ptr_not_equal(shared, MAP_FAILED);
 	for (int i = 0; i < 2; i++) {
+		fflush(stdout); /* or the child would print it again */
 		pids[i] = fork();
 		assert_true(pids[i] >= 0);
 		if (pids[i])
@@ -204,7 +205,7 @@ static inline void run_pair(const struct setup *setup, void (*test)(struct side 
 		side_open(&s, setup);
 		test(&s);
 		side_close(&s);
-		_exit(0);
+		exit(0);
 	}
 	bool ok = true;
 	for (int i = 0; i < 2; i++) {

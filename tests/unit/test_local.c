@@ -10,7 +10,7 @@ static void all_sizes_by_read(void **state)
 {
 	int sock;
 	pid_t pid;
-	struct sn_ep *ep = run((struct plan){.copy = "read", .messages = 300, .seed = 1}, &sock, &pid);
+	struct sn_ep *ep = run((struct plan){.copy = "read", .messages = 150, .seed = 1}, &sock, &pid);
 	if (side_count(ep, "local.refused_read") == 0) {
 		assert_true(side_count(ep, "local.copy_read_bytes") > 0);
 		assert_int_equal(side_count(ep, "local.copy_stream_bytes"), 0);
@@ -22,7 +22,7 @@ static void all_sizes_by_write(void **state)
 {
 	int sock;
 	pid_t pid;
-	struct sn_ep *ep = run((struct plan){.copy = "write", .messages = 300, .seed = 2}, &sock, &pid);
+	struct sn_ep *ep = run((struct plan){.copy = "write", .messages = 150, .seed = 2}, &sock, &pid);
 	if (side_count(ep, "local.refused_write") == 0)
 		assert_true(side_count(ep, "local.copy_write_bytes") > 0);
 	assert_int_equal(side_count(ep, "local.copy_read_bytes"), 0);
@@ -33,7 +33,7 @@ static void all_sizes_by_stream(void **state)
 {
 	int sock;
 	pid_t pid;
-	struct sn_ep *ep = run((struct plan){.copy = "stream", .messages = 300, .seed = 3}, &sock, &pid);
+	struct sn_ep *ep = run((struct plan){.copy = "stream", .messages = 150, .seed = 3}, &sock, &pid);
 	assert_true(side_count(ep, "local.copy_stream_bytes") > 0);
 	assert_int_equal(side_count(ep, "local.copy_read_bytes"), 0);
 	assert_int_equal(side_count(ep, "local.copy_write_bytes"), 0);
@@ -44,7 +44,7 @@ static void all_sizes_through_a_small_ring(void **state)
 {
 	int sock;
 	pid_t pid;
-	struct plan p = {.copy = "stream", .ring = "16384", .eager = "64", .messages = 300, .seed = 4};
+	struct plan p = {.copy = "stream", .ring = "16384", .eager = "64", .messages = 150, .seed = 4};
 	struct sn_ep *ep = run(p, &sock, &pid);
 	assert_true(side_count(ep, "local.tx_queued") > 0);
 	end(ep, sock, pid);

@@ -13,7 +13,7 @@ static uint64_t counted(struct plan p, const char *a, const char *b)
 {
 	int sock;
 	pid_t pid;
-	p.messages = 150;
+	p.messages = 70;
 	struct sn_ep *ep = run(p, &sock, &pid);
 	uint64_t n = side_count(ep, a);
 	if (b)

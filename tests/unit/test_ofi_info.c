@@ -31,7 +31,7 @@ static void an_answer_without_hints_offers_everything(void **state)
 	assert_int_equal(ask(V(17), NULL, 0, NULL, &i), 0);
 	assert_string_equal(i->fabric_attr->prov_name, "sennit");
 	assert_true((i->caps & caps) == caps);
-	assert_false(i->caps & (FI_HMEM | FI_COLLECTIVE | FI_RMA_EVENT));
+	assert_false(i->caps & (FI_HMEM | FI_COLLECTIVE | FI_TRIGGER));
 	assert_int_equal(i->mode, 0);
 	assert_int_equal(i->ep_attr->type, FI_EP_RDM);
 	assert_true(i->ep_attr->mem_tag_format == UINT64_MAX);

@@ -293,6 +293,50 @@ static void counting(struct side *s)
 		CHECK_OK(fi_close(&mr->fid));
 }
 
+/* A registration's own counters count what is done to it and to nothing else. */
+static void counting_regions(struct side *s)
+{
+	struct fid_cntr *reads, *writes;
+	struct fid_mr *watched, *other;
+	uint64_t word = 1;
+
+	CHECK_OK(fi_cntr_open(s->domain, NULL, &reads, NULL));
+	CHECK_OK(fi_cntr_open(s->domain, NULL, &writes, NULL));
+	CHECK_OK(fi_mr_reg(s->domain, window, 100000, REMOTE, 0, 1, 0, &watched, NULL));
+	CHECK_OK(fi_mr_reg(s->domain, window, 100000, REMOTE, 0, 2, 0, &other, NULL));
+	CHECK_OK(fi_mr_bind(watched, &reads->fid, FI_REMOTE_READ));
+	CHECK_OK(fi_mr_bind(watched, &writes->fid, FI_REMOTE_WRITE));
+	CHECK_OK(fi_mr_enable(watched));
+	CHECK(fi_close(&writes->fid) == -FI_EBUSY);
+	together(s);
+	if (s->me == 0) {
+		CHECK_OK(fi_inject_write(s->ep, &word, 8, s->peer, 0, 2));
+		CHECK_OK(fi_write(s->ep, local, 100000, NULL, s->peer, 0, 1, local));
+		expect(s, local);
+		CHECK_OK(fi_inject_write(s->ep, &word, 8, s->peer, 0, 1));
+		CHECK_OK(fi_inject_atomic(s->ep, &word, 1, s->peer, 0, 1, FI_UINT64, FI_SUM));
+		CHECK_OK(fi_read(s->ep, &word, 8, NULL, s->peer, 0, 1, &word));
+		expect(s, &word);
+		CHECK(word == 2);
+	} else {
+		CHECK_OK(fi_cntr_wait(writes, 3, -1));
+		CHECK_OK(fi_cntr_wait(reads, 1, -1));
+	}
+	together(s);
+	if (s->me == 1)
+		CHECK(fi_cntr_read(writes) == 3 && fi_cntr_read(reads) == 1);
+	CHECK_OK(fi_close(&watched->fid));
+	CHECK_OK(fi_close(&other->fid));
+	CHECK_OK(fi_close(&reads->fid));
+	CHECK_OK(fi_close(&writes->fid));
+}
+
+static void a_registration_has_counters_of_its_own(void **state)
+{
+	run_pair(&offsets, counting_regions);
+	run_pair(&safe, counting_regions);
+}
+
 static void counters_count_both_ends(void **state)
 {
 	run_pair(&counted, counting);
@@ -419,6 +463,7 @@ int main(void)
 		cmocka_unit_test(the_whole_address_space_can_be_registered),
 		cmocka_unit_test(atomics_add_up),
 		cmocka_unit_test(counters_count_both_ends),
+		cmocka_unit_test(a_registration_has_counters_of_its_own),
 		cmocka_unit_test(threads_share_an_endpoint_and_a_queue),
 		cmocka_unit_test(address_vectors_insert_look_up_and_remove),
 	};

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Both ends of the board (board.h): receives shown to senders, and sends that find one.
+ *
+ * A sender that has claimed a receive writes the whole message at once (process_vm_writev) and reports it by a record
+ * in its ring (CLAIM), which the receiver finds whenever it next looks; the data are there already. If the kernel
+ * refuses, or a page faults, at whatever byte, the message is announced as usual, but names the slot: the receive is this
+ * message's, and takes it by rendezvous from the beginning (what was written is overwritten with the same).
+ *
+ * Budget: a receive of more than 4 KiB that is not matched at once costs two or three lines written, and one locked
+ * instruction if something else takes it; a claimed message one locked instruction, two system calls per 4 MiB, and one
+ * record; no waiting for the receiver.
+ */
+#include "base/log.h"
+#include "local/local.h"
+#include "progress/memfd.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- the receiver -------------------------------------------------------------------------------------------- */
+
+int sn_claim_open(struct sn_rail *rail)
+{
+	void *map;
+	int fd = sn_memfd_new("sennit-board", SN_BOARD_BYTES, &map);
+	if (fd < 0)
+		return fd;
+	rail->board_fd = fd;
+	rail->board = map;
+	return 0;
+}
+
+void sn_claim_close(struct sn_rail *rail)
+{
+	close(rail->board_fd);
+	munmap(rail->board, SN_BOARD_BYTES);
+}
+
+int sn_claim_expose(void *r, uint64_t source, uint64_t serial, uint64_t bits, uint64_t mask,
+		    const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req)
+{
+	struct sn_rail *rail = r;
+	if (rail->forked)
+		return -1;
+	int slot = sn_board_post(rail->board, serial, source, bits, mask, iov, iov_count, room);
+	if (slot < 0)
+		return -1;
+	rail->show[slot].serial = serial;
+	rail->show[slot].req = req;
+	rail->shown |= UINT64_C(1) << slot;
+	return slot;
+}
+
+bool sn_claim_withdraw(void *r, int slot)
+{
+	struct sn_rail *rail = r;
+	if (!sn_board_take(rail->board, slot, rail->show[slot].serial))
+		return false;
+	rail->shown &= ~(UINT64_C(1) << slot);
+	return true;
+}
+
+void sn_claim_withdraw_all(struct sn_rail *rail)
+{
+	for (uint64_t left = rail->shown; left; left &= left - 1)
+		sn_claim_withdraw(rail, __builtin_ctzll(left));
+}
+
+struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot)
+{
+	struct sn_rail *rail = link->rail;
+	if (slot >= SN_BOARD_SLOTS || !(rail->shown >> slot & 1) ||
+	    !sn_board_claimed_by(rail->board, (int)slot, rail->show[slot].serial, link->ids.id))
+		return NULL;
+	sn_board_clear(rail->board, (int)slot);
+	rail->shown &= ~(UINT64_C(1) << slot);
+	return rail->show[slot].req;
+}
+
+int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t slot)
+{
+	struct sn_req *req = sn_claim_take(link, slot);
+	if (!req)
+		return sn_fail(SN_ERR_PROTO, "a message for a receive that was not claimed");
+	sn_core_claimed(req, link->peer, head, SN_OK);
+	return 0;
+}
+
+void sn_claim_end(struct sn_link *link, int status)
+{
+	for (uint64_t left = link->rail->shown; left; left &= left - 1) {
+		struct sn_req *req = sn_claim_take(link, (uint32_t)__builtin_ctzll(left));
+		if (req)
+			sn_core_claimed(req, link->peer, NULL, status);
+	}
+}
+
+/* ---- the sender ---------------------------------------------------------------------------------------------- */
+
+/* Write the first len bytes of the message. False: refused or faulted somewhere. */
+static bool write_all(struct sn_link *link, const struct sn_board_claim *claim, const struct iovec *iov,
+		      uint32_t iov_count, uint64_t len)
+{
+	struct sn_local_counters *count = &link->rail->count;
+	for (uint64_t at = 0, done; at < len; at += done) {
+		int error;
+		enum sn_cma_outcome outcome =
+			sn_cma_write(&link->copy, iov, iov_count, claim->seg, claim->seg_count, at, len - at,
+				     &done, &error, &count->system_calls);
+		count->copy_claim_bytes += done;
+		if (outcome == SN_CMA_REFUSED)
+			sn_rdv_refused(link, false, error);
+		if (outcome == SN_CMA_FAULT)
+			count->faults++;
+		if (outcome != SN_CMA_OK)
+			return false;
+	}
+	return true;
+}
+
+bool sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+		  uint32_t iov_count, uint32_t *slot)
+{
+	struct sn_board_claim claim;
+	*slot = SN_CLAIM_NONE;
+	if (head->kind != SN_K_TAGGED || !link->board || !sn_rdv_may_write(link))
+		return false;
+	/* everything sent before must have been matched: see board.h */
+	if (link->tx.head != link->tx.tail && (!sn_tx_refresh(&link->tx) || link->tx.head != link->tx.tail))
+		return false;
+	if (!sn_board_claim(link->board, link->rail->ids.id, head->bits, &claim))
+		return false;
+	*slot = (uint32_t)claim.slot;
+	if (!write_all(link, &claim, iov, iov_count, SN_MIN_OF(head->len, claim.room)))
+		return false;
+	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
+	sn_send_control(link, SN_REC_CLAIM, head->flags & SN_H_MASK, head->bits, head->data, &record,
+			sizeof(record));
+	link->rail->count.claims++;
+	return true;
+}

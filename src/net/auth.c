@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/auth.h"
+#include <pthread.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+/* ---- SipHash-2-4 (Aumasson, Bernstein: SipHash: a fast short-input PRF, 2012) ---- */
+
+#define ROTL(x, b) (((x) << (b)) | ((x) >> (64 - (b))))
+
+static inline void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[1] = ROTL(v[1], 13) ^ v[0];
+	v[0] = ROTL(v[0], 32);
+	v[2] += v[3];
+	v[3] = ROTL(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = ROTL(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = ROTL(v[1], 17) ^ v[2];
+	v[2] = ROTL(v[2], 32);
+}
+
+uint64_t sn_sip(const struct sn_sip_key *key, const uint64_t *words, unsigned count)
+{
+	uint64_t v[4] = {key->k[0] ^ 0x736f6d6570736575u, key->k[1] ^ 0x646f72616e646f6du,
+			 key->k[0] ^ 0x6c7967656e657261u, key->k[1] ^ 0x7465646279746573u};
+
+	for (unsigned i = 0; i <= count; i++) {
+		uint64_t m = i < count ? words[i] : (uint64_t)(count * 8 & 0xff) << 56;
+		v[3] ^= m;
+		sip_round(v);
+		sip_round(v);
+		v[0] ^= m;
+	}
+	v[2] ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* ---- keys ---- */
+
+enum {
+	USE_HELLO = 1,
+	USE_LINK = 3,
+	USE_MASK = 5
+}; /* first word of what is hashed, so that no two uses ever meet */
+
+static struct sn_sip_key endpoint_key(const uint8_t ep_key[12])
+{
+	static const uint8_t use[4] = {'S', 'N', 'k', '1'};
+	uint8_t raw[16];
+	uint64_t w[2];
+
+	memcpy(raw, ep_key, 12);
+	memcpy(raw + 12, use, sizeof(use));
+	memcpy(w, raw, 16);
+	return (struct sn_sip_key){{le64toh(w[0]), le64toh(w[1])}};
+}
+
+void sn_auth_hello_key(struct sn_sip_key *out, const uint8_t ep_key[12])
+{
+	struct sn_sip_key k = endpoint_key(ep_key);
+
+	for (uint64_t i = 0; i < 2; i++) {
+		uint64_t n = USE_HELLO + i;
+		out->k[i] = sn_sip(&k, &n, 1);
+	}
+}
+
+void sn_auth_link_key(struct sn_sip_key *out, const uint8_t ep_key[12], uint64_t from_session,
+		      uint64_t to_session)
+{
+	struct sn_sip_key k = endpoint_key(ep_key);
+
+	for (uint64_t i = 0; i < 2; i++)
+		out->k[i] = sn_sip(&k, (uint64_t[]){USE_LINK + i, from_session, to_session}, 3);
+}
+
+uint64_t sn_auth_mac(const struct sn_sip_key *key, const struct sn_wire_head *h)
+{
+	uint64_t raw[5];
+
+	memcpy(raw, h, sizeof(raw));
+	const uint64_t w[4] = {le64toh(raw[0]), le64toh(raw[2]), le64toh(raw[3]), le64toh(raw[4])};
+	return sn_sip(key, w, 4);
+}
+
+void sn_auth_mask(const struct sn_sip_key *hello_key, struct sn_wire_hello *h)
+{
+	uint8_t *at = (uint8_t *)&h->secret;
+	size_t left = sizeof(h->secret);
+
+	for (uint64_t i = 0; left > 0; i++) {
+		uint64_t w = sn_sip(hello_key, (uint64_t[]){USE_MASK, le64toh(h->session), h->h.type, i}, 4);
+		for (size_t b = 0; b < 8 && left > 0; b++, left--)
+			*at++ ^= (uint8_t)(w >> (8 * b));
+	}
+}
+
+/* ---- check ---- */
+
+static uint32_t crc_table[8][256]; /* slicing by eight */
+
+static uint32_t word_portable(uint32_t crc, uint64_t w)
+{
+	w ^= crc;
+	uint32_t out = 0;
+	for (int i = 0; i < 8; i++)
+		out ^= crc_table[7 - i][(w >> (8 * i)) & 0xff];
+	return out;
+}
+
+static uint64_t load_word(const uint8_t *at)
+{
+	uint64_t w;
+	memcpy(&w, at, 8);
+	return le64toh(w);
+}
+
+/* `words` full words, beginning in lane 0 and ending in lane 3. */
+static void quads_portable(uint32_t lane[4], const uint8_t *at, size_t words)
+{
+	for (size_t i = 0; i < words; i++)
+		lane[i & 3] = word_portable(lane[i & 3], load_word(at + 8 * i));
+}
+
+#if defined(__x86_64__)
+#define HAVE_FAST 1
+__attribute__((target("sse4.2"))) static void quads_fast(uint32_t lane[4], const uint8_t *at, size_t words)
+{
+	uint64_t a = lane[0], b = lane[1], c = lane[2], d = lane[3];
+
+	for (; words > 0; words -= 4, at += 32) {
+		a = __builtin_ia32_crc32di(a, load_word(at));
+		b = __builtin_ia32_crc32di(b, load_word(at + 8));
+		c = __builtin_ia32_crc32di(c, load_word(at + 16));
+		d = __builtin_ia32_crc32di(d, load_word(at + 24));
+	}
+	lane[0] = (uint32_t)a;
+	lane[1] = (uint32_t)b;
+	lane[2] = (uint32_t)c;
+	lane[3] = (uint32_t)d;
+}
+static bool have_fast(void)
+{
+	return __builtin_cpu_supports("sse4.2");
+}
+#elif defined(__aarch64__)
+#define HAVE_FAST 1
+#if defined(__clang__)
+#define crc32c_word __builtin_arm_crc32cd
+__attribute__((target("crc")))
+#else
+#define crc32c_word __builtin_aarch64_crc32cx
+__attribute__((target("+crc")))
+#endif
+static void
+quads_fast(uint32_t lane[4], const uint8_t *at, size_t words)
+{
+	for (; words > 0; words -= 4, at += 32)
+		for (int i = 0; i < 4; i++)
+			lane[i] = crc32c_word(lane[i], load_word(at + 8 * i));
+}
+static bool have_fast(void)
+{
+	return getauxval(AT_HWCAP) & HWCAP_CRC32;
+}
+#endif
+
+static void (*quads)(uint32_t lane[4], const uint8_t *at, size_t words) = quads_portable;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void check_init(void)
+{
+	for (uint32_t i = 0; i < 256; i++) {
+		uint32_t c = i;
+		for (int b = 0; b < 8; b++)
+			c = (c >> 1) ^ (c & 1 ? 0x82f63b78u : 0);
+		crc_table[0][i] = c;
+	}
+	for (int t = 1; t < 8; t++)
+		for (uint32_t i = 0; i < 256; i++)
+			crc_table[t][i] =
+				(crc_table[t - 1][i] >> 8) ^ crc_table[0][crc_table[t - 1][i] & 0xff];
+#ifdef HAVE_FAST
+	if (have_fast())
+		quads = quads_fast;
+#endif
+}
+
+void sn_check_start(struct sn_check *c)
+{
+	pthread_once(&once, check_init);
+	memset(c->lane, 0xff, sizeof(c->lane));
+	c->next = 0;
+}
+
+static void check_words(struct sn_check *c, const uint8_t *at, size_t len,
+			void (*run)(uint32_t lane[4], const uint8_t *at, size_t words))
+{
+	for (; c->next != 0 && len >= 8; at += 8, len -= 8) {
+		c->lane[c->next] = word_portable(c->lane[c->next], load_word(at));
+		c->next = (c->next + 1) & 3;
+	}
+	size_t bulk = len / 32 * 4;
+	run(c->lane, at, bulk);
+	at += bulk * 8;
+	len -= bulk * 8;
+	while (len > 0) {
+		uint8_t last[8] = {0};
+		size_t n = SN_MIN_OF(len, (size_t)8);
+		memcpy(last, at, n);
+		c->lane[c->next] = word_portable(c->lane[c->next], load_word(last));
+		c->next = (c->next + 1) & 3;
+		at += n;
+		len -= n;
+	}
+}
+
+void sn_check_add(struct sn_check *c, const void *bytes, size_t len)
+{
+	check_words(c, bytes, len, quads);
+}
+
+uint32_t sn_check_end(const struct sn_check *c)
+{
+	uint32_t crc = word_portable(UINT32_MAX, (uint64_t)c->lane[1] << 32 | c->lane[0]);
+	return word_portable(crc, (uint64_t)c->lane[3] << 32 | c->lane[2]);
+}
+
+uint32_t sn_check_portable(const void *bytes, size_t len)
+{
+	struct sn_check c;
+
+	sn_check_start(&c);
+	check_words(&c, bytes, len, quads_portable);
+	return sn_check_end(&c);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the protocol asks of a carrier of frames: a batch out, a batch in, something to sleep on. Drivers neither
+ * retry nor look inside; frames may be lost, doubled, reordered or damaged, and senders need not be who they say.
+ * One thread at a time.
+ */
+#ifndef SN_NET_DRIVER_H
+#define SN_NET_DRIVER_H
+
+#include "core/rail.h"
+
+struct sn_net_path { /* where a frame goes; the driver's business */
+	uint8_t bytes[32];
+};
+
+#define SN_NET_BATCH 64 /* most frames in one call */
+
+struct sn_net_out { /* a frame to send, in up to three pieces (header, body, body), valid until send() returns */
+	struct iovec iov[3];
+	uint32_t iov_count;
+	uint32_t len;
+	const struct sn_net_path *to;
+};
+
+struct sn_net_in { /* a frame that came, valid until the next receive() */
+	const uint8_t *data;
+	uint32_t len;
+};
+
+struct sn_net_driver {
+	const char *name;
+	/*
+	 * Open on the interface or address `where` (NULL or "": choose). *part is this end's address part. Negative
+	 * sn_error: not available here (sn_fail says why).
+	 */
+	int (*open)(const char *where, void **drv, struct sn_addr_part *part);
+	void (*close)(void *drv);
+	/* Can this part be reached, and how? *path is filled if so. */
+	bool (*resolve)(void *drv, const struct sn_addr_part *part, struct sn_net_path *path);
+	/* Longest frame, in and out. */
+	uint32_t (*mtu)(void *drv);
+	/* Bytes that may be under way to this endpoint before its buffer is at risk. */
+	uint64_t (*room)(void *drv);
+	/* Send frames in order: returns how many are gone (a frame the system refuses for good counts as gone: lost); less
+	 * than count: no room now. Never blocks. */
+	unsigned (*send)(void *drv, const struct sn_net_out *frames, unsigned count);
+	/* Up to max frames (at most SN_NET_BATCH); gives back the buffers of the call before. Never blocks. */
+	unsigned (*receive)(void *drv, struct sn_net_in *frames, unsigned max);
+	/* A descriptor that polls readable when receive() has something. */
+	int (*fd)(void *drv);
+	/* Report counters. */
+	void (*counters)(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
+};
+
+extern const struct sn_net_driver sn_net_udp; /* UDP over IPv4 or IPv6: for any user */
+extern const struct sn_net_driver
+	sn_net_packet; /* Ethernet frames through AF_PACKET rings: needs CAP_NET_RAW */
+
+#endif

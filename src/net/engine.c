@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/net.h"
+#include <stdlib.h>
+
+static const char *const count_names[SN_NC_COUNT] = {
+	"net.tx_frames",      "net.rx_frames",	  "net.tx_msg",	     "net.rx_msg",	  "net.tx_ack",
+	"net.resend_fast",    "net.resend_timer", "net.tx_data",     "net.rx_data",	  "net.tx_pull",
+	"net.again_evidence", "net.again_timer",  "net.tx_eager",    "net.tx_rendezvous", "net.connects",
+	"net.restarts",	      "net.peers_gone",	  "net.driver_full", "net.tx_slices",	  "net.tx_probes",
+	"net.path_shrunk",
+};
+
+/* ---- frame buffers: a chain of free ones, last used first ---- */
+
+uint8_t *sn_net_frame_get(struct sn_net *n)
+{
+	uint8_t *f = n->spare;
+
+	if (f == NULL)
+		return malloc(n->mtu);
+	memcpy(&n->spare, f, sizeof(n->spare));
+	return f;
+}
+
+void sn_net_frame_put(struct sn_net *n, uint8_t *frame)
+{
+	if (frame == NULL)
+		return;
+	memcpy(frame, &n->spare, sizeof(n->spare));
+	n->spare = frame;
+}
+
+/* ---- numbers: index + 1 in the low 20 bits, a reuse count above ---- */
+
+#define INDEX_BITS 20
+#define INDEX_MASK ((1u << INDEX_BITS) - 1)
+
+uint32_t sn_net_table_add(struct sn_net_table *t, void *object)
+{
+	if (t->free == 0) {
+		uint32_t room = t->room ? t->room * 2 : 16;
+		struct sn_net_entry *e = room <= INDEX_MASK ? realloc(t->entry, room * sizeof(*e)) : NULL;
+		if (e == NULL)
+			return 0;
+		for (uint32_t i = t->room; i < room; i++)
+			e[i] = (struct sn_net_entry){.number = i + 1, .next_free = i + 1 < room ? i + 2 : 0};
+		t->free = t->room + 1;
+		t->entry = e;
+		t->room = room;
+	}
+	struct sn_net_entry *e = &t->entry[t->free - 1];
+	t->free = e->next_free;
+	e->object = object;
+	t->count++;
+	return e->number;
+}
+
+void *sn_net_table_get(const struct sn_net_table *t, uint32_t number)
+{
+	uint32_t index = number & INDEX_MASK;
+
+	if (index == 0 || index > t->room || t->entry[index - 1].number != number)
+		return NULL;
+	return t->entry[index - 1].object;
+}
+
+void sn_net_table_del(struct sn_net_table *t, uint32_t number)
+{
+	uint32_t index = number & INDEX_MASK;
+	struct sn_net_entry *e = &t->entry[index - 1];
+
+	e->object = NULL;
+	e->number += 1u << INDEX_BITS;
+	e->next_free = t->free;
+	t->free = index;
+	t->count--;
+}
+
+/* ---- life ---- */
+
+struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
+{
+	struct sn_net *n = calloc(1, sizeof(*n));
+
+	if (n == NULL)
+		return NULL;
+	n->cfg = *cfg;
+	n->mtu = SN_MIN_OF(cfg->driver->mtu(cfg->drv), (uint32_t)SN_WIRE_LEN_MAX);
+	n->hash_size = 64;
+	n->by_session = calloc(n->hash_size, sizeof(struct sn_net_link *));
+	n->by_id = calloc(n->hash_size, sizeof(struct sn_net_link *));
+	if (n->by_session == NULL || n->by_id == NULL) {
+		sn_net_free(n);
+		return NULL;
+	}
+	struct sn_list *lists[] = {&n->links,  &n->work,       &n->pulls,	&n->jobs,
+				   &n->served, &n->ended_msgs, &n->ended_sends, &n->ended_pulls};
+	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		sn_list_init(lists[i]);
+	sn_auth_hello_key(&n->hello_key, cfg->ids.key);
+	n->session_key = (struct sn_sip_key){{cfg->secret[0], cfg->secret[1]}};
+	n->timer_at = SN_NET_NEVER;
+	n->credit = SN_NET_CREDIT;
+	n->clock_seen = cfg->clock(cfg->clock_arg);
+	sn_net_look(n);
+	return n;
+}
+
+static void free_list(struct sn_list *list)
+{
+	sn_list_for_each_safe (at, list)
+		free(at); /* node is the first member of everything kept on these lists */
+}
+_Static_assert(offsetof(struct sn_net_msg, node) == 0 && offsetof(struct sn_net_send, node) == 0 &&
+		       offsetof(struct sn_net_pull, node) == 0,
+	       "free_list");
+
+void sn_net_free(struct sn_net *n)
+{
+	if (n->by_session && n->by_id)
+		sn_list_for_each_safe (at, &n->links)
+			sn_net_link_free(sn_container(at, struct sn_net_link, node));
+	if (n->ended_msgs.next) {
+		free_list(&n->ended_msgs);
+		free_list(&n->ended_sends);
+		free_list(&n->ended_pulls);
+	}
+	for (uint8_t *f = n->spare, *next; f != NULL; f = next) {
+		memcpy(&next, f, sizeof(next));
+		free(f);
+	}
+	free(n->sends.entry);
+	free(n->pull_table.entry);
+	free(n->past);
+	free(n->by_session);
+	free(n->by_id);
+	free(n);
+}
+
+/*
+ * Engine time is the clock less the time in which nobody looked: a gap between two looks counts only up to an eighth of
+ * the peer time-out. So a process that was stopped, or computed for long, does not come back to find all its peers
+ * silent and give them up before it has read what they sent.
+ */
+void sn_net_look(struct sn_net *n)
+{
+	uint64_t clock = n->cfg.clock(n->cfg.clock_arg),
+		 most = SN_MAX_OF(100 * SN_NET_MS, n->cfg.peer_timeout / 8);
+	uint64_t gap = clock > n->clock_seen ? clock - n->clock_seen : 0;
+
+	if (gap > most)
+		n->skew += gap - most;
+	n->clock_seen += gap;
+	n->now = n->clock_seen - n->skew;
+}
+
+/* ---- progress ---- */
+
+/* What ended in quiet mode is reported now. */
+static int report_ended(struct sn_net *n)
+{
+	int events = 0;
+
+	while (!sn_list_empty(&n->ended_msgs)) {
+		struct sn_net_msg *m = sn_container(sn_net_pop(&n->ended_msgs), struct sn_net_msg, node);
+		struct sn_req *req = m->req;
+		free(m);
+		sn_core_sent(req, 0);
+		events++;
+	}
+	while (!sn_list_empty(&n->ended_sends)) {
+		struct sn_net_send *s = sn_container(sn_net_pop(&n->ended_sends), struct sn_net_send, node);
+		struct sn_req *req = s->req;
+		int status = s->status;
+		free(s);
+		sn_core_sent(req, status);
+		events++;
+	}
+	while (!sn_list_empty(&n->ended_pulls)) {
+		struct sn_net_pull *p = sn_container(sn_net_pop(&n->ended_pulls), struct sn_net_pull, node);
+		struct sn_req *req = p->req;
+		int status = p->status;
+		free(p);
+		sn_core_pulled(req, status);
+		events++;
+	}
+	return events;
+}
+
+static void run_timers(struct sn_net *n)
+{
+	uint64_t next = SN_NET_NEVER;
+
+	if (n->now < n->timer_at)
+		return;
+	n->timer_at = SN_NET_NEVER;
+	sn_list_for_each_safe (at, &n->links) {
+		struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
+		if (!l->dead)
+			next = SN_MIN_OF(next, sn_net_link_timer(l));
+	}
+	sn_net_arm(n, next);
+}
+
+/* Links with something to send or to deliver. One that waits (for room, or for an acknowledgement's company) stays. */
+static int run_work(struct sn_net *n)
+{
+	int events = 0;
+
+	sn_list_for_each_safe (at, &n->work) {
+		struct sn_net_link *l = sn_container(at, struct sn_net_link, work_node);
+		if (l->silent && !n->quiet && !l->dead) {
+			sn_net_gone(l, SN_ERR_PEER_GONE);
+			events++;
+		}
+		if (l->dead || (l->state != SN_LINK_OPEN && l->state != SN_LINK_GONE && !l->silent)) {
+			sn_list_del(&l->work_node);
+			continue;
+		}
+		if (!n->quiet &&
+		    (l->rx_deliver != l->rx_next || l->bye_came || (l->state == SN_LINK_GONE && !l->told))) {
+			sn_net_deliver(l);
+			events++;
+		}
+		if (l->state == SN_LINK_OPEN) {
+			sn_net_stream_push(l);
+			if (l->ack_at <= n->now)
+				sn_net_out_ack(l, 0);
+		}
+		bool wait =
+			l->state == SN_LINK_OPEN && (l->ack_at != SN_NET_NEVER || l->tx_again ||
+						     !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones));
+		wait |= n->quiet && (l->rx_deliver != l->rx_next || l->bye_came || l->silent);
+		if (!wait && !l->dead)
+			sn_list_del(&l->work_node);
+	}
+	return events;
+}
+
+static void free_dead(struct sn_net *n)
+{
+	if (n->dead == 0 || n->inside > 0)
+		return;
+	sn_list_for_each_safe (at, &n->links) {
+		struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
+		if (l->dead)
+			sn_net_link_free(l);
+	}
+	n->dead = 0;
+}
+
+void sn_net_enter(struct sn_net *n)
+{
+	if (n->inside++ > 0)
+		return;
+	sn_net_look(n);
+	n->full = false;
+}
+
+void sn_net_leave(struct sn_net *n)
+{
+	if (n->inside == 1)
+		sn_net_flush(n);
+	n->inside--;
+	free_dead(n);
+}
+
+int sn_net_progress(struct sn_net *n)
+{
+	int events = 0;
+
+	sn_net_enter(n);
+	if (!n->quiet)
+		events += report_ended(n);
+	events += sn_net_input(n);
+	events += run_work(n);
+	for (int blocks = 0; blocks < 4 && sn_net_serve(n); blocks++)
+		; /* then look at the network again: short messages must not wait behind a long queue */
+	sn_net_pull_schedule(n);
+	run_timers(n);
+	sn_net_leave(n);
+	return events;
+}
+
+bool sn_net_busy(const struct sn_net *n)
+{
+	return !sn_list_empty(&n->work) || !sn_list_empty(&n->jobs) || !sn_list_empty(&n->ended_msgs) ||
+	       !sn_list_empty(&n->ended_sends) || !sn_list_empty(&n->ended_pulls);
+}
+
+bool sn_net_idle(const struct sn_net *n)
+{
+	sn_list_for_each (at, &n->links) {
+		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
+		if (l->state == SN_LINK_GONE || l->dead)
+			continue;
+		if (l->tx_una != l->tx_next || !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones))
+			return false;
+	}
+	return true;
+}
+
+uint64_t sn_net_deadline(struct sn_net *n)
+{
+	uint64_t at = n->timer_at;
+
+	sn_net_look(n);
+	if (!sn_list_empty(&n->jobs))
+		return 0;
+	sn_list_for_each (w, &n->work)
+		at = SN_MIN_OF(at, sn_container(w, struct sn_net_link, work_node)->ack_at);
+	return at == SN_NET_NEVER ? at : at > n->now ? at - n->now : 0;
+}
+
+void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	for (int i = 0; i < SN_NC_COUNT; i++)
+		fn(arg, count_names[i], n->counts[i]);
+	for (int i = 0; i < SN_DROP_COUNT; i++)
+		fn(arg, sn_drop_name(i), n->drops[i]);
+	fn(arg, "net.credit", n->credit);
+	n->cfg.driver->counters(n->cfg.drv, fn, arg);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which network interface the drivers use. */
+#ifndef SN_NET_IFACE_H
+#define SN_NET_IFACE_H
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sn_iface {
+	char name[IF_NAMESIZE];
+	unsigned index;
+	uint32_t mtu;
+	bool loopback, running, has_mac, has4, has6;
+	uint8_t mac[6];
+	struct in_addr addr4;
+	struct in6_addr addr6; /* not link-local */
+	long score;
+};
+
+/*
+ * The interface called `where`, or holding the address `where`; with where NULL or "" the best one that is up and of the
+ * needed kind: fastest first, one with the default route before its equals, then bridges of container engines, then those
+ * without a carrier, and loopback only when there is no other. ether: it must have a MAC address; else an IP address. Negative sn_error.
+ */
+int sn_iface_choose(const char *where, bool ether, struct sn_iface *out);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames in: everything from the network passes here, and nothing passes that is not authentic. Each frame ends in exactly
+ * one place: handled, or counted in drops[].
+ */
+#include "net/net.h"
+
+static void hello_frame(struct sn_net *n, const uint8_t *data, uint32_t len)
+{
+	struct sn_wire_hello h;
+
+	memcpy(&h, data, sizeof(h));
+	if (le64toh(h.h.mac) != sn_auth_mac(&n->hello_key, &h.h)) {
+		n->drops[SN_DROP_MAC]++;
+		return;
+	}
+	if (le32toh(h.h.check) != sn_check_of(data + sizeof(h.h), len - sizeof(h.h))) {
+		n->drops[SN_DROP_CHECK]++;
+		return;
+	}
+	sn_auth_mask(&n->hello_key, &h);
+	sn_net_hello_in(n, &h);
+}
+
+/* The link that this frame is for, by its number and proved by its mac. */
+static struct sn_net_link *find_link(struct sn_net *n, const struct sn_wire_head *h)
+{
+	enum sn_drop why = SN_DROP_LINK;
+	uint32_t number = le32toh(h->link);
+	uint64_t mac = le64toh(h->mac);
+
+	for (struct sn_net_link *l = sn_net_link_next(n, NULL, number); l;
+	     l = sn_net_link_next(n, l, number)) {
+		if (l->peer_session == 0) {
+			why = SN_DROP_STATE;
+			continue;
+		}
+		why = SN_DROP_MAC;
+		if (mac == sn_auth_mac(&l->rx_key, h))
+			return l;
+	}
+	n->drops[why]++;
+	return NULL;
+}
+
+/* The session is over here, and the peer does not know: tell it, not more than every 10 ms. */
+static void to_the_gone(struct sn_net_link *l, uint8_t type)
+{
+	struct sn_net *n = l->net;
+
+	n->drops[SN_DROP_STATE]++;
+	if (type == SN_WIRE_BYE || l->dead || n->now < l->ping_at + 10 * SN_NET_MS)
+		return;
+	l->ping_at = n->now;
+	sn_net_bye_out(l, l->bye_status, true);
+}
+
+static void slice_frame(struct sn_net_link *l, const uint8_t *data, uint32_t len)
+{
+	const struct sn_wire_slice *s = (const void *)data;
+
+	sn_net_slice_in(l, le32toh(s->h.seq), le32toh(s->offset), le32toh(s->total), data + sizeof(*s),
+			len - (uint32_t)sizeof(*s));
+}
+
+static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len)
+{
+	const struct sn_wire_head *h = (const void *)data;
+
+	switch (h->type) {
+	case SN_WIRE_MSG:
+		sn_net_msg_in(l, le32toh(h->seq), data + sizeof(*h), len - (uint32_t)sizeof(*h));
+		break;
+	case SN_WIRE_DATA:
+		sn_net_data_in(l, (const void *)data, len - (uint32_t)sizeof(struct sn_wire_data));
+		break;
+	case SN_WIRE_PULL: sn_net_pull_in(l, (const void *)data); break;
+	case SN_WIRE_BYE: sn_net_bye_in(l, (const void *)data); break;
+	case SN_WIRE_PROBE: sn_net_probe_in(l, len); break;
+	case SN_WIRE_PROBED: sn_net_probed_in(l, le32toh(((const struct sn_wire_probe *)h)->size)); break;
+	case SN_WIRE_SLICE_OF: slice_frame(l, data, len); break;
+	default: /* ACK: the header said it all */ break;
+	}
+}
+
+static void frame_in(struct sn_net *n, const uint8_t *data, uint32_t len)
+{
+	const struct sn_wire_head *h = (const void *)data;
+	enum sn_drop why;
+
+	if (sn_wire_check(data, &len, n->mtu, &why) < 0) {
+		n->drops[why]++;
+		return;
+	}
+	if (h->type == SN_WIRE_HELLO || h->type == SN_WIRE_WELCOME) {
+		hello_frame(n, data, len);
+		return;
+	}
+	struct sn_net_link *l = find_link(n, h);
+	if (l == NULL)
+		return;
+	if (le32toh(h->check) != sn_check_of(h + 1, len - sizeof(*h))) {
+		n->drops[SN_DROP_CHECK]++;
+		return;
+	}
+	if (l->state != SN_LINK_OPEN) {
+		to_the_gone(l, h->type);
+		return;
+	}
+	l->confirmed = true;
+	sn_net_heard(l);
+	sn_net_stream_ack(l, le32toh(h->ack), le64toh(h->sack));
+	if (le16toh(h->flags) & SN_WIRE_F_ANSWER)
+		sn_net_ack_want(l, true);
+	if (l->state == SN_LINK_OPEN)
+		dispatch(l, data, len);
+}
+
+/* Budget: one driver call when there is nothing; one for each 64 frames else. */
+int sn_net_input(struct sn_net *n)
+{
+	int events = 0;
+
+	for (int round = 0; round < 4; round++) {
+		unsigned count = n->cfg.driver->receive(n->cfg.drv, n->in, SN_NET_BATCH);
+		for (unsigned i = 0; i < count; i++)
+			frame_in(n, n->in[i].data, n->in[i].len);
+		n->counts[SN_NC_RX_FRAMES] += count;
+		events += (int)count;
+		if (count < SN_NET_BATCH)
+			break;
+	}
+	return events;
+}

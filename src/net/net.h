@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The network rail's protocol engine: docs/protocol.md as a state machine. It reads time from a clock it is given and
+ * reaches the world through a driver, so it runs as well in a simulator. Inside one engine nothing is locked: the rail
+ * (rail.c) lets one thread in at a time.
+ *
+ *   engine.c  life, progress, timers, counters     link.c    peers: connect, sessions, restart, silence
+ *   input.c   frames in: authenticate, dispatch    stream.c  MSG frames out: pack, window, acknowledge, send again
+ *   inbox.c   MSG frames in: order, deliver        pull.c    fetching: blocks, evidence, pacing
+ *   serve.c   rendezvous out: answering PULL       output.c  the batch of frames being sent
+ *   probe.c   the path's frame size
+ *
+ * Quiet mode. When the application does not call, the rail's service thread may run progress with .quiet set: then
+ * acknowledgements, resends, PULL and DATA go on, but nothing is reported upward. MSG frames in order wait in the link's
+ * window undelivered, and finished operations wait in lists, until the application's next progress.
+ */
+#ifndef SN_NET_NET_H
+#define SN_NET_NET_H
+
+#include "base/base.h"
+#include "net/auth.h"
+#include "net/driver.h"
+#include "net/wire.h"
+
+#define SN_NET_MS	   1000000ULL
+#define SN_NET_ACK_DELAY   (100 * 1000ULL) /* ns an acknowledgement may wait for company */
+#define SN_NET_ACK_EVERY   8		   /* frames that may wait for one */
+#define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
+#define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
+#define SN_NET_RTO_MAX	   (250 * SN_NET_MS)
+#define SN_NET_GATHER	   8  /* frames in flight beyond which posts gather instead of going out one by one */
+#define SN_NET_BLOCKS	   16 /* blocks of one fetch asked for at once */
+#define SN_NET_BLOCK_BYTES 65536
+#define SN_NET_CREDIT_MIN  (128ULL << 10)
+#define SN_NET_CREDIT	   (256ULL << 10)
+#define SN_NET_JOBS	   256 /* PULL frames of one peer waiting to be answered */
+#define SN_NET_BACKOFF	   7   /* doublings at most */
+
+/* Timers with nothing to do stand at SN_NET_NEVER. */
+#define SN_NET_NEVER UINT64_MAX
+
+enum sn_net_state { SN_LINK_IDLE, SN_LINK_CONNECTING, SN_LINK_OPEN, SN_LINK_GONE };
+
+enum sn_net_count { /* counters besides the drop reasons */
+		    SN_NC_TX_FRAMES,
+		    SN_NC_RX_FRAMES,
+		    SN_NC_TX_MSG,
+		    SN_NC_RX_MSG,
+		    SN_NC_TX_ACK,
+		    SN_NC_RESEND_FAST,
+		    SN_NC_RESEND_TIMER,
+		    SN_NC_TX_DATA,
+		    SN_NC_RX_DATA,
+		    SN_NC_TX_PULL,
+		    SN_NC_AGAIN_EVIDENCE,
+		    SN_NC_AGAIN_TIMER,
+		    SN_NC_EAGER,
+		    SN_NC_RDV,
+		    SN_NC_CONNECTS,
+		    SN_NC_RESTARTS,
+		    SN_NC_GONE,
+		    SN_NC_FULL,
+		    SN_NC_SLICES,
+		    SN_NC_PROBES,
+		    SN_NC_REPROBES,
+		    SN_NC_COUNT
+};
+
+struct sn_net_slot { /* a MSG frame sent and not acknowledged */
+	uint8_t *frame;
+	uint32_t len;
+	uint32_t order; /* position among all sends of the link, renewed when sent again */
+	uint64_t sent_at;
+	uint16_t sends;
+	bool acked;   /* by sack */
+	bool batched; /* stands in the batch: flush before the frame is freed */
+	bool again;   /* to be sent (again) */
+};
+
+struct sn_net_hole {	 /* a MSG frame that came and was not delivered yet */
+	uint8_t *frame;	 /* payload from offset 40 on */
+	uint32_t len;	 /* of the payload, 0 while slices are missing */
+	uint32_t total;	 /* of a sliced payload */
+	uint64_t slices; /* arrived */
+	bool here;
+};
+
+struct sn_net_msg { /* a message that waits for room in the stream */
+	struct sn_list node;
+	struct sn_rec rec;
+	struct sn_req *req;
+	const struct iovec *iov;
+	uint32_t iov_count;
+	uint64_t offset;  /* body bytes already packed */
+	struct iovec own; /* must_copy: the copy behind this struct */
+	uint8_t imm[SN_IMM_MAX];
+};
+
+struct sn_net_rtt {
+	uint64_t srtt, var; /* 0: not measured */
+};
+
+struct sn_net_link {
+	struct sn_net *net;
+	struct sn_peer_state *peer;
+	struct sn_list node;			/* net->links */
+	struct sn_list work_node;		/* net->work */
+	struct sn_net_link *by_session, *by_id; /* hash chains */
+	enum sn_net_state state;
+	bool confirmed; /* a frame of this session has come */
+	bool dead;	/* detached: freed when nobody is inside */
+	bool told;	/* the core has been told that it is gone */
+	uint64_t id;
+	uint8_t peer_key[12];
+	struct sn_net_path path;
+	struct sn_sip_key hello_key, tx_key, rx_key;
+	uint64_t session, peer_session;
+
+	/* silence */
+	uint64_t hello_at, heard_at, ping_at;
+	unsigned hellos, pings;
+	bool silent;	/* for too long, found in quiet mode */
+	int bye_status; /* a BYE came: handled once everything before it is delivered */
+	bool bye_came, bye_answered;
+
+	/* stream out */
+	struct sn_list queue; /* sn_net_msg */
+	struct sn_list dones; /* sn_net_msg, DONE records: they pass everything */
+	struct sn_net_slot tx[SN_WIRE_WINDOW];
+	uint32_t tx_next, tx_una, tx_order, tx_acked_order, tx_again;
+	uint32_t cwnd, cwnd_acks, gathered;
+	uint64_t rto_at, cut_at; /* cut_at: no second reduction before */
+	unsigned backoff;
+	struct sn_net_rtt rtt;
+
+	/* stream in */
+	struct sn_net_hole rx[SN_WIRE_WINDOW];
+	uint32_t rx_next, rx_deliver; /* arrived in order below rx_next; given to the core below rx_deliver */
+	uint64_t rx_sack;	      /* bit i: rx_next + 1 + i is here */
+	uint64_t ack_at;
+	unsigned ack_waiting;
+	uint8_t *join; /* a message in FIRST and MORE */
+	uint64_t join_len, join_room;
+	struct sn_rec join_rec;
+	uint8_t join_imm[SN_IMM_MAX];
+	bool joining, delivering;
+
+	/* rendezvous */
+	struct sn_list rdvs;  /* struct sn_rdv: announced by the peer, not fetched */
+	struct sn_list pulls; /* struct sn_net_pull */
+	struct sn_list sends; /* struct sn_net_send: announced by us */
+	struct sn_list asked; /* struct sn_net_block */
+	uint32_t round;
+	unsigned jobs;
+	uint64_t pull_heard, credit_cut_at;
+	unsigned pull_backoff;
+	struct sn_net_rtt pull_rtt;
+
+	/* path */
+	uint32_t mtu, ceiling;
+	uint64_t probe_at;
+	unsigned probe_step, probe_tries;
+};
+
+struct sn_rdv {
+	struct sn_list node;
+	struct sn_net_link *link;
+	uint64_t len;
+	uint32_t number, frag;
+};
+
+struct sn_net_send { /* a rendezvous of ours */
+	struct sn_list node;
+	struct sn_net_link *link;
+	struct sn_req *req;
+	const struct iovec *iov;
+	uint32_t iov_count, number;
+	unsigned jobs;
+	uint64_t len;
+	int status; /* when finished */
+};
+
+struct sn_net_job { /* a PULL to answer */
+	struct sn_list node;
+	struct sn_net_send *send;
+	uint64_t offset, end, want;
+	uint32_t pull, frag, round;
+	bool busy; /* being answered right now */
+};
+
+struct sn_net_block {	     /* asked for and not whole yet */
+	struct sn_list node; /* link->asked, in the order of round */
+	struct sn_net_pull *pull;
+	bool active;
+	bool end_seen;	       /* the last piece of the request, or one of a later request, has come */
+	bool fresh;	       /* asked for once and nothing has come: good for measuring */
+	uint8_t last;	       /* the highest piece asked for */
+	unsigned later;	       /* frames that came though they were asked for later */
+	unsigned tries;	       /* times asked for because nothing came */
+	uint32_t round, bytes; /* bytes missing, held from the credit */
+	uint64_t index, missing, asked_at;
+};
+
+struct sn_net_pull {
+	struct sn_list node;	   /* link->pulls */
+	struct sn_list sched_node; /* net->pulls, oldest first */
+	struct sn_net_link *link;
+	struct sn_req *req;
+	const struct iovec *iov;
+	uint32_t iov_count, number, rdv, frag, pieces;
+	uint64_t len, left;
+	uint64_t start, blocks, next_block; /* blocks are counted from byte `start` */
+	struct sn_net_msg *done;	    /* the DONE to send at the end, allocated at the beginning */
+	struct sn_net_block block[SN_NET_BLOCKS];
+	int status;
+};
+
+struct sn_net_table { /* numbers for things the wire names; a number's high bits change at every reuse */
+	struct sn_net_entry {
+		void *object;
+		uint32_t number, next_free;
+	} * entry;
+	uint32_t count, room, free;
+};
+
+enum sn_net_what { SN_TX_CTRL, SN_TX_ACK, SN_TX_SLOT, SN_TX_DATA, SN_TX_PULL };
+
+struct sn_net_tx { /* an entry of the batch */
+	enum sn_net_what what;
+	struct sn_net_link *link;
+	void *ref; /* slot or job */
+	unsigned bit;
+	uint8_t room[184]; /* header, and the whole of control frames */
+};
+
+struct sn_net_cfg {
+	const struct sn_net_driver *driver;
+	void *drv;
+	struct sn_ep *ep;
+	void *owner; /* the rail, as the core knows it */
+	struct sn_ep_ids ids;
+	struct sn_addr_part part;
+	uint64_t (*clock)(void *arg); /* ns */
+	void *clock_arg;
+	uint64_t secret[2];
+	uint64_t peer_timeout; /* ns */
+	uint32_t eager; /* longest body sent eagerly: at least SN_INJECT_MAX, at most SN_WIRE_EAGER_MAX */
+};
+
+struct sn_net_past { /* how many sessions with a peer have ended */
+	uint64_t id, generation;
+};
+
+struct sn_net {
+	struct sn_net_cfg cfg;
+	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (see sn_net_look) */
+	uint32_t mtu;
+	struct sn_sip_key hello_key, session_key;
+	struct sn_list links, work, pulls, jobs;
+	struct sn_list served; /* jobs with pieces in the batch and nothing else to send */
+	struct sn_list ended_msgs, ended_sends, ended_pulls; /* quiet mode: to be reported */
+	struct sn_net_link **by_session, **by_id;	     /* hash heads */
+	uint32_t hash_size, link_count;
+	struct sn_net_past *past;
+	uint32_t past_count, past_room;
+	struct sn_net_table sends, pull_table;
+	uint64_t timer_at;
+	uint64_t credit, asked; /* bytes */
+	uint32_t turn;		/* every fourth block goes to the oldest fetch */
+	bool quiet, closing;
+	bool full;	 /* the driver had no room in this round of progress */
+	unsigned inside; /* depth of progress: links are freed at 0 */
+	unsigned dead;	 /* links to free */
+	uint8_t *spare;	 /* frame buffers, chained through their first bytes */
+	unsigned out_count;
+	struct sn_net_out out[SN_NET_BATCH];
+	struct sn_net_tx tx[SN_NET_BATCH];
+	struct sn_net_in in[SN_NET_BATCH];
+	uint64_t counts[SN_NC_COUNT];
+	uint64_t drops[SN_DROP_COUNT];
+};
+
+/* The first of a list that is not empty, taken off it. */
+static inline struct sn_list *sn_net_pop(struct sn_list *head)
+{
+	struct sn_list *first = head->next;
+
+	head->next = first->next;
+	first->next->prev = head;
+	sn_list_init(first);
+	return first;
+}
+
+/* ---- engine.c: what the rail calls ---- */
+struct sn_net *sn_net_new(const struct sn_net_cfg *cfg); /* NULL: no memory */
+void sn_net_free(struct sn_net *n);			 /* drops everything; no upward calls */
+int sn_net_progress(struct sn_net *n);
+int sn_net_input(struct sn_net *n); /* input.c: read and handle what has come */
+bool sn_net_busy(const struct sn_net *n);
+bool sn_net_idle(const struct sn_net *n); /* every eager message accepted is acknowledged */
+uint64_t sn_net_deadline(
+	struct sn_net *n); /* ns until progress has something to do by itself; SN_NET_NEVER */
+void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
+void sn_net_look(struct sn_net *n); /* read the clock */
+/* Around every call from above: what was batched leaves, and detached links are freed, when the outermost ends. */
+void sn_net_enter(struct sn_net *n);
+void sn_net_leave(struct sn_net *n);
+static inline void sn_net_arm(struct sn_net *n, uint64_t at)
+{
+	if (at < n->timer_at)
+		n->timer_at = at;
+}
+uint8_t *sn_net_frame_get(struct sn_net *n); /* n->mtu bytes; NULL */
+void sn_net_frame_put(struct sn_net *n, uint8_t *frame);
+uint32_t sn_net_table_add(struct sn_net_table *t, void *object); /* 0: no memory */
+void *sn_net_table_get(const struct sn_net_table *t, uint32_t number);
+void sn_net_table_del(struct sn_net_table *t, uint32_t number);
+
+/* ---- link.c ---- */
+int sn_net_attach(struct sn_net *n, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
+		  const struct sn_addr_part *part, struct sn_net_link **link);
+void sn_net_detach(struct sn_net_link *l);
+void sn_net_connect(struct sn_net_link *l);
+void sn_net_gone(struct sn_net_link *l, int status);
+void sn_net_report_gone(struct sn_net_link *l);
+void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h);
+void sn_net_bye_in(struct sn_net_link *l, const struct sn_wire_bye *b);
+void sn_net_bye_out(struct sn_net_link *l, int status, bool answer);
+bool sn_net_goodbye(struct sn_net *n);
+void sn_net_heard(struct sn_net_link *l);
+uint64_t sn_net_link_timer(struct sn_net_link *l); /* do what is due; when next */
+/* The links with this number (the low half of our session), one after the other. */
+struct sn_net_link *sn_net_link_next(struct sn_net *n, struct sn_net_link *after, uint32_t number);
+void sn_net_link_free(struct sn_net_link *l);
+void sn_net_work(struct sn_net_link *l); /* put on the list of links that the next progress looks at */
+void sn_net_rtt_add(struct sn_net_rtt *r, uint64_t sample);
+uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff);
+
+/* ---- stream.c ---- */
+int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
+bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req);
+struct sn_net_msg *sn_net_done_new(uint32_t rdv); /* NULL: no memory */
+void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status);
+void sn_net_stream_push(struct sn_net_link *l); /* send what may be sent */
+void sn_net_stream_ack(struct sn_net_link *l, uint32_t ack, uint64_t sack);
+uint64_t sn_net_stream_timer(struct sn_net_link *l);
+void sn_net_stream_end(struct sn_net_link *l, int status);
+
+/* ---- inbox.c ---- */
+void sn_net_msg_in(struct sn_net_link *l, uint32_t seq, const uint8_t *payload, uint32_t len);
+void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint32_t total,
+		     const uint8_t *bytes, uint32_t len);
+void sn_net_deliver(struct sn_net_link *l); /* what waits in order */
+void sn_net_ack_want(struct sn_net_link *l, bool now);
+void sn_net_inbox_end(struct sn_net_link *l);
+
+/* ---- pull.c ---- */
+void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
+		 uint64_t len, struct sn_req *req);
+void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
+void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len);
+void sn_net_pull_schedule(struct sn_net *n);
+uint64_t sn_net_pull_timer(struct sn_net_link *l);
+void sn_net_pull_end(struct sn_net_link *l, int status);
+
+/* ---- serve.c ---- */
+struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
+void sn_net_send_finish(struct sn_net_send *s, int status);
+void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
+bool sn_net_serve(struct sn_net *n);  /* answer one PULL; false: nothing to do, or no room */
+void sn_net_served(struct sn_net *n); /* the batch has left: free what is answered */
+void sn_net_serve_end(struct sn_net_link *l, int status);
+
+/* ---- output.c ---- */
+/* A control frame of len bytes (at most 184): the pointer to fill, header started; NULL never. */
+void *sn_net_out_ctrl(struct sn_net_link *l, uint8_t type, uint32_t len);
+void sn_net_out_seal(struct sn_net *n,
+		     const struct sn_sip_key *key); /* authenticate the last control frame */
+void sn_net_out_ack(struct sn_net_link *l, uint16_t flags);
+void sn_net_out_slot(struct sn_net_link *l, struct sn_net_slot *slot);
+void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit);
+void sn_net_flush(struct sn_net *n);
+
+/* ---- probe.c ---- */
+uint32_t sn_net_probe_hope(const struct sn_net_link *l); /* the frame size that the path probably carries */
+void sn_net_probe_start(struct sn_net_link *l);
+void sn_net_probe_in(struct sn_net_link *l, uint32_t len);
+void sn_net_probed_in(struct sn_net_link *l, uint32_t size);
+uint64_t sn_net_probe_timer(struct sn_net_link *l);
+void sn_net_probe_hole(struct sn_net_link *l); /* frames of this size stopped coming through */
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The batch of frames on their way to the driver. Everything that sends adds here; sn_net_flush hands over. Entries refer to
+ * frames in link windows and to the application's buffers, so whoever gives those away flushes first.
+ *
+ * Budget: a frame costs one SipHash of five words; the payload is read once for its check (MSG frames: when built,
+ * not again when resent) and not copied. One driver call for up to SN_NET_BATCH frames.
+ */
+#include "net/net.h"
+
+static struct sn_net_tx *entry(struct sn_net *n, struct sn_net_link *l, enum sn_net_what what,
+			       struct sn_net_out **out)
+{
+	if (n->out_count == SN_NET_BATCH)
+		sn_net_flush(n);
+	struct sn_net_tx *tx = &n->tx[n->out_count];
+	*out = &n->out[n->out_count++];
+	tx->what = what;
+	tx->link = l;
+	tx->ref = NULL;
+	(*out)->to = &l->path;
+	return tx;
+}
+
+/* The part of the header that is fresh in every copy sent: what we have received. */
+static void put_ack(struct sn_net_link *l, struct sn_wire_head *h)
+{
+	h->ack = htole32(l->rx_next);
+	h->sack = htole64(l->rx_sack);
+	l->ack_waiting = 0;
+	l->ack_at = SN_NET_NEVER;
+}
+
+void *sn_net_out_ctrl(struct sn_net_link *l, uint8_t type, uint32_t len)
+{
+	struct sn_net_out *out;
+	struct sn_net_tx *tx = entry(l->net, l, type == SN_WIRE_PULL ? SN_TX_PULL : SN_TX_CTRL, &out);
+	struct sn_wire_head *h = (void *)tx->room;
+
+	memset(tx->room, 0, len);
+	bool handshake = type == SN_WIRE_HELLO || type == SN_WIRE_WELCOME;
+	sn_wire_start(h, type, len, handshake ? 0 : (uint32_t)l->peer_session);
+	if (!handshake) {
+		h->seq = htole32(l->tx_next);
+		put_ack(l, h);
+	}
+	out->iov[0] = (struct iovec){tx->room, len};
+	out->iov_count = 1;
+	out->len = len;
+	return h;
+}
+
+void sn_net_out_seal(struct sn_net *n, const struct sn_sip_key *key)
+{
+	struct sn_net_out *out = &n->out[n->out_count - 1];
+	struct sn_wire_head *h = out->iov[0].iov_base;
+	struct sn_check c;
+
+	sn_check_start(&c);
+	sn_check_add(&c, h + 1, out->iov[0].iov_len - sizeof(*h));
+	for (uint32_t i = 1; i < out->iov_count; i++)
+		sn_check_add(&c, out->iov[i].iov_base, out->iov[i].iov_len);
+	h->check = htole32(sn_check_end(&c));
+	h->mac = htole64(sn_auth_mac(key, h));
+}
+
+void sn_net_out_ack(struct sn_net_link *l, uint16_t flags)
+{
+	struct sn_wire_head *h = sn_net_out_ctrl(l, SN_WIRE_ACK, sizeof(*h));
+
+	l->net->tx[l->net->out_count - 1].what = SN_TX_ACK;
+	h->flags = htole16(flags);
+	sn_net_out_seal(l->net, &l->tx_key);
+	l->net->counts[SN_NC_TX_ACK]++;
+}
+
+/* A MSG frame too long for the path as it is now: in slices. They come through the batch one by one. */
+static void slot_in_slices(struct sn_net_link *l, struct sn_net_slot *slot)
+{
+	const struct sn_wire_head *msg = (const void *)slot->frame;
+	const uint8_t *payload = slot->frame + sizeof(*msg);
+	uint32_t total = slot->len - (uint32_t)sizeof(*msg);
+
+	for (uint32_t at = 0; at < total; at += SN_WIRE_SLICE) {
+		uint32_t part = SN_MIN_OF(SN_WIRE_SLICE, total - at);
+		struct sn_wire_slice *s = sn_net_out_ctrl(l, SN_WIRE_SLICE_OF, sizeof(*s));
+		struct sn_net_out *out = &l->net->out[l->net->out_count - 1];
+		s->h.len = htole16((uint16_t)(sizeof(*s) + part));
+		s->h.seq = msg->seq;
+		s->offset = htole32(at);
+		s->total = htole32(total);
+		out->iov[1] = (struct iovec){(void *)(payload + at), part};
+		out->iov_count = 2;
+		out->len += part;
+		sn_net_out_seal(l->net, &l->tx_key);
+		l->net->counts[SN_NC_SLICES]++;
+	}
+	sn_net_flush(l->net);
+}
+
+void sn_net_out_slot(struct sn_net_link *l, struct sn_net_slot *slot)
+{
+	struct sn_net *n = l->net;
+	struct sn_wire_head *h = (void *)slot->frame;
+	struct sn_net_out *out;
+
+	slot->sent_at = n->now;
+	slot->order = l->tx_order++;
+	slot->sends++;
+	if (slot->again) {
+		slot->again = false;
+		l->tx_again--;
+	}
+	if (slot->len > l->mtu && slot->len > SN_WIRE_BASE_MTU) {
+		slot_in_slices(l, slot);
+		return;
+	}
+	struct sn_net_tx *tx = entry(n, l, SN_TX_SLOT, &out);
+	tx->ref = slot;
+	slot->batched = true;
+	put_ack(l, h);
+	h->mac = htole64(sn_auth_mac(&l->tx_key, h));
+	out->iov[0] = (struct iovec){slot->frame, slot->len};
+	out->iov_count = 1;
+	out->len = slot->len;
+	n->counts[SN_NC_TX_MSG]++;
+}
+
+/* A piece of a rendezvous. It goes out from the application's buffer; only one that lies across segments is gathered. */
+void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit)
+{
+	struct sn_net *n = l->net;
+	struct sn_net_out *out;
+	uint64_t offset = job->offset + (uint64_t)bit * job->frag;
+	uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)job->frag, job->end - offset), pieces;
+	uint64_t covered;
+	struct sn_net_tx *tx = entry(n, l, SN_TX_DATA, &out);
+	struct sn_wire_data *d = (void *)tx->room;
+
+	tx->ref = job;
+	tx->bit = bit;
+	job->want &= ~(1ULL << bit);
+	sn_wire_start(&d->h, SN_WIRE_DATA, (uint32_t)sizeof(*d) + len, (uint32_t)l->peer_session);
+	d->h.seq = htole32(l->tx_next);
+	put_ack(l, &d->h);
+	d->pull = htole32(job->pull);
+	d->round = htole32(job->round);
+	d->offset = htole64(offset);
+	out->iov[0] = (struct iovec){d, sizeof(*d)};
+	out->len = (uint32_t)sizeof(*d) + len;
+	pieces = sn_iov_slice(job->send->iov, job->send->iov_count, offset, len, out->iov + 1, 2, &covered);
+	out->iov_count = 1 + pieces;
+	n->counts[SN_NC_TX_DATA]++;
+	if (sn_likely(covered == len && (pieces < 2 || out->iov[1].iov_len % 8 == 0))) {
+		sn_net_out_seal(n, &l->tx_key);
+		return;
+	}
+	uint8_t *frame = sn_net_frame_get(n); /* without memory the piece is lost, and asked for again */
+	if (frame == NULL) {
+		n->out_count--;
+		return;
+	}
+	sn_iov_read(frame, job->send->iov, job->send->iov_count, offset, len);
+	out->iov[1] = (struct iovec){frame, len};
+	out->iov_count = 2;
+	sn_net_out_seal(n, &l->tx_key);
+	sn_net_flush(n);
+	sn_net_frame_put(n, frame);
+}
+
+/* The driver had no room for this one: back to where it came from. */
+static void put_back(struct sn_net_tx *tx)
+{
+	struct sn_net_slot *slot = tx->ref;
+	struct sn_net_job *job = tx->ref;
+
+	switch (tx->what) {
+	case SN_TX_SLOT:
+		if (!slot->again) {
+			slot->again = true;
+			tx->link->tx_again++;
+		}
+		sn_net_work(tx->link);
+		break;
+	case SN_TX_DATA: job->want |= 1ULL << tx->bit; break;
+	case SN_TX_ACK:
+		tx->link->ack_at = tx->link->net->now;
+		sn_net_work(tx->link);
+		break;
+	default: /* their timers send them again */ break;
+	}
+}
+
+void sn_net_flush(struct sn_net *n)
+{
+	unsigned count = n->out_count;
+
+	n->out_count = 0;
+	unsigned sent = count ? n->cfg.driver->send(n->cfg.drv, n->out, count) : 0;
+	n->counts[SN_NC_TX_FRAMES] += sent;
+	for (unsigned i = 0; i < count; i++) {
+		struct sn_net_tx *tx = &n->tx[i];
+		if (tx->what == SN_TX_SLOT)
+			((struct sn_net_slot *)tx->ref)->batched = false;
+	}
+	if (sn_unlikely(sent < count)) {
+		n->full = true;
+		n->counts[SN_NC_FULL]++;
+		for (unsigned i = sent; i < count; i++)
+			put_back(&n->tx[i]);
+	}
+	sn_net_served(n);
+}

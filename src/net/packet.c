@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames straight over Ethernet: an AF_PACKET socket with rings shared with the kernel (TPACKET_V2), for the shortest way
+ * there is without a driver of our own. Needs CAP_NET_RAW in the network namespace.
+ *
+ * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol frame.
+ * The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in 65,536).
+ *
+ * Budget: receiving looks at one word of shared memory and makes no system call; frames are read where the kernel put
+ * them. Sending copies into the ring and costs one system call for a batch.
+ */
+#include "base/base.h"
+#include "base/log.h"
+#include "net/driver.h"
+#include "net/iface.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ETHERTYPE  0x88B6 /* IEEE 802 local experimental ethertype 2 */
+#define ETHER_HEAD 16	  /* 14 and the port */
+#define RX_BYTES   (4u << 20)
+#define TX_BYTES   (1u << 20)
+#define DATA_OFFSET                                                                                          \
+	(TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)) /* where the kernel expects a frame to send */
+
+struct ring {
+	uint8_t *base;
+	uint32_t frame, per_block, block, count, at;
+};
+
+struct packet {
+	int fd;
+	uint32_t mtu;
+	uint8_t mac[6];
+	uint8_t port[2];
+	uint8_t *map;
+	size_t map_len;
+	struct ring rx, tx;
+	uint32_t held; /* slots handed out by the last receive */
+	uint64_t kicks, errors, odd;
+};
+
+static struct tpacket2_hdr *slot(const struct ring *r, uint32_t i)
+{
+	return (void *)(r->base + (size_t)(i / r->per_block) * r->block +
+			(size_t)(i % r->per_block) * r->frame);
+}
+
+static uint32_t status(const struct tpacket2_hdr *h)
+{
+	return __atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE);
+}
+
+static void set_status(struct tpacket2_hdr *h, uint32_t to)
+{
+	__atomic_store_n(&h->tp_status, to, __ATOMIC_RELEASE);
+}
+
+/* ---- open ---- */
+
+/* Slots as small as the MTU allows, in blocks of 64 KiB (or one slot, if that is more). */
+static void shape(struct ring *r, uint32_t mtu, uint32_t bytes, struct tpacket_req *req)
+{
+	uint32_t need = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + ETHER_HEAD + mtu + 32;
+
+	r->frame = TPACKET_ALIGN(need);
+	r->block = 65536;
+	while (r->block < r->frame)
+		r->block *= 2;
+	r->per_block = r->block / r->frame;
+	uint32_t blocks = SN_MAX_OF(bytes / r->block, 2u);
+	r->count = blocks * r->per_block;
+	*req = (struct tpacket_req){.tp_block_size = r->block,
+				    .tp_block_nr = blocks,
+				    .tp_frame_size = r->frame,
+				    .tp_frame_nr = r->count};
+}
+
+static int set_rings(struct packet *p)
+{
+	struct tpacket_req rx, tx;
+	int version = TPACKET_V2, one = 1;
+
+	shape(&p->rx, p->mtu, RX_BYTES, &rx);
+	shape(&p->tx, p->mtu, TX_BYTES, &tx);
+	setsockopt(p->fd, SOL_PACKET, PACKET_LOSS, &one,
+		   sizeof(one)); /* a frame it cannot send is lost, not stuck */
+	if (setsockopt(p->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
+	    setsockopt(p->fd, SOL_PACKET, PACKET_RX_RING, &rx, sizeof(rx)) < 0 ||
+	    setsockopt(p->fd, SOL_PACKET, PACKET_TX_RING, &tx, sizeof(tx)) < 0)
+		return sn_fail(SN_ERR_NOMEM, "packet rings: %s", strerror(errno));
+	size_t rx_len = (size_t)rx.tp_block_size * rx.tp_block_nr;
+	p->map_len = rx_len + (size_t)tx.tp_block_size * tx.tp_block_nr;
+	p->map = mmap(NULL, p->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
+	if (p->map == MAP_FAILED) {
+		p->map = NULL;
+		return sn_fail(SN_ERR_NOMEM, "mapping packet rings: %s", strerror(errno));
+	}
+	p->rx.base = p->map;
+	p->tx.base = p->map + rx_len;
+	return 0;
+}
+
+/* Only frames with our port. The socket is bound to the ethertype, so that is already decided. */
+static int set_filter(struct packet *p)
+{
+	struct sock_filter code[] = {
+		{BPF_LD | BPF_H | BPF_ABS, 0, 0, 14},
+		{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, (uint32_t)p->port[0] << 8 | p->port[1]},
+		{BPF_RET | BPF_K, 0, 0, UINT32_MAX},
+		{BPF_RET | BPF_K, 0, 0, 0},
+	};
+	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
+
+	if (setsockopt(p->fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) < 0)
+		return sn_fail(SN_ERR_PERM, "packet filter: %s", strerror(errno));
+	return 0;
+}
+
+static int set_up(struct packet *p, const struct sn_iface *iface)
+{
+	struct sockaddr_ll ll = {
+		.sll_family = AF_PACKET, .sll_protocol = htons(ETHERTYPE), .sll_ifindex = (int)iface->index};
+
+	p->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->fd < 0)
+		return sn_fail(SN_ERR_PERM, "a packet socket needs CAP_NET_RAW in this network namespace: %s",
+			       strerror(errno));
+	int rc = set_filter(p);
+	if (!rc)
+		rc = set_rings(p);
+	if (!rc && bind(p->fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
+		rc = sn_fail(SN_ERR_PERM, "bind a packet socket to %s: %s", iface->name, strerror(errno));
+	return rc;
+}
+
+static void packet_close(void *drv)
+{
+	struct packet *p = drv;
+
+	if (p->map)
+		munmap(p->map, p->map_len);
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p);
+}
+
+static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
+{
+	struct sn_iface iface;
+	int rc = sn_iface_choose(where, true, &iface);
+
+	if (rc)
+		return rc;
+	if (iface.mtu < 1280)
+		return sn_fail(SN_ERR_UNSUPPORTED, "interface %s has an MTU of %u: too short", iface.name,
+			       iface.mtu);
+	struct packet *p = calloc(1, sizeof(*p));
+	if (p == NULL)
+		return sn_fail(SN_ERR_NOMEM, "no memory for a packet socket");
+	memcpy(p->mac, iface.mac, 6);
+	sn_random(p->port, sizeof(p->port));
+	p->mtu = SN_MIN_OF(iface.mtu, 65535u) - 2; /* the port is part of the Ethernet payload */
+	rc = set_up(p, &iface);
+	if (rc) {
+		packet_close(p);
+		return rc;
+	}
+	part->type = SN_ADDR_ETHER;
+	part->len = 8;
+	memcpy(part->bytes, p->mac, 6);
+	memcpy(part->bytes + 6, p->port, 2);
+	*drv = p;
+	return 0;
+}
+
+/* A path is the Ethernet header as it will stand before the frame. */
+static bool packet_resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
+{
+	const struct packet *p = drv;
+	uint16_t type = htons(ETHERTYPE);
+
+	if (part->type != SN_ADDR_ETHER || part->len != 8 || (part->bytes[0] & 1) ||
+	    memcmp(part->bytes, p->mac, 6) == 0) /* a card does not hear itself */
+		return false;
+	memcpy(path->bytes, part->bytes, 6);
+	memcpy(path->bytes + 6, p->mac, 6);
+	memcpy(path->bytes + 12, &type, 2);
+	memcpy(path->bytes + 14, part->bytes + 6, 2);
+	return true;
+}
+
+static uint32_t packet_mtu(void *drv)
+{
+	return ((struct packet *)drv)->mtu;
+}
+
+static uint64_t packet_room(void *drv)
+{
+	const struct packet *p = drv;
+
+	return (uint64_t)p->rx.count * p->mtu * 3 / 4;
+}
+
+static int packet_fd(void *drv)
+{
+	return ((struct packet *)drv)->fd;
+}
+
+/* ---- out ---- */
+
+static void kick(struct packet *p)
+{
+	p->kicks++;
+	if (send(p->fd, "", 0, MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != ENOBUFS)
+		p->errors++;
+}
+
+static bool put(struct packet *p, const struct sn_net_out *f)
+{
+	struct tpacket2_hdr *h = slot(&p->tx, p->tx.at);
+	uint32_t s = status(h);
+
+	if (s != TP_STATUS_AVAILABLE && s != TP_STATUS_WRONG_FORMAT)
+		return false;
+	uint8_t *at = (uint8_t *)h + DATA_OFFSET;
+	memcpy(at, f->to->bytes, ETHER_HEAD);
+	at += ETHER_HEAD;
+	for (uint32_t v = 0; v < f->iov_count; v++) {
+		memcpy(at, f->iov[v].iov_base, f->iov[v].iov_len);
+		at += f->iov[v].iov_len;
+	}
+	h->tp_len = f->len + ETHER_HEAD;
+	set_status(h, TP_STATUS_SEND_REQUEST);
+	p->tx.at = p->tx.at + 1 == p->tx.count ? 0 : p->tx.at + 1;
+	return true;
+}
+
+static unsigned packet_send(void *drv, const struct sn_net_out *frames, unsigned count)
+{
+	struct packet *p = drv;
+	unsigned done = 0;
+
+	for (; done < count; done++) {
+		if (frames[done].len > p->mtu) { /* the engine knows better; but never past a slot */
+			p->errors++;
+			continue;
+		}
+		if (!put(p, &frames[done]))
+			break;
+	}
+	kick(p);
+	return done;
+}
+
+/* ---- in ---- */
+
+static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max)
+{
+	struct packet *p = drv;
+	struct ring *r = &p->rx;
+	unsigned n = 0;
+
+	for (; p->held > 0; p->held--) {
+		set_status(slot(r, r->at), TP_STATUS_KERNEL);
+		r->at = r->at + 1 == r->count ? 0 : r->at + 1;
+	}
+	uint32_t at = r->at;
+	while (n < max && p->held < r->count) {
+		struct tpacket2_hdr *h = slot(r, at);
+		if (!(status(h) & TP_STATUS_USER))
+			break;
+		p->held++;
+		at = at + 1 == r->count ? 0 : at + 1;
+		if (h->tp_snaplen <= ETHER_HEAD || h->tp_snaplen < h->tp_len) {
+			p->odd++;
+			continue;
+		}
+		frames[n++] =
+			(struct sn_net_in){(uint8_t *)h + h->tp_mac + ETHER_HEAD, h->tp_snaplen - ETHER_HEAD};
+	}
+	return n;
+}
+
+static void packet_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	const struct packet *p = drv;
+	struct tpacket_stats s = {0};
+	socklen_t len = sizeof(s);
+
+	getsockopt(p->fd, SOL_PACKET, PACKET_STATISTICS, &s, &len);
+	fn(arg, "net.ether_kicks", p->kicks);
+	fn(arg, "net.ether_send_errors", p->errors);
+	fn(arg, "net.ether_odd_frames", p->odd);
+	fn(arg, "net.ether_ring_overruns", s.tp_drops);
+}
+
+const struct sn_net_driver sn_net_packet = {
+	.name = "ether",
+	.open = packet_open,
+	.close = packet_close,
+	.resolve = packet_resolve,
+	.mtu = packet_mtu,
+	.room = packet_room,
+	.send = packet_send,
+	.receive = packet_receive,
+	.fd = packet_fd,
+	.counters = packet_counters,
+};

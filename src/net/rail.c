@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The network rail as the core sees it: which driver, one thread at a time into the engine, and who looks at the network
+ * while nobody calls.
+ *
+ * Looking. While frames come, every progress() polls the driver. After 30 us without one the descriptor is *armed*: the
+ * process's service thread is told once when it becomes readable, rings the bell (which ends naps) and sets `rang`.
+ * Polls then come every 200 us, for the timers, and with no peer connected they stop: an endpoint whose peers are all local makes no system
+ * call for the network, and a sleeping one is woken.
+ *
+ * The application computing. A timer of the service thread, running only while there is traffic or a connection, sees
+ * that no call came for 2 ms. From then on the service thread does the engine's progress in quiet mode (net.h): it
+ * acknowledges, resends, answers PULL, places DATA and keeps the peer from thinking that we are dead, until the
+ * application calls again. What has to be reported waits for that call.
+ *
+ * Locks. The rail's lock guards the engine; the application's threads take it around every call (inside, the core calls
+ * back into the rail: `depth`, theirs alone, counts), the service thread only tries. The service lock is taken inside
+ * the rail's lock here, and handlers, which run with it held, never wait for the rail's. So there is no cycle.
+ */
+#include "base/conf.h"
+#include "base/log.h"
+#include "net/net.h"
+#include "progress/bell.h"
+#include "progress/service.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define ARM_AFTER  (30 * 1000ULL) /* ns without a frame */
+#define HOT_PERIOD (2 * SN_NET_MS)
+#define LOOK_EVERY (200 * 1000ULL) /* ns between looks at a quiet network: its descriptor would have rung */
+#define EAGER	   16384
+#define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
+
+struct net_rail {
+	struct sn_net *net;
+	const struct sn_net_driver *driver;
+	void *drv;
+	struct sn_lock lock;
+	unsigned depth;
+	int inner; /* an epoll descriptor with the driver's in it, one-shot; the service watches this one */
+	struct sn_watch watch;
+	struct sn_timer timer;
+	struct sn_fork_hook fork;
+	_Atomic bool rang, armed, asleep; /* asleep: nothing to do until it rings */
+	_Atomic uint32_t calls;
+	uint32_t calls_seen; /* the service thread's */
+	bool hot;	     /* the timer runs; changed with the rail's lock held */
+	uint64_t last;	     /* engine time of the last frame */
+	uint64_t looked;     /* clock at the last look */
+	uint64_t services;
+};
+
+static bool try_lock(struct sn_lock *l)
+{
+	uint32_t is_free = 0;
+
+	return atomic_compare_exchange_strong_explicit(&l->word, &is_free, 1, memory_order_acquire,
+						       memory_order_relaxed);
+}
+
+static void arm(struct net_rail *r)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
+
+	if (atomic_exchange_explicit(&r->armed, true, memory_order_relaxed))
+		return;
+	epoll_ctl(r->inner, EPOLL_CTL_MOD, r->driver->fd(r->drv), &e);
+}
+
+static void enter(struct net_rail *r)
+{
+	if (r->depth++ > 0)
+		return;
+	sn_lock(&r->lock);
+	atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
+}
+
+static void leave(struct net_rail *r)
+{
+	if (r->depth == 1 && !r->hot && (r->net->timer_at != SN_NET_NEVER || sn_net_busy(r->net))) {
+		r->hot = true;
+		sn_service_lock();
+		sn_service_arm(&r->timer, HOT_PERIOD);
+		sn_service_unlock();
+	}
+	if (--r->depth == 0)
+		sn_unlock(&r->lock);
+}
+
+/* ---- the service thread's part; the service lock is held ---- */
+
+static void serve_quietly(struct net_rail *r)
+{
+	struct sn_net *n = r->net;
+
+	if (!try_lock(&r->lock)) { /* somebody is inside: then nobody is missing */
+		sn_service_arm(&r->timer, HOT_PERIOD);
+		return;
+	}
+	n->quiet = true;
+	sn_net_progress(n);
+	n->quiet = n->closing;
+	r->services++;
+	arm(r);
+	uint64_t wait = sn_net_deadline(n);
+	r->hot = wait != SN_NET_NEVER;
+	if (r->hot)
+		sn_service_arm(&r->timer, SN_MAX_OF(wait, SN_NET_MS));
+	bool news = sn_net_busy(n);
+	sn_unlock(&r->lock);
+	atomic_store_explicit(&r->rang, true, memory_order_release);
+	if (news) /* in case the application sleeps and waits for just this */
+		sn_bell_ring_self();
+}
+
+/* Has the application called since the last time somebody asked? */
+static bool application_calls(struct net_rail *r)
+{
+	uint32_t calls = atomic_load_explicit(&r->calls, memory_order_relaxed);
+	bool does = calls != r->calls_seen;
+
+	r->calls_seen = calls;
+	return does;
+}
+
+static void on_timer(struct sn_timer *t)
+{
+	struct net_rail *r = sn_container(t, struct net_rail, timer);
+
+	if (application_calls(r))
+		sn_service_arm(t, HOT_PERIOD);
+	else
+		serve_quietly(r);
+}
+
+static void on_readable(struct sn_watch *w, uint32_t events)
+{
+	struct net_rail *r = sn_container(w, struct net_rail, watch);
+	struct epoll_event e;
+
+	while (epoll_wait(r->inner, &e, 1, 0) > 0)
+		; /* takes the one shot out, so that this descriptor is quiet again */
+	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
+	if (application_calls(r)) /* it will look by itself; see later whether it did */
+		sn_service_arm(&r->timer, HOT_PERIOD);
+	else
+		serve_quietly(r);
+	atomic_store_explicit(&r->rang, true, memory_order_release);
+	sn_bell_ring_self();
+}
+
+static void in_child(struct sn_fork_hook *hook)
+{
+	struct net_rail *r = sn_container(hook, struct net_rail, fork);
+
+	close(r->driver->fd(r->drv));
+}
+
+/* ---- open ---- */
+
+static uint64_t clock_ns(void *arg)
+{
+	return sn_now_ns();
+}
+
+/*
+ * The setting: "auto", "off", "udp" or "ether", the last two with ":" and an interface or address if one is to be used.
+ * auto is UDP wherever there is an IP address, for whatever lies between two hosts carries IP, and Ethernet frames
+ * where there is none.
+ */
+static int open_driver(struct net_rail *r, struct sn_addr_part *part)
+{
+	const char *set = sn_conf_str(SN_CONF_NET), *colon = strchr(set, ':');
+	size_t len = colon ? (size_t)(colon - set) : strlen(set);
+	const char *where = colon ? colon + 1 : NULL;
+	bool any = len == 4 && strncmp(set, "auto", 4) == 0;
+
+	if (len == 3 && strncmp(set, "off", 3) == 0)
+		return sn_fail(SN_ERR_UNSUPPORTED, "switched off (SENNIT_NET)");
+	r->driver = len == 5 && strncmp(set, "ether", 5) == 0 ? &sn_net_packet : &sn_net_udp;
+	if (!any && r->driver == &sn_net_udp && !(len == 3 && strncmp(set, "udp", 3) == 0))
+		return sn_fail(SN_ERR_INVALID,
+			       "SENNIT_NET is \"%s\": use auto, off, udp[:where] or ether[:where]", set);
+	int rc = r->driver->open(where, &r->drv, part);
+	if (rc == SN_ERR_UNSUPPORTED && any) {
+		r->driver = &sn_net_packet;
+		rc = r->driver->open(where, &r->drv, part);
+	}
+	return rc;
+}
+
+static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_ids *ids,
+		       const struct sn_addr_part *part)
+{
+	struct sn_net_cfg cfg = {
+		.driver = r->driver,
+		.drv = r->drv,
+		.ep = ep,
+		.owner = r,
+		.ids = *ids,
+		.part = *part,
+		.clock = clock_ns,
+		.peer_timeout = (uint64_t)sn_conf_num(SN_CONF_PEER_TIMEOUT) * SN_NET_MS,
+		.eager = EAGER,
+	};
+
+	sn_random(cfg.secret, sizeof(cfg.secret));
+	r->net = sn_net_new(&cfg);
+	return r->net ? 0 : sn_fail(SN_ERR_NOMEM, "no memory for the network rail");
+}
+
+static int open_watch(struct net_rail *r)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
+
+	r->inner = epoll_create1(EPOLL_CLOEXEC);
+	if (r->inner < 0 || epoll_ctl(r->inner, EPOLL_CTL_ADD, r->driver->fd(r->drv), &e) < 0)
+		return sn_fail(SN_ERR_NOMEM, "epoll for the network: %s", strerror(errno));
+	atomic_store(&r->armed, true);
+	atomic_store(&r->asleep, true);
+	int rc = sn_service_open(&r->fork);
+	if (rc)
+		return rc;
+	sn_service_lock();
+	rc = sn_service_watch(&r->watch, r->inner, EPOLLIN);
+	sn_service_unlock();
+	if (rc)
+		sn_service_close(&r->fork);
+	return rc;
+}
+
+static void free_rail(struct net_rail *r)
+{
+	if (r->net)
+		sn_net_free(r->net);
+	if (r->drv)
+		r->driver->close(r->drv);
+	free(r);
+}
+
+static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, struct sn_addr_part *part)
+{
+	struct net_rail *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return sn_fail(SN_ERR_NOMEM, "no memory for the network rail");
+	r->lock.enabled = true;
+	r->inner = r->watch.fd = -1;
+	r->watch.ready = on_readable;
+	r->timer.fire = on_timer;
+	r->fork.in_child = in_child;
+	int rc = open_driver(r, part);
+	if (!rc)
+		rc = open_engine(r, ep, ids, part);
+	if (!rc)
+		rc = open_watch(r);
+	if (rc) {
+		if (r->inner >= 0)
+			close(r->inner);
+		free_rail(r);
+		return rc;
+	}
+	sn_info("network rail over %s, frames up to %u bytes", r->driver->name, r->net->mtu);
+	*rail = r;
+	return 0;
+}
+
+/* ---- close ---- */
+
+/* One look at the network, and a nap until something comes or at most 5 ms have passed. */
+static void close_step(struct net_rail *r)
+{
+	struct pollfd p = {.fd = r->driver->fd(r->drv), .events = POLLIN};
+	uint64_t wait;
+
+	sn_net_progress(r->net);
+	wait = sn_net_deadline(r->net) / SN_NET_MS;
+	poll(&p, 1, (int)SN_MIN_OF(wait, 5u));
+	sn_net_progress(r->net);
+}
+
+static void net_close(void *rail)
+{
+	struct net_rail *r = rail;
+	uint64_t end = sn_now_ns() + (uint64_t)sn_conf_num(SN_CONF_LINGER) * SN_NET_MS;
+
+	sn_service_lock();
+	sn_service_unwatch(&r->watch); /* closes r->inner */
+	sn_service_disarm(&r->timer);
+	sn_service_unlock();
+	sn_service_close(&r->fork);
+	r->net->closing = r->net->quiet = true;
+	while (!sn_net_idle(r->net) && sn_now_ns() < end)
+		close_step(r);
+	for (int i = 0; i < GOODBYES && sn_now_ns() < end && !sn_net_goodbye(r->net); i++)
+		close_step(r);
+	free_rail(r);
+}
+
+/* ---- the rest: one thread at a time ---- */
+
+static bool net_reaches(void *rail, const struct sn_addr_part *part)
+{
+	struct net_rail *r = rail;
+	struct sn_net_path path;
+
+	return r->driver->resolve(r->drv, part, &path);
+}
+
+static int net_attach(void *rail, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
+		      const struct sn_addr_part *part, void **link)
+{
+	struct net_rail *r = rail;
+	struct sn_net_link *l = NULL;
+
+	enter(r);
+	int rc = sn_net_attach(r->net, peer, ids, part, &l);
+	leave(r);
+	*link = l;
+	return rc;
+}
+
+static struct net_rail *rail_of(const struct sn_net_link *l)
+{
+	return l->net->cfg.owner;
+}
+
+static void net_detach(void *link)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	sn_net_detach(link);
+	leave(r);
+}
+
+static int net_post(void *link, const struct sn_out *out, struct sn_req *req)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	int rc = sn_net_post(link, out, req);
+	leave(r);
+	return rc;
+}
+
+static bool net_unpost(void *link, struct sn_req *req)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	bool taken = sn_net_unpost(link, req);
+	leave(r);
+	return taken;
+}
+
+static void net_pull(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
+		     uint64_t len, struct sn_req *req)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	sn_net_pull(link, rdv, iov, iov_count, len, req);
+	leave(r);
+}
+
+static void net_refuse(void *link, struct sn_rdv *rdv, int status)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	sn_net_refuse(link, rdv, status);
+	leave(r);
+}
+
+/* Is it time to look? Every time while frames come; now and then when none do; not at all when nobody is connected. */
+static bool due(struct net_rail *r)
+{
+	if (sn_unlikely(atomic_load_explicit(&r->rang, memory_order_acquire))) {
+		atomic_store_explicit(&r->rang, false, memory_order_relaxed);
+		return true;
+	}
+	if (atomic_load_explicit(&r->asleep, memory_order_relaxed))
+		return false;
+	if (!atomic_load_explicit(&r->armed, memory_order_relaxed))
+		return true;
+	return sn_now_ns() >= r->looked + LOOK_EVERY;
+}
+
+static int net_progress(void *rail)
+{
+	struct net_rail *r = rail;
+
+	/* One writer at a time: the endpoint's lock. */
+	atomic_store_explicit(&r->calls, atomic_load_explicit(&r->calls, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	if (!due(r))
+		return 0;
+	enter(r);
+	int events = sn_net_progress(r->net);
+	r->looked = r->net->clock_seen;
+	if (events)
+		r->last = r->net->now;
+	else if (r->net->now > r->last + ARM_AFTER)
+		arm(r);
+	bool asleep = !events && atomic_load_explicit(&r->armed, memory_order_relaxed) &&
+		      r->net->timer_at == SN_NET_NEVER && !sn_net_busy(r->net);
+	leave(r);
+	atomic_store_explicit(&r->asleep, asleep, memory_order_relaxed);
+	return events;
+}
+
+static bool net_busy(void *rail)
+{
+	struct net_rail *r = rail;
+
+	enter(r);
+	bool busy = sn_net_busy(r->net);
+	leave(r);
+	return busy;
+}
+
+static void net_counters(void *rail, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	struct net_rail *r = rail;
+
+	enter(r);
+	sn_net_counters(r->net, fn, arg);
+	fn(arg, "net.serviced", r->services);
+	leave(r);
+}
+
+const struct sn_rail_ops sn_rail_net = {
+	.name = "net",
+	.open = net_open,
+	.close = net_close,
+	.reaches = net_reaches,
+	.attach = net_attach,
+	.detach = net_detach,
+	.post = net_post,
+	.unpost = net_unpost,
+	.pull = net_pull,
+	.refuse = net_refuse,
+	.progress = net_progress,
+	.busy = net_busy,
+	.counters = net_counters,
+};

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames over UDP, IPv4 or IPv6: one frame a datagram.
+ *
+ * Frames of one length to one peer leave as one large datagram that the kernel (or the card) cuts up (UDP_SEGMENT), and
+ * arrive joined again (UDP_GRO); several such in one call (sendmmsg, recvmmsg). Each of the three is tried and given up
+ * for good when the kernel refuses it. Path MTU discovery is ours (probe.c): the kernel is told to set "don't fragment" and
+ * to have no opinion.
+ *
+ * Budget: one system call to look, whether something is there or not; one for up to 64 frames out.
+ */
+#include "base/base.h"
+#include "base/log.h"
+#include "net/driver.h"
+#include "net/iface.h"
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+#define IN_MSGS	     8	   /* datagrams a call */
+#define IN_BYTES     65536 /* longest, joined */
+#define OUT_IOVS     (SN_NET_BATCH * 3)
+#define SEGMENTS     64 /* the kernel's limit for one joined datagram */
+#define BUFFER_BYTES (8 << 20)
+
+union udp_addr {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+_Static_assert(sizeof(union udp_addr) <= sizeof(struct sn_net_path), "a path holds any UDP address");
+
+union segment_cmsg { /* room for one control message with a segment size */
+	struct cmsghdr align;
+	uint8_t room[CMSG_SPACE(sizeof(int))];
+};
+
+struct udp {
+	int fd;
+	bool v6, loopback, segment, mmsg;
+	uint32_t mtu;
+	uint64_t room;
+	uint8_t *in_bytes; /* IN_MSGS times IN_BYTES */
+	struct mmsghdr in[IN_MSGS];
+	struct iovec in_iov[IN_MSGS];
+	union segment_cmsg in_control[IN_MSGS];
+	unsigned in_count, in_at; /* datagrams of the last call, and the one being handed out */
+	uint32_t in_offset;	  /* in that one */
+	struct mmsghdr out[SN_NET_BATCH];
+	unsigned out_frames[SN_NET_BATCH]; /* in each datagram */
+	struct iovec out_iov[OUT_IOVS];
+	union segment_cmsg out_control[SN_NET_BATCH];
+	uint64_t send_calls, receive_calls, joined, errors, truncated;
+};
+
+/* ---- open ---- */
+
+static int set_int(int fd, int level, int name, int value)
+{
+	return setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+static void set_buffers(struct udp *u)
+{
+	int size = 0;
+	socklen_t len = sizeof(size);
+
+	if (set_int(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES) < 0)
+		set_int(u->fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES);
+	if (set_int(u->fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES / 4) < 0)
+		set_int(u->fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES / 4);
+	getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &size, &len);
+	/* The kernel counts its own overhead, up to as much again as the data, and has already doubled for that. */
+	u->room = (uint64_t)size / 4;
+}
+
+static int bind_part(struct udp *u, const struct sn_iface *iface, struct sn_addr_part *part)
+{
+	union udp_addr a = {0};
+	socklen_t len = u->v6 ? sizeof(a.in6) : sizeof(a.in);
+
+	a.sa.sa_family = u->v6 ? AF_INET6 : AF_INET;
+	if (u->v6)
+		a.in6.sin6_addr = iface->addr6;
+	else
+		a.in.sin_addr = iface->addr4;
+	if (bind(u->fd, &a.sa, len) < 0 || getsockname(u->fd, &a.sa, &len) < 0)
+		return sn_fail(SN_ERR_PERM, "bind a UDP socket on %s: %s", iface->name, strerror(errno));
+	part->type = u->v6 ? SN_ADDR_UDP6 : SN_ADDR_UDP4;
+	if (u->v6) {
+		memcpy(part->bytes, &a.in6.sin6_addr, 16);
+		memcpy(part->bytes + 16, &a.in6.sin6_port, 2);
+	} else {
+		memcpy(part->bytes, &a.in.sin_addr, 4);
+		memcpy(part->bytes + 4, &a.in.sin_port, 2);
+	}
+	part->len = u->v6 ? 18 : 6;
+	return 0;
+}
+
+static void udp_close(void *drv)
+{
+	struct udp *u = drv;
+
+	if (u->fd >= 0)
+		close(u->fd);
+	free(u->in_bytes);
+	free(u);
+}
+
+static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
+{
+	struct sn_iface iface;
+	int rc = sn_iface_choose(where, false, &iface);
+	struct udp *u = rc ? NULL : calloc(1, sizeof(*u));
+
+	if (rc)
+		return rc;
+	if (u == NULL || (u->in_bytes = malloc((size_t)IN_MSGS * IN_BYTES)) == NULL) {
+		free(u);
+		return sn_fail(SN_ERR_NOMEM, "no memory for UDP buffers");
+	}
+	u->v6 = !iface.has4;
+	u->loopback = iface.loopback;
+	u->fd = socket(u->v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (u->fd < 0)
+		rc = sn_fail(SN_ERR_PERM, "a UDP socket: %s", strerror(errno));
+	else
+		rc = bind_part(u, &iface, part);
+	if (rc) {
+		udp_close(u);
+		return rc;
+	}
+	u->mtu = SN_MIN_OF(iface.mtu, 65535u) - (u->v6 ? 48 : 28);
+	if (u->v6)
+		set_int(u->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
+	else
+		set_int(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
+	set_int(u->fd, IPPROTO_UDP, UDP_GRO, 1); /* an older kernel: datagrams come one by one */
+	u->segment = u->mmsg = true;
+	set_buffers(u);
+	*drv = u;
+	return 0;
+}
+
+static bool udp_resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
+{
+	const struct udp *u = drv;
+	union udp_addr a = {0};
+
+	if (part->type == SN_ADDR_UDP4 && part->len == 6 && !u->v6) {
+		a.in.sin_family = AF_INET;
+		memcpy(&a.in.sin_addr, part->bytes, 4);
+		memcpy(&a.in.sin_port, part->bytes + 4, 2);
+		if ((ntohl(a.in.sin_addr.s_addr) >> 24 == 127) != u->loopback)
+			return false; /* its loopback is not ours */
+	} else if (part->type == SN_ADDR_UDP6 && part->len == 18 && u->v6) {
+		a.in6.sin6_family = AF_INET6;
+		memcpy(&a.in6.sin6_addr, part->bytes, 16);
+		memcpy(&a.in6.sin6_port, part->bytes + 16, 2);
+		if (!!IN6_IS_ADDR_LOOPBACK(&a.in6.sin6_addr) != u->loopback)
+			return false;
+	} else {
+		return false;
+	}
+	memcpy(path->bytes, &a, sizeof(a));
+	return true;
+}
+
+static uint32_t udp_mtu(void *drv)
+{
+	return ((struct udp *)drv)->mtu;
+}
+
+static uint64_t udp_room(void *drv)
+{
+	return ((struct udp *)drv)->room;
+}
+
+static int udp_fd(void *drv)
+{
+	return ((struct udp *)drv)->fd;
+}
+
+/* ---- out ---- */
+
+static bool same_way(const struct sn_net_out *a, const struct sn_net_out *b)
+{
+	return a->to == b->to || memcmp(a->to, b->to, sizeof(*a->to)) == 0;
+}
+
+/* How many of the frames from here on go into one datagram: equally long, only the last may be shorter. */
+static unsigned group(const struct udp *u, const struct sn_net_out *f, unsigned count)
+{
+	uint32_t total = f[0].len;
+	unsigned n = 1;
+
+	if (!u->segment)
+		return 1;
+	while (n < count && n < SEGMENTS && f[n].len <= f[0].len && same_way(&f[n], &f[0]) &&
+	       total + f[n].len <= 65535 - 48) {
+		total += f[n].len;
+		n++;
+		if (f[n - 1].len < f[0].len)
+			break;
+	}
+	return n;
+}
+
+/* Describe the frames as datagrams; returns how many there are. */
+static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigned count)
+{
+	unsigned msgs = 0, iovs = 0;
+
+	for (unsigned i = 0; i < count; msgs++) {
+		struct msghdr *m = &u->out[msgs].msg_hdr;
+		unsigned n = group(u, frames + i, count - i);
+		*m = (struct msghdr){.msg_name = (void *)frames[i].to->bytes,
+				     .msg_namelen =
+					     u->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in),
+				     .msg_iov = &u->out_iov[iovs]};
+		for (unsigned k = i; k < i + n; k++)
+			for (uint32_t v = 0; v < frames[k].iov_count; v++)
+				u->out_iov[iovs++] = frames[k].iov[v];
+		m->msg_iovlen = (size_t)(&u->out_iov[iovs] - m->msg_iov);
+		u->out_frames[msgs] = n;
+		if (n > 1) {
+			m->msg_control = &u->out_control[msgs];
+			m->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
+			struct cmsghdr *c = CMSG_FIRSTHDR(m);
+			uint16_t size = (uint16_t)frames[i].len;
+			c->cmsg_level = IPPROTO_UDP;
+			c->cmsg_type = UDP_SEGMENT;
+			c->cmsg_len = CMSG_LEN(sizeof(size));
+			memcpy(CMSG_DATA(c), &size, sizeof(size));
+			u->joined++;
+		}
+		i += n;
+	}
+	return msgs;
+}
+
+/* How many datagrams went out, or -1 with errno if not even the first did. */
+static int send_msgs(struct udp *u, unsigned from, unsigned count)
+{
+	u->send_calls++;
+	if (u->mmsg && count > 1) {
+		int n = sendmmsg(u->fd, u->out + from, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n >= 0 || errno != ENOSYS)
+			return n;
+		u->mmsg = false;
+	}
+	return sendmsg(u->fd, &u->out[from].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+}
+
+static unsigned udp_send(void *drv, const struct sn_net_out *frames, unsigned count)
+{
+	struct udp *u = drv;
+	unsigned done = 0, at = 0, msgs = describe(u, frames, count);
+
+	while (at < msgs) {
+		int n = send_msgs(u, at, msgs - at);
+		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
+			return done;
+		if (n < 0 && u->out_frames[at] > 1 && errno != EMSGSIZE && errno != EHOSTUNREACH &&
+		    errno != ENETUNREACH) {
+			u->segment = false; /* this kernel or card does not cut datagrams up */
+			msgs = describe(u, frames + done, count - done);
+			at = 0;
+			continue;
+		}
+		if (n < 0) { /* refused for good: as if lost */
+			u->errors++;
+			n = 1;
+		}
+		for (; n > 0; n--)
+			done += u->out_frames[at++];
+	}
+	return done;
+}
+
+/* ---- in ---- */
+
+static void fill(struct udp *u)
+{
+	u->in_count = u->in_at = u->in_offset = 0;
+	for (unsigned i = 0; i < IN_MSGS; i++) {
+		u->in_iov[i] = (struct iovec){u->in_bytes + (size_t)i * IN_BYTES, IN_BYTES};
+		u->in[i].msg_hdr = (struct msghdr){.msg_iov = &u->in_iov[i],
+						   .msg_iovlen = 1,
+						   .msg_control = &u->in_control[i],
+						   .msg_controllen = sizeof(u->in_control[i])};
+	}
+	u->receive_calls++;
+	if (u->mmsg) {
+		int n = recvmmsg(u->fd, u->in, IN_MSGS, MSG_DONTWAIT, NULL);
+		if (n >= 0)
+			u->in_count = (unsigned)n;
+		else if (errno == ENOSYS)
+			u->mmsg = false;
+		return;
+	}
+	ssize_t n = recvmsg(u->fd, &u->in[0].msg_hdr, MSG_DONTWAIT);
+	if (n >= 0) {
+		u->in[0].msg_len = (unsigned)n;
+		u->in_count = 1;
+	}
+}
+
+/* The length of the frames that a joined datagram is made of; its own length if it is not joined. */
+static uint32_t segment_size(struct msghdr *m, uint32_t len)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		int size;
+		if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO)
+			continue;
+		memcpy(&size, CMSG_DATA(c), sizeof(size));
+		if (size > 0 && (uint32_t)size < len)
+			return (uint32_t)size;
+	}
+	return len;
+}
+
+static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max)
+{
+	struct udp *u = drv;
+	unsigned n = 0;
+
+	if (u->in_at == u->in_count)
+		fill(u);
+	for (; u->in_at < u->in_count; u->in_at++, u->in_offset = 0) {
+		struct mmsghdr *m = &u->in[u->in_at];
+		if (m->msg_hdr.msg_flags & MSG_TRUNC) {
+			u->truncated++;
+			continue;
+		}
+		uint32_t size = segment_size(&m->msg_hdr, m->msg_len);
+		while (u->in_offset < m->msg_len) {
+			if (n == max)
+				return n;
+			uint32_t len = SN_MIN_OF(size, m->msg_len - u->in_offset);
+			frames[n++] = (struct sn_net_in){
+				u->in_bytes + (size_t)u->in_at * IN_BYTES + u->in_offset, len};
+			u->in_offset += len;
+		}
+	}
+	return n;
+}
+
+static void udp_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	const struct udp *u = drv;
+
+	fn(arg, "net.udp_send_calls", u->send_calls);
+	fn(arg, "net.udp_receive_calls", u->receive_calls);
+	fn(arg, "net.udp_joined_sends", u->joined);
+	fn(arg, "net.udp_send_errors", u->errors);
+	fn(arg, "net.udp_truncated", u->truncated);
+}
+
+const struct sn_net_driver sn_net_udp = {
+	.name = "udp",
+	.open = udp_open,
+	.close = udp_close,
+	.resolve = udp_resolve,
+	.mtu = udp_mtu,
+	.room = udp_room,
+	.send = udp_send,
+	.receive = udp_receive,
+	.fd = udp_fd,
+	.counters = udp_counters,
+};

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The wire format of the network rail: docs/protocol.md says what each field means, this is how it lies in memory.
+ * Everything is little endian. Frames may lie at any address, so the structs are packed and fields are read through
+ * le16toh and friends. The readers check every length before they look; what they hand out points into the frame.
+ */
+#ifndef SN_NET_WIRE_H
+#define SN_NET_WIRE_H
+
+#include "base/base.h"
+#include "core/rail.h"
+#include <endian.h>
+
+#define SN_WIRE_VERSION	  1
+#define SN_WIRE_WINDOW	  64 /* MSG frames in flight at most: what ack and sack can name, less one */
+#define SN_WIRE_PIECES	  64 /* pieces that one PULL can ask for */
+#define SN_WIRE_LEN_MAX	  65535
+#define SN_WIRE_EAGER_MAX 65536 /* longest body that may come in FIRST and MORE */
+#define SN_WIRE_SLICE	  1024
+#define SN_WIRE_BASE_MTU                                                                                     \
+	1232 /* frames of this size get through everywhere: IPv6's 1280 less its and UDP's header */
+#define SN_WIRE_FRAG_MIN 256
+
+enum sn_wire_type {
+	SN_WIRE_HELLO = 1,
+	SN_WIRE_WELCOME = 2,
+	SN_WIRE_BYE = 3,
+	SN_WIRE_ACK = 4,
+	SN_WIRE_MSG = 5,
+	SN_WIRE_PULL = 6,
+	SN_WIRE_DATA = 7,
+	SN_WIRE_PROBE = 8,
+	SN_WIRE_PROBED = 9,
+	SN_WIRE_SLICE_OF = 10,
+	SN_WIRE_TYPES = 11,
+};
+
+enum { SN_WIRE_F_ANSWER = 1 }; /* sn_wire_head.flags */
+
+#define SN_PACKED __attribute__((packed))
+
+struct SN_PACKED sn_wire_head {
+	uint8_t version;   /*  0 */
+	uint8_t type;	   /*  1 */
+	uint16_t len;	   /*  2 */
+	uint32_t link;	   /*  4 */
+	uint64_t mac;	   /*  8 */
+	uint32_t seq;	   /* 16 */
+	uint32_t ack;	   /* 20 */
+	uint64_t sack;	   /* 24 */
+	uint32_t check;	   /* 32 */
+	uint16_t flags;	   /* 36 */
+	uint16_t reserved; /* 38 */
+};
+_Static_assert(sizeof(struct sn_wire_head) == 40, "frame header");
+_Static_assert(offsetof(struct sn_wire_head, sack) == 24, "frame header");
+
+struct SN_PACKED sn_wire_hello {
+	struct sn_wire_head h;		  /*   0 */
+	uint64_t session;		  /*  40 */
+	uint64_t peer_session;		  /*  48 */
+	uint64_t id;			  /*  56 */
+	uint32_t mtu;			  /*  64 */
+	uint16_t part_len;		  /*  68 */
+	uint8_t part_type;		  /*  70 */
+	uint8_t addr_len;		  /*  71 */
+	struct SN_PACKED sn_wire_secret { /*  72: masked on the wire */
+		uint8_t key[12];	  /*  72 */
+		uint8_t part[30];	  /*  84 */
+		uint16_t reserved;	  /* 114 */
+		uint8_t addr[64];	  /* 116 */
+	} secret;
+};
+_Static_assert(sizeof(struct sn_wire_hello) == 180, "HELLO");
+_Static_assert(offsetof(struct sn_wire_hello, secret) == 72, "HELLO");
+_Static_assert(offsetof(struct sn_wire_hello, secret.addr) == 116, "HELLO");
+_Static_assert(SN_ADDR_MAX == sizeof(((struct sn_wire_secret *)0)->addr), "HELLO carries any address");
+
+struct SN_PACKED sn_wire_bye {
+	struct sn_wire_head h; /*  0 */
+	int32_t status;	       /* 40 */
+	uint32_t answer;       /* 44 */
+};
+_Static_assert(sizeof(struct sn_wire_bye) == 48, "BYE");
+
+struct SN_PACKED sn_wire_pull {
+	struct sn_wire_head h; /*  0 */
+	uint32_t rdv;	       /* 40 */
+	uint32_t pull;	       /* 44 */
+	uint64_t offset;       /* 48 */
+	uint64_t end;	       /* 56 */
+	uint64_t want;	       /* 64 */
+	uint32_t frag;	       /* 72 */
+	uint32_t round;	       /* 76 */
+};
+_Static_assert(sizeof(struct sn_wire_pull) == 80, "PULL");
+
+struct SN_PACKED sn_wire_data {
+	struct sn_wire_head h; /*  0 */
+	uint32_t pull;	       /* 40 */
+	uint32_t round;	       /* 44 */
+	uint64_t offset;       /* 48 */
+};
+_Static_assert(sizeof(struct sn_wire_data) == 56, "DATA");
+
+struct SN_PACKED sn_wire_probe {
+	struct sn_wire_head h; /*  0 */
+	uint32_t size;	       /* 40 */
+	uint32_t reserved;     /* 44 */
+};
+_Static_assert(sizeof(struct sn_wire_probe) == 48, "PROBE");
+
+struct SN_PACKED sn_wire_slice {
+	struct sn_wire_head h; /*  0 */
+	uint32_t offset;       /* 40 */
+	uint32_t total;	       /* 44 */
+};
+_Static_assert(sizeof(struct sn_wire_slice) == 48, "SLICE");
+
+/* ---- records of a MSG frame ---- */
+enum sn_wire_what { SN_REC_EAGER = 1, SN_REC_FIRST = 2, SN_REC_MORE = 3, SN_REC_RDV = 4, SN_REC_DONE = 5 };
+
+struct SN_PACKED sn_wire_rec {
+	uint8_t what;	   /*  0 */
+	uint8_t kind;	   /*  1 */
+	uint8_t flags;	   /*  2 */
+	uint8_t imm_len;   /*  3 */
+	uint32_t bytes;	   /*  4: body bytes; RDV, DONE: the rendezvous' number */
+	uint64_t bits;	   /*  8: DONE: the status */
+	uint64_t data;	   /* 16 */
+	uint64_t len;	   /* 24: of the whole body */
+	uint32_t frag;	   /* 32 */
+	uint32_t reserved; /* 36 */
+};
+_Static_assert(sizeof(struct sn_wire_rec) == 40, "record");
+
+/* A record, read. Pointers go into the frame. */
+struct sn_rec {
+	uint8_t what;
+	struct sn_head head; /* .imm set; .len the whole body's */
+	const uint8_t *body;
+	uint32_t body_len;
+	uint32_t rdv;
+	uint32_t frag;
+	int64_t status;
+};
+
+/* Bytes of a record's head; 0 for an unknown one. */
+uint32_t sn_wire_rec_head(uint8_t what);
+/* Write a record without its body at dst (room checked by the caller): returns its length so far. */
+uint32_t sn_wire_rec_put(uint8_t *dst, const struct sn_rec *rec);
+/* Read the record at *at and step over it: 1, 0 at the end, -1 if it makes no sense. */
+int sn_wire_rec_next(const uint8_t **at, const uint8_t *end, struct sn_rec *rec);
+
+/* ---- frames ---- */
+/* Why a frame was dropped; counted under these names. */
+enum sn_drop {
+	SN_DROP_SHORT,	 /* shorter than its header or type needs, or than its len says */
+	SN_DROP_LONG,	 /* longer than we said we receive */
+	SN_DROP_VERSION, /* another version */
+	SN_DROP_TYPE,	 /* unknown type */
+	SN_DROP_LINK,	 /* no link with that number */
+	SN_DROP_STATE,	 /* the link is not open */
+	SN_DROP_MAC,	 /* not authentic */
+	SN_DROP_CHECK,	 /* payload damaged */
+	SN_DROP_HELLO,	 /* HELLO or WELCOME with impossible content */
+	SN_DROP_STALE,	 /* HELLO or WELCOME of a session that is over */
+	SN_DROP_REFUSED, /* the core did not take the peer */
+	SN_DROP_AGAIN,	 /* MSG seen before */
+	SN_DROP_WINDOW,	 /* MSG beyond the window */
+	SN_DROP_RECORD,	 /* a record makes no sense: the peer is disconnected */
+	SN_DROP_PULL,	 /* DATA for no fetch, or a piece that was not missing */
+	SN_DROP_RANGE,	 /* PULL, DATA or SLICE outside its message */
+	SN_DROP_RDV,	 /* PULL for no rendezvous */
+	SN_DROP_BUSY,	 /* PULL beyond what we queue */
+	SN_DROP_MEMORY,	 /* no memory */
+	SN_DROP_COUNT
+};
+const char *sn_drop_name(enum sn_drop d); /* "net.drop_short" */
+
+/*
+ * Is this the start of a frame we can look at: long enough for its type, version, type, len within what arrived? Cuts
+ * *len down to the frame's own length (padding off). 0, or negative with *why.
+ */
+int sn_wire_check(const uint8_t *frame, uint32_t *len, uint32_t longest, enum sn_drop *why);
+/* Least length of a frame of this type, 0 if there is none such. */
+uint32_t sn_wire_min(uint8_t type);
+/* Start a header; seq, ack, sack, flags 0. */
+void sn_wire_start(struct sn_wire_head *h, uint8_t type, uint32_t len, uint32_t link);
+/* Is this HELLO's or WELCOME's content possible (after the mask is off)? */
+bool sn_wire_hello_ok(const struct sn_wire_hello *h);
+
+#endif

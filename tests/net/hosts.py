@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Messages between hosts: network namespaces, joined by a veth pair, a bridge, or a bad wire in user space.
+
+usage: hosts.py PEER WIRE CASE     (hosts.py --list prints the cases)
+
+Each host is a network namespace made by the test and taken down by it. Needs root and /dev/net/tun for the bad wire;
+otherwise exits 77.
+"""
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+SKIP = 77
+PEER, WIRE = (sys.argv[1], sys.argv[2]) if len(sys.argv) > 3 else ("", "")
+TAG = "sn%d" % os.getpid()
+made = []
+children = []
+
+
+def sh(*args):
+    return subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
+
+
+def hosts(count):
+    names = ["%s-%d" % (TAG, i) for i in range(count)]
+    for name in names:
+        try:
+            sh("ip", "netns", "add", name)
+        except (OSError, subprocess.CalledProcessError) as e:
+            print("skipped: cannot make network namespaces:", getattr(e, "output", b"").decode() or e)
+            sys.exit(SKIP)
+        made.append(name)
+        sh("ip", "-n", name, "link", "set", "lo", "up")
+    return names
+
+
+def address(names, v6=False):
+    for i, name in enumerate(names):
+        if v6:
+            sh("ip", "-n", name, "addr", "add", "fd00:5e::%d/64" % (i + 1), "dev", "eth0", "nodad")
+        else:
+            sh("ip", "-n", name, "addr", "add", "10.77.0.%d/24" % (i + 1), "dev", "eth0")
+
+
+def veth(names, mtus):
+    """Two hosts on a pair, more on a bridge that stands in a namespace of its own."""
+    if len(names) == 2:
+        sh("ip", "link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1])
+    else:
+        switch = "%s-sw" % TAG
+        sh("ip", "netns", "add", switch)
+        made.append(switch)
+        sh("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
+        for i, name in enumerate(names):
+            sh("ip", "link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", "p%d" % i, "netns", switch)
+            sh("ip", "-n", switch, "link", "set", "p%d" % i, "mtu", str(max(mtus)), "master", "br0", "up")
+        sh("ip", "-n", switch, "link", "set", "br0", "up")
+    for name, mtu in zip(names, mtus):
+        sh("ip", "-n", name, "link", "set", "eth0", "mtu", str(mtu), "up")
+
+
+class Wire:
+    def __init__(self, names, mtu=1500, loss=0, duplicate=0, reorder=0, corrupt=0):
+        if not os.path.exists("/dev/net/tun"):
+            print("skipped: no /dev/net/tun here")
+            sys.exit(SKIP)
+        self.proc = subprocess.Popen([WIRE, names[0], names[1], str(mtu), "1", str(loss), str(duplicate), str(reorder),
+                                      str(corrupt)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        children.append(self.proc)
+        line = self.proc.stdout.readline()
+        if not line.startswith("READY"):
+            print("skipped: no TAP devices here")
+            sys.exit(SKIP)
+        for name in names:
+            sh("ip", "-n", name, "link", "set", "eth0", "up")
+
+    def say(self, word):
+        self.proc.stdin.write(word + "\n")
+        self.proc.stdin.flush()
+
+
+class Rank:
+    def __init__(self, host, rank, count, mode, messages, env, seed=1):
+        full = dict(os.environ, SENNIT_STATS="1", **env)
+        self.rank = rank
+        self.proc = subprocess.Popen(["ip", "netns", "exec", host, PEER, str(rank), str(count), mode, str(seed),
+                                      str(messages)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     env=full)
+        children.append(self.proc)
+        self.rest = b""
+
+    def line(self, until):
+        while b"\n" not in self.rest:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.proc.stdout], [], [], left)[0]:
+                fail("rank %d says nothing any more" % self.rank)
+            got = os.read(self.proc.stdout.fileno(), 65536)
+            if not got:
+                fail("rank %d ended: %s" % (self.rank, self.proc.stderr.read().decode()))
+            self.rest += got
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode()
+
+    def say(self, text):
+        self.proc.stdin.write(text.encode() + b"\n")
+        self.proc.stdin.flush()
+
+    def verdict(self, until):
+        while True:
+            line = self.line(until)
+            print("rank %d: %s" % (self.rank, line))
+            if line.startswith("OK"):
+                return line
+            if line.startswith("FAILED"):
+                fail(line)
+
+    def wait_for(self, word, until):
+        while word not in self.line(until):
+            pass
+
+
+def fail(why):
+    print("FAILED:", why)
+    for c in children:
+        if c.poll() is None and c.args[0] == "ip":
+            c.send_signal(signal.SIGKILL)
+            err = c.stderr.read().decode()
+            print("--- counters and errors of a rank:\n" + err[-3000:])
+    sys.exit(1)
+
+
+def start(where, mode, messages, env, modes=None):
+    """One rank on each host of `where`; addresses exchanged."""
+    ranks = [Rank(host, i, len(where), (modes or {}).get(i, mode), messages, env) for i, host in enumerate(where)]
+    until = time.monotonic() + 20
+    addrs = [r.line(until).split()[1] for r in ranks]
+    for r in ranks:
+        for a in addrs:
+            r.say(a)
+    return ranks
+
+
+def finish(ranks, seconds):
+    """All must say OK; then all close. Returns the sum of their counters."""
+    until = time.monotonic() + seconds
+    for r in ranks:
+        r.verdict(until)
+    total = {}
+    for r in ranks:
+        r.say("QUIT")
+    for r in ranks:
+        try:
+            _, err = r.proc.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            fail("rank %d does not close" % r.rank)
+        if r.proc.returncode:
+            fail("rank %d: exit %d: %s" % (r.rank, r.proc.returncode, err.decode()))
+        for text in err.decode().splitlines():
+            words = text.split()
+            if len(words) == 3 and words[0].startswith("sennit[") and words[2].isdigit():
+                total[words[1]] = total.get(words[1], 0) + int(words[2])
+    return total
+
+
+def need(total, name, least=1):
+    if total.get(name, 0) < least:
+        fail("expected %s to be at least %d, it is %d; all: %r" % (name, least, total.get(name, 0), total))
+
+
+def refuse(total, *names):
+    for name in names:
+        if total.get(name, 0):
+            fail("%s is %d: %r" % (name, total[name], total))
+
+
+DRIVERS = {"udp": {"SENNIT_NET": "udp"}, "udp6": {"SENNIT_NET": "udp"}, "ether": {"SENNIT_NET": "ether"}}
+
+
+def two(driver, mtus=(1500, 1500), count=2):
+    names = hosts(count)
+    veth(names, mtus)
+    if driver != "ether":
+        address(names, driver == "udp6")
+    return names
+
+
+def case_traffic(driver, mtus=(1500, 1500), messages=400):
+    names = two(driver, mtus)
+    total = finish(start(names, "traffic", messages, DRIVERS[driver]), 60)
+    need(total, "net.tx_rendezvous")
+    refuse(total, "net.drop_mac", "net.drop_record", "net.drop_check")
+
+
+def case_four(driver):
+    names = two(driver, (1500,) * 4, 4)
+    # two ranks on each host: the local rail and the network at once
+    total = finish(start(names + names, "traffic", 60, DRIVERS[driver]), 90)
+    need(total, "net.tx_rendezvous")
+
+
+def case_bad_wire(driver, mtu=1500, messages=300, **harm):
+    names = hosts(2)
+    wire = Wire(names, mtu, **harm)
+    if driver != "ether":
+        address(names)
+    total = finish(start(names, "traffic", messages, DRIVERS[driver]), 120)
+    wire.proc.stdin.close()
+    print("wire:", wire.proc.stdout.read().strip())
+    need(total, "net.tx_rendezvous")
+    if harm.get("corrupt") and driver == "ether":
+        need(total, "net.drop_check")
+
+
+def case_cable(driver, word):
+    """The cable is out for 1.5 s (one way or both), in the middle of everything: it costs time only."""
+    names = hosts(2)
+    wire = Wire(names)
+    if driver != "ether":
+        address(names)
+    ranks = start(names, "traffic", 2000, DRIVERS[driver])
+    time.sleep(0.3)
+    wire.say(word)
+    time.sleep(1.5)
+    wire.say("heal")
+    total = finish(ranks, 60)
+    refuse(total, "core.peers_gone")
+
+
+def case_death(driver, how):
+    """kill -9 or SIGSTOP in mid-message: all requests with the dead end within the time-out, 2 s here, and a little."""
+    names = two(driver)
+    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="2000")
+    ranks = start(names, "survive", 0, env, {1: "victim"})
+    until = time.monotonic() + 20
+    ranks[0].wait_for("met", until)
+    pid = ranks[1].proc.pid  # ip netns exec replaces itself by the program
+    os.kill(pid, how)
+    line = ranks[0].verdict(time.monotonic() + 20)
+    took = float(line.split("after ")[1].split()[0])
+    os.kill(pid, signal.SIGKILL)
+    if took > 6:
+        fail("it took %.1f s" % took)
+
+
+def case_compute(driver):
+    """A receiver computes for 3 s without calls, longer than the peer time-out of 1 s: served by its service thread."""
+    names = two(driver)
+    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000")
+    total = finish(start(names, "compute", 3000, env), 30)
+    need(total, "net.serviced")
+
+
+def case_speed(driver, mtu=1500):
+    names = two(driver, (mtu, mtu))
+    finish(start(names, "pingpong", 0, DRIVERS[driver]), 60)
+
+
+CASES = {
+    "udp": lambda: case_traffic("udp"),
+    "udp6": lambda: case_traffic("udp6"),
+    "udp_9000": lambda: case_traffic("udp", (9000, 9000)),
+    "udp_65535": lambda: case_traffic("udp", (65535, 65535)),
+    "udp_mismatch": lambda: case_traffic("udp", (9000, 1500)),
+    "udp_four": lambda: case_four("udp"),
+    "udp_loss_0.1": lambda: case_bad_wire("udp", loss=0.1),
+    "udp_loss_1": lambda: case_bad_wire("udp", loss=1),
+    "udp_loss_10": lambda: case_bad_wire("udp", loss=10, messages=100),
+    "udp_harm": lambda: case_bad_wire("udp", loss=1, duplicate=2, reorder=5, corrupt=1),
+    "udp_cable": lambda: case_cable("udp", "cut"),
+    "udp_oneway": lambda: case_cable("udp", "oneway"),
+    "udp_kill": lambda: case_death("udp", signal.SIGKILL),
+    "udp_stop": lambda: case_death("udp", signal.SIGSTOP),
+    "udp_compute": lambda: case_compute("udp"),
+    "ether": lambda: case_traffic("ether"),
+    "ether_9000": lambda: case_traffic("ether", (9000, 9000)),
+    "ether_mismatch": lambda: case_traffic("ether", (1500, 9000)),
+    "ether_four": lambda: case_four("ether"),
+    "ether_loss_1": lambda: case_bad_wire("ether", loss=1),
+    "ether_loss_10": lambda: case_bad_wire("ether", loss=10, messages=100),
+    "ether_harm": lambda: case_bad_wire("ether", loss=1, duplicate=2, reorder=5, corrupt=1),
+    "ether_harm_9000": lambda: case_bad_wire("ether", mtu=9000, loss=1, duplicate=2, reorder=5, corrupt=1),
+    "ether_cable": lambda: case_cable("ether", "cut"),
+    "ether_kill": lambda: case_death("ether", signal.SIGKILL),
+    "ether_stop": lambda: case_death("ether", signal.SIGSTOP),
+    "ether_compute": lambda: case_compute("ether"),
+}
+EXTRA = {
+    "udp_speed": lambda: case_speed("udp"),
+    "udp_speed_9000": lambda: case_speed("udp", 9000),
+    "ether_speed": lambda: case_speed("ether"),
+    "ether_speed_9000": lambda: case_speed("ether", 9000),
+}
+
+
+def tear_down():
+    for c in children:
+        if c.poll() is None:
+            c.kill()
+            c.wait()
+    for name in made:
+        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, timeout=20)
+
+
+def main():
+    if len(sys.argv) == 2 and sys.argv[1] == "--list":
+        print("\n".join(CASES))
+        return
+    if os.geteuid() != 0:
+        print("skipped: making network namespaces needs root")
+        sys.exit(SKIP)
+    signal.signal(signal.SIGTERM, lambda *a: sys.exit(1))
+    try:
+        dict(CASES, **EXTRA)[sys.argv[3]]()
+        print("passed")
+    finally:
+        tear_down()
+
+
+main()

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One process of a network test, driven over its standard streams by hosts.py:
+ *   peer RANK COUNT MODE SEED MESSAGES
+ * It prints "ADDR hex", reads COUNT lines of addresses, does what MODE says, prints a line that starts with OK or FAILED, and
+ * then goes on making progress until "QUIT" comes.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <sennit/sennit.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WINDOW 8
+#define PEERS  16
+
+static sn_ep *ep;
+static sn_peer peers[PEERS];
+static unsigned rank, ranks;
+static uint64_t seed;
+static unsigned long messages;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static uint64_t mix(uint64_t z)
+{
+	z += 0x9e3779b97f4a7c15u;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+static void die(const char *what, int status)
+{
+	printf("FAILED rank %u: %s: %s (%s)\n", rank, what, sn_strerror(status), sn_last_error());
+	fflush(stdout);
+	exit(1);
+}
+
+static uint64_t key_of(unsigned from, unsigned to, unsigned long i)
+{
+	return mix(mix(mix(seed + from) + to) + i);
+}
+
+static size_t length_of(uint64_t key)
+{
+	switch (key % 8) {
+	case 0: return 0;
+	case 1: return mix(key) % 16384;
+	case 2: return mix(key) % 70000;
+	case 3: return mix(key) % 16 == 0 ? mix(key + 1) % 2000000 : mix(key + 1) % 1400;
+	default: return mix(key) % 512;
+	}
+}
+
+static void fill(uint8_t *buf, size_t len, uint64_t key)
+{
+	for (size_t i = 0; i < len; i++)
+		buf[i] = (uint8_t)((key >> (8 * (i & 7))) + (i >> 3) * 7);
+}
+
+static bool check(const uint8_t *buf, size_t len, uint64_t key)
+{
+	for (size_t i = 0; i < len; i++)
+		if (buf[i] != (uint8_t)((key >> (8 * (i & 7))) + (i >> 3) * 7))
+			return false;
+	return true;
+}
+
+static void exchange(void)
+{
+	uint8_t addr[SN_ADDR_MAX];
+	size_t len = sizeof(addr);
+	char line[4 * SN_ADDR_MAX];
+
+	sn_ep_address(ep, addr, &len);
+	printf("ADDR ");
+	for (size_t i = 0; i < len; i++)
+		printf("%02x", addr[i]);
+	printf("\n");
+	fflush(stdout);
+	for (unsigned r = 0; r < ranks; r++) {
+		if (!fgets(line, sizeof(line), stdin))
+			exit(1);
+		for (len = 0; len < SN_ADDR_MAX && sscanf(line + 2 * len, "%2hhx", &addr[len]) == 1; len++)
+			;
+		int rc = sn_peer_add(ep, addr, len, &peers[r]);
+		if (rc)
+			die("sn_peer_add", rc);
+	}
+}
+
+/* ---- traffic: everybody to everybody, every byte checked ---- */
+
+struct flow { /* with one peer: WINDOW messages each way at a time */
+	unsigned long sent, received, send_done;
+	sn_req *send[WINDOW], *recv[WINDOW];
+	uint8_t *out[WINDOW], *in[WINDOW];
+	unsigned long recv_posted;
+};
+
+static void flow_post(struct flow *f, unsigned p)
+{
+	while (f->recv_posted < messages && f->recv_posted < f->received + WINDOW) {
+		unsigned w = f->recv_posted % WINDOW;
+		size_t len = length_of(key_of(p, rank, f->recv_posted));
+		f->in[w] = malloc(len + 1);
+		memset(f->in[w], 0xee, len + 1);
+		int rc = sn_irecv(ep, peers[p], f->in[w], len, 7, UINT64_MAX, &f->recv[w]);
+		if (rc)
+			die("sn_irecv", rc);
+		f->recv_posted++;
+	}
+	while (f->sent < messages && f->sent < f->send_done + WINDOW) {
+		unsigned w = f->sent % WINDOW;
+		uint64_t key = key_of(rank, p, f->sent);
+		size_t len = length_of(key);
+		f->out[w] = malloc(len + 1);
+		fill(f->out[w], len, key);
+		int rc = sn_isend(ep, peers[p], f->out[w], len, 7, &f->send[w]);
+		if (rc)
+			die("sn_isend", rc);
+		f->sent++;
+	}
+}
+
+static bool flow_test(struct flow *f, unsigned p)
+{
+	sn_completion c = {0};
+	bool moved = false;
+
+	if (f->received < f->recv_posted && sn_test(ep, f->recv[f->received % WINDOW], &c) == SN_OK) {
+		unsigned w = f->received % WINDOW;
+		uint64_t key = key_of(p, rank, f->received);
+		if (c.status)
+			die("a receive", c.status);
+		if (c.len != length_of(key) || !check(f->in[w], c.len, key) || f->in[w][c.len] != 0xee)
+			die("wrong bytes or length", 0);
+		free(f->in[w]);
+		f->received++;
+		moved = true;
+	}
+	if (f->send_done < f->sent && sn_test(ep, f->send[f->send_done % WINDOW], &c) == SN_OK) {
+		if (c.status)
+			die("a send", c.status);
+		free(f->out[f->send_done % WINDOW]);
+		f->send_done++;
+		moved = true;
+	}
+	return moved;
+}
+
+static void traffic(void)
+{
+	static struct flow flows[PEERS];
+	bool all = false;
+	uint64_t idle = 0;
+
+	while (!all) {
+		bool moved = false;
+		all = true;
+		for (unsigned p = 0; p < ranks; p++) {
+			if (p == rank)
+				continue;
+			flow_post(&flows[p], p);
+			moved |= flow_test(&flows[p], p);
+			all &= flows[p].received == messages && flows[p].send_done == messages;
+		}
+		if (moved)
+			idle = 0;
+		else if (!all)
+			sn_relax(&ep, 1, &idle, 1000);
+	}
+	printf("OK %lu messages each way with each of %u\n", messages, ranks - 1);
+}
+
+/* ---- speed between ranks 0 and 1 ---- */
+
+static void one(bool send, void *buf, size_t len)
+{
+	sn_req *req;
+	sn_completion c = {0};
+	int rc = send ? sn_isend(ep, peers[1 - rank], buf, len, 1, &req)
+		      : sn_irecv(ep, peers[1 - rank], buf, len, 1, UINT64_MAX, &req);
+
+	if (rc)
+		die("post", rc);
+	while ((rc = sn_test(ep, req, &c)) == SN_ERR_AGAIN)
+		;
+	if (rc || c.status)
+		die("completion", rc ? rc : c.status);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void pingpong(void)
+{
+	static const size_t sizes[] = {8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304};
+	uint8_t *buf = malloc(4194304);
+	double t[1000] = {0};
+
+	memset(buf, 1, 4194304);
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+		unsigned rounds = sizes[s] < 65536 ? 1000 : 60;
+		for (unsigned i = 0; i < rounds; i++) {
+			double start = now();
+			one(rank == 0, buf, sizes[s]);
+			one(rank == 1, buf, sizes[s]);
+			t[i] = now() - start;
+		}
+		qsort(t, rounds, sizeof(t[0]), by_value);
+		if (rank == 0)
+			printf("INFO %zu bytes: %.2f us one way, %.0f MB/s\n", sizes[s],
+			       t[rounds / 2] / 2 * 1e6, (double)sizes[s] / (t[rounds / 2] / 2) / 1e6);
+	}
+	free(buf);
+	printf("OK\n");
+}
+
+/* ---- the others die: everything with them must end with PEER_GONE, and soon ---- */
+
+static void survive(void)
+{
+	uint8_t *big = calloc(1, 8 << 20), small[8];
+	sn_req *reqs[3 * PEERS];
+	unsigned count = 0;
+	sn_completion c = {0};
+
+	for (unsigned p = 0; p < ranks; p++) { /* they are there: a round trip */
+		sn_req *s, *r;
+		if (p == rank)
+			continue;
+		if (sn_isend(ep, peers[p], small, 8, 1, &s) ||
+		    sn_irecv(ep, peers[p], small, 8, 1, UINT64_MAX, &r) || sn_wait(ep, s, &c, -1) ||
+		    sn_wait(ep, r, &c, -1) || c.status)
+			die("greeting", c.status);
+	}
+	printf("INFO met\n");
+	fflush(stdout);
+	double start = now();
+	for (unsigned p = 0; p < ranks; p++) {
+		if (p == rank)
+			continue;
+		if (sn_isend(ep, peers[p], big, 8 << 20, 2, &reqs[count++]) ||
+		    sn_irecv(ep, peers[p], small, 8, 3, UINT64_MAX, &reqs[count++]) ||
+		    sn_irecv(ep, peers[p], big, 8 << 20, 4, UINT64_MAX, &reqs[count++]))
+			die("post", 0);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		sn_wait(ep, reqs[i], &c, -1);
+		if (c.status != SN_ERR_PEER_GONE)
+			die("a request with a dead peer ended otherwise", c.status);
+	}
+	printf("OK all %u requests ended after %.1f s\n", count, now() - start);
+	free(big);
+}
+
+/* Meets the others, then is there to be killed or stopped in the middle of a long message. */
+static void victim(void)
+{
+	uint8_t small[8], *big = calloc(1, 8 << 20);
+	sn_req *s, *r;
+	sn_completion c = {0};
+
+	for (unsigned p = 0; p < ranks; p++)
+		if (p != rank && (sn_isend(ep, peers[p], small, 8, 1, &s) ||
+				  sn_irecv(ep, peers[p], small, 8, 1, UINT64_MAX, &r) ||
+				  sn_wait(ep, s, &c, -1) || sn_wait(ep, r, &c, -1)))
+			die("greeting", 0);
+	printf("INFO met\n");
+	fflush(stdout);
+	for (;;) {
+		if (sn_irecv(ep, SN_ANY_PEER, big, 8 << 20, 2, UINT64_MAX, &r) == SN_OK)
+			sn_wait(ep, r, &c, -1);
+	}
+}
+
+/* Computes for long without calling: its peers must not lose patience, and their long messages must come through. */
+static void compute(void)
+{
+	size_t len = 8 << 20;
+	uint8_t *buf = malloc(len);
+	sn_req *r;
+	sn_completion c = {0};
+	unsigned other = 1 - rank;
+
+	if (rank == 0) {
+		fill(buf, len, seed);
+		one(true, buf, 8);
+		double start = now();
+		one(true, buf, len);
+		printf("OK sent in %.1f s\n", now() - start);
+	} else {
+		uint8_t first[8];
+		one(false, first, 8);
+		if (sn_irecv(ep, peers[other], buf, len, 1, UINT64_MAX, &r))
+			die("post", 0);
+		double end = now() + 0.2;
+		while (now() < end)
+			sn_progress(ep); /* until the message has been announced */
+		end = now() + (double)messages / 1000;
+		while (now() < end)
+			;
+		int rc = sn_wait(ep, r, &c, -1);
+		if (rc || c.status || !check(buf, len, seed))
+			die("the message", c.status);
+		printf("OK received\n");
+	}
+	free(buf);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} modes[] = {{"traffic", traffic},
+		     {"pingpong", pingpong},
+		     {"survive", survive},
+		     {"victim", victim},
+		     {"compute", compute}};
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	char line[64];
+
+	if (argc < 6)
+		return 2;
+	rank = (unsigned)atoi(argv[1]);
+	ranks = (unsigned)atoi(argv[2]);
+	seed = strtoull(argv[4], NULL, 0);
+	messages = strtoul(argv[5], NULL, 0);
+	setvbuf(stdin, NULL, _IONBF, 0);
+	int rc = sn_ep_open(NULL, &ep);
+	if (rc)
+		die("sn_ep_open", rc);
+	exchange();
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (strcmp(modes[i].name, argv[3]) == 0)
+			modes[i].run();
+	fflush(stdout);
+	while (poll(&in, 1, 1) == 0)
+		sn_progress(ep);
+	if (!fgets(line, sizeof(line), stdin))
+		return 1;
+	sn_ep_close(ep);
+	printf("CLOSED\n");
+	return 0;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sim.h"
+#include <stdarg.h>
+
+struct sim sim;
+
+uint64_t sim_rand(void)
+{
+	uint64_t z = (sim.random += 0x9e3779b97f4a7c15u);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+uint64_t sim_clock(void *arg)
+{
+	return sim.now;
+}
+
+void sim_fail(const char *fmt, ...)
+{
+	va_list args;
+
+	if (sim.failed) /* the first is the one to look at */
+		return;
+	sim.failed = true;
+	va_start(args, fmt);
+	fprintf(stderr, "at %.6f s: ", (double)sim.now / 1e9);
+	vfprintf(stderr, fmt, args);
+	fputc('\n', stderr);
+	va_end(args);
+}
+
+/* ---- packets in flight: a binary heap by time ---- */
+
+static bool earlier(const struct sim_packet *a, const struct sim_packet *b)
+{
+	return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+static void heap_swap(unsigned a, unsigned b)
+{
+	struct sim_packet t = sim.heap[a];
+	sim.heap[a] = sim.heap[b];
+	sim.heap[b] = t;
+}
+
+static void heap_put(struct sim_packet p)
+{
+	if (sim.heap_count == sim.heap_room) {
+		sim.heap_room = sim.heap_room ? sim.heap_room * 2 : 256;
+		sim.heap = realloc(sim.heap, sim.heap_room * sizeof(*sim.heap));
+	}
+	unsigned i = sim.heap_count++;
+	sim.heap[i] = p;
+	for (; i > 0 && earlier(&sim.heap[i], &sim.heap[(i - 1) / 2]); i = (i - 1) / 2)
+		heap_swap(i, (i - 1) / 2);
+}
+
+static struct sim_packet heap_take(void)
+{
+	struct sim_packet top = sim.heap[0];
+
+	sim.heap[0] = sim.heap[--sim.heap_count];
+	sim.heap[sim.heap_count].bytes = NULL;
+	for (unsigned i = 0;;) {
+		unsigned least = i, left = 2 * i + 1;
+		for (unsigned c = left; c < left + 2 && c < sim.heap_count; c++)
+			if (earlier(&sim.heap[c], &sim.heap[least]))
+				least = c;
+		if (least == i)
+			return top;
+		heap_swap(i, least);
+		i = least;
+	}
+}
+
+/* ---- the wire ---- */
+
+static void fly(unsigned from, unsigned to, const uint8_t *bytes, uint32_t len, uint64_t at)
+{
+	struct sim_packet p = {.at = at, .order = sim.order++, .from = from, .to = to, .len = len};
+
+	p.bytes = malloc(len ? len : 1);
+	memcpy(p.bytes, bytes, len);
+	heap_put(p);
+}
+
+void sim_inject(unsigned to, const uint8_t *bytes, uint32_t len, uint64_t after)
+{
+	fly(to, to, bytes, len, sim.now + after);
+}
+
+static void transmit(unsigned from, unsigned to, uint8_t *bytes, uint32_t len)
+{
+	uint64_t at = sim.now + sim.p.delay + sim_below(sim.p.jitter);
+
+	sim.sent++;
+	if (sim.cut[from][to] || len > sim.p.path_mtu || sim_chance(sim.p.loss)) {
+		sim.lost++;
+		return;
+	}
+	if (sim.p.byte_time_ps) {
+		at = SN_MAX_OF(at, sim.line_free[to]) + len * sim.p.byte_time_ps / 1000;
+		sim.line_free[to] = at;
+	}
+	if (sim_chance(sim.p.reorder))
+		at += sim_below(20 * (sim.p.delay + 1));
+	if (sim_chance(sim.p.duplicate))
+		fly(from, to, bytes, len, at + sim_below(50 * (sim.p.delay + 1)));
+	if (len && sim_chance(sim.p.corrupt)) {
+		sim.damaged++;
+		for (uint64_t k = 1 + sim_below(3); k > 0; k--)
+			bytes[sim_below(len)] ^= (uint8_t)(1 + sim_below(255));
+		if (sim_chance(0.2))
+			len = (uint32_t)sim_below(len);
+	}
+	fly(from, to, bytes, len, at);
+}
+
+static void deliver_packets(void)
+{
+	while (sim.heap_count && sim.heap[0].at <= sim.now) {
+		struct sim_packet p = heap_take();
+		struct sim_inbox *in = &sim.inbox[p.to];
+		if (in->count >= sim.p.queue || sim.node[p.to] == NULL) {
+			sim.lost++;
+			free(p.bytes);
+			continue;
+		}
+		if (in->count == in->room) {
+			in->room = in->room ? in->room * 2 : 64;
+			in->packet = realloc(in->packet, in->room * sizeof(*in->packet));
+		}
+		in->packet[in->count++] = p;
+	}
+}
+
+/* ---- the driver: an address part is the number of a slot ---- */
+
+static bool drv_resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
+{
+	if (part->type != SN_ADDR_UDP4 || part->len != 6 || part->bytes[0] >= SIM_NODES)
+		return false;
+	path->bytes[0] = part->bytes[0];
+	return true;
+}
+
+static uint32_t drv_mtu(void *drv)
+{
+	return sim.p.mtu;
+}
+
+static uint64_t drv_room(void *drv)
+{
+	return 1 << 20;
+}
+
+static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned count)
+{
+	static uint8_t flat[SN_WIRE_LEN_MAX];
+	const struct node *n = drv;
+
+	for (unsigned i = 0; i < count; i++) {
+		uint32_t len = 0;
+		if (sim_chance(sim.p.refuse))
+			return i;
+		for (uint32_t k = 0; k < frames[i].iov_count; k++) {
+			memcpy(flat + len, frames[i].iov[k].iov_base, frames[i].iov[k].iov_len);
+			len += (uint32_t)frames[i].iov[k].iov_len;
+		}
+		if (len != frames[i].len || le16toh(((struct sn_wire_head *)flat)->len) != len)
+			sim_fail("a frame of type %u is %u bytes, but says %u", flat[1], len, frames[i].len);
+		transmit(n->slot, frames[i].to->bytes[0], flat, len);
+	}
+	return count;
+}
+
+static void inbox_drop(struct sim_inbox *in, unsigned count)
+{
+	if (count == 0)
+		return;
+	for (unsigned i = 0; i < count; i++)
+		free(in->packet[i].bytes);
+	in->count -= count;
+	memmove(in->packet, in->packet + count, in->count * sizeof(*in->packet));
+}
+
+static unsigned drv_receive(void *drv, struct sn_net_in *frames, unsigned max)
+{
+	const struct node *n = drv;
+	struct sim_inbox *in = &sim.inbox[n->slot];
+
+	inbox_drop(in, in->taken);
+	in->taken = SN_MIN_OF(max, in->count);
+	for (unsigned i = 0; i < in->taken; i++)
+		frames[i] = (struct sn_net_in){in->packet[i].bytes, in->packet[i].len};
+	return in->taken;
+}
+
+static void drv_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+}
+
+const struct sn_net_driver sim_driver = {
+	.name = "sim",
+	.resolve = drv_resolve,
+	.mtu = drv_mtu,
+	.room = drv_room,
+	.send = drv_send,
+	.receive = drv_receive,
+	.counters = drv_counters,
+};
+
+/* ---- time ---- */
+
+static bool node_due(struct node *n)
+{
+	if (n->asleep_until > sim.now && !n->quiet)
+		return false;
+	return sim.inbox[n->slot].count > sim.inbox[n->slot].taken || sn_net_deadline(n->net) == 0 ||
+	       (n->asleep_until <= sim.now && n->quiet);
+}
+
+static uint64_t next_event(uint64_t until)
+{
+	uint64_t next = sim.heap_count ? SN_MIN_OF(until, sim.heap[0].at) : until;
+
+	for (unsigned i = 0; i < SIM_NODES; i++) {
+		struct node *n = sim.node[i];
+		if (n == NULL)
+			continue;
+		uint64_t at = sn_net_deadline(n->net);
+		at = at == SN_NET_NEVER ? until : sim.now + at;
+		if (sim.inbox[i].count > sim.inbox[i].taken)
+			at = sim.now;
+		if (n->asleep_until > sim.now)
+			at = n->quiet ? SN_MIN_OF(at, n->asleep_until) : SN_MAX_OF(at, n->asleep_until);
+		next = SN_MIN_OF(next, at);
+	}
+	return SN_MAX_OF(next, sim.now + 500); /* even a spinning process takes time */
+}
+
+void sim_run(uint64_t until)
+{
+	while (sim.now < until && !sim.failed) {
+		sim.now = SN_MIN_OF(until, next_event(until));
+		deliver_packets();
+		for (unsigned i = 0; i < SIM_NODES; i++)
+			if (sim.node[i] && node_due(sim.node[i]))
+				node_progress(sim.node[i]);
+	}
+}
+
+void sim_start(uint64_t seed, const struct sim_net_params *p)
+{
+	memset(&sim, 0, sizeof(sim));
+	sim.random = seed;
+	sim.now = 1000 * SIM_MS;
+	sim.p = *p;
+}
+
+void sim_end(void)
+{
+	while (sim.heap_count)
+		free(sim.heap[--sim.heap_count].bytes);
+	free(sim.heap);
+	for (unsigned i = 0; i < SIM_NODES; i++) {
+		inbox_drop(&sim.inbox[i], sim.inbox[i].count);
+		free(sim.inbox[i].packet);
+	}
+}

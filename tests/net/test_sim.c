@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The protocol engine under thousands of seeded schedules. usage: test_sim [schedules [first seed]]; a failure prints the
+ * seed, and `test_sim 1 SEED` repeats it.
+ */
+#include "sim.h"
+#include <sys/resource.h>
+
+#define TIMEOUT (3000 * SIM_MS)
+
+static uint64_t some_length(void)
+{
+	switch (sim_below(12)) {
+	case 0: return 0;
+	case 1: return sim_below(4096);
+	case 2: return 4096 + sim_below(12289); /* FIRST and MORE */
+	case 3: return 16000 + sim_below(2000);
+	case 4: return 16385 + sim_below(50000);
+	case 5: return 65536 + sim_below(400000);
+	default: return sim_below(200);
+	}
+}
+
+static struct sim_net_params some_network(void)
+{
+	static const double losses[] = {0, 0, 0.001, 0.01, 0.1, 0.3};
+	static const uint32_t mtus[] = {1232, 1472, 1472, 8972, 65000};
+	struct sim_net_params p = {.queue = 4096};
+
+	p.loss = losses[sim_below(6)];
+	p.duplicate = sim_chance(0.4) ? 0.05 : 0;
+	p.corrupt = sim_chance(0.4) ? 0.05 : 0;
+	p.reorder = sim_chance(0.4) ? 0.1 : 0;
+	p.refuse = sim_chance(0.2) ? 0.05 : 0;
+	p.delay = 1000 + sim_below(sim_chance(0.2) ? 5 * SIM_MS : 50000);
+	p.jitter = sim_chance(0.5) ? 1 : p.delay / 4;
+	p.byte_time_ps = sim_chance(0.3) ? 800 : 0;
+	p.mtu = mtus[sim_below(5)];
+	p.path_mtu = sim_chance(0.2) ? 1400 + (uint32_t)sim_below(8000) : 65535;
+	if (sim_chance(0.1))
+		p.queue = 64;
+	return p;
+}
+
+/* What goes wrong besides the wire; all of it heals before the peer time-out. */
+enum trouble { NONE, FLAP, ONE_WAY, SLEEP, QUIET, FORGE, SHRINK, TROUBLES };
+
+static void forge(unsigned nodes)
+{
+	uint8_t junk[2000];
+	uint32_t len = (uint32_t)sim_below(sizeof(junk));
+
+	for (uint32_t i = 0; i < len; i++)
+		junk[i] = (uint8_t)sim_rand();
+	if (len >= 4 && sim_chance(0.8)) { /* past the first checks */
+		junk[0] = SN_WIRE_VERSION;
+		junk[1] = (uint8_t)(1 + sim_below(SN_WIRE_TYPES - 1));
+		junk[2] = (uint8_t)len;
+		junk[3] = (uint8_t)(len >> 8);
+	}
+	unsigned to = (unsigned)sim_below(nodes);
+	if (sim.heap_count && sim_chance(0.5)) { /* a real frame, to somebody else, cut or changed */
+		struct sim_packet *p = &sim.heap[sim_below(sim.heap_count)];
+		len = SN_MIN_OF(p->len, (uint32_t)sizeof(junk));
+		memcpy(junk, p->bytes, len);
+		if (len && sim_chance(0.7))
+			junk[sim_below(len)] ^= (uint8_t)(1 + sim_below(255));
+		if (sim_chance(0.3))
+			len = (uint32_t)sim_below(len + 1);
+	}
+	sim_inject(to, junk, len, sim_below(SIM_MS));
+}
+
+static void cause(enum trouble t, unsigned nodes)
+{
+	unsigned a = (unsigned)sim_below(nodes), b = (unsigned)sim_below(nodes);
+
+	switch (t) {
+	case FLAP: sim.cut[a][b] = sim.cut[b][a] = sim_chance(0.5); break;
+	case ONE_WAY: sim.cut[a][b] = sim_chance(0.5); break;
+	case SLEEP:
+	case QUIET:
+		if (sim.node[a]->asleep_until <= sim.now) {
+			sim.node[a]->asleep_until = sim.now + sim_below(300 * SIM_MS);
+			sim.node[a]->quiet = t == QUIET;
+		}
+		break;
+	case SHRINK: sim.p.path_mtu = 1300; break; /* another way through the network, for good */
+	case FORGE:
+		for (int i = 0; i < 10; i++)
+			forge(nodes);
+		break;
+	default: break;
+	}
+}
+
+static void heal(unsigned nodes)
+{
+	memset(sim.cut, 0, sizeof(sim.cut));
+	for (unsigned i = 0; i < nodes; i++)
+		if (sim.node[i])
+			sim.node[i]->asleep_until = 0;
+}
+
+/* Let it finish: at most this long after the last trouble. */
+static void settle(uint64_t longest, unsigned nodes)
+{
+	uint64_t end = sim.now + longest;
+
+	while (sim.now < end && !sim.failed) {
+		for (unsigned i = 0; i < nodes; i++)
+			while (sim.node[i] && sim.node[i]->pending)
+				node_fetch_later(sim.node[i]);
+		sim_run(sim.now + 20 * SIM_MS);
+		if (model_undelivered() == 0)
+			break;
+	}
+}
+
+/* Every counter, summed over all schedules: each must have been reached, or the schedules miss part of the protocol. */
+static struct total {
+	const char *name;
+	uint64_t sum;
+} totals[64];
+
+static void add_counter(void *arg, const char *name, uint64_t value)
+{
+	struct total *t = totals;
+
+	while (t->name && strcmp(t->name, name) != 0)
+		t++;
+	t->name = name;
+	t->sum += value;
+}
+
+static int check_totals(void)
+{
+	/* What no correct peer and no forger without the key can bring about. */
+	static const char *const never[] = {"net.drop_record", "net.drop_memory", "net.drop_busy",
+					    "net.drop_refused", "net.drop_hello"};
+	int bad = 0;
+
+	for (struct total *t = totals; t->name; t++) {
+		bool expect = true;
+		for (unsigned i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+			expect &= strcmp(never[i], t->name) != 0;
+		printf("  %-20s %llu\n", t->name, (unsigned long long)t->sum);
+		if (expect && t->sum == 0) {
+			fprintf(stderr, "no schedule ever reached %s\n", t->name);
+			bad = 1;
+		}
+	}
+	return bad;
+}
+
+static void end_nodes(unsigned nodes)
+{
+	for (unsigned i = 0; i < nodes; i++) {
+		if (sim.node[i] == NULL)
+			continue;
+		sn_net_counters(sim.node[i]->net, add_counter, NULL);
+		node_free(sim.node[i]);
+	}
+}
+
+/* Random messages among random nodes while the network misbehaves: all must arrive, once, in order, unharmed. */
+static void traffic(uint64_t seed)
+{
+	struct sim_net_params p;
+	unsigned nodes = 2, messages = 10;
+
+	sim.random = seed;
+	p = some_network();
+	sim_start(sim_rand(), &p);
+	model_start();
+	nodes = 2 + (unsigned)sim_below(3);
+	messages = 5 + (unsigned)sim_below(50);
+	enum trouble t = (enum trouble)sim_below(TROUBLES);
+	for (unsigned i = 0; i < nodes; i++) {
+		struct node *n = node_new(i, TIMEOUT, sim_chance(0.5) ? 4096 : 16384);
+		n->refuse = sim_chance(0.2) ? 0.2 : 0;
+		n->late = sim_chance(0.5) ? 0.5 : 0;
+		n->partial = sim_chance(0.2) ? 0.3 : 0;
+	}
+	bool burst = sim_chance(0.5);
+	while (messages > 0 && !sim.failed) {
+		unsigned a = (unsigned)sim_below(nodes), b = (unsigned)sim_below(nodes);
+		if (a != b && (sim.node[a]->asleep_until <= sim.now)) {
+			node_post(sim.node[a], sim.node[b], some_length());
+			messages--;
+		}
+		if (sim_chance(0.1))
+			cause(t, nodes);
+		if (sim_chance(0.3))
+			node_fetch_later(sim.node[sim_below(nodes)]);
+		sim_run(sim.now + (burst ? sim_below(3000) : sim_below(10 * SIM_MS)));
+		if (sim_chance(0.1))
+			heal(nodes);
+	}
+	heal(nodes);
+	settle(60000 * SIM_MS, nodes);
+	model_check_all(false);
+	end_nodes(nodes);
+	sim_end();
+	model_end();
+}
+
+/* Processes die, are cut off, or come back at the same address while frames of their former life still fly. */
+static void deaths(uint64_t seed)
+{
+	struct sim_net_params p;
+	unsigned nodes;
+
+	sim.random = seed;
+	p = some_network();
+	if (p.loss > 0.01)
+		p.loss =
+			0.01; /* a third of the frames lost for a whole time-out is a death too, but not the one meant */
+	p.path_mtu = 65535;
+	sim_start(sim_rand(), &p);
+	model_start();
+	nodes = 2 + (unsigned)sim_below(3);
+	for (unsigned i = 0; i < nodes; i++)
+		node_new(i, TIMEOUT, 16384);
+	unsigned messages = 10 + (unsigned)sim_below(40), victim = (unsigned)sim_below(nodes);
+	unsigned when = (unsigned)sim_below(messages);
+	bool comes_back = sim_chance(0.6), cut_off = sim_chance(0.3);
+	while (messages > 0 && !sim.failed) {
+		unsigned a = (unsigned)sim_below(nodes), b = (unsigned)sim_below(nodes);
+		if (a != b && sim.node[a] && sim.node[b])
+			node_post(sim.node[a], sim.node[b], some_length());
+		sim_run(sim.now + sim_below(SIM_MS));
+		if (--messages != when)
+			continue;
+		if (cut_off) {
+			for (unsigned i = 0; i < nodes; i++)
+				sim.cut[victim][i] = sim.cut[i][victim] = true;
+			continue;
+		}
+		node_crash(sim.node[victim]);
+		if (comes_back)
+			node_new(victim, TIMEOUT, 16384);
+	}
+	settle(4 * TIMEOUT, nodes);
+	if (cut_off) /* both sides must have noticed; then the cable is back, and old sessions meet */
+		heal(nodes);
+	settle(4 * TIMEOUT, nodes);
+	sim_run(sim.now + 2 * TIMEOUT);
+	model_check_all(true);
+	end_nodes(nodes);
+	sim_end();
+	model_end();
+}
+
+/* One side drops the other and connects again under the same identity, while frames of the old session still fly. */
+static void rejoin(uint64_t seed)
+{
+	struct sim_net_params p;
+
+	sim.random = seed;
+	p = some_network();
+	p.duplicate = 0.2;
+	p.reorder = 0.3;
+	p.loss = SN_MIN_OF(p.loss, 0.1);
+	p.path_mtu = 65535;
+	sim_start(sim_rand(), &p);
+	model_start();
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	for (int life = 0; life < 4 && !sim.failed; life++) {
+		for (uint64_t i = sim_below(20); i > 0; i--) {
+			if (sim_chance(0.6))
+				node_post(a, b, some_length());
+			else
+				node_post(b, a, some_length());
+			sim_run(sim.now + sim_below(SIM_MS));
+		}
+		if (life == 3)
+			break;
+		sim.cut[0][1] = sim_chance(0.5); /* the farewell may be lost */
+		node_rejoin(a, b);
+		sim_run(sim.now + 1);
+		sim.cut[0][1] = false;
+		node_post(a, b, some_length());
+		sim_run(sim.now + sim_below(3 * SIM_MS));
+	}
+	settle(20 * TIMEOUT, 2);
+	model_check_all(true);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
+/* The receiver computes while its service thread minds the network: the window fills, nothing is lost or reported early. */
+static void parked(uint64_t seed)
+{
+	struct sim_net_params p;
+
+	sim.random = seed;
+	p = some_network();
+	p.mtu = 1472;
+	sim_start(sim_rand(), &p);
+	model_start();
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	node_post(b, a, 100);
+	settle(TIMEOUT, 2);
+	for (int i = 0; i < 40; i++)
+		node_post(a, b, sim_below(16384));
+	node_post(a, b, 500000);
+	b->asleep_until = sim.now + 3 * TIMEOUT; /* longer than a silent peer may be */
+	b->quiet = true;
+	sim_run(sim.now + 3 * TIMEOUT);
+	settle(20 * TIMEOUT, 2);
+	model_check_all(false);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
+/* Eight (seven) senders, one receiver on a slow line with a short queue: short messages must not wait for the long ones. */
+static void incast(uint64_t seed)
+{
+	struct sim_net_params p = {.delay = 5000,
+				   .jitter = 1,
+				   .byte_time_ps = 800,
+				   .mtu = 1472,
+				   .path_mtu = 65535,
+				   .queue = 2048};
+
+	sim.random = seed;
+	sim_start(sim_rand(), &p);
+	model_start();
+	for (unsigned i = 0; i < SIM_NODES; i++)
+		node_new(i, TIMEOUT, 16384);
+	for (unsigned i = 1; i < SIM_NODES; i++)
+		node_post(sim.node[i], sim.node[0], 300000);
+	for (unsigned i = 1; i < SIM_NODES; i++)
+		node_post(sim.node[i], sim.node[0], 100);
+	uint64_t start = sim.now;
+	settle(10000 * SIM_MS, SIM_NODES);
+	model_check_all(false);
+	/* 2.1 MB at 1.25 GB/s are 1.7 ms; a collapse is a hundred times that. */
+	if (sim.now - start > 60 * SIM_MS)
+		sim_fail("the incast took %lu ms", (unsigned long)((sim.now - start) / SIM_MS));
+	end_nodes(SIM_NODES);
+	sim_end();
+	model_end();
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long count = argc > 1 ? strtoul(argv[1], NULL, 0) : 3000;
+	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+	struct rusage u;
+
+	for (uint64_t seed = first; seed < first + count; seed++) {
+		if (seed % 50 == 0)
+			incast(seed);
+		else if (seed % 50 == 1)
+			parked(seed);
+		else if (seed % 10 == 3)
+			rejoin(seed);
+		else if (seed % 4 == 0)
+			deaths(seed);
+		else
+			traffic(seed);
+		if (sim.failed) {
+			fprintf(stderr, "FAILED: seed %llu\n", (unsigned long long)seed);
+			return 1;
+		}
+	}
+	getrusage(RUSAGE_SELF, &u);
+	printf("%lu schedules, %llu messages, %llu MB checked, %llu peers given up, %.1f s of CPU\n", count,
+	       (unsigned long long)model_messages, (unsigned long long)(model_bytes >> 20),
+	       (unsigned long long)model_gone, (double)u.ru_utime.tv_sec + (double)u.ru_utime.tv_usec / 1e6);
+	return count >= 3000 ? check_totals() : 0;
+}

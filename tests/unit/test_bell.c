@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * No ring is lost. Every sleep here may last 50 s and the alarm comes before: a test that passes was woken each time.
+ */
+#include "base/base.h"
+#include "progress/bell.h"
+#include "progress/relax.h"
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LONG_US 50000000u
+#define LAPS	3000
+#define MANY	8
+
+struct lane { /* one line each: a message is a plain store */
+	sn_aligned _Atomic uint32_t sent;
+};
+static struct lane *lanes;
+
+static int send_fd(int sock, int fd)
+{
+	char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec v = {&byte, 1};
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(sock, &m, 0) == 1 ? 0 : -1;
+}
+
+static int recv_fd(int sock)
+{
+	char byte, control[CMSG_SPACE(sizeof(int))];
+	struct iovec v = {&byte, 1};
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	int fd = -1;
+	if (recvmsg(sock, &m, 0) == 1 && CMSG_FIRSTHDR(&m))
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
+	return fd;
+}
+
+struct expect {
+	struct lane *lane;
+	uint32_t value;
+};
+
+static int arrived(void *arg)
+{
+	const struct expect *e = arg;
+	return atomic_load_explicit(&e->lane->sent, memory_order_acquire) >= e->value;
+}
+
+static void wait_for(struct lane *lane, uint32_t value)
+{
+	struct expect e = {lane, value};
+	while (!arrived(&e))
+		sn_bell_wait(arrived, &e, LONG_US);
+}
+
+static void put(struct lane *lane, uint32_t value, struct sn_bell *bell, bool fence)
+{
+	atomic_store_explicit(&lane->sent, value, memory_order_release);
+	sn_bell_ring(bell, fence);
+}
+
+static void player(int sock, struct lane *mine, struct lane *theirs, bool first)
+{
+	if (sn_bell_open() || send_fd(sock, sn_bell_fd()))
+		_exit(3);
+	int fd = recv_fd(sock);
+	struct sn_bell *bell = sn_bell_map(fd);
+	if (!bell)
+		_exit(4);
+	bool fence = sn_bell_must_fence(bell);
+	for (uint32_t lap = 1; lap <= LAPS; lap++) {
+		if (!first)
+			wait_for(theirs, lap);
+		put(mine, lap, bell, fence);
+		if (first)
+			wait_for(theirs, lap);
+	}
+}
+
+static int setup(void **state)
+{
+	lanes = mmap(NULL, sizeof(*lanes) * (MANY + 2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		     -1, 0);
+	return lanes == MAP_FAILED;
+}
+
+static int teardown(void **state)
+{
+	return munmap(lanes, sizeof(*lanes) * (MANY + 2));
+}
+
+static void two_processes_wake_each_other(void **state)
+{
+	int pair[2], status;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	pid_t a = fork();
+	if (!a) {
+		alarm(50);
+		player(pair[0], &lanes[0], &lanes[1], true);
+		_exit(0);
+	}
+	pid_t b = fork();
+	if (!b) {
+		alarm(50);
+		player(pair[1], &lanes[1], &lanes[0], false);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(a, &status, 0), a);
+	assert_int_equal(status, 0);
+	assert_int_equal(waitpid(b, &status, 0), b);
+	assert_int_equal(status, 0);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static int all_arrived(void *arg)
+{
+	uint32_t sum = 0;
+	for (int i = 0; i < MANY; i++)
+		sum += atomic_load_explicit(&lanes[i].sent, memory_order_acquire);
+	uint32_t *seen = arg, before = *seen;
+	*seen = sum;
+	return sum != before;
+}
+
+/* Many senders, one sleeper: who rings takes the flag down for the others, and none of their messages is forgotten. */
+static void many_senders_wake_one(void **state)
+{
+	pid_t pids[MANY];
+	int pair[2], status;
+	assert_int_equal(sn_bell_open(), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(send_fd(pair[0], sn_bell_fd()), 0);
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		alarm(50);
+		int fd = recv_fd(pair[1]);
+		sn_bell_before_fork(); /* as if the service were there, which brings its own handlers */
+		sn_bell_after_fork(true);
+		struct sn_bell *bell = sn_bell_map(fd);
+		if (!bell || sn_bell_open())
+			_exit(4);
+		for (uint32_t n = 1; n <= LAPS; n++) {
+			put(&lanes[i], n, bell, sn_bell_must_fence(bell));
+			if (n % 16 == 0)
+				sched_yield();
+		}
+		_exit(0);
+	}
+	uint32_t seen = 0;
+	while (seen < MANY * LAPS)
+		sn_bell_wait(all_arrived, &seen, LONG_US);
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_int_equal(status, 0);
+	}
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static void *sleeper(void *arg)
+{
+	struct lane *lane = arg;
+	for (uint32_t n = 1; n <= LAPS; n++) {
+		wait_for(&lane[0], n);
+		atomic_store_explicit(&lane[1].sent, n, memory_order_release);
+	}
+	return NULL;
+}
+
+static void a_thread_wakes_a_thread(void **state)
+{
+	pthread_t thread;
+	assert_int_equal(sn_bell_open(), 0);
+	assert_int_equal(pthread_create(&thread, NULL, sleeper, lanes), 0);
+	for (uint32_t n = 1; n <= LAPS; n++) {
+		atomic_store_explicit(&lanes[0].sent, n, memory_order_release);
+		sn_bell_ring_self();
+		while (atomic_load_explicit(&lanes[1].sent, memory_order_acquire) < n)
+			sched_yield();
+	}
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static int polls;
+
+static int nothing(void *arg)
+{
+	polls++;
+	return 0;
+}
+
+static void waiting_spins_then_yields_then_naps(void **state)
+{
+	uint64_t idle = 0;
+	sn_relax_crowd(0);
+	polls = 0;
+	sn_relax_step(&idle, 100, nothing, NULL);
+	assert_true(idle != 0);
+	assert_int_equal(polls, 0); /* the first step only notes the time */
+	while (!polls)
+		sn_relax_step(&idle, 100, nothing,
+			      NULL); /* ends: sooner or later it naps, and polls before */
+	uint64_t long_ago = 1;
+	polls = 0;
+	sn_relax_step(&long_ago, 0, nothing, NULL); /* 0: never naps */
+	assert_int_equal(polls, 0);
+}
+
+static int something(void *arg)
+{
+	return 1;
+}
+
+static void a_last_look_that_finds_something_starts_over(void **state)
+{
+	uint64_t idle = 1; /* waited since the machine started */
+	sn_relax_step(&idle, 1000000, something, NULL);
+	assert_int_equal(idle, 0);
+}
+
+int main(void)
+{
+	alarm(45);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(two_processes_wake_each_other, setup, teardown),
+		cmocka_unit_test_setup_teardown(many_senders_wake_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_thread_wakes_a_thread, setup, teardown),
+		cmocka_unit_test(waiting_spins_then_yields_then_naps),
+		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whoever arrives later copies: a sender that finds the receive posted writes straight into it, although the receiver
+ * makes no call; and never into a receive that MPI's order gives to another message. The receiver looks at its buffer
+ * before it calls sennit again, so what it finds there was put there by the sender alone.
+ */
+#include "copy/cma.h"
+#include "sennit/sennit.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define N 300000
+
+struct shared {
+	uint8_t addr[2][SN_ADDR_MAX];
+	size_t len[2];
+	_Atomic int ready, step;
+};
+
+static struct shared *sh;
+static int me;
+static sn_ep *ep;
+static sn_peer peer;
+static uint8_t *buf;
+
+#define CHECK(cond)                                                                                          \
+	do {                                                                                                 \
+		if (!(cond)) {                                                                               \
+			fprintf(stderr, "process %d: %s:%d: %s (%s)\n", me, __FILE__, __LINE__, #cond,       \
+				sn_last_error());                                                            \
+			_exit(1);                                                                            \
+		}                                                                                            \
+	} while (0)
+
+static void open_both(void)
+{
+	alarm(40);
+	CHECK(sn_ep_open(NULL, &ep) == 0);
+	sh->len[me] = SN_ADDR_MAX;
+	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);
+	sh->ready++;
+	while (sh->ready < 2)
+		usleep(100);
+	CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == 0);
+	buf = calloc(1, N);
+}
+
+static void fill(uint8_t *b, size_t n, int seed)
+{
+	for (size_t i = 0; i < n; i++)
+		b[i] = (uint8_t)(i * 7 + (i >> 9) + (size_t)seed);
+}
+
+static bool filled(const uint8_t *b, size_t n, int seed)
+{
+	for (size_t i = 0; i < n; i++)
+		if (b[i] != (uint8_t)(i * 7 + (i >> 9) + (size_t)seed))
+			return false;
+	return true;
+}
+
+static void wait_status(sn_req *req, int status, sn_completion *c)
+{
+	sn_completion mine;
+	c = c ? c : &mine;
+	CHECK(sn_wait(ep, req, c, 20000000) == 0);
+	CHECK(c->status == status);
+}
+
+static void step(int n)
+{
+	sh->step = n;
+}
+
+static void until(int n) /* without a call of sennit */
+{
+	while (sh->step < n)
+		usleep(20);
+}
+
+/* Both sides have each other's handshake, and all earlier messages are consumed. */
+static void shake(void)
+{
+	char x = 0;
+	for (int i = 0; i < 3; i++) {
+		sn_req *s, *r;
+		CHECK(sn_irecv(ep, peer, &x, 1, 99, UINT64_MAX, &r) == 0);
+		CHECK(sn_isend(ep, peer, &x, 1, 99, &s) == 0);
+		wait_status(r, 0, NULL);
+		wait_status(s, 0, NULL);
+		for (int k = 0; k < 200; k++) {
+			sn_progress(ep);
+			usleep(50);
+		}
+	}
+}
+
+static uint64_t wanted;
+static const char *wanted_name;
+static void pick(void *arg, const char *name, uint64_t value)
+{
+	if (!strcmp(name, wanted_name))
+		wanted = value;
+}
+
+static uint64_t counter(const char *name)
+{
+	wanted_name = name;
+	wanted = 0;
+	CHECK(sn_counters(ep, pick, NULL) == 0);
+	return wanted;
+}
+
+/* ---- the scenes: process 0 receives, process 1 sends ---- */
+
+static void receiver_computes(void)
+{
+	open_both();
+	shake();
+	for (int kind = 0; kind < 4; kind++) { /* exact; any source; any tag; synchronous */
+		sn_req *r, *s;
+		sn_completion c;
+		int seed = 10 + kind;
+		if (me == 0) {
+			memset(buf, 0, N);
+			CHECK(sn_irecv(ep, kind == 1 ? SN_ANY_PEER : peer, buf, N, kind == 2 ? 0 : 5,
+				       kind == 2 ? 0 : UINT64_MAX, &r) == 0);
+			step(10 * kind + 1);
+			until(10 * kind + 2);
+			CHECK(filled(buf, N - 5, seed)); /* before any further call */
+			CHECK(buf[N - 1] == 0);
+			wait_status(r, 0, &c);
+			CHECK(c.len == N - 5 && c.full_len == N - 5 && c.bits == 5 && c.peer == peer);
+			step(10 * kind + 3);
+		} else {
+			fill(buf, N, seed);
+			until(10 * kind + 1);
+			CHECK((kind == 3 ? sn_issend : sn_isend)(ep, peer, buf, N - 5, 5, &s) == 0);
+			CHECK(sn_test(ep, s, NULL) == 0); /* complete at once: the receiver has not moved */
+			memset(buf, 0xff, N);
+			step(10 * kind + 2);
+			until(10 * kind + 3);
+		}
+	}
+	CHECK(counter(me ? "local.claims" : "core.claimed") == 4);
+}
+
+static void a_long_message_is_cut(void)
+{
+	sn_req *r, *s;
+	sn_completion c;
+	open_both();
+	shake();
+	if (me == 0) {
+		CHECK(sn_irecv(ep, peer, buf, 20000, 5, UINT64_MAX, &r) == 0);
+		step(1);
+		until(2);
+		wait_status(r, SN_ERR_TRUNCATED, &c);
+		CHECK(c.len == 20000 && c.full_len == N && filled(buf, 20000, 1) && buf[20000] == 0);
+	} else {
+		fill(buf, N, 1);
+		until(1);
+		CHECK(sn_isend(ep, peer, buf, N, 5, &s) == 0);
+		wait_status(s, 0, NULL);
+		step(2);
+	}
+}
+
+/* An earlier, small receive with the same tag is not on the board: the large one behind it must not be taken first. */
+static void an_earlier_receive_goes_first(void)
+{
+	sn_req *r[2], *s[2];
+	sn_completion c;
+	static uint8_t small[100];
+	open_both();
+	shake();
+	if (me == 0) {
+		CHECK(sn_irecv(ep, peer, small, sizeof(small), 5, UINT64_MAX, &r[0]) == 0);
+		CHECK(sn_irecv(ep, SN_ANY_PEER, buf, N, 5, UINT64_MAX, &r[1]) == 0);
+		step(1);
+		until(2);
+		wait_status(r[0], SN_ERR_TRUNCATED, &c);
+		CHECK(c.full_len == N);
+		wait_status(r[1], 0, &c);
+		CHECK(c.len == 7 && filled(buf, 7, 2));
+		CHECK(counter("core.claimed") == 0);
+	} else {
+		fill(buf, N, 2);
+		until(1);
+		CHECK(sn_isend(ep, peer, buf, N, 5, &s[0]) == 0);
+		CHECK(sn_isend(ep, peer, buf, 7, 5, &s[1]) == 0);
+		step(2);
+		wait_status(s[0], 0, NULL);
+		wait_status(s[1], 0, NULL);
+	}
+}
+
+/* An earlier message of the sender, still in the ring, could take the receive: the later one must not. */
+static void an_earlier_message_goes_first(void)
+{
+	sn_req *r[2], *s[2];
+	sn_completion c;
+	open_both();
+	shake();
+	if (me == 0) {
+		CHECK(sn_irecv(ep, peer, buf, N, 5, UINT64_MAX, &r[0]) == 0);
+		step(1);
+		until(2);
+		wait_status(r[0], 0, &c);
+		CHECK(c.len == 7);
+		CHECK(sn_irecv(ep, peer, buf, N, 5, UINT64_MAX, &r[1]) == 0);
+		wait_status(r[1], 0, &c);
+		CHECK(c.len == N && filled(buf, N, 3));
+	} else {
+		fill(buf, N, 3);
+		until(1);
+		CHECK(sn_isend(ep, peer, buf, 7, 5, &s[0]) == 0);
+		CHECK(sn_isend(ep, peer, buf, N, 5, &s[1]) == 0);
+		step(2);
+		wait_status(s[0], 0, NULL);
+		wait_status(s[1], 0, NULL);
+	}
+}
+
+static void a_claimed_receive_cannot_be_cancelled_a_free_one_can(void)
+{
+	sn_req *r[2], *s;
+	open_both();
+	shake();
+	if (me == 0) {
+		CHECK(sn_irecv(ep, peer, buf, N, 5, UINT64_MAX, &r[0]) == 0);
+		CHECK(sn_irecv(ep, peer, buf, N, 6, UINT64_MAX, &r[1]) == 0);
+		step(1);
+		until(2);
+		CHECK(sn_cancel(ep, r[0]) == SN_ERR_AGAIN);
+		wait_status(r[0], 0, NULL);
+		CHECK(filled(buf, N, 4));
+		CHECK(sn_cancel(ep, r[1]) == 0);
+		wait_status(r[1], SN_ERR_CANCELED, NULL);
+		memset(buf, 0, N);
+		step(3);
+		until(4);
+		CHECK(buf[0] == 0 && buf[N / 2] == 0);
+	} else {
+		fill(buf, N, 4);
+		until(1);
+		CHECK(sn_isend(ep, peer, buf, N, 5, &s) == 0);
+		wait_status(s, 0, NULL);
+		step(2);
+		until(3);
+		CHECK(sn_isend(ep, peer, buf, N, 6, &s) == 0); /* cancelled: must wait for another */
+		CHECK(sn_test(ep, s, NULL) == SN_ERR_AGAIN);
+		step(4);
+	}
+}
+
+/* The kernel refuses in the middle, or a page faults: the message still goes to the receive that it has claimed. */
+static void a_claim_that_cannot_be_written_is_announced(void)
+{
+	static const char *const faults[] = {"write:eperm@2", "write:efault", "write:short,write:enosys@3"};
+	open_both();
+	shake();
+	for (int i = 0; i < 3; i++) {
+		sn_req *r, *s;
+		if (me == 0) {
+			memset(buf, 0, N);
+			CHECK(sn_irecv(ep, peer, buf, N, 5, UINT64_MAX, &r) == 0);
+			step(10 * i + 1);
+			until(10 * i + 2);
+			wait_status(r, 0, NULL);
+			CHECK(filled(buf, N, i));
+			step(10 * i + 3);
+		} else {
+			fill(buf, N, i);
+			CHECK(sn_fault_set(faults[i]));
+			until(10 * i + 1);
+			CHECK(sn_isend(ep, peer, buf, N, 5, &s) == 0);
+			step(10 * i + 2);
+			wait_status(s, 0, NULL);
+			until(10 * i + 3);
+		}
+	}
+}
+
+/* A receiver that closes its endpoint: nobody writes into its memory any more. */
+static void closing_takes_the_board_down(void)
+{
+	sn_req *r, *s;
+	sn_completion c;
+	open_both();
+	shake();
+	if (me == 0) {
+		CHECK(sn_irecv(ep, peer, buf, N, 5, UINT64_MAX, &r) == 0);
+		sn_ep_close(ep);
+		ep = NULL;
+		step(1);
+		until(2);
+		CHECK(buf[0] == 0 && buf[N / 2] == 0);
+	} else {
+		memset(buf, 0xff, N);
+		until(1);
+		if (sn_isend(ep, peer, buf, N, 5, &s) == 0)
+			CHECK(sn_wait(ep, s, &c, 5000000) == 0 && c.status == SN_ERR_PEER_GONE);
+		step(2);
+	}
+}
+
+static void run(void (*scene)(void))
+{
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(sh != MAP_FAILED);
+	fflush(NULL);
+	for (int i = 0; i < 2; i++) {
+		if (fork() == 0) {
+			me = i;
+			scene();
+			sn_ep_close(ep);
+			free(buf);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		int st;
+		wait(&st);
+		assert_int_equal(st, 0);
+	}
+	munmap(sh, sizeof(*sh));
+}
+
+#define SCENE(name)                                                                                          \
+	static void test_##name(void **state)                                                                \
+	{                                                                                                    \
+		run(name);                                                                                   \
+	}
+SCENE(receiver_computes)
+SCENE(a_long_message_is_cut)
+SCENE(an_earlier_receive_goes_first)
+SCENE(an_earlier_message_goes_first)
+SCENE(a_claimed_receive_cannot_be_cancelled_a_free_one_can)
+SCENE(a_claim_that_cannot_be_written_is_announced)
+SCENE(closing_takes_the_board_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_receiver_computes),
+		cmocka_unit_test(test_a_long_message_is_cut),
+		cmocka_unit_test(test_an_earlier_receive_goes_first),
+		cmocka_unit_test(test_an_earlier_message_goes_first),
+		cmocka_unit_test(test_a_claimed_receive_cannot_be_cancelled_a_free_one_can),
+		cmocka_unit_test(test_a_claim_that_cannot_be_written_is_announced),
+		cmocka_unit_test(test_closing_takes_the_board_down),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

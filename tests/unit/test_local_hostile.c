@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers that lie: random bytes and almost valid records in the ring, nonsense in the head, nonsense in the handshake. The
+ * victim disconnects them, counts it, and goes on with others. Run with -fsanitize=address,undefined this is the test
+ * that nothing of theirs is used before it is checked.
+ */
+#include "local/local.h"
+#include "local_exchange.h"
+#include "progress/memfd.h"
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/un.h>
+
+#include <cmocka.h>
+
+/* ---- the ring ------------------------------------------------------------------------------------------------ */
+
+static uint64_t random64(uint32_t *seed)
+{
+	return (uint64_t)next_random(seed) << 40 ^ (uint64_t)next_random(seed) << 20 ^ next_random(seed);
+}
+
+/* A record that is wrong in few places, or in none. */
+static void write_odd(struct sn_link *link, uint32_t *seed)
+{
+	static const uint8_t types[] = {SN_REC_MSG,  SN_REC_RTS, SN_REC_FIN,   SN_REC_CTS, SN_REC_DATA,
+					SN_REC_DONE, SN_REC_PAD, SN_REC_CLAIM, 0x90};
+	uint32_t cells = 1 + next_random(seed) % 8;
+	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
+	if (!cell)
+		return;
+	uint8_t *payload = sn_cell_payload(cell);
+	uint32_t room = cells * SN_CELL - SN_REC_HEAD;
+	for (uint32_t i = 0; i < room; i++)
+		payload[i] = next_random(seed) % 3 ? 0 : (uint8_t)next_random(seed);
+	uint32_t len = room - next_random(seed) % SN_CELL;
+	uint32_t type = types[next_random(seed) % sizeof(types)];
+	uint32_t imm = next_random(seed) % 4 ? 0 : next_random(seed) % 80;
+	if (type == SN_REC_RTS && next_random(seed) % 2) {
+		struct sn_rec_rts rts = {.len = random64(seed) % 100000, .id = next_random(seed) % 4};
+		rts.seg_count = next_random(seed) % 8;
+		len = (uint32_t)(sizeof(rts) + ((imm + 7u) & ~7u) +
+				 rts.seg_count * sizeof(struct sn_rec_seg));
+		len = SN_MIN_OF(len, room);
+		memcpy(payload, &rts, sizeof(rts));
+	}
+	if (type == SN_REC_CTS && next_random(seed) % 2) {
+		struct sn_rec_cts cts = {.len = 1 + next_random(seed) % 1000,
+					 .seg_count = next_random(seed) % 300};
+		memcpy(payload, &cts, SN_MIN_OF(sizeof(cts), (size_t)room));
+	}
+	if (type == SN_REC_MSG || type == SN_REC_RTS)
+		type |= 1 + next_random(seed) % 8;
+	if (type == SN_REC_MSG + 1u)
+		len -= SN_MIN_OF(imm, len);
+	cell->len = (len & SN_REC_BODY_MAX) | imm << 24;
+	cell->bits = next_random(seed) % 2 ? (uint64_t)1 << 32 | next_random(seed) % 4 : random64(seed);
+	cell->data = next_random(seed) % 2 ? next_random(seed) % 4096 : random64(seed);
+	sn_tx_publish(&link->tx, type, next_random(seed) & 0xff,
+		      next_random(seed) % 8 ? cells : next_random(seed));
+}
+
+static void write_noise(struct sn_link *link, uint32_t *seed)
+{
+	uint8_t *at = (uint8_t *)&link->tx.cells[link->tx.tail & (link->tx.count - 1)];
+	uint8_t *limit = (uint8_t *)(link->tx.cells + link->tx.count);
+	for (uint32_t i = 0; i < 4096 && at < limit; i++)
+		*at++ = (uint8_t)next_random(seed);
+}
+
+static void liar(int sock)
+{
+	settings();
+	uint32_t seed = plan.seed;
+	struct sn_ep *ep = side_open();
+	ep->unchecked = true;
+	struct address a = swap_address(sock, ep);
+	struct sn_peer_state *peer = peer_add(ep, &a);
+	CHECK(side_send(peer, 100, false, 1) == 1);
+	/* announced messages of the victim that the lies may hit */
+	while (!peer->gone && peer->arrived < 3)
+		side_progress(ep);
+	struct sn_link *link = peer->link;
+	if (plan.percent == 2) {
+		tell(sock, 'l');
+		while (recv(sock, &(char){0}, 1, MSG_DONTWAIT) < 0) /* until the victim is through */
+			atomic_store(&link->rx.chan->head, random64(&seed));
+		_exit(0);
+	}
+	for (int i = 0; i < 200 && !peer->gone; i++) {
+		if (plan.percent == 0)
+			write_odd(link, &seed);
+		else
+			write_noise(link, &seed);
+		side_progress(ep);
+	}
+	if (!peer->gone)
+		atomic_store(&link->rx.chan->want_room, 77);
+	send(sock, "l", 1, MSG_NOSIGNAL); /* the victim may have had enough and be gone */
+	while (!peer->gone)
+		side_progress(ep);
+	_exit(0); /* without closing: what it holds is beyond repair */
+}
+
+static void face_a_liar(uint32_t how, uint32_t seed)
+{
+	int sock;
+	plan = (struct plan){.seed = seed, .percent = how, .ring = "32768", .copy = "read"};
+	pid_t pid = spawn(liar, &sock);
+	settings();
+	struct sn_ep *ep = side_open();
+	static uint8_t sink[8192];
+	ep->unchecked = true;
+	ep->pull_into = sink;
+	struct address a = swap_address(sock, ep);
+	struct sn_peer_state *peer = peer_add(ep, &a);
+	for (int i = 0; i < 3; i++)
+		assert_true(side_send(peer, 100000, false, 2) >= 0);
+	bool lied = false;
+	while (!peer->gone && !lied) {
+		side_progress(ep);
+		lied = recv(sock, &(char){0}, 1, MSG_DONTWAIT) >= 0;
+	}
+	for (int i = 0; i < 1000 && !peer->gone; i++) {
+		if (how == 2) /* a false head shows when the ring fills */
+			side_send(peer, 4000, true, 1);
+		side_progress(ep);
+	}
+	if (how == 2)
+		assert_true(peer->gone);
+	if (peer->gone && peer->gone_status == SN_ERR_PROTO && how != 2)
+		assert_true(side_count(ep, "local.bad_records") > 0);
+	side_close(ep);
+	close(sock);
+	reap(pid);
+}
+
+static void almost_valid_records(void **state)
+{
+	for (uint32_t seed = 1; seed <= 60; seed++)
+		face_a_liar(0, seed * 7919);
+}
+
+static void noise_in_the_ring(void **state)
+{
+	for (uint32_t seed = 1; seed <= 20; seed++)
+		face_a_liar(1, seed * 104729);
+}
+
+static void a_head_from_nowhere(void **state)
+{
+	for (uint32_t seed = 1; seed <= 10; seed++)
+		face_a_liar(2, seed * 1299709);
+}
+
+/* ---- the handshake ------------------------------------------------------------------------------------------- */
+
+static int dial(const struct sn_ep *ep)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	int n = snprintf(sa.sun_path + 1, sizeof(sa.sun_path) - 1, "sennit-%016llx",
+			 (unsigned long long)ep->ids.id);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0);
+	CHECK(connect(fd, (struct sockaddr *)&sa,
+		      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
+	return fd;
+}
+
+static void say(int fd, const void *what, size_t len, const int *fds, uint32_t fd_count)
+{
+	union {
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	memset(&control, 0, sizeof(control));
+	struct iovec v = {(void *)(uintptr_t)what, len};
+	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
+	if (fd_count) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
+	}
+	CHECK(sendmsg(fd, &msg, MSG_NOSIGNAL) == (ssize_t)len);
+}
+
+/* Say this, and be thrown out for it. */
+static void be_refused(struct sn_ep *ep, const void *what, size_t len, const int *fds, uint32_t fd_count)
+{
+	uint64_t before = side_count(ep, "local.bad_handshakes");
+	int fd = dial(ep);
+	say(fd, what, len, fds, fd_count);
+	char byte;
+	assert_int_equal(recv(fd, &byte, 1, 0), 0); /* the end, and no answer */
+	close(fd);
+	assert_int_equal(side_count(ep, "local.bad_handshakes"), before + 1);
+	side_progress(ep);
+	assert_int_equal(ep->peer_count, 0);
+}
+
+static int memory(size_t bytes, bool sealed)
+{
+	void *at;
+	if (sealed) {
+		int fd = sn_memfd_new("test", bytes, &at);
+		CHECK(fd >= 0);
+		munmap(at, bytes);
+		return fd;
+	}
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	CHECK(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+	return fd;
+}
+
+static void handshakes_of_liars(void **state)
+{
+	plan = (struct plan){.seed = 0};
+	settings();
+	int open_before = fds_open();
+	sn_log_level = SN_LOG_NONE; /* the refusals are expected */
+	struct sn_ep *ep = side_open();
+	struct sn_ep fake = {.ids.id = 5};
+	fake.part = ep->part;
+	struct address a = side_address(&fake);
+	size_t ring = 65536;
+	/* the bell, the board, the channel */
+	int good[3] = {memory(SN_BELL_BYTES, true), memory(SN_BOARD_BYTES, true), memory(4096 + ring, true)};
+	int unsealed[3] = {good[0], good[1], memory(4096 + ring, false)};
+	int small[3] = {good[0], good[1], memory(8192, true)};
+	int wrong[3] = {good[0], good[1], STDERR_FILENO};
+	int bad_bell[3] = {memory(8192, true), good[1], good[2]};
+	int bad_board[3] = {good[0], good[0], good[2]};
+	int many[6] = {good[0], good[1], good[2], good[0], good[1], good[2]};
+	struct sn_local_hello hello = {.magic = SN_LOCAL_MAGIC, .version = SN_LOCAL_VERSION, .pid = 1};
+	memcpy(hello.key, ep->ids.key, sizeof(hello.key));
+	hello.ring_bytes = (uint32_t)ring;
+	hello.addr_len = sizeof(a);
+	memcpy(hello.addr, &a, sizeof(a));
+#define LIE(change, fds, count)                                                                              \
+	do {                                                                                                 \
+		struct sn_local_hello h = hello;                                                             \
+		change;                                                                                      \
+		be_refused(ep, &h, sizeof(h), fds, count);                                                   \
+	} while (0)
+	be_refused(ep, "hello", 5, NULL, 0);
+	char big[2000];
+	memset(big, 'x', sizeof(big));
+	int fd = dial(ep); /* longer than any message: cut off, refused */
+	say(fd, big, sizeof(big), NULL, 0);
+	assert_int_equal(recv(fd, big, 1, 0), 0);
+	close(fd);
+	LIE(h.magic++, good, 3);
+	LIE(h.version++, good, 3);
+	LIE(h.welcome = 1, good, 3);
+	LIE(h.no_channel = 1, good, 2);
+	LIE(h.key[3] ^= 1, good, 3);
+	LIE(h.addr_len = 65, good, 3);
+	LIE(h.ring_bytes = 0, good, 3);
+	LIE(h.ring_bytes = 65536 + 64, good, 3);
+	LIE(h.ring_bytes = 1u << 31, good, 3);
+	LIE(h.ring_bytes = 131072, good, 3);
+	LIE(h.pid = 2, NULL, 0);
+	LIE(h.pid = 2, good, 1);
+	LIE(h.pid = 2, good, 2);
+	LIE(h.pid = 2, unsealed, 3);
+	LIE(h.pid = 2, small, 3);
+	LIE(h.pid = 2, wrong, 3);
+	LIE(h.pid = 2, bad_bell, 3);
+	LIE(h.pid = 2, bad_board, 3);
+	fd = dial(ep); /* says nothing at all: ends with the socket */
+	close(fd);
+	/* An honest one, with more descriptors than it should have, and then one word too many. */
+	fd = dial(ep);
+	say(fd, &hello, sizeof(hello), many, 4);
+	STEP_UNTIL(ep, ep->peer_count == 1);
+	struct sn_local_hello answer;
+	assert_int_equal(recv(fd, &answer, sizeof(answer), 0), sizeof(answer));
+	assert_int_equal(answer.welcome, 1);
+	say(fd, "more", 4, NULL, 0);
+	STEP_UNTIL(ep, ep->peers[0]->gone);
+	assert_int_equal(ep->peers[0]->gone_status, SN_ERR_PROTO);
+	close(fd);
+	sn_log_level = SN_LOG_WARN;
+	side_close(ep);
+	close(good[0]);
+	close(good[1]);
+	close(good[2]);
+	close(unsealed[2]);
+	close(small[2]);
+	close(bad_bell[0]);
+	assert_int_equal(fds_open(), open_before); /* nothing of theirs stays open, nothing of ours is lost */
+}
+
+int main(void)
+{
+	alarm(55);
+	setenv("SENNIT_LOG", "none", 1); /* disconnections are what this is about */
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(almost_valid_records),
+		cmocka_unit_test(noise_in_the_ring),
+		cmocka_unit_test(a_head_from_nowhere),
+		cmocka_unit_test(handshakes_of_liars),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ring by itself: records of every length against a model, over many laps, with payload that looks like marks. */
+#include "local/ring.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void *segment(uint32_t ring_bytes)
+{
+	void *at = aligned_alloc(4096, SN_RING_OFFSET + ring_bytes);
+	assert_non_null(at);
+	memset(at, 0, SN_RING_OFFSET + ring_bytes);
+	return at;
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+	*state = *state * 1664525u + 1013904223u;
+	return *state >> 8;
+}
+
+static void records_come_out_as_they_went_in(void **state)
+{
+	const uint32_t bytes = SN_RING_BYTES_MIN, cells = bytes / SN_CELL;
+	void *map = segment(bytes);
+	struct sn_tx tx;
+	struct sn_rx rx;
+	uint32_t seed = 1, in_flight = 0;
+	uint64_t written = 0, read = 0, full = 0;
+	sn_tx_init(&tx, map, bytes);
+	sn_rx_init(&rx, map, bytes);
+	for (int step = 0; step < 400000; step++) {
+		bool send = next_random(&seed) % 100 < (step / 1000 % 2 ? 70u : 30u);
+		if (send) {
+			uint32_t n = next_random(&seed) % 3 ? 1 : 1 + next_random(&seed) % (cells / 4);
+			struct sn_cell *cell = sn_tx_room(&tx, n);
+			assert_false(tx.bad);
+			if (!cell) {
+				full++;
+				continue;
+			}
+			/* as nasty as payload can be, up to the last byte */
+			memset(sn_cell_payload(cell), 0xff, n * SN_CELL - SN_REC_HEAD);
+			cell->len = n;
+			cell->bits = written++;
+			sn_tx_publish(&tx, SN_REC_MSG, 0, n);
+			in_flight++;
+			continue;
+		}
+		uint32_t mark = sn_rx_mark(&rx);
+		if (!mark) {
+			assert_int_equal(in_flight, 0); /* what was published is seen */
+			sn_rx_publish(&rx);
+			continue;
+		}
+		uint32_t n = mark >> 16;
+		uint32_t at = (uint32_t)rx.head & (cells - 1);
+		assert_true(n && at + n <= cells);
+		if ((mark & 0xff) == SN_REC_MSG) {
+			assert_int_equal(rx.cells[at].bits, read);
+			assert_int_equal(rx.cells[at].len, n);
+			for (uint32_t i = 0; i < n * SN_CELL - SN_REC_HEAD; i++)
+				assert_int_equal(sn_cell_payload(&rx.cells[at])[i], 0xff);
+			memset(sn_cell_payload(&rx.cells[at]), 0xaa, n * SN_CELL - SN_REC_HEAD);
+			read++;
+			in_flight--;
+		} else {
+			assert_int_equal(mark & 0xff, SN_REC_PAD);
+		}
+		rx.head += n;
+		if (next_random(&seed) % 4 == 0)
+			sn_rx_publish(&rx);
+	}
+	assert_true(full > 100 && written > 10000 && tx.tail / cells > 100);
+	free(map);
+}
+
+static void an_empty_ring_takes_the_longest_record_anywhere(void **state)
+{
+	const uint32_t bytes = SN_RING_BYTES_MIN, cells = bytes / SN_CELL;
+	void *map = segment(bytes);
+	struct sn_tx tx;
+	struct sn_rx rx;
+	sn_tx_init(&tx, map, bytes);
+	sn_rx_init(&rx, map, bytes);
+	for (uint32_t start = 0; start < 3 * cells; start++) {
+		struct sn_cell *cell = sn_tx_room(&tx, cells / 4);
+		assert_non_null(cell);
+		sn_tx_publish(&tx, SN_REC_MSG, 0, cells / 4);
+		cell = sn_tx_room(&tx, 1);
+		assert_non_null(cell);
+		sn_tx_publish(&tx, SN_REC_MSG, 0, 1);
+		uint32_t mark;
+		while ((mark = sn_rx_mark(&rx)) != 0)
+			rx.head += mark >> 16;
+		assert_int_equal(rx.head, tx.tail);
+		sn_rx_publish(&rx);
+	}
+	free(map);
+}
+
+static void a_head_that_makes_no_sense_is_noticed(void **state)
+{
+	static const int64_t heads[] = {-1, 600, INT64_MIN, INT64_MAX};
+	for (unsigned i = 0; i < sizeof(heads) / sizeof(*heads); i++) {
+		void *map = segment(SN_RING_BYTES_MIN);
+		struct sn_tx tx;
+		sn_tx_init(&tx, map, SN_RING_BYTES_MIN);
+		atomic_store(&tx.chan->head, (uint64_t)heads[i]);
+		struct sn_cell *cell;
+		for (int n = 0; n < 1000 && (cell = sn_tx_room(&tx, 1)) != NULL; n++)
+			sn_tx_publish(&tx, SN_REC_MSG, 0, 1);
+		assert_true(tx.bad);
+		assert_true(tx.tail <= tx.count);
+		free(map);
+	}
+}
+
+static void a_head_that_goes_back_is_noticed(void **state)
+{
+	void *map = segment(SN_RING_BYTES_MIN);
+	struct sn_tx tx;
+	sn_tx_init(&tx, map, SN_RING_BYTES_MIN);
+	uint64_t heads[] = {100, 50};
+	for (unsigned i = 0; i < 2; i++) {
+		while (tx.tail - tx.head + 3 <= tx.count)
+			sn_tx_publish(&tx, SN_REC_MSG, 0, 1);
+		atomic_store(&tx.chan->head, heads[i]);
+		assert_int_equal(sn_tx_room(&tx, 1) != NULL, i == 0);
+	}
+	assert_true(tx.bad);
+	free(map);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(records_come_out_as_they_went_in),
+		cmocka_unit_test(an_empty_ring_takes_the_longest_record_anywhere),
+		cmocka_unit_test(a_head_that_makes_no_sense_is_noticed),
+		cmocka_unit_test(a_head_that_goes_back_is_noticed),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
