@@ -360,13 +360,99 @@ static void deliver(void)
 	printf("OK delivered\n");
 }
 
+/*
+ * Rank 0 takes from everybody: `messages` long ones, each followed by ten short ones that were sent after it. All must
+ * come, whole and in each sender's order. Says how long the short ones took, from the sender's clock to the receiver's
+ * (one machine): shown, not judged.
+ */
+#define LONG_LEN (1 << 20)
+#define SHORTS	 10
+
+static void incast_receive(void)
+{
+	unsigned long count = messages * (ranks - 1) * SHORTS, got = 0;
+	sn_req *big[PEERS] = {0}, *small;
+	uint8_t *bufs[PEERS];
+	unsigned long next[PEERS] = {0};
+	double stamp, *t = calloc(count, sizeof(*t));
+	sn_completion c = {0};
+	bool all = false;
+
+	if (sn_irecv(ep, SN_ANY_PEER, &stamp, sizeof(stamp), 2, UINT64_MAX, &small))
+		die("post", 0);
+	for (unsigned p = 1; p < ranks; p++)
+		bufs[p] = malloc(LONG_LEN);
+	while (!all || got < count) {
+		all = true;
+		for (unsigned p = 1; p < ranks; p++) {
+			if (big[p] && sn_test(ep, big[p], &c) == SN_OK) {
+				big[p] = NULL;
+				if (c.status || c.len != LONG_LEN ||
+				    !check(bufs[p], LONG_LEN, key_of(p, 0, next[p] - 1)))
+					die("a long message", c.status);
+			}
+			if (!big[p] && next[p] < messages) {
+				next[p]++;
+				if (sn_irecv(ep, peers[p], bufs[p], LONG_LEN, 1, UINT64_MAX, &big[p]))
+					die("post", 0);
+			}
+			all &= !big[p];
+		}
+		if (got < count && sn_test(ep, small, &c) == SN_OK) {
+			if (c.status)
+				die("a short message", c.status);
+			t[got++] = now() - stamp;
+			if (got < count &&
+			    sn_irecv(ep, SN_ANY_PEER, &stamp, sizeof(stamp), 2, UINT64_MAX, &small))
+				die("post", 0);
+		}
+	}
+	qsort(t, count, sizeof(*t), by_value);
+	printf("INFO short ones: median %.0f us, 99th percentile %.0f us\n", t[count / 2] * 1e6,
+	       t[count * 99 / 100] * 1e6);
+	for (unsigned p = 1; p < ranks; p++)
+		free(bufs[p]);
+	free(t);
+}
+
+static void incast_send(void)
+{
+	uint8_t *buf = malloc(LONG_LEN);
+	sn_completion c = {0};
+	sn_req *big, *small;
+
+	for (unsigned long i = 0; i < messages; i++) {
+		fill(buf, LONG_LEN, key_of(rank, 0, i));
+		if (sn_isend(ep, peers[0], buf, LONG_LEN, 1, &big))
+			die("post", 0);
+		for (int k = 0; k < SHORTS; k++) {
+			double stamp = now();
+			if (sn_isend(ep, peers[0], &stamp, sizeof(stamp), 2, &small) ||
+			    sn_wait(ep, small, &c, -1) || c.status)
+				die("a short message", c.status);
+		}
+		if (sn_wait(ep, big, &c, -1) || c.status)
+			die("a long message", c.status);
+	}
+	free(buf);
+}
+
+static void incast(void)
+{
+	if (rank == 0)
+		incast_receive();
+	else
+		incast_send();
+	printf("OK\n");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"traffic", traffic}, {"pingpong", pingpong}, {"survive", survive},
-		     {"victim", victim},   {"compute", compute},   {"deliver", deliver}};
+	} modes[] = {{"traffic", traffic}, {"pingpong", pingpong}, {"survive", survive}, {"victim", victim},
+		     {"compute", compute}, {"deliver", deliver},   {"incast", incast}};
 	struct pollfd in = {.fd = 0, .events = POLLIN};
 	char line[64];
 
