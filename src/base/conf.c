@@ -101,13 +101,16 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "nap",
 			.type = SN_TYPE_NUM,
 			.unit = "us",
-			.def = 1000,
+			.def = 0,
 			.min = 0,
 			.max = 100000,
-			.help = "Longest nap of a caller who polls and has found nothing for a while. A "
-				"peer's doorbell ends the nap early, so this only bounds how late the "
-				"caller sees events that are not sennit's own. 1 ms costs 0.1 % of a core "
-				"in an idle program. 0: never nap, only yield.",
+			.help = "Longest nap of an MPI library that polls and has found nothing for a "
+				"while. 0: it never naps, and gives the core away only if somebody else "
+				"can use it. That is the default, because a program that calls MPI_Test "
+				"or MPI_Iprobe between two pieces of work looks the same as one that "
+				"waits, and would sleep through its work. 1000 lets idle ranks use almost "
+				"no core in programs that only wait (MPI_Recv, MPI_Wait); a peer's "
+				"doorbell ends a nap early.",
 		},
 	[SN_CONF_LINGER] =
 		{
@@ -160,6 +163,19 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"an interface or address to use (udp:eth1, ether:eth0, udp:10.0.0.5), or "
 				"off. auto takes UDP on the fastest interface that has an IP address, and "
 				"Ethernet frames if none has one. All hosts of a job need the same kind.",
+		},
+	[SN_CONF_FAULT] =
+		{
+			.name = "fault",
+			.type = SN_TYPE_STR,
+			.unit = "",
+			.def_str = "",
+			.help = "Faults to inject into the copies between processes of one node, for tests: "
+				"a "
+				"list of operation:what[@n][+] such as read:eperm@3,write:short. Operations "
+				"are read, write and probe; what is eperm, esrch, efault, enomem, enosys or "
+				"short. @3 means the third call only, @3+ from the third on, neither every "
+				"call.",
 		},
 };
 
