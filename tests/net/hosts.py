@@ -258,6 +258,14 @@ def case_compute(driver):
     need(total, "net.serviced")
 
 
+def case_deliver(driver):
+    """A delivered send completes only once the receiver, busy elsewhere, has taken the message in; without a receive."""
+    ranks = start(two(driver), "deliver", 0, DRIVERS[driver])
+    ranks[0].wait_for("waiting", time.monotonic() + 20)
+    ranks[1].say("GO")
+    finish(ranks, 20)
+
+
 def case_flood(driver):
     """Forged, cut, changed, misdirected and repeated frames at an endpoint while it works: nothing lost, nothing accepted."""
     names = two(driver)
@@ -306,6 +314,7 @@ CASES = {
     "udp_flood": lambda: case_flood("udp"),
     "udp_incast": lambda: case_incast("udp"),
     "udp_compute": lambda: case_compute("udp"),
+    "udp_deliver": lambda: case_deliver("udp"),
     "ether": lambda: case_traffic("ether"),
     "ether_9000": lambda: case_traffic("ether", (9000, 9000)),
     "ether_mismatch": lambda: case_traffic("ether", (1500, 9000)),

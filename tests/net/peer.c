@@ -325,6 +325,41 @@ static void compute(void)
 	free(buf);
 }
 
+/* A delivered send completes when its message has arrived, not before, and needs no receive. Rank 1 reads its input, and so
+ * takes in nothing, until it is told to go on. */
+static void deliver(void)
+{
+	uint8_t buf[1000];
+	struct iovec v = {buf, sizeof(buf)};
+	sn_msg m = {.peer = peers[1 - rank], .flags = SN_DELIVERED, .iov = &v, .iov_count = 1, .bits = 2};
+	sn_completion c = {0};
+	sn_req *req;
+	char line[16];
+
+	one(rank == 0, buf, 8); /* connected */
+	if (rank == 1) {
+		if (!fgets(line, sizeof(line), stdin))
+			die("go", 0);
+		while (sn_probe(ep, 0, peers[0], 2, UINT64_MAX, &c) == SN_ERR_AGAIN)
+			;
+		printf("OK arrived\n");
+		return;
+	}
+	fill(buf, sizeof(buf), seed);
+	int rc = sn_post_send(ep, &m, &req);
+	if (rc)
+		die("post", rc);
+	for (double end = now() + 0.1; now() < end;)
+		if ((rc = sn_test(ep, req, &c)) != SN_ERR_AGAIN)
+			die("completed before it arrived", rc);
+	printf("INFO waiting\n");
+	fflush(stdout);
+	rc = sn_wait(ep, req, &c, -1);
+	if (rc || c.status)
+		die("completion", rc ? rc : c.status);
+	printf("OK delivered\n");
+}
+
 /*
  * Rank 0 takes from everybody: `messages` long ones, each followed by ten short ones that were sent after it. All must
  * come, whole and in each sender's order. Says how long the short ones took, from the sender's clock to the receiver's
@@ -416,8 +451,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"traffic", traffic}, {"pingpong", pingpong}, {"survive", survive},
-		     {"victim", victim},   {"compute", compute},   {"incast", incast}};
+	} modes[] = {{"traffic", traffic}, {"pingpong", pingpong}, {"survive", survive}, {"victim", victim},
+		     {"compute", compute}, {"deliver", deliver},   {"incast", incast}};
 	struct pollfd in = {.fd = 0, .events = POLLIN};
 	char line[64];
 
