@@ -11,7 +11,9 @@ packages() {
 	demo) echo "openmpi-bin libopenmpi-dev python3 python3-matplotlib" ;;
 	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? binutils
 		mpich? libmpich-dev? hpcc? netpipe-openmpi? python3-mpi4py? clang? clang-format-14? libclang-rt-14-dev?
-		clang-tidy-14? cppcheck? spin? lammps?" ;;
+		clang-tidy-14? cppcheck? spin? lammps?
+		qemu-system-x86? qemu-system-arm? gcc-12-aarch64-linux-gnu? gcc-aarch64-linux-gnu?
+		libc6-dev-arm64-cross? busybox-static? cpio? kmod? dkms? gcc-12? flex? bison? bc? libelf-dev? libssl-dev? xz-utils?" ;;
 	*) echo "deps.sh: unknown group '$1' (build, check, demo)" >&2; exit 2 ;;
 	esac
 }

@@ -14,7 +14,7 @@ static uint64_t read_one(struct sn_ofi_cntr *cntr, _Atomic uint64_t *which)
 	uint64_t before = atomic_load_explicit(which, memory_order_relaxed);
 
 	if (!sn_ofi_set_progress(&cntr->set) && atomic_load_explicit(which, memory_order_relaxed) == before)
-		sn_ofi_set_relax(&cntr->set, UINT64_MAX);
+		sn_ofi_set_relax(&cntr->set, 0);
 	return atomic_load_explicit(which, memory_order_relaxed);
 }
 

@@ -188,7 +188,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	bool moved = sn_ofi_set_progress(&cq->set);
 	n = take_from(cq, buf, count, src);
 	if (n == -FI_EAGAIN && !moved)
-		sn_ofi_set_relax(&cq->set, UINT64_MAX);
+		sn_ofi_set_relax(&cq->set, 0);
 	return n;
 }
 

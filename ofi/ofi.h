@@ -42,6 +42,7 @@ struct sn_ofi_set {
 	bool shared;		  /* between threads: users and changing count */
 	_Atomic int users;	  /* threads that use eps */
 	_Atomic bool changing;	  /* somebody wants to change eps: no new users */
+	unsigned nap;		  /* longest, in microseconds */
 	_Atomic uint64_t idle;	  /* sn_relax's memory */
 	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */
 	_Atomic uint64_t *stamps; /* the domain's */
@@ -211,7 +212,7 @@ int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
 /* Move every endpoint forward; true if something happened in the domain since the last call. */
 bool sn_ofi_set_progress(struct sn_ofi_set *set);
-/* After a read that found nothing: spin, yield or nap, as the engine decides. */
+/* After a read that found nothing: spin, yield or nap. until_ns: how long the caller may block; 0: not at all. */
 void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns);
 /* When a wait of timeout_ms (negative: for ever) that starts now is over. */
 uint64_t sn_ofi_deadline(int timeout_ms);

@@ -101,13 +101,16 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "nap",
 			.type = SN_TYPE_NUM,
 			.unit = "us",
-			.def = 1000,
+			.def = 0,
 			.min = 0,
 			.max = 100000,
-			.help = "Longest nap of a caller who polls and has found nothing for a while. A "
-				"peer's doorbell ends the nap early, so this only bounds how late the "
-				"caller sees events that are not sennit's own. 1 ms costs 0.1 % of a core "
-				"in an idle program. 0: never nap, only yield.",
+			.help = "Longest nap of an MPI library that polls and has found nothing for a "
+				"while. 0: it never naps, and gives the core away only if somebody else "
+				"can use it. That is the default, because a program that calls MPI_Test "
+				"or MPI_Iprobe between two pieces of work looks the same as one that "
+				"waits, and would sleep through its work. 1000 lets idle ranks use almost "
+				"no core in programs that only wait (MPI_Recv, MPI_Wait); a peer's "
+				"doorbell ends a nap early.",
 		},
 	[SN_CONF_LINGER] =
 		{

@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pinning on demand. A copy that needs a page asks for the pin set that covers it; if there is none it makes one, a
+ * chunk of 1 page at first, twice as many each time, up to SN_CHUNK_MAX, so that the first bytes move early and the
+ * cost of many pages is paid in few calls.
+ *
+ * Against a process that changes its memory at the same time: a pin set stands in the tree, in state SN_PINNING, before
+ * its pages are looked up, so every invalidation that begins from then on finds it and marks it stale;
+ * mmu_interval_read_begin() then waits for those that began earlier. A set that is stale when its pages have come is
+ * thrown away and pinned again. Breaking copy-on-write invalidates the very page that is being pinned, so one more
+ * round is usual there; sets beside it are left alone.
+ *
+ * Limits: pages count in mm->pinned_vm (VmPin of /proc/PID/status) against RLIMIT_MEMLOCK of the memory's owner, and in
+ * one total against the module's parameter. At a limit the least recently used idle sets go first.
+ */
+#include "sennit_kmod.h"
+#include <linux/atomic.h>
+#include <linux/module.h>
+#include <linux/shrinker.h>
+#include <linux/slab.h>
+
+#define SN_PIN_TRIES 64
+
+static unsigned long pin_limit_pages;
+module_param(pin_limit_pages, ulong, 0644);
+MODULE_PARM_DESC(pin_limit_pages,
+		 "pages that may be pinned by all processes together (0: a quarter of memory)");
+
+static LIST_HEAD(sn_lru);
+static DEFINE_SPINLOCK(sn_lru_lock);
+static unsigned long sn_lru_pages; /* under sn_lru_lock */
+static atomic_long_t sn_pinned;
+static struct workqueue_struct *sn_release_wq, *sn_ahead_wq;
+
+u64 sn_pin_total(void)
+{
+	return atomic_long_read(&sn_pinned);
+}
+
+u64 sn_pin_limit(void)
+{
+	unsigned long limit = READ_ONCE(pin_limit_pages);
+
+	return limit ? limit : totalram_pages() / 4;
+}
+
+void sn_pin_queue_ahead(struct work_struct *work)
+{
+	queue_work(sn_ahead_wq, work);
+}
+
+static void sn_pin_uncharge(struct mm_struct *mm, unsigned long n)
+{
+	atomic64_sub(n, &mm->pinned_vm);
+	atomic_long_sub(n, &sn_pinned);
+}
+
+/* Lets the pages go. Sleeps (a page's lock, for marking it dirty). */
+static void sn_pin_release(struct sn_pinset *ps)
+{
+	struct sn_region *r = ps->region;
+
+	unpin_user_pages_dirty_lock(ps->pages, ps->count, READ_ONCE(ps->dirty));
+	sn_pin_uncharge(r->ctx->mm, ps->count);
+	sn_count(SENNIT_C_PAGES_UNPINNED, ps->count);
+	kvfree(ps);
+	sn_region_put(r);
+}
+
+static void sn_pin_release_work(struct work_struct *work)
+{
+	sn_pin_release(container_of(work, struct sn_pinset, release));
+}
+
+/* From any context, notifiers too: the last reference hands the pages to a worker. */
+void sn_pin_put(struct sn_pinset *ps)
+{
+	if (refcount_dec_and_test(&ps->refs))
+		queue_work(sn_release_wq, &ps->release);
+}
+
+static void sn_lru_add(struct sn_pinset *ps)
+{
+	spin_lock(&sn_lru_lock);
+	list_add_tail(&ps->lru, &sn_lru);
+	sn_lru_pages += ps->count;
+	spin_unlock(&sn_lru_lock);
+}
+
+/* Takes a set out of its tree. True: it was there, and the caller now has the tree's reference. seg->lock is held. */
+static bool sn_pin_unlink(struct sn_pinset *ps)
+{
+	if (!ps->linked)
+		return false;
+	ps->linked = false;
+	WRITE_ONCE(ps->stale, true);
+	rb_erase(&ps->node, &ps->seg->pins);
+	if (RB_EMPTY_ROOT(&ps->seg->pins))
+		ps->seg->next_chunk = 1;
+	if (ps->state == SN_READY) {
+		spin_lock(&sn_lru_lock);
+		list_del_init(&ps->lru);
+		sn_lru_pages -= ps->count;
+		spin_unlock(&sn_lru_lock);
+	}
+	return true;
+}
+
+/* The set that covers this page; if none, *next is the first one beyond it. seg->lock is held. */
+static struct sn_pinset *sn_pin_find(struct sn_seg *seg, unsigned long page, struct sn_pinset **next)
+{
+	struct rb_node *n = seg->pins.rb_node;
+
+	*next = NULL;
+	while (n) {
+		struct sn_pinset *ps = rb_entry(n, struct sn_pinset, node);
+
+		if (page < ps->first) {
+			*next = ps;
+			n = n->rb_left;
+		} else if (page >= ps->first + ps->count) {
+			n = n->rb_right;
+		} else {
+			return ps;
+		}
+	}
+	return NULL;
+}
+
+static void sn_pin_link(struct sn_seg *seg, struct sn_pinset *ps)
+{
+	struct rb_node **at = &seg->pins.rb_node, *parent = NULL;
+
+	while (*at) {
+		parent = *at;
+		at = ps->first < rb_entry(parent, struct sn_pinset, node)->first ? &parent->rb_left
+										 : &parent->rb_right;
+	}
+	rb_link_node(&ps->node, parent, at);
+	rb_insert_color(&ps->node, &seg->pins);
+	ps->linked = true;
+}
+
+/* Drops every set that overlaps pages [from, to); one that is being pinned is marked, and its pinner starts again. */
+static void sn_pin_drop(struct sn_seg *seg, unsigned long from, unsigned long to)
+{
+	struct sn_pinset *ps, *next;
+	unsigned long at = from;
+
+	while (at < to) {
+		ps = sn_pin_find(seg, at, &next);
+		if (!ps)
+			ps = next;
+		if (!ps || ps->first >= to)
+			return;
+		at = ps->first + ps->count;
+		if (ps->state == SN_PINNING) {
+			WRITE_ONCE(ps->stale, true);
+		} else if (sn_pin_unlink(ps)) {
+			sn_count(SENNIT_C_INVALIDATIONS, 1);
+			sn_pin_put(ps);
+		}
+	}
+}
+
+void sn_pin_drop_all(struct sn_seg *seg)
+{
+	spin_lock(&seg->lock);
+	sn_pin_drop(seg, 0, seg->pages);
+	spin_unlock(&seg->lock);
+}
+
+/*
+ * The memory below is about to change: unmapped, remapped, moved, write-protected (fork, mprotect), truncated,
+ * migrated, discarded, or the process ends. Nothing here waits: copies in flight work on pages that they hold, see
+ * that the set is stale, and look again.
+ */
+static bool sn_pin_invalidate(struct mmu_interval_notifier *notifier, const struct mmu_notifier_range *range,
+			      unsigned long seq)
+{
+	struct sn_seg *seg = container_of(notifier, struct sn_seg, notifier);
+	unsigned long from = max(range->start >> PAGE_SHIFT, seg->first) - seg->first;
+	unsigned long to = min(((range->end - 1) >> PAGE_SHIFT) + 1, seg->first + seg->pages) - seg->first;
+
+	spin_lock(&seg->lock);
+	mmu_interval_set_seq(notifier, seq);
+	sn_pin_drop(seg, from, to);
+	spin_unlock(&seg->lock);
+	return true;
+}
+
+const struct mmu_interval_notifier_ops sn_pin_notifier_ops = {.invalidate = sn_pin_invalidate};
+
+enum sn_evict_mode { SN_EVICT_LIMIT, SN_EVICT_PRESSURE };
+
+/* Drops idle sets, least recently used first, of one process or (mm NULL) of all; returns the pages dropped. */
+static unsigned long sn_pin_evict(struct mm_struct *mm, unsigned long want, enum sn_evict_mode mode)
+{
+	unsigned long freed = 0, looks = 0, all;
+
+	spin_lock(&sn_lru_lock);
+	all = 2 * sn_lru_pages; /* each set once with its second chance, once without */
+	while (freed < want && looks <= all && !list_empty(&sn_lru)) {
+		struct sn_pinset *ps = list_first_entry(&sn_lru, struct sn_pinset, lru);
+		bool mine = false;
+
+		looks += ps->count;
+		list_move_tail(&ps->lru, &sn_lru);
+		if ((mm && ps->region->ctx->mm != mm) || refcount_read(&ps->refs) > 1)
+			continue;
+		if (READ_ONCE(ps->referenced)) {
+			WRITE_ONCE(ps->referenced, false);
+			continue;
+		}
+		refcount_inc(&ps->refs); /* on the LRU means in the tree, so the count is not zero */
+		spin_unlock(&sn_lru_lock);
+		spin_lock(&ps->seg->lock);
+		mine = sn_pin_unlink(ps);
+		spin_unlock(&ps->seg->lock);
+		if (mine) {
+			freed += ps->count;
+			sn_count(mode == SN_EVICT_PRESSURE ? SENNIT_C_SHRINKS : SENNIT_C_EVICTIONS, 1);
+			sn_pin_put(ps);
+		}
+		sn_pin_put(ps);
+		spin_lock(&sn_lru_lock);
+	}
+	spin_unlock(&sn_lru_lock);
+	return freed;
+}
+
+/* 0 and the pages are counted; else which limit is in the way: 1 the process's, 2 the system's. */
+static int sn_pin_try_charge(struct sn_ctx *ctx, unsigned long n)
+{
+	if (atomic64_add_return(n, &ctx->mm->pinned_vm) > READ_ONCE(ctx->memlock)) {
+		atomic64_sub(n, &ctx->mm->pinned_vm);
+		return 1;
+	}
+	if (atomic_long_add_return(n, &sn_pinned) > sn_pin_limit()) {
+		sn_pin_uncharge(ctx->mm, n);
+		return 2;
+	}
+	return 0;
+}
+
+/*
+ * Counts up to n pages against the limits and returns how many it got. At a limit: evicts as many and, as their release
+ * is a worker's, waits for it; then tries with fewer. Pinning ahead never evicts.
+ */
+static unsigned long sn_pin_charge(struct sn_ctx *ctx, unsigned long n, bool ahead)
+{
+	while (n) {
+		int limit = sn_pin_try_charge(ctx, n);
+
+		if (!limit)
+			return n;
+		if (!ahead) {
+			sn_pin_evict(limit == 1 ? ctx->mm : NULL, n, SN_EVICT_LIMIT);
+			flush_workqueue(sn_release_wq);
+			if (!sn_pin_try_charge(ctx, n))
+				return n;
+		}
+		n /= 2;
+	}
+	return 0;
+}
+
+static long sn_pin_pages(struct mm_struct *mm, struct sn_pinset *ps, unsigned long start)
+{
+	unsigned int flags = FOLL_LONGTERM | (ps->writable ? FOLL_WRITE : 0);
+	long got;
+
+	mmap_read_lock(mm);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+	got = pin_user_pages_remote(mm, start, ps->count, flags, ps->pages, NULL);
+#else
+	got = pin_user_pages_remote(mm, start, ps->count, flags, ps->pages, NULL, NULL);
+#endif
+	mmap_read_unlock(mm);
+	return got;
+}
+
+/*
+ * Fills a set that stands in the tree as SN_PINNING, and makes it SN_READY with as many pages as there were, or removes
+ * it and returns the error. The caller has its own reference.
+ */
+static int sn_pin_fill(struct sn_seg *seg, struct sn_pinset *ps)
+{
+	struct sn_ctx *ctx = seg->region->ctx;
+	unsigned long asked = ps->count;
+	int tries;
+	long got = -ESRCH;
+
+	if (!mmget_not_zero(ctx->mm))
+		goto out;
+	for (tries = 0; tries < SN_PIN_TRIES; tries++) {
+		/* Both before the wait: what begins after this line marks the set, what began before is waited for. */
+		spin_lock(&seg->lock);
+		WRITE_ONCE(ps->stale, false);
+		if (tries > 2) /* somebody keeps changing this memory: ask for little */
+			ps->count = 1;
+		spin_unlock(&seg->lock);
+		mmu_interval_read_begin(&seg->notifier);
+		got = sn_pin_pages(ctx->mm, ps, (seg->first + ps->first) << PAGE_SHIFT);
+		if (got <= 0)
+			break;
+
+		spin_lock(&seg->lock);
+		if (READ_ONCE(seg->region->dead)) {
+			spin_unlock(&seg->lock);
+			unpin_user_pages(ps->pages, got);
+			got = -ENOENT;
+			break;
+		}
+		if (!ps->stale) {
+			ps->count = got;
+			ps->state = SN_READY;
+			sn_lru_add(ps);
+			spin_unlock(&seg->lock);
+			break;
+		}
+		spin_unlock(&seg->lock);
+		unpin_user_pages(ps->pages, got);
+		sn_count(SENNIT_C_PIN_RETRIES, 1);
+		got = fatal_signal_pending(current) ? -EINTR : -EFAULT;
+		if (got == -EINTR)
+			break;
+		cond_resched();
+	}
+	mmput(ctx->mm);
+out:
+	if (got > 0) {
+		sn_pin_uncharge(ctx->mm, asked - got);
+		sn_count(SENNIT_C_PAGES_PINNED, got);
+		sn_count(SENNIT_C_PIN_CHUNKS, 1);
+		return 0;
+	}
+	spin_lock(&seg->lock);
+	ps->state = SN_GONE;
+	if (sn_pin_unlink(ps))
+		refcount_dec(&ps->refs); /* the tree's; the caller's is still there */
+	ps->count = 0;
+	spin_unlock(&seg->lock);
+	sn_pin_uncharge(ctx->mm, asked);
+	sn_count(SENNIT_C_PIN_FAILURES, 1);
+	return got ? got : -EFAULT;
+}
+
+static struct sn_pinset *sn_pin_alloc(struct sn_seg *seg, unsigned long n, bool write)
+{
+	struct sn_pinset *ps = kvzalloc(struct_size(ps, pages, n), GFP_KERNEL_ACCOUNT);
+
+	if (!ps)
+		return NULL;
+	refcount_set(&ps->refs, 2); /* the tree's and the caller's */
+	ps->seg = seg;
+	ps->region = seg->region;
+	INIT_LIST_HEAD(&ps->lru);
+	INIT_WORK(&ps->release, sn_pin_release_work);
+	ps->writable = write;
+	ps->state = SN_PINNING;
+	return ps;
+}
+
+/*
+ * Makes the set for a page that nothing covers. Returns it, NULL when somebody else was faster (look again), or an
+ * error.
+ */
+static struct sn_pinset *sn_pin_make(struct sn_seg *seg, unsigned long page, bool write, bool ahead)
+{
+	struct sn_ctx *ctx = seg->region->ctx;
+	struct sn_pinset *ps, *next;
+	unsigned long n, room;
+	int err;
+
+	n = sn_pin_charge(ctx, min_t(unsigned long, READ_ONCE(seg->next_chunk), seg->pages - page), ahead);
+	if (!n)
+		return ERR_PTR(-ENOMEM);
+	ps = sn_pin_alloc(seg, n, write);
+	if (!ps) {
+		sn_pin_uncharge(ctx->mm, n);
+		return ERR_PTR(-ENOMEM);
+	}
+	spin_lock(&seg->lock);
+	if (sn_pin_find(seg, page, &next) || READ_ONCE(seg->region->dead)) {
+		spin_unlock(&seg->lock);
+		sn_pin_uncharge(ctx->mm, n);
+		kvfree(ps);
+		return READ_ONCE(seg->region->dead) ? ERR_PTR(-ENOENT) : NULL;
+	}
+	room = next ? next->first - page : n;
+	ps->first = page;
+	ps->count = min(n, room);
+	kref_get(&seg->region->handle.ref);
+	sn_pin_link(seg, ps);
+	seg->next_chunk = min_t(unsigned long, 2 * seg->next_chunk, SN_CHUNK_MAX);
+	spin_unlock(&seg->lock);
+	sn_pin_uncharge(ctx->mm, n - ps->count);
+
+	err = sn_pin_fill(seg, ps);
+	wake_up_all(&seg->region->ctx->pin_wait);
+	if (err) {
+		sn_pin_put(ps); /* with no pages: only its memory is released */
+		return ERR_PTR(err);
+	}
+	return ps;
+}
+
+/*
+ * The set that covers a page of a segment, pinned, with a reference for the caller; waits for one that is being made.
+ * The caller holds the region. Sleeps.
+ */
+struct sn_pinset *sn_pin_get(struct sn_seg *seg, unsigned long page, bool write, bool ahead)
+{
+	struct sn_pinset *ps, *next;
+
+	for (;;) {
+		if (fatal_signal_pending(current))
+			return ERR_PTR(-EINTR);
+		spin_lock(&seg->lock);
+		ps = sn_pin_find(seg, page, &next);
+		if (ps && ps->state == SN_READY && write && !ps->writable) {
+			sn_pin_unlink(ps); /* pinned for reading: pin it anew */
+			spin_unlock(&seg->lock);
+			sn_pin_put(ps);
+			continue;
+		}
+		if (ps)
+			refcount_inc(&ps->refs);
+		spin_unlock(&seg->lock);
+
+		if (!ps) {
+			ps = sn_pin_make(seg, page, write, ahead);
+			if (ps)
+				return ps;
+			continue;
+		}
+		if (READ_ONCE(ps->state) == SN_READY) {
+			WRITE_ONCE(ps->referenced, true);
+			sn_count(SENNIT_C_PIN_HITS, 1);
+			return ps;
+		}
+		sn_count(SENNIT_C_OVERLAP_MISSES, 1);
+		wait_event_killable(seg->region->ctx->pin_wait, READ_ONCE(ps->state) != SN_PINNING);
+		sn_pin_put(ps);
+	}
+}
+
+static unsigned long sn_shrink_count(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	return READ_ONCE(sn_lru_pages);
+}
+
+/* Pages are let go by the worker, so reclaim never waits for a page's lock here. */
+static unsigned long sn_shrink_scan(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	unsigned long freed = sn_pin_evict(NULL, sc->nr_to_scan, SN_EVICT_PRESSURE);
+
+	return freed ? freed : SHRINK_STOP;
+}
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+static struct shrinker *sn_shrinker;
+
+static int sn_shrinker_start(void)
+{
+	sn_shrinker = shrinker_alloc(0, "sennit");
+	if (!sn_shrinker)
+		return -ENOMEM;
+	sn_shrinker->count_objects = sn_shrink_count;
+	sn_shrinker->scan_objects = sn_shrink_scan;
+	sn_shrinker->seeks = DEFAULT_SEEKS;
+	shrinker_register(sn_shrinker);
+	return 0;
+}
+
+static void sn_shrinker_stop(void)
+{
+	shrinker_free(sn_shrinker);
+}
+#else
+static struct shrinker sn_shrinker = {
+	.count_objects = sn_shrink_count,
+	.scan_objects = sn_shrink_scan,
+	.seeks = DEFAULT_SEEKS,
+};
+
+static int sn_shrinker_start(void)
+{
+	return register_shrinker(&sn_shrinker, "sennit");
+}
+
+static void sn_shrinker_stop(void)
+{
+	unregister_shrinker(&sn_shrinker);
+}
+#endif
+
+int sn_pin_init(void)
+{
+	int err;
+
+	sn_release_wq = alloc_workqueue("sennit_release", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	sn_ahead_wq = alloc_workqueue("sennit_ahead", WQ_UNBOUND, 0);
+	err = sn_release_wq && sn_ahead_wq ? sn_shrinker_start() : -ENOMEM;
+	if (err) {
+		if (sn_release_wq)
+			destroy_workqueue(sn_release_wq);
+		if (sn_ahead_wq)
+			destroy_workqueue(sn_ahead_wq);
+	}
+	return err;
+}
+
+/* No file is open: what is left are references of workers. Those that pin end first, then what they let go. */
+void sn_pin_exit(void)
+{
+	sn_shrinker_stop();
+	destroy_workqueue(sn_ahead_wq);
+	destroy_workqueue(sn_release_wq);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause */
+/*
+ * What programs may ask of /dev/sennit. Fixed-width fields only, so 32-bit programs use the same structs.
+ *
+ * One open file belongs to the process (the address space) that opened it: a fork's child or a process that was
+ * handed the descriptor gets EPERM and opens its own. Reserved fields and unknown flags must be zero (EINVAL).
+ * Calls return 0 or -1 with errno; fields marked "out" are written in both cases.
+ *
+ * Errors of calls that move data: EFAULT (memory is not there, or not with the needed access), ENOENT (no such region
+ * or handle, or it is another user's: the two are not told apart), EACCES (the region was declared without this
+ * access), ESRCH (its owner has gone), ENOMEM (nothing may be pinned under RLIMIT_MEMLOCK or the system's limit).
+ */
+#ifndef SENNIT_IOCTL_H
+#define SENNIT_IOCTL_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define SENNIT_DEVICE	  "/dev/sennit"
+#define SENNIT_ABI	  1
+#define SENNIT_MAX_SEGS	  1024	       /* segments in one vector */
+#define SENNIT_MAX_LENGTH (1ULL << 44) /* bytes in one region */
+
+struct sennit_seg {
+	__u64 addr;
+	__u64 len;
+};
+
+/* What the module is and has. All out. */
+struct sennit_info {
+	__u32 abi;
+	__u32 max_segs;
+	__u32 max_regions; /* per open file */
+	__u32 dma_channels;
+	__u64 dma_threshold; /* bytes from which a copy goes to a DMA channel */
+	__u64 pinned_pages;  /* now, by everybody */
+	__u64 pin_limit;     /* pages, for everybody together */
+	__u32 n_counters;
+	__u32 reserved;
+};
+
+/* Region access that its owner grants, to itself as to others. */
+#define SENNIT_READ  1u
+#define SENNIT_WRITE 2u
+
+/*
+ * Names a vector of the caller's memory. Nothing is pinned and nothing is checked but the shape: memory that is not
+ * there shows when it is used. id is for the owner; handle may be given to processes of the same user.
+ */
+struct sennit_declare {
+	__u64 segs; /* struct sennit_seg[nsegs] */
+	__u32 nsegs;
+	__u32 access;
+	__u32 id;	/* out */
+	__u32 reserved; /* 0 */
+	__u64 handle;	/* out */
+	__u64 length;	/* out: bytes in all segments */
+};
+
+struct sennit_undeclare {
+	__u32 id;
+	__u32 reserved; /* 0 */
+};
+
+/* Starts pinning a part of one's region in the background, so that it overlaps the rendezvous. Returns at once. */
+struct sennit_prepare {
+	__u32 id;
+	__u32 reserved; /* 0 */
+	__u64 offset;
+	__u64 len;
+};
+
+enum sennit_end_kind {
+	SENNIT_END_REGION = 1, /* ref: the caller's own region id */
+	SENNIT_END_HANDLE = 2, /* ref: a region's handle, anybody's */
+	SENNIT_END_MEMORY = 3, /* ref: address of struct sennit_seg[nsegs], memory of the caller */
+};
+
+struct sennit_end {
+	__u32 kind;
+	__u32 nsegs; /* MEMORY only, else 0 */
+	__u64 ref;
+	__u64 offset; /* bytes into the region or vector */
+};
+
+/* One copy, done when the call returns. At most one end may be MEMORY. */
+struct sennit_copy {
+	struct sennit_end dst;
+	struct sennit_end src;
+	__u64 len;
+	__u64 copied; /* out: bytes moved, counted from the start */
+};
+
+/*
+ * A copy whose work callers share: any number of processes run it, each takes the next piece until none is left.
+ * Both ends are regions. The transfer lives until it is closed by whoever opened it, or that file is closed.
+ */
+struct sennit_share_open {
+	struct sennit_end dst;
+	struct sennit_end src;
+	__u64 len;
+	__u64 handle; /* out */
+};
+
+#define SENNIT_SHARE_WAIT 1u /* return only when every piece is done, also those that others took */
+
+struct sennit_share_run {
+	__u64 handle;
+	__u64 mine;  /* out: bytes that this call moved */
+	__u64 done;  /* out: bytes that all have moved so far */
+	__s32 error; /* out: 0, or why the transfer failed (negative errno) */
+	__u32 flags;
+};
+
+struct sennit_share_close {
+	__u64 handle;
+};
+
+/* LiMIC's interface: messages matched in the kernel by source, tag and context within a job. */
+#define SENNIT_ANY (-1)
+
+/* job 0 founds a job and puts its handle there; a handle joins it. One job and rank for one open file. */
+struct sennit_join {
+	__u64 job; /* in, out */
+	__u32 rank;
+	__u32 reserved; /* 0 */
+};
+
+/* Starts a send to rank `peer`, or a receive from it (receives: SENNIT_ANY for peer and tag as wildcards). */
+struct sennit_post {
+	__s32 peer;
+	__s32 tag;
+	__u32 context;
+	__u32 nsegs;
+	__u64 segs; /* the message's memory, to be left alone until the request is complete; nsegs 0 is empty */
+	__u64 request; /* out */
+};
+
+#define SENNIT_FOREVER (~0ULL)
+
+/*
+ * Completes a request and forgets it. EAGAIN: not complete within timeout_us (0 asks once). A completed request has
+ * error 0, EMSGSIZE (the receive was shorter: len bytes were kept), EPIPE (the peer has gone), ECANCELED, or a copy's
+ * error, negative.
+ */
+struct sennit_wait {
+	__u64 request;
+	__u64 timeout_us;
+	__s32 source;	/* out: the receive's sender */
+	__s32 tag;	/* out */
+	__u64 len;	/* out: bytes moved */
+	__s32 error;	/* out */
+	__u32 reserved; /* 0 */
+};
+
+/* Is a message waiting that this receive would take? */
+struct sennit_probe {
+	__s32 peer; /* in: or SENNIT_ANY; out: the sender */
+	__s32 tag;  /* in: or SENNIT_ANY; out: the message's */
+	__u32 context;
+	__u32 found; /* out */
+	__u64 len;   /* out */
+};
+
+/* Takes back a request that nothing has matched; it then completes with ECANCELED. EBUSY: it was matched already. */
+struct sennit_cancel {
+	__u64 request;
+};
+
+/* Copies up to n counters, in the order of enum sennit_counter. */
+struct sennit_counters {
+	__u64 values; /* __u64[n] */
+	__u32 n;
+	__u32 reserved; /* 0 */
+};
+
+/* The names in debugfs are these, in lower case and without SENNIT_C_. Append only. */
+enum sennit_counter {
+	SENNIT_C_REGIONS_DECLARED,
+	SENNIT_C_PAGES_PINNED,
+	SENNIT_C_PAGES_UNPINNED,
+	SENNIT_C_PIN_CHUNKS,
+	SENNIT_C_PIN_HITS,    /* memory was pinned already */
+	SENNIT_C_PIN_RETRIES, /* the memory moved while it was being pinned */
+	SENNIT_C_PIN_FAILURES,
+	SENNIT_C_OVERLAP_MISSES, /* a copy waited for a chunk that another was pinning */
+	SENNIT_C_INVALIDATIONS,	 /* pinned chunks dropped because the memory changed */
+	SENNIT_C_EVICTIONS,	 /* pinned chunks dropped for a limit */
+	SENNIT_C_SHRINKS,	 /* pinned chunks dropped for the system's memory pressure */
+	SENNIT_C_COPIES,
+	SENNIT_C_COPY_BYTES,
+	SENNIT_C_COPY_REDONE, /* pieces copied again because the memory changed meanwhile */
+	SENNIT_C_COPY_ERRORS,
+	SENNIT_C_SHARED_PIECES,
+	SENNIT_C_MESSAGES_SENT,
+	SENNIT_C_MESSAGES_EXPECTED,   /* the receive was there first */
+	SENNIT_C_MESSAGES_UNEXPECTED, /* the send was there first */
+	SENNIT_C_DMA_COPIES,
+	SENNIT_C_DMA_BYTES,
+	SENNIT_C_DMA_BLOCKS,
+	SENNIT_C_DMA_SLEEPS,
+	SENNIT_C_DMA_ERRORS,   /* blocks that a channel failed and the CPU copied */
+	SENNIT_C_DMA_TIMEOUTS, /* channels given up */
+	SENNIT_C_DENIED,       /* handles refused for another user's credentials */
+	SENNIT_C_COUNT
+};
+
+#define SENNIT_IOC_INFO	       _IOR(0xE5, 0x00, struct sennit_info)
+#define SENNIT_IOC_DECLARE     _IOWR(0xE5, 0x01, struct sennit_declare)
+#define SENNIT_IOC_UNDECLARE   _IOW(0xE5, 0x02, struct sennit_undeclare)
+#define SENNIT_IOC_PREPARE     _IOW(0xE5, 0x03, struct sennit_prepare)
+#define SENNIT_IOC_COPY	       _IOWR(0xE5, 0x04, struct sennit_copy)
+#define SENNIT_IOC_SHARE_OPEN  _IOWR(0xE5, 0x05, struct sennit_share_open)
+#define SENNIT_IOC_SHARE_RUN   _IOWR(0xE5, 0x06, struct sennit_share_run)
+#define SENNIT_IOC_SHARE_CLOSE _IOW(0xE5, 0x07, struct sennit_share_close)
+#define SENNIT_IOC_JOIN	       _IOWR(0xE5, 0x08, struct sennit_join)
+#define SENNIT_IOC_SEND	       _IOWR(0xE5, 0x09, struct sennit_post)
+#define SENNIT_IOC_RECV	       _IOWR(0xE5, 0x0a, struct sennit_post)
+#define SENNIT_IOC_WAIT	       _IOWR(0xE5, 0x0b, struct sennit_wait)
+#define SENNIT_IOC_PROBE       _IOWR(0xE5, 0x0c, struct sennit_probe)
+#define SENNIT_IOC_CANCEL      _IOW(0xE5, 0x0d, struct sennit_cancel)
+#define SENNIT_IOC_COUNTERS    _IOW(0xE5, 0x0e, struct sennit_counters)
+
+#endif

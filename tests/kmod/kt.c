@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* See kt.h. */
+#include "kt.h"
+#include <grp.h>
+#include <sys/prctl.h>
+
+int kt_open(void)
+{
+	int fd = open(SENNIT_DEVICE, O_RDWR | O_CLOEXEC);
+
+	KT_CHECK(fd >= 0);
+	return fd;
+}
+
+char *kt_map(size_t len)
+{
+	char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	KT_CHECK(at != MAP_FAILED);
+	return at;
+}
+
+static unsigned char kt_byte(size_t i, unsigned seed)
+{
+	return (unsigned char)((i ^ (i >> 8) ^ (i >> 16)) * 31 + seed);
+}
+
+void kt_fill(void *at, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		((unsigned char *)at)[i] = kt_byte(i, seed);
+}
+
+bool kt_same(const void *at, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (((const unsigned char *)at)[i] != kt_byte(i, seed)) {
+			printf("byte %zu of %zu differs\n", i, len);
+			return false;
+		}
+	}
+	return true;
+}
+
+struct kt_region kt_declare(int fd, void *at, size_t len, uint32_t access)
+{
+	struct sennit_seg seg = {(uintptr_t)at, len};
+	struct sennit_declare d = {.segs = (uintptr_t)&seg, .nsegs = 1, .access = access};
+
+	KT_CHECK(ioctl(fd, SENNIT_IOC_DECLARE, &d) == 0);
+	KT_CHECK(d.length == len && d.handle);
+	return (struct kt_region){d.id, d.handle};
+}
+
+int kt_undeclare(int fd, uint32_t id)
+{
+	struct sennit_undeclare u = {.id = id};
+
+	return ioctl(fd, SENNIT_IOC_UNDECLARE, &u);
+}
+
+struct sennit_end kt_mine(struct sennit_seg *segs, uint32_t n)
+{
+	return (struct sennit_end){.kind = SENNIT_END_MEMORY, .nsegs = n, .ref = (uintptr_t)segs};
+}
+
+struct sennit_end kt_id(uint32_t id, uint64_t offset)
+{
+	return (struct sennit_end){.kind = SENNIT_END_REGION, .ref = id, .offset = offset};
+}
+
+struct sennit_end kt_handle(uint64_t handle, uint64_t offset)
+{
+	return (struct sennit_end){.kind = SENNIT_END_HANDLE, .ref = handle, .offset = offset};
+}
+
+int kt_copy(int fd, struct sennit_end dst, struct sennit_end src, uint64_t len, uint64_t *copied)
+{
+	struct sennit_copy c = {.dst = dst, .src = src, .len = len};
+	int rc = ioctl(fd, SENNIT_IOC_COPY, &c);
+
+	if (copied)
+		*copied = c.copied;
+	KT_CHECK(rc < 0 || c.copied == len);
+	return rc;
+}
+
+int kt_read(int fd, uint64_t handle, uint64_t offset, void *to, size_t len)
+{
+	struct sennit_seg seg = {(uintptr_t)to, len};
+
+	return kt_copy(fd, kt_mine(&seg, 1), kt_handle(handle, offset), len, NULL);
+}
+
+int kt_write(int fd, uint64_t handle, uint64_t offset, void *from, size_t len)
+{
+	struct sennit_seg seg = {(uintptr_t)from, len};
+
+	return kt_copy(fd, kt_handle(handle, offset), kt_mine(&seg, 1), len, NULL);
+}
+
+static void counters(uint64_t *values)
+{
+	struct sennit_counters c = {.values = (uintptr_t)values, .n = SENNIT_C_COUNT};
+	int fd = kt_open();
+
+	KT_CHECK(ioctl(fd, SENNIT_IOC_COUNTERS, &c) == 0);
+	close(fd);
+}
+
+uint64_t kt_counter(enum sennit_counter which)
+{
+	uint64_t values[SENNIT_C_COUNT];
+
+	counters(values);
+	return values[which];
+}
+
+/* Pages that are pinned, by the counters: without what is only set aside for pinning. */
+uint64_t kt_held(void)
+{
+	uint64_t values[SENNIT_C_COUNT];
+
+	counters(values);
+	return values[SENNIT_C_PAGES_PINNED] - values[SENNIT_C_PAGES_UNPINNED];
+}
+
+uint64_t kt_pinned(void)
+{
+	struct sennit_info info;
+	int fd = kt_open();
+
+	KT_CHECK(ioctl(fd, SENNIT_IOC_INFO, &info) == 0);
+	close(fd);
+	return info.pinned_pages;
+}
+
+/* Pages are let go by a worker, so a little later than the call that dropped them. */
+void kt_wait_unpinned(uint64_t at_most)
+{
+	for (int i = 0; i < 500 && kt_pinned() > at_most; i++)
+		usleep(10000);
+	KT_CHECK(kt_pinned() <= at_most);
+}
+
+/* Just so many, when the workers are through that set some aside to pin ahead and give back what was pinned already. */
+void kt_wait_pinned(uint64_t pages)
+{
+	for (int i = 0; i < 500 && kt_pinned() != pages; i++)
+		usleep(10000);
+	KT_CHECK(kt_pinned() == pages);
+}
+
+uint64_t kt_vm_pin_kb(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	unsigned long kb = 0;
+	char line[200];
+
+	KT_CHECK(f != NULL);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "VmPin: %lu", &kb) == 1)
+			break;
+	}
+	fclose(f);
+	return kb;
+}
+
+pid_t kt_fork(void)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	KT_CHECK(child >= 0);
+	if (!child)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return child;
+}
+
+void kt_join(pid_t child)
+{
+	int status;
+
+	KT_CHECK(waitpid(child, &status, 0) == child);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		printf("child: status %#x\n", status);
+	KT_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void kt_become_user(unsigned uid)
+{
+	KT_CHECK(setgroups(0, NULL) == 0);
+	KT_CHECK(setresgid(uid, uid, uid) == 0);
+	KT_CHECK(setresuid(uid, uid, uid) == 0);
+}
+
+void kt_say(int pipe, const void *what, size_t len)
+{
+	KT_CHECK(write(pipe, what, len) == (ssize_t)len);
+}
+
+void kt_hear(int pipe, void *what, size_t len)
+{
+	KT_CHECK(read(pipe, what, len) == (ssize_t)len);
+}
+
+uint32_t kt_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(*state >> 33);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the module's tests share. Each test is one static program that runs as the emulated machine's first one; a failed
+ * check says where, and ends the process with status 1, a child's through kt_join in its parent too.
+ */
+#ifndef KT_H
+#define KT_H
+
+#include "sennit_ioctl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KT_PAGE 4096ul
+
+#define KT_CHECK(cond)                                                                                       \
+	do {                                                                                                 \
+		if (!(cond)) {                                                                               \
+			printf("%s:%d: failed: %s (errno %d, %s)\n", __FILE__, __LINE__, #cond, errno,       \
+			       strerror(errno));                                                             \
+			fflush(stdout);                                                                      \
+			_exit(1);                                                                            \
+		}                                                                                            \
+	} while (0)
+
+/* The call fails, with this errno. */
+#define KT_FAILS(call, code)                                                                                 \
+	do {                                                                                                 \
+		errno = 0;                                                                                   \
+		KT_CHECK((call) < 0);                                                                        \
+		KT_CHECK(errno == (code));                                                                   \
+	} while (0)
+
+#define KT_RUN(test)                                                                                         \
+	do {                                                                                                 \
+		printf("%s\n", #test);                                                                       \
+		fflush(stdout);                                                                              \
+		test();                                                                                      \
+	} while (0)
+
+struct kt_region {
+	uint32_t id;
+	uint64_t handle;
+};
+
+int kt_open(void);
+char *kt_map(size_t len);
+void kt_fill(void *at, size_t len, unsigned seed);
+bool kt_same(const void *at, size_t len, unsigned seed);
+struct kt_region kt_declare(int fd, void *at, size_t len, uint32_t access);
+int kt_undeclare(int fd, uint32_t id);
+struct sennit_end kt_mine(struct sennit_seg *segs, uint32_t n);
+struct sennit_end kt_id(uint32_t id, uint64_t offset);
+struct sennit_end kt_handle(uint64_t handle, uint64_t offset);
+int kt_copy(int fd, struct sennit_end dst, struct sennit_end src, uint64_t len, uint64_t *copied);
+int kt_read(int fd, uint64_t handle, uint64_t offset, void *to, size_t len);
+int kt_write(int fd, uint64_t handle, uint64_t offset, void *from, size_t len);
+uint64_t kt_counter(enum sennit_counter which);
+uint64_t kt_pinned(void);
+void kt_wait_unpinned(uint64_t at_most);
+void kt_wait_pinned(uint64_t pages);
+uint64_t kt_held(void);
+uint64_t kt_vm_pin_kb(void);
+pid_t kt_fork(void);
+void kt_join(pid_t child);
+void kt_become_user(unsigned uid);
+void kt_say(int pipe, const void *what, size_t len);
+void kt_hear(int pipe, void *what, size_t len);
+uint32_t kt_random(uint64_t *state);
+
+#endif

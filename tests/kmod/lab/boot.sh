@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# boot.sh [-a KERNEL-ARGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-t SECONDS] CACHE KERNEL PROGRAM [ARGUMENT...]
+#
+# Boots the kernel in QEMU's emulation with the module loaded (and, with -d, the DMA engine's double), runs the static
+# PROGRAM as root, unloads the modules, and passes when the program did, the modules went, and the kernel had nothing to
+# complain about. The program's exit status 77 skips.
+. "$(dirname "$0")/common.sh"
+
+args= parameters= double= limit=200
+while getopts a:m:d:t: option; do
+	case $option in
+	a) args=$OPTARG ;;
+	m) parameters=$OPTARG ;;
+	d) double=$OPTARG ;;
+	t) limit=$OPTARG ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+cache=$1
+kernel=$2
+program=$3
+shift 3
+mod=$cache/$kernel/mod
+[ -e "$cache/$kernel/vmlinuz" ] || skip "kernel $kernel is not in the cache"
+[ -e "$mod/kmod/sennit.ko" ] || skip "the module is not built for $kernel"
+need cpio gzip
+# A PC has no DMA engine in QEMU, so one may have the double; this arm64 machine has eight channels of its own.
+if [ "$kernel" = arm64 ]; then
+	need qemu-system-aarch64
+	busybox=$cache/arm64/root/bin/busybox
+	engine=zynqmp_dma
+	debug_exit=no
+	machine=(qemu-system-aarch64 -M xlnx-versal-virt -m 1024 -no-reboot -display none -serial stdio)
+	args="console=ttyAMA0 $args"
+else
+	need qemu-system-x86_64 busybox
+	busybox=$(command -v busybox)
+	engine=${double:+dmadouble}
+	debug_exit=yes
+	machine=(qemu-system-x86_64 -accel "tcg,thread=multi" -cpu max -smp 2 -m 768 -nodefaults -no-reboot
+		-object memory-backend-ram,id=m0,size=512M -object memory-backend-ram,id=m1,size=256M
+		-numa node,memdev=m0,cpus=0-1 -numa node,memdev=m1 -display none -serial stdio
+		-device isa-debug-exit,iobase=0xf4,iosize=0x04)
+	args="console=ttyS0 $args"
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/root"/{bin,proc,sys,dev,tmp}
+cp "$busybox" "$work/root/bin/busybox"
+cp "$lab/init" "$work/root/init"
+cp "$mod/kmod/sennit.ko" ${engine:+"$mod/$engine/$engine.ko"} "$work/root/"
+cp "$program" "$work/root/test"
+{
+	echo "parameters='$parameters'"
+	echo "engine='$engine'"
+	echo "engine_parameters='$double'"
+	echo "arguments='$*'"
+	echo "debug_exit=$debug_exit"
+} >"$work/root/settings"
+(cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
+
+status=0
+nice timeout -k 3 "$limit" "${machine[@]}" -kernel "$cache/$kernel/vmlinuz" -initrd "$work/initrd" \
+	-append "quiet panic=-1 oops=panic $args" </dev/null >"$work/log" 2>&1 || status=$?
+# A machine without a debug-exit port is powered off when it has said how it went.
+if [ "$kernel" = arm64 ] && [ $status = 0 ]; then
+	said=$(tr -d '\r' <"$work/log" | sed -n 's/^==== status //p')
+	status=$((${said:-1} * 2 + 1))
+fi
+
+# isa-debug-exit makes (value << 1) | 1 of what is written to it: init writes the program's status.
+sed -e 's/\r$//' -e '/^==== status/,$d' "$work/log"
+bad='BUG:|WARNING:|Oops|KASAN|DMA-API: .*device driver|unreferenced object|general protection|refcount_t|INFO: task|possible circular'
+if grep -E -q "$bad" "$work/log"; then
+	echo "FAIL: the kernel complained:"
+	grep -E -A 40 "$bad" "$work/log" | head -n 120
+	exit 1
+fi
+case $status in
+1) exit 0 ;;
+155) exit 77 ;;
+124 | 137) echo "FAIL: not finished within $limit s" ;;
+*) echo "FAIL: status $status" ;;
+esac
+tail -n 60 "$work/log"
+exit 1

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# build.sh CACHE KERNEL: builds the module and the tests' own modules against a kernel of the cache; a warning fails.
+. "$(dirname "$0")/common.sh"
+
+cache=$1
+kernel=$2
+[ -e "$cache/$kernel/build" ] || skip "kernel $kernel is not in the cache"
+need make gcc
+
+# module SOURCE OPTION...: SOURCE is a folder with a Kbuild file
+module() {
+	local to=$cache/$kernel/mod/${1##*/} source=$1
+	shift
+	mkdir -p "$to"
+	cp -u "$source"/*.[ch] "$source/Kbuild" "$to/"
+	nice make -s -C "$(readlink -f "$cache/$kernel/build")" M="$to" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules
+}
+
+strict=(W=1 KCFLAGS=-Werror)
+if [ "$kernel" = arm64 ]; then
+	need aarch64-linux-gnu-gcc aarch64-linux-gnu-gcc-12
+	cross=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
+	driver=$cache/arm64/mod/zynqmp_dma
+	module "$root/kmod" "${cross[@]}" "${strict[@]}"
+	mkdir -p "$driver/xilinx"
+	cp -u "$cache"/arm64/driver/drivers/dma/dmaengine.h "$driver/"
+	cp -u "$cache"/arm64/driver/drivers/dma/xilinx/zynqmp_dma.c "$driver/xilinx/"
+	echo "obj-m := xilinx/zynqmp_dma.o" >"$driver/Kbuild"
+	nice make -s -C "$(readlink -f "$cache/arm64/build")" M="$driver" CONFIG_DEBUG_INFO_BTF_MODULES= "${cross[@]}" modules
+	cp -u "$driver/xilinx/zynqmp_dma.ko" "$driver/"
+	aarch64-linux-gnu-gcc -static -O2 -Wall -Wextra -D_GNU_SOURCE -I"$root/kmod" -o "$cache/arm64/mod/kmod_test_dma" \
+		"$root"/tests/kmod/test_dma.c "$root/tests/kmod/kt.c" -pthread
+	exit 0
+fi
+cc=()
+case $kernel in
+6.*) command -v gcc-12 >/dev/null || cc=(CC=gcc) ;;
+esac
+module "$root/kmod" "${strict[@]}" "${cc[@]}"
+module "$root/tests/kmod/dmadouble" "${strict[@]}" "${cc[@]}"

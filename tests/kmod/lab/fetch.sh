@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# fetch.sh CACHE KERNEL: brings a kernel into the cache, once.
+#   6.1    Debian's own: image and headers
+#   6.12   the headers of backports, to compile against
+#   arm64  Debian's for that machine, and the source of a driver for a DMA engine that QEMU has there
+#   kasan  6.1 built from Debian's source with kasan.config: KASAN, lockdep, kmemleak, DMA debugging (minutes)
+. "$(dirname "$0")/common.sh"
+
+cache=$1
+kernel=$2
+mkdir -p "$cache"
+exec 9>"$cache/$kernel.lock"
+flock 9
+case $kernel in
+kasan) stamp=$(sha256sum <"$lab/kasan.config") ;;
+*) stamp=1 ;;
+esac
+[ "$(cat "$cache/$kernel/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
+need apt-get apt-cache dpkg-deb make gcc
+
+# The newest version of a kind of kernel that apt knows of, such as 6.1.0-1-amd64.
+arch=amd64
+version_of() {
+	apt-cache "${apt_options[@]}" depends "linux-headers-$arch" 2>/dev/null |
+		sed -n 's/^ *Depends: linux-headers-//p' | head -n 1
+}
+
+# Kernel headers as modules want them, at the place where they now are.
+fetch_headers() {
+	local release common kbuild
+	release=$(version_of)
+	[ -n "$release" ] || skip "apt knows no linux-headers-$arch"
+	common=${release%-"$arch"}-common
+	kbuild=linux-kbuild-${release%%-*}
+	case $release in
+	6.1.*) kbuild=linux-kbuild-6.1 ;;
+	esac
+	unpack_packages "$new/root" "linux-headers-$release" "linux-headers-$common" "$@"
+	(apt_options=(-o APT::Sandbox::User=root "${host_options[@]}") && unpack_packages "$new/root" "$kbuild") # runs here
+	sed -i "s#include /usr/src/#include $cache/$kernel/root/usr/src/#" "$new/root/usr/src/linux-headers-$release/Makefile"
+	ln -s "root/usr/src/linux-headers-$release" "$new/build"
+}
+
+# Gives apt a view of a suite and architecture beside the machine's own, which stays as it is.
+use_suite() {
+	local site
+	site=$(apt-get indextargets --format '$(SITE) $(COMPONENT) $(RELEASE)' 'Created-By: Packages' |
+		awk '$2 == "main" && $3 !~ /-/ { print $1; exit }')
+	[ -n "$site" ] || skip "apt has no sources"
+	mkdir -p "$new/apt/lists/partial"
+	touch "$new/apt/status"
+	echo "deb $site $1 main" >"$new/apt/sources.list"
+	apt_options+=(-o Dir::State::lists="$new/apt/lists" -o Dir::Etc::sourcelist="$new/apt/sources.list"
+		-o Dir::Etc::sourceparts=- -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+		-o APT::Architecture="$arch" -o APT::Architectures::="$arch" -o Dir::State::status="$new/apt/status")
+	timeout -k 5 120 apt-get -qq "${apt_options[@]}" update >"$new/apt/log" 2>&1 ||
+		skip "cannot read $1 for $arch ($(tail -n 1 "$new/apt/log"))"
+}
+
+# Takes files out of the kernel's source package.
+fetch_source() {
+	local to=$1
+	shift
+	mkdir -p "$to"
+	(apt_options=(-o APT::Sandbox::User=root) && unpack_packages "$new/source" linux-source-6.1)
+	tar -xf "$new"/source/usr/src/linux-source-6.1.tar.xz -C "$to" --strip-components=1 "$@"
+	rm -r "$new/source"
+}
+
+build_kasan() {
+	local tree log=$cache/kasan-build.log
+	need flex bison bc xz perl
+	tree=$new/tree
+	fetch_source "$tree"
+	make -C "$tree" tinyconfig >"$log" 2>&1
+	cat "$lab/kasan.config" >>"$tree/.config"
+	if ! { make -C "$tree" olddefconfig && nice make -C "$tree" -j"$(nproc)" bzImage modules_prepare; } >>"$log" 2>&1; then
+		echo "the kernel did not build; see $log"
+		exit 1
+	fi
+	cp "$tree/vmlinux.symvers" "$tree/Module.symvers"
+	cp "$tree/arch/x86/boot/bzImage" "$new/vmlinuz"
+	ln -s tree "$new/build"
+}
+
+codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+host_options=()
+new=$cache/$kernel.new
+rm -rf "$new" "$new.deb"
+mkdir -p "$new"
+case $kernel in
+6.1)
+	fetch_headers "linux-image-$(version_of)"
+	ln -s "root/boot/$(ls "$new/root/boot" | grep -m 1 '^vmlinuz-')" "$new/vmlinuz"
+	;;
+6.12)
+	use_suite "$codename-backports"
+	host_options=("${apt_options[@]}")
+	fetch_headers
+	;;
+arm64)
+	arch=arm64
+	use_suite "$codename"
+	fetch_headers "linux-image-$(version_of)" busybox-static
+	ln -s "root/boot/$(ls "$new/root/boot" | grep -m 1 '^vmlinuz-')" "$new/vmlinuz"
+	need xz
+	fetch_source "$new/driver" --no-anchored dma/dmaengine.h xilinx/zynqmp_dma.c
+	;;
+kasan) build_kasan ;;
+*)
+	echo "no such kernel: $kernel"
+	exit 1
+	;;
+esac
+echo "$stamp" >"$new/stamp"
+rm -rf "${cache:?}/$kernel"
+mv "$new" "$cache/$kernel"

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * DMA offload with the tests' engine: large copies go there, every byte right at odd offsets, several messages over
+ * several channels, and an engine that fails, starves or falls silent costs time and nothing else.
+ */
+#include "kt.h"
+#include <pthread.h>
+
+#define BIG ((size_t)(5 << 20) + 333)
+
+static int fd;
+static bool doubled = true; /* the engine is the tests' own, else a real driver's */
+
+static void set(const char *module, const char *name, unsigned long value)
+{
+	char path[120];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, name);
+	f = fopen(path, "w");
+	KT_CHECK(f && fprintf(f, "%lu\n", value) > 0 && fclose(f) == 0);
+}
+
+static unsigned long get(const char *module, const char *name)
+{
+	char path[120];
+	unsigned long value;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, name);
+	f = fopen(path, "r");
+	KT_CHECK(f && fscanf(f, "%lu", &value) == 1 && fclose(f) == 0);
+	return value;
+}
+
+static void channels_are_found_and_calibrated(void)
+{
+	struct sennit_info info;
+
+	KT_CHECK(ioctl(fd, SENNIT_IOC_INFO, &info) == 0);
+	printf("  %u channels, threshold %lu\n", info.dma_channels, (unsigned long)info.dma_threshold);
+	KT_CHECK(doubled ? info.dma_channels == 2 : info.dma_channels > 0);
+	KT_CHECK(info.dma_threshold >= 262144 && info.dma_threshold < 1ull << 32);
+	set("sennit", "dma_threshold", 65536);
+	KT_CHECK(ioctl(fd, SENNIT_IOC_INFO, &info) == 0 && info.dma_threshold == 65536);
+}
+
+static void large_copies_are_offloaded(void)
+{
+	char *from = kt_map(BIG), *to = kt_map(BIG);
+	struct kt_region src = kt_declare(fd, from, BIG, SENNIT_READ),
+			 dst = kt_declare(fd, to, BIG, SENNIT_WRITE);
+	uint64_t bytes = kt_counter(SENNIT_C_DMA_BYTES), copies = kt_counter(SENNIT_C_DMA_COPIES), head;
+	unsigned long engine = doubled ? get("dmadouble", "bytes") : 0;
+
+	kt_fill(from, BIG, 1);
+	KT_CHECK(kt_copy(fd, kt_id(dst.id, 0), kt_id(src.id, 0), BIG, NULL) == 0);
+	KT_CHECK(kt_same(to, BIG, 1));
+	KT_CHECK(kt_counter(SENNIT_C_DMA_COPIES) - copies == 1);
+	bytes = kt_counter(SENNIT_C_DMA_BYTES) - bytes;
+	engine = doubled ? get("dmadouble", "bytes") - engine : bytes;
+	head = get("sennit",
+		   "dma_head"); /* both ends are here: they share a cache, so the CPU copies the head */
+	printf("  %lu of %lu bytes by the engine\n", (unsigned long)bytes, (unsigned long)BIG);
+	/* A block here and there may be the CPU's: no descriptor was free, or its memory was just being moved. */
+	KT_CHECK(bytes <= BIG - head && bytes > BIG / 2 && engine >= bytes);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_ERRORS) == 0);
+
+	/* The caller's own memory, both ways, and a small one that stays with the CPU. */
+	memset(to, 0, BIG);
+	KT_CHECK(kt_read(fd, src.handle, 0, to, BIG) == 0 && kt_same(to, BIG, 1));
+	kt_fill(from, BIG, 2);
+	KT_CHECK(kt_write(fd, dst.handle, 0, from, BIG) == 0 && kt_same(to, BIG, 2));
+	KT_CHECK(kt_counter(SENNIT_C_DMA_COPIES) - copies == 3);
+	KT_CHECK(kt_read(fd, src.handle, 0, to, 65535) == 0);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_COPIES) - copies == 3);
+	KT_CHECK(kt_undeclare(fd, src.id) == 0 && kt_undeclare(fd, dst.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(from, BIG);
+	munmap(to, BIG);
+}
+
+/* Random parts at unaligned offsets; all around them stays as it was. */
+static void random_parts(int rounds)
+{
+	char *from = kt_map(BIG), *to = kt_map(BIG);
+	struct kt_region src = kt_declare(fd, from, BIG, SENNIT_READ),
+			 dst = kt_declare(fd, to, BIG, SENNIT_WRITE);
+	uint64_t seed = 9;
+
+	kt_fill(from, BIG, 3);
+	for (int i = 0; i < rounds; i++) {
+		uint64_t len = 65536 + kt_random(&seed) % 1000000, x = kt_random(&seed) % (BIG - len);
+		uint64_t y = kt_random(&seed) % (BIG - len);
+
+		memset(to, 0x55, BIG);
+		KT_CHECK(kt_copy(fd, kt_id(dst.id, y), kt_handle(src.handle, x), len, NULL) == 0);
+		KT_CHECK(memcmp(to + y, from + x, len) == 0);
+		for (uint64_t j = 0; j < y; j++)
+			KT_CHECK(to[j] == 0x55);
+		for (uint64_t j = y + len; j < BIG; j++)
+			KT_CHECK(to[j] == 0x55);
+	}
+	KT_CHECK(kt_undeclare(fd, src.id) == 0 && kt_undeclare(fd, dst.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(from, BIG);
+	munmap(to, BIG);
+}
+
+static void odd_offsets_are_right(void)
+{
+	random_parts(12);
+}
+
+static void delay(unsigned long us)
+{
+	if (doubled)
+		set("dmadouble", "delay_us", us);
+}
+
+static void messages_spread_over_channels(void)
+{
+	pid_t children[3];
+
+	delay(100);
+	for (int i = 0; i < 3; i++) {
+		children[i] = kt_fork();
+		if (!children[i]) {
+			fd = kt_open();
+			random_parts(3);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 3; i++)
+		kt_join(children[i]);
+	delay(0);
+	KT_CHECK(!doubled || get("dmadouble", "busy_channels") == 3);
+	KT_CHECK(!doubled || kt_counter(SENNIT_C_DMA_SLEEPS) > 0); /* emulated engines are done at once */
+}
+
+static void failing_parts_are_copied_by_the_cpu(void)
+{
+	uint64_t errors = kt_counter(SENNIT_C_DMA_ERRORS);
+
+	set("dmadouble", "fail_every", 64); /* about every block's last part comes round */
+	random_parts(6);
+	set("dmadouble", "fail_every", 1);
+	random_parts(1);
+	set("dmadouble", "fail_every", 0);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_ERRORS) > errors);
+}
+
+static void missing_descriptors_are_waited_for(void)
+{
+	set("dmadouble", "starve_every", 3);
+	random_parts(3);
+	set("dmadouble", "starve_every", 1); /* never any: the CPU does it */
+	random_parts(1);
+	set("dmadouble", "starve_every", 0);
+}
+
+static void *unmap_soon(void *at)
+{
+	usleep(3000);
+	munmap(at, BIG);
+	return NULL;
+}
+
+/* The engine goes on into pages that are still held; the copy says EFAULT. */
+static void unmapping_under_the_engine_is_an_error(void)
+{
+	char *to = kt_map(BIG);
+
+	delay(200);
+	for (int i = 0; i < 3; i++) {
+		char *from = kt_map(BIG);
+		struct kt_region src = kt_declare(fd, from, BIG, SENNIT_READ);
+		pthread_t t;
+		int rc;
+
+		kt_fill(from, BIG, 4);
+		KT_CHECK(pthread_create(&t, NULL, unmap_soon, from) == 0);
+		rc = kt_read(fd, src.handle, 0, to, BIG);
+		KT_CHECK(rc < 0 && errno == EFAULT);
+		pthread_join(t, NULL);
+		KT_CHECK(kt_undeclare(fd, src.id) == 0);
+	}
+	delay(0);
+	kt_wait_unpinned(0);
+	munmap(to, BIG);
+}
+
+/* kill -9 in the middle: the call ends soon, and nothing stays pinned. */
+static void a_killed_copier_leaves_nothing(void)
+{
+	delay(500);
+	for (int i = 0; i < 3; i++) {
+		pid_t child = kt_fork();
+
+		if (!child) {
+			fd = kt_open();
+			random_parts(100);
+			_exit(0);
+		}
+		usleep(100000 + 50000 * i);
+		kill(child, SIGKILL);
+		KT_CHECK(waitpid(child, NULL, 0) == child);
+	}
+	delay(0);
+	kt_wait_unpinned(0);
+}
+
+/* Two copiers at work when their channels fall silent: both channels are given up, both copies are right. */
+static void silent_channels_are_given_up(void)
+{
+	pid_t child;
+
+	set("sennit", "dma_timeout_ms", 300);
+	set("dmadouble", "lose_every", 100);
+	child = kt_fork();
+	if (!child) {
+		fd = kt_open();
+		random_parts(3);
+		_exit(0);
+	}
+	random_parts(3);
+	kt_join(child);
+	set("dmadouble", "lose_every", 0);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_TIMEOUTS) == 2);
+	random_parts(1); /* without any channel */
+	close(fd);
+	fd = kt_open(); /* taken anew */
+	random_parts(1);
+	set("sennit", "dma_timeout_ms", 2000);
+}
+
+static void it_can_be_switched_off(void)
+{
+	uint64_t copies = kt_counter(SENNIT_C_DMA_COPIES);
+
+	set("sennit", "dma", 0);
+	random_parts(1);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_COPIES) == copies);
+	set("sennit", "dma", 1);
+}
+
+/* test_dma [real]: with a real driver nothing can be ordered to fail. */
+int main(int argc, char **argv)
+{
+	doubled = argc < 2 || strcmp(argv[1], "real") != 0;
+	fd = kt_open();
+	KT_RUN(channels_are_found_and_calibrated);
+	KT_RUN(large_copies_are_offloaded);
+	KT_RUN(odd_offsets_are_right);
+	KT_RUN(messages_spread_over_channels);
+	if (doubled) {
+		KT_RUN(failing_parts_are_copied_by_the_cpu);
+		KT_RUN(missing_descriptors_are_waited_for);
+	}
+	KT_RUN(unmapping_under_the_engine_is_an_error);
+	KT_RUN(a_killed_copier_leaves_nothing);
+	if (doubled)
+		KT_RUN(silent_channels_are_given_up);
+	KT_RUN(it_can_be_switched_off);
+	kt_wait_unpinned(0);
+	return 0;
+}

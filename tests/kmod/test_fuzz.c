@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * test_fuzz SEED SECONDS: processes with two threads each call the device with arguments that are half right, on memory
+ * that they change all the time, fork, exit and are killed. The kernel must not mind (boot.sh reads its log), nothing may
+ * stay pinned, and the module must unload. One seed gives one sequence of calls for each thread; how they interleave is
+ * the scheduler's.
+ */
+#include "kt.h"
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#define WORKERS 4
+#define ARENA	96 /* pages */
+#define SHARED	64
+
+/* What processes tell each other: handles of all kinds, in memory that all share. */
+static volatile uint64_t *shared;
+static volatile uint64_t *calls;
+
+struct fuzz {
+	uint64_t seed;
+	int *fds; /* the process's, three */
+	char *arena;
+	uint64_t requests[8];
+	uint32_t ids[8];
+};
+
+static uint32_t pick(struct fuzz *f, uint32_t n)
+{
+	return kt_random(&f->seed) % n;
+}
+
+static uint64_t any_number(struct fuzz *f)
+{
+	static const uint64_t odd[] = {0,
+				       1,
+				       4095,
+				       4096,
+				       4097,
+				       0x7fffffff,
+				       0xffffffff,
+				       0x100000000,
+				       1ull << 44,
+				       0x7ffffffffffff000,
+				       ~0ull,
+				       ~0ull - 1,
+				       0xffff888000000000};
+
+	return pick(f, 3) ? pick(f, 100000) : odd[pick(f, sizeof(odd) / sizeof(odd[0]))];
+}
+
+static uint64_t any_address(struct fuzz *f)
+{
+	return pick(f, 12) ? (uintptr_t)f->arena + pick(f, ARENA * KT_PAGE) : any_number(f);
+}
+
+static uint64_t any_handle(struct fuzz *f)
+{
+	return pick(f, 12) ? shared[pick(f, SHARED)] : any_number(f);
+}
+
+static void publish(struct fuzz *f, uint64_t handle)
+{
+	shared[pick(f, SHARED)] = handle;
+}
+
+static uint32_t any_vector(struct fuzz *f, struct sennit_seg *segs, uint32_t max)
+{
+	uint32_t n = pick(f, 8) ? 1 + pick(f, 3) : pick(f, max);
+
+	for (uint32_t i = 0; i < n; i++)
+		segs[i] = (struct sennit_seg){any_address(f), pick(f, 10) ? pick(f, 90000) : any_number(f)};
+	return n;
+}
+
+static struct sennit_end any_end(struct fuzz *f, struct sennit_seg *segs)
+{
+	struct sennit_end e = {.kind = pick(f, 20) ? 1 + pick(f, 3) : any_number(f)};
+
+	e.ref = e.kind == SENNIT_END_REGION ? f->ids[pick(f, 8)] : any_handle(f);
+	if (e.kind == SENNIT_END_MEMORY) {
+		e.nsegs = any_vector(f, segs, 40);
+		e.ref = pick(f, 20) ? (uintptr_t)segs : any_address(f);
+	}
+	e.offset = pick(f, 3) ? 0 : any_number(f);
+	return e;
+}
+
+static void fuzz_regions(struct fuzz *f, int fd)
+{
+	struct sennit_seg segs[40];
+	struct sennit_declare d = {.segs = (uintptr_t)segs,
+				   .access = pick(f, 10) ? 1 + pick(f, 3) : any_number(f)};
+	struct sennit_undeclare u = {.id = f->ids[pick(f, 8)]};
+	struct sennit_prepare p = {.id = f->ids[pick(f, 8)], .offset = pick(f, 2) ? 0 : any_number(f)};
+
+	switch (pick(f, 3)) {
+	case 0:
+		d.nsegs = any_vector(f, segs, 40);
+		if (ioctl(fd, SENNIT_IOC_DECLARE, &d) == 0) {
+			f->ids[pick(f, 8)] = d.id;
+			publish(f, d.handle);
+		}
+		break;
+	case 1: ioctl(fd, SENNIT_IOC_UNDECLARE, &u); break;
+	case 2:
+		p.len = any_number(f);
+		ioctl(fd, SENNIT_IOC_PREPARE, &p);
+		break;
+	}
+}
+
+static void fuzz_copies(struct fuzz *f, int fd)
+{
+	struct sennit_seg a[40], b[40];
+	struct sennit_copy c = {.dst = any_end(f, a), .src = any_end(f, b), .len = any_number(f)};
+	struct sennit_share_open o = {.dst = any_end(f, a), .src = any_end(f, b), .len = any_number(f)};
+	struct sennit_share_run r = {.handle = any_handle(f), .flags = pick(f, 2)};
+	struct sennit_share_close s = {.handle = any_handle(f)};
+
+	switch (pick(f, 6)) {
+	case 0:
+	case 1:
+	case 2: ioctl(fd, SENNIT_IOC_COPY, &c); break;
+	case 3:
+		if (ioctl(fd, SENNIT_IOC_SHARE_OPEN, &o) == 0)
+			publish(f, o.handle);
+		break;
+	case 4: ioctl(fd, SENNIT_IOC_SHARE_RUN, &r); break;
+	case 5: ioctl(fd, SENNIT_IOC_SHARE_CLOSE, &s); break;
+	}
+}
+
+static void fuzz_messages(struct fuzz *f, int fd)
+{
+	struct sennit_seg segs[40];
+	struct sennit_join j = {.job = pick(f, 4) ? any_handle(f) : 0, .rank = pick(f, 6)};
+	struct sennit_post p = {
+		.peer = (int)pick(f, 7) - 1, .tag = (int)pick(f, 4) - 1, .context = pick(f, 2)};
+	struct sennit_wait w = {.request = pick(f, 8) ? f->requests[pick(f, 8)] : any_number(f),
+				.timeout_us = pick(f, 3000)};
+	struct sennit_probe q = {.peer = p.peer, .tag = p.tag, .context = p.context};
+	struct sennit_cancel c = {.request = f->requests[pick(f, 8)]};
+
+	switch (pick(f, 8)) {
+	case 0:
+		if (ioctl(fd, SENNIT_IOC_JOIN, &j) == 0)
+			publish(f, j.job);
+		break;
+	case 1:
+	case 2:
+	case 3:
+	case 4:
+		p.segs = (uintptr_t)segs;
+		p.nsegs = any_vector(f, segs, 40);
+		if (ioctl(fd, pick(f, 2) ? SENNIT_IOC_SEND : SENNIT_IOC_RECV, &p) == 0)
+			f->requests[pick(f, 8)] = p.request;
+		break;
+	case 5: ioctl(fd, SENNIT_IOC_WAIT, &w); break;
+	case 6: ioctl(fd, SENNIT_IOC_PROBE, &q); break;
+	case 7: ioctl(fd, SENNIT_IOC_CANCEL, &c); break;
+	}
+}
+
+static void fuzz_raw(struct fuzz *f, int fd)
+{
+	unsigned char any[256];
+
+	for (size_t i = 0; i < sizeof(any); i++)
+		any[i] = pick(f, 3) ? 0 : pick(f, 256);
+	ioctl(fd, pick(f, 4) ? _IOC(pick(f, 4), 0xE5, pick(f, 17), pick(f, 120)) : any_number(f), any);
+	ioctl(fd, SENNIT_IOC_COPY, any_address(f));
+}
+
+/* Changes the arena under everybody's feet; it stays mapped somewhere, whatever its pages are. */
+static void fuzz_memory(struct fuzz *f)
+{
+	size_t page = pick(f, ARENA), n = 1 + pick(f, 20);
+	char *at = f->arena + page * KT_PAGE;
+	pid_t child;
+
+	if (page + n > ARENA)
+		n = ARENA - page;
+	switch (pick(f, 8)) {
+	case 0: munmap(at, n * KT_PAGE); break;
+	case 1:
+	case 2: /* of memory, or of the file that all workers share */
+		mmap(at, n * KT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		break;
+	case 3: mprotect(at, n * KT_PAGE, pick(f, 4)); break;
+	case 4: madvise(at, n * KT_PAGE, pick(f, 2) ? MADV_DONTNEED : MADV_FREE); break;
+	case 5:
+		mremap(at, n * KT_PAGE, n * KT_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       f->arena + pick(f, ARENA) * KT_PAGE);
+		break;
+	case 6:
+		child = fork();
+		if (!child)
+			_exit(0);
+		waitpid(child, NULL, 0);
+		break;
+	case 7:
+		mmap(at, n * KT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		break;
+	}
+}
+
+static void *fuzz_thread(void *arg)
+{
+	struct fuzz *f = arg;
+
+	for (;;) {
+		int *fd = &f->fds[pick(f, 3)];
+
+		switch (pick(f, 40)) {
+		case 0: fuzz_raw(f, *fd); break;
+		case 1:
+			close(*fd);
+			*fd = open(SENNIT_DEVICE, O_RDWR);
+			break;
+		case 2:
+		case 3:
+		case 4:
+		case 5: fuzz_memory(f); break;
+		default:
+			switch (pick(f, 3)) {
+			case 0: fuzz_regions(f, *fd); break;
+			case 1: fuzz_copies(f, *fd); break;
+			case 2: fuzz_messages(f, *fd); break;
+			}
+		}
+		__atomic_fetch_add(calls, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void work(uint64_t seed)
+{
+	int fds[3] = {open(SENNIT_DEVICE, O_RDWR), open(SENNIT_DEVICE, O_RDWR), open(SENNIT_DEVICE, O_RDWR)};
+	char *arena = kt_map(ARENA * KT_PAGE);
+	struct fuzz a = {.seed = seed * 2, .fds = fds, .arena = arena};
+	struct fuzz b = {.seed = seed * 2 + 1, .fds = fds, .arena = arena};
+	struct rlimit lim = {64 * KT_PAGE, 64 * KT_PAGE};
+	pthread_t t;
+
+	if (seed % 4 == 0) { /* now and then one that may pin little */
+		KT_CHECK(setrlimit(RLIMIT_MEMLOCK, &lim) == 0);
+		kt_become_user(1000);
+	}
+	KT_CHECK(pthread_create(&t, NULL, fuzz_thread, &a) == 0);
+	fuzz_thread(&b);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, next = seed * 1000;
+	int seconds = argc > 2 ? atoi(argv[2]) : 10;
+	pid_t workers[WORKERS] = {0};
+	time_t end = time(NULL) + seconds;
+	int killed = 0;
+
+	printf("seed %lu\n", (unsigned long)seed);
+	shared = mmap(NULL, (SHARED + 1) * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	KT_CHECK(shared != MAP_FAILED);
+	calls = shared + SHARED;
+	while (time(NULL) < end) {
+		int i = kt_random(&seed) % WORKERS;
+
+		if (workers[i]) {
+			kill(workers[i], SIGKILL);
+			KT_CHECK(waitpid(workers[i], NULL, 0) == workers[i]);
+			killed++;
+		}
+		next++;
+		workers[i] = kt_fork();
+		if (!workers[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			work(next);
+		}
+		usleep(kt_random(&seed) % 400000);
+	}
+	for (int i = 0; i < WORKERS; i++) {
+		if (workers[i]) {
+			kill(workers[i], SIGKILL);
+			KT_CHECK(waitpid(workers[i], NULL, 0) == workers[i]);
+		}
+	}
+	printf("%lu calls, %d workers killed, %lu bytes copied, %lu messages\n", (unsigned long)*calls,
+	       killed, (unsigned long)kt_counter(SENNIT_C_COPY_BYTES),
+	       (unsigned long)kt_counter(SENNIT_C_MESSAGES_SENT));
+	KT_CHECK(*calls > 100 && kt_counter(SENNIT_C_COPY_BYTES) > 0 &&
+		 kt_counter(SENNIT_C_MESSAGES_SENT) > 0);
+	kt_wait_unpinned(0);
+	return 0;
+}
