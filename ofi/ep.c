@@ -14,9 +14,8 @@
 	 FI_DELIVERY_COMPLETE)
 
 /*
- * Delivery: the engine completes a put once the data lies in the target's memory, and a send on the node once the message
- * lies in memory that the target shares, so FI_DELIVERY_COMPLETE needs nothing more. Only FI_MATCH_COMPLETE waits for a
- * receive. Operations to one peer are executed in order, so a fence is always there.
+ * Puts, gets and atomics complete with FI_DELIVERY_COMPLETE whether asked or not, and the engine orders those to one peer,
+ * so that a fence is always there.
  */
 bool sn_ofi_tx_flags(const struct sn_ofi_ep *ep, uint64_t flags, uint32_t *sn_flags)
 {
@@ -25,6 +24,8 @@ bool sn_ofi_tx_flags(const struct sn_ofi_ep *ep, uint64_t flags, uint32_t *sn_fl
 		*sn_flags |= SN_INJECT;
 	if (flags & FI_REMOTE_CQ_DATA)
 		*sn_flags |= SN_DATA;
+	if (flags & FI_DELIVERY_COMPLETE)
+		*sn_flags |= SN_DELIVERED;
 	if (flags & FI_MATCH_COMPLETE)
 		*sn_flags |= SN_SYNC;
 	return !(flags & ~TX_CALL_FLAGS);

@@ -42,6 +42,7 @@ struct sn_ofi_set {
 	bool shared;		  /* between threads: users and changing count */
 	_Atomic int users;	  /* threads that use eps */
 	_Atomic bool changing;	  /* somebody wants to change eps: no new users */
+	unsigned nap;		  /* longest, in microseconds */
 	_Atomic uint64_t idle;	  /* sn_relax's memory */
 	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */
 	_Atomic uint64_t *stamps; /* the domain's */

@@ -4,9 +4,8 @@
  *
  * MPI libraries poll without end and never block, so the decision to give the core away is taken here: a read that
  * found nothing hands the time since the last event to the engine, which spins or yields. It naps only if the setting
- * says so, since nobody can tell here whether the program waits or only tests between two pieces of work (HPCC's
- * RandomAccess calls MPI_Testany once for each update: with a nap in each, a second passes between two messages). What counts as an event
- * is anything in the domain, or reading one quiet queue would slow down a busy one beside it.
+ * says so, since nobody can tell here for certain whether the program waits, or tests between two pieces of work. What
+ * counts as an event is anything in the domain, or reading one quiet queue would slow down a busy one beside it.
  *
  * Threads that read one queue move its endpoints at the same time; the engine's locks keep them apart. Who binds or closes
  * an endpoint, which happens rarely, waits until no thread uses the list: at most a nap.
@@ -17,14 +16,18 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* Longest nap, in microseconds, in a call that may block: what another thread completes, or signals, rings no bell. */
-#define BLOCKED_NAP 1000
+/* Longest nap, in microseconds, in a call that may block, and of a thread beside others: what another thread
+ * completes, or signals, rings no bell. */
+#define SHARED_NAP 1000u
 
 void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
 {
 	memset(set, 0, sizeof(*set));
 	set->shared = !domain->serial;
 	set->stamps = &domain->stamp;
+	set->nap = (unsigned)sn_conf_num(SN_CONF_NAP);
+	if (set->shared)
+		set->nap = SN_MIN_OF(set->nap, SHARED_NAP);
 }
 
 /* ---- changing the list ---- */
@@ -124,7 +127,7 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 
 void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns)
 {
-	uint64_t nap = until_ns ? BLOCKED_NAP : (uint64_t)sn_conf_num(SN_CONF_NAP);
+	uint64_t nap = until_ns ? SHARED_NAP : set->nap;
 	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
 
 	if (until_ns && until_ns != UINT64_MAX) {

@@ -44,6 +44,7 @@ static const struct {
 	const char *what;
 } rails[] = {
 	{&sn_rail_local, "processes on this node: shared memory, single copy by the kernel"},
+	{&sn_rail_net, "other hosts: UDP, or raw Ethernet frames (setting net)"},
 };
 
 /* The index'th of the choices "a|b|c". */
@@ -203,12 +204,26 @@ static void print_machine(void)
 	       t->host_id);
 }
 
+/* A rail that is open reports counters that begin with its name. */
+static void note_rail(void *arg, const char *name, uint64_t value)
+{
+	bool *open = arg;
+	for (size_t i = 0; i < sizeof(rails) / sizeof(rails[0]); i++) {
+		size_t n = strlen(rails[i].ops->name);
+		open[i] |= strncmp(name, rails[i].ops->name, n) == 0 && name[n] == '.';
+	}
+}
+
 static void print_rails(void)
 {
+	bool open[sizeof(rails) / sizeof(rails[0])] = {false};
 	sn_ep *ep = NULL;
 	int error = sn_ep_open(NULL, &ep);
+	if (!error)
+		sn_counters(ep, note_rail, open);
 	for (size_t i = 0; i < sizeof(rails) / sizeof(rails[0]); i++)
-		printf("%s%-8s %s\n", i ? "           " : "rails      ", rails[i].ops->name, rails[i].what);
+		printf("%s%-8s %s%s\n", i ? "           " : "rails      ", rails[i].ops->name, rails[i].what,
+		       open[i] ? "" : "; not open here (SENNIT_LOG=info says why)");
 	if (error)
 		printf("           an endpoint does not open: %s\n", sn_last_error());
 	sn_ep_close(ep);

@@ -48,7 +48,7 @@ static void print_json(const struct sn_perf_plan *plan, const struct sn_perf_res
 		printf(", \"latency_us\": {\"p50\": %.3f, \"p90\": %.3f, \"p99\": %.3f}", r->latency_us[0],
 		       r->latency_us[1], r->latency_us[2]);
 	if (plan->bandwidth && r->size > 0)
-		printf(", \"window\": %u, \"mbytes_per_s\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f}",
+		printf(", \"window\": %u, \"mbytes_per_s\": {\"p50\": %.6g, \"p90\": %.6g, \"p99\": %.6g}",
 		       r->window, r->mbytes_s[0], r->mbytes_s[1], r->mbytes_s[2]);
 	printf(", \"checked_bytes\": %" PRIu64 "}", r->checked);
 }

@@ -162,6 +162,10 @@ enum {			    /* sn_msg.flags */
        SN_CQ = 1u
 	       << 5, /* deliver the completion to sn_poll and free the request there; *req is set to NULL unless
 				the caller wants to cancel it */
+       SN_DELIVERED =
+	       1u
+	       << 6, /* send: complete only once the message lies in memory of the receiver's host, matched or
+				  not */
 };
 #define SN_INJECT_MAX 4096
 

@@ -164,6 +164,19 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"off. auto takes UDP on the fastest interface that has an IP address, and "
 				"Ethernet frames if none has one. All hosts of a job need the same kind.",
 		},
+	[SN_CONF_FAULT] =
+		{
+			.name = "fault",
+			.type = SN_TYPE_STR,
+			.unit = "",
+			.def_str = "",
+			.help = "Faults to inject into the copies between processes of one node, for tests: "
+				"a "
+				"list of operation:what[@n][+] such as read:eperm@3,write:short. Operations "
+				"are read, write and probe; what is eperm, esrch, efault, enomem, enosys or "
+				"short. @3 means the third call only, @3+ from the third on, neither every "
+				"call.",
+		},
 };
 
 struct conf_value {

@@ -63,7 +63,7 @@ enum sn_guard_outcome sn_copy_guarded(void *to, const void *from, size_t len);
 /* ---- fault.c ---- */
 
 /*
- * Fault injection, always compiled in. SENNIT_FAULT is a list of op:what[@n][+], e.g. "read:eperm@3,write:short":
+ * Fault injection, always compiled in. The setting "fault" is a list of op:what[@n][+], e.g. "read:eperm@3,write:short":
  * op read, write, probe; what eperm, esrch, efault, enomem, enosys or short (copies at most a page and a byte at a
  * time). @n: only the n-th call of this op; @n+: from the n-th on; neither: every call.
  * Returns the errno to fail with, or 0; *limit may be lowered.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/conf.h"
 #include "base/log.h"
 #include "copy/cma.h"
 #include <errno.h>
@@ -74,9 +75,9 @@ bool sn_fault_set(const char *list)
 
 static void load(void)
 {
-	const char *list = secure_getenv("SENNIT_FAULT");
-	if (list && !sn_fault_set(list))
-		sn_warn("SENNIT_FAULT: \"%s\" is not a list of op:what[@n][+]; no faults are injected", list);
+	const char *list = sn_conf_str(SN_CONF_FAULT);
+	if (*list && !sn_fault_set(list))
+		sn_warn("fault: \"%s\" is not a list of operation:what[@n][+]; no faults are injected", list);
 }
 
 int sn_fault_inject(enum sn_fault_op op, uint64_t *limit)

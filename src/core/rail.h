@@ -37,10 +37,11 @@ enum sn_kind {
 	SN_K_MAX = 7,	 /* rails refuse kinds above this from the wire */
 };
 
-enum {			    /* sn_head.flags; on the wire */
-       SN_H_SYNC = 1u << 0, /* the sender waits for an ACK upon matching (imm carries the operation id) */
-       SN_H_DATA = 1u << 1, /* .data is meaningful */
-       SN_H_MASK = 0x0f,    /* the core's flags; higher bits belong to the rails */
+enum {			       /* sn_head.flags; on the wire */
+       SN_H_SYNC = 1u << 0,    /* the sender waits for an ACK upon matching (imm carries the operation id) */
+       SN_H_DATA = 1u << 1,    /* .data is meaningful */
+       SN_H_ARRIVED = 1u << 2, /* the sender waits for an ACK upon arrival (likewise) */
+       SN_H_MASK = 0x0f,       /* the core's flags; higher bits belong to the rails */
 };
 
 struct sn_head {
@@ -84,6 +85,7 @@ struct sn_ep_ids {
 
 struct sn_rail_ops {
 	const char *name;
+	bool far; /* sn_core_sent may come while the message is still on its way to the peer's memory */
 	/* Open the rail for an endpoint. *rail is the rail's own state; *part is what goes into the address. Negative
 	 * error: the rail is not available here (sn_last_error says why); the endpoint goes on with the others. */
 	int (*open)(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, struct sn_addr_part *part);

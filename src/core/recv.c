@@ -205,28 +205,22 @@ static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, b
 	return rc;
 }
 
-int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain)
+/* Match a message that is welcome, or keep it. op: the sender's number of it, with SN_H_SYNC. */
+static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool plain, uint64_t op)
 {
-	struct sn_imm_sync sync = {0};
-	if (sn_unlikely(in->head.flags & SN_H_SYNC)) {
-		if (in->head.imm_len != sizeof(sync))
-			return sn_fail(SN_ERR_PROTO, "peer %u sent a synchronous message without its number",
-				       peer->num);
-		memcpy(&sync, in->head.imm, sizeof(sync));
-	}
 	sn_ep *ep = peer->ep;
 	struct sn_match_posted *p;
 	do /* a shown receive that a sender was faster to claim is gone already */
 		p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
 	while (p && sn_unlikely(p->shown) && !sn_core_recv_withdraw(sn_container(p, struct sn_req, posted)));
 	if (!p)
-		return keep_unexpected(peer, in, plain, sync.op);
+		return keep_unexpected(peer, in, plain, op);
 	struct sn_req *req = sn_container(p, struct sn_req, posted);
 	if (p->stays && !(req = multi_child(req, in->head.len)))
-		return keep_unexpected(peer, in, plain, sync.op);
+		return keep_unexpected(peer, in, plain, op);
 	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);
 	if (sn_unlikely(in->head.flags & SN_H_SYNC))
-		sn_core_ack(peer, sync.op, SN_OK);
+		sn_core_ack(peer, op, SN_OK);
 	if (in->rdv) {
 		peer->ops->pull(peer->link, in->rdv, req->seg, req->seg_count, take, req);
 		return 0;
@@ -235,6 +229,21 @@ int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool
 		recv_body(req, in->body, take);
 	sn_core_recv_complete(req, SN_OK);
 	return 0;
+}
+
+int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain)
+{
+	struct sn_imm_sync sync = {0};
+	if (sn_unlikely(in->head.flags & (SN_H_SYNC | SN_H_ARRIVED))) {
+		if (in->head.imm_len != sizeof(sync))
+			return sn_fail(SN_ERR_PROTO, "peer %u sent a synchronous message without its number",
+				       peer->num);
+		memcpy(&sync, in->head.imm, sizeof(sync));
+	}
+	int rc = recv_match(peer, in, plain, sync.op);
+	if (sn_unlikely(in->head.flags & SN_H_ARRIVED) && !rc)
+		rc = sn_core_ack(peer, sync.op, SN_OK);
+	return rc < 0 ? rc : 0;
 }
 
 static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_t room, bool wants_handle)

@@ -42,10 +42,12 @@ static int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind
 	};
 	if (msg->flags & SN_DATA)
 		out.head.flags |= SN_H_DATA;
-	if (sn_unlikely(msg->flags & SN_SYNC)) {
+	bool arrival =
+		(msg->flags & SN_DELIVERED) && req->peer->ops->far; /* on the node, sent is delivered */
+	if (sn_unlikely(arrival || msg->flags & SN_SYNC)) {
 		struct sn_imm_sync imm = {sn_core_req_op(req)};
 		memcpy(req->imm, &imm, sizeof(imm));
-		out.head.flags |= SN_H_SYNC;
+		out.head.flags |= msg->flags & SN_SYNC ? SN_H_SYNC : SN_H_ARRIVED;
 		out.head.imm_len = sizeof(imm);
 		req->pending = 2;
 		req->on_list = true;

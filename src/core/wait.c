@@ -145,5 +145,5 @@ void sn_relax(sn_ep *const *eps, unsigned count, uint64_t *idle, unsigned max_na
 {
 	struct relaxing r = {eps, count};
 	if (eps && idle)
-		sn_relax_step(idle, max_nap_us, relaxing_poll, &r);
+		sn_relax_polled(idle, max_nap_us, relaxing_poll, &r);
 }

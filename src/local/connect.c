@@ -528,6 +528,16 @@ int sn_conn_ring(struct sn_conn *conn)
 	return calls;
 }
 
+/* Shared memory that was still to be handed over is the parent's business. The service closes the sockets. */
+void sn_conn_forked(struct sn_rail *rail)
+{
+	sn_list_for_each (at, &rail->conns) {
+		const struct sn_conn *conn = sn_container(at, struct sn_conn, link);
+		if (conn->chan_fd >= 0)
+			close(conn->chan_fd);
+	}
+}
+
 /* ---- the listener --------------------------------------------------------------------------------------------- */
 
 int sn_conn_listen(struct sn_rail *rail)

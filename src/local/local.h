@@ -90,6 +90,7 @@ int sn_conn_ring(struct sn_conn *conn);
 /* Take the next mail, or NULL. */
 struct sn_mail *sn_conn_mail(struct sn_rail *rail);
 void sn_conn_free(struct sn_conn *conn);
+void sn_conn_forked(struct sn_rail *rail); /* in a forked child: close what is not a watch's */
 
 /* ---- numbered objects: a number that a peer sends names a live object of this link, or nothing ---------------- */
 

@@ -12,6 +12,7 @@
 #include "progress/relax.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define RECENT	     8
 #define BURST	     64 /* records from one ring before the next gets its turn */
@@ -31,6 +32,8 @@ static void in_child(struct sn_fork_hook *hook)
 	sn_list_init(&rail->doomed);
 	sn_list_for_each (at, &rail->links)
 		sn_link_forked(sn_container(at, struct sn_link, link));
+	sn_conn_forked(rail);
+	close(rail->board_fd);
 	sn_probe_in_child();
 }
 

@@ -138,7 +138,7 @@ void sn_net_deliver(struct sn_net_link *l)
 	}
 	l->delivering = false;
 	if (l->bye_came && l->state == SN_LINK_OPEN)
-		sn_net_gone(l, 0);
+		sn_net_gone(l, l->bye_status);
 	else if (l->state == SN_LINK_GONE)
 		sn_net_report_gone(l);
 }

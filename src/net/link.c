@@ -247,7 +247,7 @@ void sn_net_gone(struct sn_net_link *l, int status)
 	sn_net_flush(n);
 	l->state = SN_LINK_GONE;
 	l->bye_status = status;
-	n->counts[SN_NC_GONE]++;
+	n->counts[l->bye_came && status == 0 ? SN_NC_LEFT : SN_NC_GONE]++;
 	sn_net_work(l);
 	if (!l->delivering && !n->quiet)
 		sn_net_deliver(l);
@@ -274,6 +274,12 @@ void sn_net_bye_out(struct sn_net_link *l, int status, bool answer)
 	sn_net_flush(l->net);
 }
 
+/* Why the peer ends the session: 0, or an error, which here can only mean that it has given us up. */
+static int bye_status_of(const struct sn_wire_bye *b)
+{
+	return le32toh((uint32_t)b->status) ? SN_ERR_PEER_GONE : 0;
+}
+
 /* BYE is the peer's last word: what is missing before it will not come. Delivered is what came in order. */
 void sn_net_bye_in(struct sn_net_link *l, const struct sn_wire_bye *b)
 {
@@ -284,6 +290,7 @@ void sn_net_bye_in(struct sn_net_link *l, const struct sn_wire_bye *b)
 	if (!le32toh(b->answer))
 		sn_net_bye_out(l, 0, true);
 	l->bye_came = true;
+	l->bye_status = bye_status_of(b);
 	l->bye_answered = true;
 	sn_net_work(l);
 	if (!l->delivering && !l->net->quiet)

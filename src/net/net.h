@@ -59,6 +59,7 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_CONNECTS,
 		    SN_NC_RESTARTS,
 		    SN_NC_GONE,
+		    SN_NC_LEFT,
 		    SN_NC_FULL,
 		    SN_NC_SLICES,
 		    SN_NC_PROBES,

@@ -435,6 +435,7 @@ static void net_counters(void *rail, void (*fn)(void *arg, const char *name, uin
 
 const struct sn_rail_ops sn_rail_net = {
 	.name = "net",
+	.far = true,
 	.open = net_open,
 	.close = net_close,
 	.reaches = net_reaches,

@@ -12,6 +12,12 @@
  */
 void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
 
+/*
+ * Likewise for somebody who polls and may do other things between two looks: he naps only if it shows in the rhythm of
+ * his calls that he does nothing else.
+ */
+void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
+
 /* How many local peers the busiest endpoint of this process has: with itself more than cores means not to spin. */
 void sn_relax_crowd(unsigned peers);
 

@@ -72,9 +72,11 @@ def verdict(result, what, ranks, said, messages=10):
         print(tail(result.text))
         fail(f"{what}: the end of its output is missing ({said})")
     judge(result, what, ranks, messages)
-    for line in result.text.splitlines():
-        if re.search(r"\bseed \d+|" + said, line):
-            print(f"  {line.strip()}")
+    lines = result.text.splitlines()
+    for pattern in (r"\bseed \d+", said):
+        found = [line for line in lines if re.search(pattern, line)]
+        if found:
+            print(f"  {found[-1].strip()}")
 
 
 def python(args, runner):
@@ -167,7 +169,7 @@ def netpipe(args, runner):
     """Its integrity check, up to 1 MiB, at sizes off by three bytes either way."""
     mpi = Mpi(args.rest[0])
     binary = debian_binary("NPmpich2" if mpi.name in ("m5", "im") else "NPopenmpi")
-    for mode in ([], ["-a"], ["-z", "-a"]):
+    for mode in ([], ["-a"], ["-S"]):
         command = [binary, "-i", "-u", "1048576", "-o", os.path.join(runner.work, "np.out"), *mode]
         result = runner.run(mpi, 2, command, timeout=args.timeout, env=library_of(mpi))
         if re.search("Integrity check failed", result.text):
@@ -205,7 +207,7 @@ def lammps(args, runner):
         env = {"OMP_NUM_THREADS": "1", **library_of(mpi)}
         result = runner.run(mpi, ranks, command, sennit=sennit, timeout=args.timeout, env=env,
                             name="job" if sennit else "stock")
-        steps.append(re.findall(r"^\s*\d+(?:\s+-?[\d.]+){4,}\s*$", result.text, re.M))
+        steps.append(re.findall(r"^ *\d+(?: +-?[\d.]+){4,} *$", result.text, re.M))
     what = f"LAMMPS on {ranks} ranks of {mpi.TITLES[mpi.name]}"
     verdict(result, what, ranks, r"Loop time of")
     if len(steps[0]) != 11 or steps[0] != steps[1]:

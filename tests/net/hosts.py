@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 SKIP = 77
 PEER, WIRE = (sys.argv[1], sys.argv[2]) if len(sys.argv) > 3 else ("", "")
 TAG = "sn%d" % os.getpid()
@@ -138,17 +139,20 @@ def start(where, mode, messages, env, modes=None):
     ranks = [Rank(host, i, len(where), (modes or {}).get(i, mode), messages, env) for i, host in enumerate(where)]
     until = time.monotonic() + 20
     addrs = [r.line(until).split()[1] for r in ranks]
-    for r in ranks:
+    for r, own in zip(ranks, addrs):
+        r.address = own
         for a in addrs:
             r.say(a)
     return ranks
 
 
-def finish(ranks, seconds):
+def finish(ranks, seconds, then=None):
     """All must say OK; then all close. Returns the sum of their counters."""
     until = time.monotonic() + seconds
     for r in ranks:
         r.verdict(until)
+    if then:
+        then()
     total = {}
     for r in ranks:
         r.say("QUIT")
@@ -254,9 +258,43 @@ def case_compute(driver):
     need(total, "net.serviced")
 
 
+def case_deliver(driver):
+    """A delivered send completes only once the receiver, busy elsewhere, has taken the message in; without a receive."""
+    ranks = start(two(driver), "deliver", 0, DRIVERS[driver])
+    ranks[0].wait_for("waiting", time.monotonic() + 20)
+    ranks[1].say("GO")
+    finish(ranks, 20)
+
+
+def case_flood(driver):
+    """Forged, cut, changed, misdirected and repeated frames at an endpoint while it works: nothing lost, nothing accepted."""
+    names = two(driver)
+    ranks = start(names, "traffic", 1500, DRIVERS[driver])
+    flood = subprocess.Popen(["ip", "netns", "exec", names[1], sys.executable, os.path.join(HERE, "flood.py"), driver,
+                              ranks[0].address, "4"], stdout=subprocess.PIPE, text=True)
+    children.append(flood)
+    total = finish(ranks, 90, lambda: print("flood: %s frames" % flood.communicate(timeout=60)[0].strip()))
+    refuse(total, "net.peers_gone", "net.restarts", "net.drop_record")
+    need(total, "net.drop_mac", 100)
+    need(total, "net.drop_link", 100)
+    need(total, "net.drop_short", 100)
+    need(total, "net.drop_check")
+
+
+def case_incast(driver):
+    """Eight hosts send to one, long messages and short ones mixed."""
+    names = two(driver, (1500,) * 9, 9)
+    total = finish(start(names, "incast", 12, DRIVERS[driver]), 100)
+    need(total, "net.tx_rendezvous", 8 * 12)
+    refuse(total, "net.peers_gone")
+
+
 def case_speed(driver, mtu=1500):
     names = two(driver, (mtu, mtu))
-    finish(start(names, "pingpong", 0, DRIVERS[driver]), 60)
+    total = finish(start(names, "pingpong", 0, DRIVERS[driver]), 60)
+    for name in sorted(total):
+        if name.startswith("net."):
+            print(name, total[name])
 
 
 CASES = {
@@ -274,7 +312,10 @@ CASES = {
     "udp_oneway": lambda: case_cable("udp", "oneway"),
     "udp_kill": lambda: case_death("udp", signal.SIGKILL),
     "udp_stop": lambda: case_death("udp", signal.SIGSTOP),
+    "udp_flood": lambda: case_flood("udp"),
+    "udp_incast": lambda: case_incast("udp"),
     "udp_compute": lambda: case_compute("udp"),
+    "udp_deliver": lambda: case_deliver("udp"),
     "ether": lambda: case_traffic("ether"),
     "ether_9000": lambda: case_traffic("ether", (9000, 9000)),
     "ether_mismatch": lambda: case_traffic("ether", (1500, 9000)),
@@ -286,6 +327,8 @@ CASES = {
     "ether_cable": lambda: case_cable("ether", "cut"),
     "ether_kill": lambda: case_death("ether", signal.SIGKILL),
     "ether_stop": lambda: case_death("ether", signal.SIGSTOP),
+    "ether_flood": lambda: case_flood("ether"),
+    "ether_incast": lambda: case_incast("ether"),
     "ether_compute": lambda: case_compute("ether"),
 }
 EXTRA = {
@@ -320,4 +363,5 @@ def main():
         tear_down()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -324,16 +324,134 @@ static void compute(void)
 	free(buf);
 }
 
+/* A delivered send completes when its message has arrived, not before, and needs no receive. Rank 1 reads its input, and so
+ * takes in nothing, until it is told to go on. */
+static void deliver(void)
+{
+	uint8_t buf[1000];
+	struct iovec v = {buf, sizeof(buf)};
+	sn_msg m = {.peer = peers[1 - rank], .flags = SN_DELIVERED, .iov = &v, .iov_count = 1, .bits = 2};
+	sn_completion c = {0};
+	sn_req *req;
+	char line[16];
+
+	one(rank == 0, buf, 8); /* connected */
+	if (rank == 1) {
+		if (!fgets(line, sizeof(line), stdin))
+			die("go", 0);
+		while (sn_probe(ep, 0, peers[0], 2, UINT64_MAX, &c) == SN_ERR_AGAIN)
+			;
+		printf("OK arrived\n");
+		return;
+	}
+	fill(buf, sizeof(buf), seed);
+	int rc = sn_post_send(ep, &m, &req);
+	if (rc)
+		die("post", rc);
+	for (double end = now() + 0.1; now() < end;)
+		if ((rc = sn_test(ep, req, &c)) != SN_ERR_AGAIN)
+			die("completed before it arrived", rc);
+	printf("INFO waiting\n");
+	fflush(stdout);
+	rc = sn_wait(ep, req, &c, -1);
+	if (rc || c.status)
+		die("completion", rc ? rc : c.status);
+	printf("OK delivered\n");
+}
+
+/*
+ * Rank 0 takes from everybody: `messages` long ones, each followed by ten short ones that were sent after it. All must
+ * come, whole and in each sender's order. Says how long the short ones took, from the sender's clock to the receiver's
+ * (one machine): shown, not judged.
+ */
+#define LONG_LEN (1 << 20)
+#define SHORTS	 10
+
+static void incast_receive(void)
+{
+	unsigned long count = messages * (ranks - 1) * SHORTS, got = 0;
+	sn_req *big[PEERS] = {0}, *small;
+	uint8_t *bufs[PEERS];
+	unsigned long next[PEERS] = {0};
+	double stamp, *t = calloc(count, sizeof(*t));
+	sn_completion c = {0};
+	bool all = false;
+
+	if (sn_irecv(ep, SN_ANY_PEER, &stamp, sizeof(stamp), 2, UINT64_MAX, &small))
+		die("post", 0);
+	for (unsigned p = 1; p < ranks; p++)
+		bufs[p] = malloc(LONG_LEN);
+	while (!all || got < count) {
+		all = true;
+		for (unsigned p = 1; p < ranks; p++) {
+			if (big[p] && sn_test(ep, big[p], &c) == SN_OK) {
+				big[p] = NULL;
+				if (c.status || c.len != LONG_LEN ||
+				    !check(bufs[p], LONG_LEN, key_of(p, 0, next[p] - 1)))
+					die("a long message", c.status);
+			}
+			if (!big[p] && next[p] < messages) {
+				next[p]++;
+				if (sn_irecv(ep, peers[p], bufs[p], LONG_LEN, 1, UINT64_MAX, &big[p]))
+					die("post", 0);
+			}
+			all &= !big[p];
+		}
+		if (got < count && sn_test(ep, small, &c) == SN_OK) {
+			if (c.status)
+				die("a short message", c.status);
+			t[got++] = now() - stamp;
+			if (got < count &&
+			    sn_irecv(ep, SN_ANY_PEER, &stamp, sizeof(stamp), 2, UINT64_MAX, &small))
+				die("post", 0);
+		}
+	}
+	qsort(t, count, sizeof(*t), by_value);
+	printf("INFO short ones: median %.0f us, 99th percentile %.0f us\n", t[count / 2] * 1e6,
+	       t[count * 99 / 100] * 1e6);
+	for (unsigned p = 1; p < ranks; p++)
+		free(bufs[p]);
+	free(t);
+}
+
+static void incast_send(void)
+{
+	uint8_t *buf = malloc(LONG_LEN);
+	sn_completion c = {0};
+	sn_req *big, *small;
+
+	for (unsigned long i = 0; i < messages; i++) {
+		fill(buf, LONG_LEN, key_of(rank, 0, i));
+		if (sn_isend(ep, peers[0], buf, LONG_LEN, 1, &big))
+			die("post", 0);
+		for (int k = 0; k < SHORTS; k++) {
+			double stamp = now();
+			if (sn_isend(ep, peers[0], &stamp, sizeof(stamp), 2, &small) ||
+			    sn_wait(ep, small, &c, -1) || c.status)
+				die("a short message", c.status);
+		}
+		if (sn_wait(ep, big, &c, -1) || c.status)
+			die("a long message", c.status);
+	}
+	free(buf);
+}
+
+static void incast(void)
+{
+	if (rank == 0)
+		incast_receive();
+	else
+		incast_send();
+	printf("OK\n");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"traffic", traffic},
-		     {"pingpong", pingpong},
-		     {"survive", survive},
-		     {"victim", victim},
-		     {"compute", compute}};
+	} modes[] = {{"traffic", traffic}, {"pingpong", pingpong}, {"survive", survive}, {"victim", victim},
+		     {"compute", compute}, {"deliver", deliver},   {"incast", incast}};
 	struct pollfd in = {.fd = 0, .events = POLLIN};
 	char line[64];
 

@@ -21,7 +21,7 @@ class InfoTest(ToolTest):
         r = self.sennit("info", SENNIT_EAGER="4k")
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertRegex(r.stdout, r"(?m)^sennit +\d+\.\d+\.\d+$")
-        self.assertRegex(r.stdout, r"(?m)^rails +local ")
+        self.assertRegex(r.stdout, r"(?m)^rails +local .*by the kernel$")
         self.assertRegex(r.stdout, r"(?m)^  eager +4096 bytes +environment")
         self.assertRegex(r.stdout, r"(?m)^  copy +auto +default")
 
@@ -31,6 +31,9 @@ class InfoTest(ToolTest):
             f.write("# mine\nspin = 7\n")
         r = self.sennit("info")
         self.assertRegex(r.stdout, r"(?m)^  spin +7 us +.*sennit\.conf")
+
+    def test_a_rail_that_is_off_is_named(self):
+        self.assertRegex(self.sennit("info", SENNIT_NET="off").stdout, r"(?m)^ +net .*; not open here")
 
     def test_unknown_variables_are_reported(self):
         r = self.sennit("info", SENNIT_EAGRE="4k")
@@ -80,7 +83,7 @@ class DoctorTest(ToolTest):
     def test_every_path_has_a_line(self):
         r = self.sennit("doctor")
         for what in ("process_vm_readv", "process_vm_writev", "memfd", "abstract sockets", "membarrier", "pidfd",
-                     "sennit itself", "descriptors", "huge pages", "processors", "namespaces", "provider"):
+                     "sennit itself", "descriptors", "huge pages", "processors", "namespaces", "network", "raw Ethernet", "provider"):
             self.assertRegex(r.stdout, r"(?m)^(ok|limited|MISSING) +" + what)
         missing = len(re.findall("(?m)^MISSING", r.stdout))
         self.assertEqual(r.returncode, 1 if missing else 0)

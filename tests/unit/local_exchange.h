@@ -16,6 +16,7 @@ struct plan {
 	uint64_t messages;
 	uint32_t seed;
 	uint32_t percent;
+	uint32_t walls; /* CLONE_NEW... */
 	bool refuse;
 };
 static struct plan plan;

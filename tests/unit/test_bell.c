@@ -239,6 +239,30 @@ static void a_last_look_that_finds_something_starts_over(void **state)
 	assert_int_equal(idle, 0);
 }
 
+static void who_polls_naps_only_after_many_calls(void **state)
+{
+	uint64_t idle = 0;
+	int calls = 0;
+	polls = 0;
+	for (; !polls; calls++) /* ends: this does nothing else, so it naps, and polls before */
+		sn_relax_polled(&idle, 100, nothing, NULL);
+	assert_true(calls > 2048); /* HPCC's RandomAccess looks that often between two messages */
+	sn_relax_polled(&idle, 1000000, something, NULL);
+	assert_int_equal(idle, 0);
+}
+
+static void who_works_between_polls_never_naps(void **state)
+{
+	uint64_t idle = 0;
+	polls = 0;
+	for (int i = 0; i < 5000; i++) {
+		sn_relax_polled(&idle, 100, nothing, NULL);
+		for (uint64_t end = sn_now_ns() + 25000; sn_now_ns() < end;)
+			;
+	}
+	assert_int_equal(polls, 0);
+}
+
 int main(void)
 {
 	alarm(45);
@@ -248,6 +272,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_thread_wakes_a_thread, setup, teardown),
 		cmocka_unit_test(waiting_spins_then_yields_then_naps),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
+		cmocka_unit_test(who_polls_naps_only_after_many_calls),
+		cmocka_unit_test(who_works_between_polls_never_naps),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

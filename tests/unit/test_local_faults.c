@@ -74,6 +74,61 @@ static void fault_lists_are_parsed(void **state)
 	assert_true(sn_fault_set(NULL));
 }
 
+/* ---- walls of the kernel's own ------------------------------------------------------------------------------- */
+
+/* The other side in namespaces of its own, whose process 1 it is. 77: this system does not let us. */
+static void behind_a_wall(int sock)
+{
+	if (unshare((int)plan.walls))
+		_exit(77);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(getpid() == 1);
+		alarm(50);
+		other_side(sock);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid);
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void across(uint32_t walls, const char *what)
+{
+	int sock, status = 0;
+	plan = (struct plan){.walls = walls, .messages = 60, .seed = 21};
+	pid_t pid = spawn(behind_a_wall, &sock);
+	settings();
+	struct sn_ep *ep = side_open();
+	struct address mine = side_address(ep), theirs;
+	CHECK(send(sock, &mine, sizeof(mine), MSG_NOSIGNAL) >= 0);
+	if (recv(sock, &theirs, sizeof(theirs), 0) != (ssize_t)sizeof(theirs)) {
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		side_close(ep);
+		close(sock);
+		assert_int_equal(WEXITSTATUS(status), 77);
+		print_message("%s: not allowed here\n", what);
+		skip();
+	}
+	exchange(ep, peer_add(ep, &theirs), plan.messages, plan.seed);
+	CHECK(hear_progress(sock, ep) == 'd');
+	tell(sock, 'd');
+	/* From there our pid cannot be seen: it streams, or has us do the copying. */
+	assert_true(side_count(ep, "local.copy_stream_bytes") + side_count(ep, "local.copy_write_bytes") > 0);
+	end(ep, sock, pid);
+}
+
+static void a_pid_namespace_between_them(void **state)
+{
+	across(CLONE_NEWPID, "a process namespace");
+}
+
+static void a_user_namespace_between_them(void **state)
+{
+	across(CLONE_NEWUSER | CLONE_NEWPID, "a user namespace");
+}
+
 /* ---- buffers that are none ----------------------------------------------------------------------------------- */
 
 #define PAGES 64
@@ -276,6 +331,8 @@ int main(void)
 		cmocka_unit_test(a_fault_is_no_refusal),
 		cmocka_unit_test(a_fault_while_writing_is_streamed_with_care),
 		cmocka_unit_test(scarce_memory_concerns_one_message),
+		cmocka_unit_test(a_pid_namespace_between_them),
+		cmocka_unit_test(a_user_namespace_between_them),
 		cmocka_unit_test(an_unreadable_source_is_an_error_on_both_sides),
 		cmocka_unit_test(an_unwritable_destination_is_the_receivers_error_alone),
 		cmocka_unit_test(a_receiver_may_take_a_part),

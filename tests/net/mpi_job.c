@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An MPI job for mpi.py: collectives of all sizes with every byte checked, any-source receives over both rails at once. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check(int ok, const char *what)
+{
+	if (ok)
+		return;
+	printf("FAILED: %s\n", what);
+	fflush(stdout);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void all_to_all(int rank, int ranks, int size)
+{
+	char *out = malloc((size_t)size * (size_t)ranks), *in = malloc((size_t)size * (size_t)ranks);
+
+	for (int p = 0; p < ranks; p++)
+		memset(out + (size_t)p * (size_t)size, rank * 16 + p + 1, (size_t)size);
+	MPI_Alltoall(out, size, MPI_CHAR, in, size, MPI_CHAR, MPI_COMM_WORLD);
+	for (int p = 0; p < ranks; p++)
+		for (int i = 0; i < size; i++)
+			check(in[(size_t)p * (size_t)size + (size_t)i] == (char)(p * 16 + rank + 1),
+			      "a byte of alltoall");
+	free(out);
+	free(in);
+}
+
+/* Rank 0 takes 200 messages from each of the others in whatever order they come, each sender's own in order. */
+static void any_source(int rank, int ranks)
+{
+	int last[64] = {0}, value;
+	MPI_Status status;
+
+	for (int i = 1; rank && i <= 200; i++)
+		MPI_Send(&i, 1, MPI_INT, 0, 7, MPI_COMM_WORLD);
+	for (int i = 0; !rank && i < 200 * (ranks - 1); i++) {
+		MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &status);
+		check(value == ++last[status.MPI_SOURCE], "the order of messages from one sender");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int rank, ranks;
+	long sum, mine;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	for (int size = 1; size <= 1 << 20; size *= 4)
+		all_to_all(rank, ranks, size);
+	any_source(rank, ranks);
+	for (int i = 0; i < 200; i++) {
+		mine = rank + i;
+		MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+		check(sum == (long)ranks * i + (long)ranks * (ranks - 1) / 2, "a sum");
+	}
+	if (rank == 0)
+		printf("OK %d ranks\n", ranks);
+	MPI_Finalize();
+	return 0;
+}
