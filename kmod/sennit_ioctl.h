@@ -92,8 +92,9 @@ struct sennit_copy {
 };
 
 /*
- * A copy whose work callers share: any number of processes run it, each takes the next piece until none is left.
- * Both ends are regions. The transfer lives until it is closed by whoever opened it, or that file is closed.
+ * A copy whose work callers share: up to 16 at a time, in any processes of the user, run it (EBUSY beyond), and each takes
+ * the next piece until none is left. Both ends are regions. The transfer lives until it is closed by whoever opened it, or
+ * that file is closed.
  */
 struct sennit_share_open {
 	struct sennit_end dst;
