@@ -30,7 +30,8 @@
 #define SN_NET_RTO_MAX	   (250 * SN_NET_MS)
 #define SN_NET_GATHER	   8  /* frames in flight beyond which posts gather instead of going out one by one */
 #define SN_NET_BLOCKS	   16 /* blocks of one fetch asked for at once */
-#define SN_NET_BLOCK_BYTES 65536
+#define SN_NET_BLOCK_BYTES 65000 /* with headers: what one cut-up datagram carries */
+#define SN_NET_PART	   12	 /* pieces worth a driver call of their own */
 #define SN_NET_CREDIT_MIN  (128ULL << 10)
 #define SN_NET_CREDIT	   (256ULL << 10)
 #define SN_NET_JOBS	   256 /* PULL frames of one peer waiting to be answered */

@@ -103,6 +103,7 @@ static int set_rings(struct packet *p)
 		p->map = NULL;
 		return sn_fail(SN_ERR_NOMEM, "mapping packet rings: %s", strerror(errno));
 	}
+	madvise(p->map, p->map_len, MADV_DONTFORK); /* a child must not keep the socket alive */
 	p->rx.base = p->map;
 	p->tx.base = p->map + rx_len;
 	return 0;

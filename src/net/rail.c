@@ -9,7 +9,7 @@
  * call for the network, and a sleeping one is woken.
  *
  * The application computing. A timer of the service thread, running only while there is traffic or a connection, sees
- * that no call came for 2 ms. From then on the service thread does the engine's progress in quiet mode (net.h): it
+ * that no call came for 2 to 8 ms (the longer the application has been calling all the time, the rarer it looks). From then on the service thread does the engine's progress in quiet mode (net.h): it
  * acknowledges, resends, answers PULL, places DATA and keeps the peer from thinking that we are dead, until the
  * application calls again. What has to be reported waits for that call.
  *
@@ -30,6 +30,7 @@
 
 #define ARM_AFTER  (30 * 1000ULL) /* ns without a frame */
 #define HOT_PERIOD (2 * SN_NET_MS)
+#define HOT_MOST   (8 * SN_NET_MS)
 #define LOOK_EVERY (200 * 1000ULL) /* ns between looks at a quiet network: its descriptor would have rung */
 #define EAGER	   16384
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
@@ -47,7 +48,8 @@ struct net_rail {
 	_Atomic bool rang, armed, asleep; /* asleep: nothing to do until it rings */
 	_Atomic uint32_t calls;
 	uint32_t calls_seen; /* the service thread's */
-	bool hot;	     /* the timer runs; changed with the rail's lock held */
+	bool hot;	     /* the timer fires soon; changed with the rail's lock held */
+	uint64_t period;     /* of the timer while the application calls; the service thread's */
 	uint64_t last;	     /* engine time of the last frame */
 	uint64_t looked;     /* clock at the last look */
 	uint64_t services;
@@ -106,8 +108,9 @@ static void serve_quietly(struct net_rail *r)
 	r->services++;
 	arm(r);
 	uint64_t wait = sn_net_deadline(n);
-	r->hot = wait != SN_NET_NEVER;
-	if (r->hot)
+	r->hot = wait <= HOT_PERIOD; /* if not, the application's next call sets the timer anew */
+	r->period = HOT_PERIOD;
+	if (wait != SN_NET_NEVER)
 		sn_service_arm(&r->timer, SN_MAX_OF(wait, SN_NET_MS));
 	bool news = sn_net_busy(n);
 	sn_unlock(&r->lock);
@@ -130,10 +133,12 @@ static void on_timer(struct sn_timer *t)
 {
 	struct net_rail *r = sn_container(t, struct net_rail, timer);
 
-	if (application_calls(r))
-		sn_service_arm(t, HOT_PERIOD);
-	else
+	if (application_calls(r)) {
+		r->period = SN_MIN_OF(r->period * 2, HOT_MOST);
+		sn_service_arm(t, r->period);
+	} else {
 		serve_quietly(r);
+	}
 }
 
 static void on_readable(struct sn_watch *w, uint32_t events)
@@ -252,6 +257,7 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 	r->watch.ready = on_readable;
 	r->timer.fire = on_timer;
 	r->fork.in_child = in_child;
+	r->period = HOT_PERIOD;
 	int rc = open_driver(r, part);
 	if (!rc)
 		rc = open_engine(r, ep, ids, part);

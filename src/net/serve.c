@@ -149,10 +149,8 @@ bool sn_net_serve(struct sn_net *n)
 	while (job->want && !n->full)
 		sn_net_out_data(job->send->link, job, (unsigned)__builtin_ctzll(job->want));
 	job->busy = false;
-	if (job->want) {
+	if (job->want || n->out_count >= SN_NET_PART) /* the receiver can begin while we go on */
 		sn_net_flush(n);
-		sn_net_served(n);
-	}
 	return true;
 }
 

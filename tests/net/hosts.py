@@ -278,7 +278,6 @@ def case_flood(driver):
     need(total, "net.drop_mac", 100)
     need(total, "net.drop_link", 100)
     need(total, "net.drop_short", 100)
-    need(total, "net.drop_check")
 
 
 def case_incast(driver):

@@ -241,6 +241,11 @@ static void deaths(uint64_t seed)
 		if (comes_back)
 			node_new(victim, TIMEOUT, 16384);
 	}
+	unsigned sleeper = (unsigned)sim_below(nodes);
+	if (sim.node[sleeper] && sim_chance(0.3)) { /* it learns of the death only when it calls again */
+		sim.node[sleeper]->asleep_until = sim.now + 2 * TIMEOUT;
+		sim.node[sleeper]->quiet = true;
+	}
 	settle(4 * TIMEOUT, nodes);
 	if (cut_off) /* both sides must have noticed; then the cable is back, and old sessions meet */
 		heal(nodes);

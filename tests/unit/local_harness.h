@@ -24,6 +24,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* No process of a test outlives this. Instrumented code is several times slower (CMakeLists.txt allows for it likewise). */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define TEST_SECONDS 220
+#else
+#define TEST_SECONDS 55
+#endif
+
 #define CHECK(x)                                                                                             \
 	do {                                                                                                 \
 		if (!(x)) {                                                                                  \

@@ -155,7 +155,7 @@ static void no_locked_instruction_on_the_fast_path(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(small_messages_cost_no_system_call_and_no_allocation),
 		cmocka_unit_test(rendezvous_allocates_nothing_in_the_steady_state),

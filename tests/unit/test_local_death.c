@@ -260,7 +260,7 @@ static void a_stopped_peer_blocks_nobody(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(killed_at_any_moment),
 		cmocka_unit_test(what_the_dead_sent_still_arrives),

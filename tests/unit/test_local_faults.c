@@ -323,7 +323,7 @@ static void a_queued_message_can_be_taken_back(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fault_lists_are_parsed),
 		cmocka_unit_test(reading_refused_in_the_middle_goes_on_by_writing),

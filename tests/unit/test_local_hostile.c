@@ -320,7 +320,7 @@ static void handshakes_of_liars(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	setenv("SENNIT_LOG", "none", 1); /* disconnections are what this is about */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(almost_valid_records),
