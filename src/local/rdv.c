@@ -284,6 +284,7 @@ int sn_rdv_fragment(struct sn_link *link)
 		return 0;
 	int status = SN_OK;
 	if (sn_unlikely(!piece_in(s, sn_cell_payload(cell), n, &status))) {
+		sn_tx_abandon(&link->tx);
 		sn_send_control(link, SN_REC_DONE, 0, s->pull, (uint64_t)(int64_t)status, NULL, 0);
 		send_end(link, s, status);
 		return 1;

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "local/local.h"
 
+#define PREFETCH_CELLS 8
+
 struct record {
 	unsigned type, kind, flags;
 	uint32_t cells, len, imm_len;
@@ -116,6 +118,9 @@ static int take(struct sn_link *link, uint32_t mark)
 	if (sn_unlikely(!r.cells || at + r.cells > rx->count))
 		return malformed("length");
 	r.room = r.cells * SN_CELL - SN_REC_HEAD;
+	/* The payload is looked at only after matching: let its lines come meanwhile. */
+	for (uint32_t i = 1; i < r.cells && i <= PREFETCH_CELLS; i++)
+		__builtin_prefetch(cell + i);
 	int rc = sn_likely(r.type == SN_REC_MSG)   ? take_message(link, &r)
 		 : sn_likely(r.type == SN_REC_RTS) ? take_announcement(link, &r)
 						   : take_control(link, &r);

@@ -6,8 +6,9 @@
  * Presence. The receiver polls the mark of the next cell; the sender fills a record and stores its mark last (release).
  * A cell may hold stale payload of an earlier lap, which must never look like a mark, so the mark of the cell *after*
  * a record is zeroed before the record becomes visible. To keep the cache miss of that zeroing off the way of the
- * record, the sender zeroes one cell further after each record: usually the next cell is zero already. So two cells
- * always stay free.
+ * record, the sender zeroes some cells ahead after each record (SN_RING_AHEAD; tx->clean is how far). The next short
+ * record then finds its neighbour zero, and its own lines already in the sender's cache: the receiver looks at none of
+ * them before. Cells that are still to be read are never touched, so one cell always stays free.
  *
  * Room. The receiver publishes how far it has read (head) at the end of each batch, or each quarter of the ring; the
  * sender looks there only when its own copy says that the ring is full. So a message of up to 40 bytes moves one line
@@ -22,10 +23,13 @@
 #include "base/base.h"
 #include "local/wire.h"
 
+#define SN_RING_AHEAD 8 /* half a KiB */
+
 struct sn_tx {
 	struct sn_cell *cells;
-	uint64_t tail; /* cells written */
-	uint64_t head; /* cells known to be consumed */
+	uint64_t tail;	/* cells written */
+	uint64_t head;	/* cells known to be consumed */
+	uint64_t clean; /* the marks of the cells from the tail up to here are zero */
 	uint32_t count;
 	bool bad; /* the receiver's head made no sense */
 	struct sn_chan *chan;
@@ -41,8 +45,10 @@ struct sn_rx {
 
 static inline void sn_tx_init(struct sn_tx *tx, void *map, uint32_t ring_bytes)
 {
-	*tx = (struct sn_tx){
-		.cells = (void *)((char *)map + SN_RING_OFFSET), .count = ring_bytes / SN_CELL, .chan = map};
+	*tx = (struct sn_tx){.cells = (void *)((char *)map + SN_RING_OFFSET),
+			     .count = ring_bytes / SN_CELL,
+			     .clean = ring_bytes / SN_CELL,
+			     .chan = map}; /* a new channel is all zero */
 }
 
 static inline void sn_rx_init(struct sn_rx *rx, void *map, uint32_t ring_bytes)
@@ -72,11 +78,15 @@ static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags
 {
 	uint32_t mask = tx->count - 1;
 	struct sn_cell *cell = &tx->cells[tx->tail & mask];
-	if (n != 1)
-		atomic_store_explicit(&tx->cells[(tx->tail + n) & mask].mark, 0, memory_order_relaxed);
-	atomic_store_explicit(&cell->mark, sn_rec_mark(type, flags, n), memory_order_release);
 	tx->tail += n;
-	atomic_store_explicit(&tx->cells[(tx->tail + 1) & mask].mark, 0, memory_order_relaxed);
+	if (sn_unlikely(tx->clean <= tx->tail)) {
+		atomic_store_explicit(&tx->cells[tx->tail & mask].mark, 0, memory_order_relaxed);
+		tx->clean = tx->tail + 1;
+	}
+	atomic_store_explicit(&cell->mark, sn_rec_mark(type, flags, n), memory_order_release);
+	uint64_t limit = SN_MIN_OF(tx->tail + 1 + SN_RING_AHEAD, tx->head + tx->count);
+	for (; tx->clean < limit; tx->clean++)
+		atomic_store_explicit(&tx->cells[tx->clean & mask].mark, 0, memory_order_relaxed);
 }
 
 /* Where a record of n cells goes (n at most a quarter of the ring), or NULL: no room now, or tx->bad. */
@@ -84,8 +94,8 @@ static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 {
 	uint32_t at = (uint32_t)tx->tail & (tx->count - 1);
 	uint32_t pad = sn_unlikely(at + n > tx->count) ? tx->count - at : 0;
-	if (sn_unlikely(tx->tail - tx->head + pad + n + 2 > tx->count)) {
-		if (!sn_tx_refresh(tx) || tx->tail - tx->head + pad + n + 2 > tx->count)
+	if (sn_unlikely(tx->tail - tx->head + pad + n + 1 > tx->count)) {
+		if (!sn_tx_refresh(tx) || tx->tail - tx->head + pad + n + 1 > tx->count)
 			return NULL;
 	}
 	if (sn_unlikely(pad)) {
@@ -93,6 +103,12 @@ static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 		at = 0;
 	}
 	return &tx->cells[at];
+}
+
+/* A record was begun, but will not be published: its payload may lie where marks were clean. */
+static inline void sn_tx_abandon(struct sn_tx *tx)
+{
+	tx->clean = SN_MIN_OF(tx->clean, tx->tail + 1);
 }
 
 /* The mark of the next record, 0: none. */

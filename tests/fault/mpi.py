@@ -47,17 +47,17 @@ class Case:
     def refused(self):
         for error in ("eperm", "enosys"):
             result = self.run([self.noptrace, "-e", error], ranks=3)
-            judge(result, f"copies refused with {error}", 3, 100)
+            judge(result, f"copies refused with {error}", 3, 10)
             if kernel_copied(result) or not total(result, "local.copy_stream_bytes"):
                 fail("the bytes did not go through shared memory")
 
     def refused_to_read(self):
-        judge(self.run([self.noptrace, "-o", "read"]), "reading refused", 2, 100)
+        judge(self.run([self.noptrace, "-o", "read"]), "reading refused", 2, 10)
 
     def refused_midway(self):
         """After some copies have worked, so that it also happens inside a message."""
         result = self.run(env={"SENNIT_FAULT": "read:eperm@30+,write:eperm"}, seconds=6)
-        judge(result, "copies refused midway", 2, 100)
+        judge(result, "copies refused midway", 2, 10)
         if not kernel_copied(result) or not total(result, "local.copy_stream_bytes"):
             fail("the bytes did not go both ways, before and after the refusal")
 
@@ -68,7 +68,7 @@ class Case:
         result = self.run(wrapper)
         judge(result, " ".join(wrapper), 0)
         # inside, the ranks have the same process number: count what they sent instead
-        if total(result, "core.sends") < 100:
+        if total(result, "core.sends") < 10:
             fail("the messages did not go over sennit")
 
     def pid_namespaces(self):
@@ -90,7 +90,7 @@ class Case:
                 stops.append(pid)
                 time.sleep(0.5)
 
-        judge(self.run(ranks=3, seconds=16, during=during), "ranks stopped and continued", 3, 100)
+        judge(self.run(ranks=3, seconds=16, during=during), "ranks stopped and continued", 3, 10)
         if len(stops) < 3:
             fail(f"only {len(stops)} ranks were stopped")
 
@@ -111,8 +111,9 @@ class Case:
             fail(f"the job did not end within 20 s of the death of a rank ({took:.0f} s)")
         if result.status == 0:
             fail("a rank was killed and the job says that all is well")
-        if result.left:
-            fail(f"left behind: {', '.join(result.left)}")
+        left = [name for name in result.left if "/mpich_shm_" not in name]  # MPICH's own, which it leaves behind
+        if left:
+            fail(f"left behind: {', '.join(left)}")
         print(f"a rank killed: the job ended with status {result.status}")
 
 

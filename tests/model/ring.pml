@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The ring between one sender and one receiver (src/local/ring.h). A record takes at most a quarter of the real ring, here
- * three of eight cells, so that a record with its padding and two clear cells always fits into an empty ring.
+ * three of eight cells, so that a record with its padding and a clear cell always fits into an empty ring.
  *
  * A record is one or more contiguous cells. Only its first cell has a mark; the other cells hold payload, which may look
  * like anything, a mark included: GARBAGE here. The claims checked, over every interleaving, every sequence of
@@ -19,6 +19,9 @@
 #ifndef RECORDS
 #define RECORDS 7
 #endif
+#ifndef AHEAD
+#define AHEAD 2
+#endif
 #define EMPTY	0
 #define PAD	100
 #define GARBAGE 101
@@ -27,6 +30,8 @@ byte mark[SIZE];     /* 0, PAD, GARBAGE or record number * 4 + length */
 byte owner[SIZE];    /* ghost: the record whose payload lies in the cell */
 byte head;	      /* cells consumed, as published */
 byte tail;	      /* cells produced: the sender's own */
+byte seen;	      /* head as the sender last saw it */
+byte clean = SIZE;    /* the marks from tail up to here are clear */
 byte taken;	      /* ghost: cells the receiver has really consumed */
 bool dead;
 
@@ -51,20 +56,29 @@ inline perhaps_die()
 #endif
 }
 
-/* Make the record of `cells` cells at `pos` visible, after clearing the mark behind it if that is not known to be clear. */
+/*
+ * Make the record of `cells` cells at `pos` visible, after clearing the mark behind it if that is not known to be clear;
+ * then clear up to AHEAD cells further, as far as the receiver is known to have read.
+ */
 inline publish(pos, cells, value)
 {
+	tail = tail + cells;
 #ifndef NO_CLEAR
 	if
-	:: cells != 1 -> store((pos + cells) % SIZE, EMPTY)
+	:: clean <= tail -> store(tail % SIZE, EMPTY); clean = tail + 1
 	:: else
 	fi;
 #endif
 	perhaps_die();
 	store(pos, value);
-	tail = tail + cells;
 	perhaps_die();
-	store((tail + 1) % SIZE, EMPTY) /* one further: the next record of one cell finds its neighbour clear */
+	do
+	:: clean < tail + 1 + AHEAD && clean < seen + SIZE ->
+		store(clean % SIZE, EMPTY);
+		clean++;
+		perhaps_die()
+	:: else -> break
+	od
 }
 
 proctype sender()
@@ -80,8 +94,13 @@ proctype sender()
 		fi;
 		pos = tail % SIZE;
 		pad = (pos + cells > SIZE -> SIZE - pos : 0);
-		/* the record, its padding, and the two cells that stay clear behind it */
-		(SIZE - (tail - head) >= pad + cells + 2);
+		/* the record, its padding, and the cell that stays clear behind it */
+		if
+		:: SIZE - (tail - seen) < pad + cells + 1 ->
+			(SIZE - (tail - head) >= pad + cells + 1);
+			seen = head
+		:: else
+		fi;
 		if
 		:: pad > 0 -> publish(pos, pad, PAD); pos = 0
 		:: else

@@ -336,7 +336,8 @@ static void deliver(void)
 	sn_req *req;
 	char line[16];
 
-	one(rank == 0, buf, 8); /* connected */
+	one(rank == 0, buf, 8); /* connected, and after the answer rank 1 makes no call */
+	one(rank == 1, buf, 8);
 	if (rank == 1) {
 		if (!fgets(line, sizeof(line), stdin))
 			die("go", 0);

@@ -52,7 +52,7 @@ static void all_sizes_through_a_small_ring(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_sizes_by_read),
 		cmocka_unit_test(all_sizes_by_write),

@@ -30,7 +30,7 @@ static void killed_at_any_moment(void **state)
 		struct sn_ep *ep = side_open();
 		struct address a = swap_address(sock, ep);
 		struct sn_peer_state *peer = peer_add(ep, &a);
-		uint64_t idle = 0, end_at = sn_now_ns() + next_random(&seed) % 30000 * 1000;
+		uint64_t idle = 0, end_at = sn_now_ns() + next_random(&seed) % 30000 * UINT64_C(1000);
 		bool killed = false;
 		while (!peer->gone) {
 			if (!killed && sn_now_ns() >= end_at) {
@@ -260,7 +260,7 @@ static void a_stopped_peer_blocks_nobody(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(killed_at_any_moment),
 		cmocka_unit_test(what_the_dead_sent_still_arrives),

@@ -141,8 +141,8 @@ static uint8_t *holed(void)
 	uint8_t *at = mmap(NULL, (size_t)(PAGES * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			   -1, 0);
 	CHECK(at != MAP_FAILED);
-	memset(at, 1, (size_t)(PAGES * page));
-	CHECK(munmap(at + PAGES / 2 * page, (size_t)page) == 0);
+	memset(at, 0x7f, (size_t)(PAGES * page));
+	CHECK(munmap(at + (PAGES / 2 + 1) * page, (size_t)page) == 0); /* not where a piece begins */
 	return at;
 }
 
@@ -151,9 +151,11 @@ static void post_holed(struct sn_ep *ep, struct sn_peer_state *peer, uint8_t *at
 	struct sn_req *req = calloc(1, sizeof(*req));
 	CHECK(req);
 	req->next = (struct sn_req *)(void *)ep;
-	req->iov[0] = (struct iovec){at, (size_t)(PAGES * page)};
-	struct sn_out out = {
-		.head = {.kind = SN_K_TAGGED, .len = req->iov[0].iov_len}, .iov = req->iov, .iov_count = 1};
+	/* many segments, so that some of the piece with the hole lies in the ring already when it is found */
+	size_t all = (size_t)(PAGES * page);
+	for (size_t i = 0; i < 256; i++)
+		req->iov[i] = (struct iovec){at + i * (all / 256), all / 256};
+	struct sn_out out = {.head = {.kind = SN_K_TAGGED, .len = all}, .iov = req->iov, .iov_count = 256};
 	ep->sends_open++;
 	CHECK(sn_rail_local.post(peer->link, &out, req) == 0);
 	peer->sent++;
@@ -321,7 +323,7 @@ static void a_queued_message_can_be_taken_back(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fault_lists_are_parsed),
 		cmocka_unit_test(reading_refused_in_the_middle_goes_on_by_writing),

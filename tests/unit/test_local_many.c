@@ -101,7 +101,7 @@ static void both_connect_at_the_same_moment(void **state)
 
 int main(void)
 {
-	alarm(55);
+	alarm(TEST_SECONDS);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_connect_at_the_same_moment),
 		cmocka_unit_test(sixty_four_processes_all_to_all),
