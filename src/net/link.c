@@ -326,7 +326,8 @@ static void hello_out(struct sn_net *n, struct sn_net_link *l, uint8_t type)
 	h->part_len = htole16(n->cfg.part.len);
 	memcpy(h->secret.key, n->cfg.ids.key, sizeof(h->secret.key));
 	memcpy(h->secret.part, n->cfg.part.bytes, n->cfg.part.len);
-	h->addr_len = (uint8_t)sn_core_address(n->cfg.ep, h->secret.addr);
+	h->addr_len = (uint8_t)n->addr_len;
+	memcpy(h->secret.addr, n->addr, n->addr_len);
 	sn_auth_mask(&l->hello_key, h);
 	sn_net_out_seal(n, &l->hello_key);
 }
