@@ -343,7 +343,8 @@ out:
 	spin_unlock(&seg->lock);
 	sn_pin_uncharge(ctx->mm, asked);
 	sn_count(SENNIT_C_PIN_FAILURES, 1);
-	return got ? got : -EFAULT;
+	/* Refusals of other kinds (a mapping that may not be pinned for long, for one) are as good as no memory there. */
+	return got == -EINTR || got == -ENOMEM || got == -ENOENT || got == -ESRCH ? got : -EFAULT;
 }
 
 static struct sn_pinset *sn_pin_alloc(struct sn_seg *seg, unsigned long n, bool write)

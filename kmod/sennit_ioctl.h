@@ -83,7 +83,7 @@ struct sennit_end {
 	__u64 offset; /* bytes into the region or vector */
 };
 
-/* One copy, done when the call returns. At most one end may be MEMORY. */
+/* One copy, done when the call returns. At most one end may be MEMORY. EINTR: the caller is being killed. */
 struct sennit_copy {
 	struct sennit_end dst;
 	struct sennit_end src;
@@ -92,8 +92,9 @@ struct sennit_copy {
 };
 
 /*
- * A copy whose work callers share: any number of processes run it, each takes the next piece until none is left.
- * Both ends are regions. The transfer lives until it is closed by whoever opened it, or that file is closed.
+ * A copy whose work callers share: up to 16 at a time, in any processes of the user, run it (EBUSY beyond), and each takes
+ * the next piece until none is left. Both ends are regions. The transfer lives until it is closed by whoever opened it, or
+ * that file is closed.
  */
 struct sennit_share_open {
 	struct sennit_end dst;
@@ -119,14 +120,20 @@ struct sennit_share_close {
 /* LiMIC's interface: messages matched in the kernel by source, tag and context within a job. */
 #define SENNIT_ANY (-1)
 
-/* job 0 founds a job and puts its handle there; a handle joins it. One job and rank for one open file. */
+/*
+ * job 0 founds a job and puts its handle there; a handle joins it. One job and rank for one open file (EISCONN).
+ * EADDRINUSE: somebody has this rank, or had it.
+ */
 struct sennit_join {
 	__u64 job; /* in, out */
 	__u32 rank;
 	__u32 reserved; /* 0 */
 };
 
-/* Starts a send to rank `peer`, or a receive from it (receives: SENNIT_ANY for peer and tag as wildcards). */
+/*
+ * Starts a send to rank `peer`, or a receive from it (receives: SENNIT_ANY for peer and tag as wildcards). ENOTCONN: not
+ * joined. EAGAIN: too many requests are open.
+ */
 struct sennit_post {
 	__s32 peer;
 	__s32 tag;

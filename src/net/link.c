@@ -331,13 +331,16 @@ static void hello_out(struct sn_net *n, struct sn_net_link *l, uint8_t type)
 	sn_net_out_seal(n, &l->hello_key);
 }
 
-/* HELLO, and when to repeat it: soon at first, 32 times in a peer time-out at last, so that no loss rate that a
- * network can live with makes a peer look dead. */
+/*
+ * HELLO, and when to repeat it: soon at first, 32 times in a peer time-out at last, so that no loss that a network can
+ * live with makes a peer look dead.
+ */
 static void hello_again(struct sn_net_link *l)
 {
+	uint64_t pause = (SN_NET_RTO_FIRST / 2) << SN_MIN_OF(l->hellos, 6u);
+
 	hello_out(l->net, l, SN_WIRE_HELLO);
-	l->hello_at =
-		l->net->now + SN_MIN_OF((SN_NET_RTO_FIRST / 2) << SN_MIN_OF(l->hellos, 6u), 500 * SN_NET_MS);
+	l->hello_at = l->net->now + SN_MIN_OF(pause, l->net->cfg.peer_timeout / 32);
 	l->hellos++;
 	sn_net_arm(l->net, l->hello_at);
 }

@@ -1,88 +1,76 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* LiMIC's interface: matching by source, tag and context with wildcards, in order; the later side copies; nothing hangs. */
 #include "kt.h"
+#include "sennit_limic.h"
 
-#define FOREVER SENNIT_FOREVER
-
-static uint64_t join_job(int fd, uint64_t job, uint32_t rank)
+static struct sn_limic join_job(uint64_t job, unsigned rank)
 {
-	struct sennit_join j = {.job = job, .rank = rank};
+	struct sn_limic l;
 
-	KT_CHECK(ioctl(fd, SENNIT_IOC_JOIN, &j) == 0);
-	return j.job;
+	KT_CHECK(sn_limic_open(&l, job, rank) == 0);
+	return l;
 }
 
-static int post(int fd, unsigned long what, int peer, int tag, unsigned context, void *at, size_t len,
-		uint64_t *request)
-{
-	struct sennit_seg seg = {(uintptr_t)at, len};
-	struct sennit_post p = {.peer = peer, .tag = tag, .context = context, .nsegs = len ? 1 : 0};
-	int rc;
-
-	p.segs = (uintptr_t)&seg;
-	rc = ioctl(fd, what, &p);
-	*request = p.request;
-	return rc;
-}
-
-static uint64_t send_to(int fd, int peer, int tag, unsigned context, void *at, size_t len)
+static uint64_t send_to(struct sn_limic l, int peer, int tag, unsigned context, const void *at, size_t len)
 {
 	uint64_t request;
 
-	KT_CHECK(post(fd, SENNIT_IOC_SEND, peer, tag, context, at, len, &request) == 0);
+	KT_CHECK(sn_limic_isend(&l, peer, tag, context, at, len, &request) == 0);
 	return request;
 }
 
-static uint64_t recv_from(int fd, int peer, int tag, unsigned context, void *at, size_t len)
+static uint64_t recv_from(struct sn_limic l, int peer, int tag, unsigned context, void *at, size_t len)
 {
 	uint64_t request;
 
-	KT_CHECK(post(fd, SENNIT_IOC_RECV, peer, tag, context, at, len, &request) == 0);
+	KT_CHECK(sn_limic_irecv(&l, peer, tag, context, at, len, &request) == 0);
 	return request;
 }
 
-static struct sennit_wait finish(int fd, uint64_t request)
+static struct sn_limic_status finish(struct sn_limic l, uint64_t request)
 {
-	struct sennit_wait w = {.request = request, .timeout_us = FOREVER};
+	struct sn_limic_status s;
 
-	KT_CHECK(ioctl(fd, SENNIT_IOC_WAIT, &w) == 0);
-	return w;
+	KT_CHECK(sn_limic_wait(&l, request, SENNIT_FOREVER, &s) == 0);
+	return s;
 }
 
-static bool is_done(int fd, uint64_t request, uint64_t timeout_us)
+static bool is_done(struct sn_limic l, uint64_t request, uint64_t timeout_us)
 {
-	struct sennit_wait w = {.request = request, .timeout_us = timeout_us};
-	int rc = ioctl(fd, SENNIT_IOC_WAIT, &w);
+	int rc = sn_limic_wait(&l, request, timeout_us, NULL);
 
-	KT_CHECK(rc == 0 || errno == EAGAIN);
+	KT_CHECK(rc == 0 || rc == -EAGAIN);
 	return rc == 0;
 }
 
-static struct sennit_probe probe(int fd, int peer, int tag, unsigned context)
+/* The length of the message that waits, or -1. */
+static int64_t probe(struct sn_limic l, int peer, int tag, unsigned context)
 {
-	struct sennit_probe p = {.peer = peer, .tag = tag, .context = context};
+	struct sn_limic_status s = {0};
+	int rc = sn_limic_probe(&l, peer, tag, context, &s);
 
-	KT_CHECK(ioctl(fd, SENNIT_IOC_PROBE, &p) == 0);
-	return p;
+	KT_CHECK(rc == 0 || rc == 1);
+	KT_CHECK(!rc || ((peer < 0 || s.source == peer) && (tag < 0 || s.tag == tag)));
+	return rc ? (int64_t)s.len : -1;
 }
 
 /* Two ranks in one process, each with a file of its own: the rules are the same. */
 struct pair {
-	int a, b;
+	struct sn_limic a, b;
 };
 
 static struct pair two_ranks(void)
 {
-	struct pair p = {kt_open(), kt_open()};
+	struct pair p = {.a = join_job(0, 0)};
 
-	join_job(p.b, join_job(p.a, 0, 0), 1);
+	p.b = join_job(p.a.job, 1);
 	return p;
 }
 
 static void close_pair(struct pair p)
 {
-	close(p.a);
-	close(p.b);
+	sn_limic_close(&p.a);
+	sn_limic_close(&p.b);
 }
 
 static void later_side_copies(void)
@@ -91,7 +79,7 @@ static void later_side_copies(void)
 	const size_t len = 300 * KT_PAGE + 5;
 	char *from = kt_map(len), *to = kt_map(len);
 	uint64_t s, r;
-	struct sennit_wait w;
+	struct sn_limic_status w;
 
 	kt_fill(from, len, 1);
 	r = recv_from(p.b, 0, 7, 1, to, len); /* expected */
@@ -105,8 +93,9 @@ static void later_side_copies(void)
 	kt_fill(from, len, 2);
 	s = send_to(p.a, 1, 8, 1, from, len); /* unexpected: nothing is pinned until it is wanted */
 	kt_wait_unpinned(0);
-	KT_CHECK(probe(p.b, SENNIT_ANY, SENNIT_ANY, 1).found && probe(p.b, 0, 8, 1).len == len);
-	KT_CHECK(!probe(p.b, 0, 9, 1).found && !probe(p.b, 0, 8, 2).found);
+	KT_CHECK(probe(p.b, SENNIT_ANY, SENNIT_ANY, 1) == (int64_t)len &&
+		 probe(p.b, 0, 8, 1) == (int64_t)len);
+	KT_CHECK(probe(p.b, 0, 9, 1) < 0 && probe(p.b, 0, 8, 2) < 0);
 	r = recv_from(p.b, 0, 8, 1, to, len);
 	KT_CHECK(kt_same(to, len, 2) && is_done(p.b, r, 0) && is_done(p.a, s, 0));
 	kt_wait_unpinned(0);
@@ -120,7 +109,7 @@ static void wildcards_and_order(void)
 	struct pair p = two_ranks();
 	int values[6] = {0, 1, 2, 3, 4, 5}, got[6];
 	uint64_t s[6], r;
-	struct sennit_wait w;
+	struct sn_limic_status w;
 
 	for (int i = 0; i < 6; i++)
 		s[i] = send_to(p.a, 1, i % 2, i / 4, &values[i], sizeof(int)); /* contexts 0 0 0 0 1 1 */
@@ -155,7 +144,7 @@ static void short_and_empty_messages(void)
 {
 	struct pair p = two_ranks();
 	char from[100] = "truncated", to[4] = "";
-	struct sennit_wait w;
+	struct sn_limic_status w;
 	uint64_t s = send_to(p.a, 1, 0, 0, from, sizeof(from)), r = recv_from(p.b, 0, 0, 0, to, sizeof(to));
 
 	w = finish(p.b, r);
@@ -176,26 +165,25 @@ static void cancelling_and_errors(void)
 	struct pair p = two_ranks();
 	char buf[8] = "";
 	uint64_t r = recv_from(p.b, 0, 0, 0, buf, sizeof(buf)), s;
-	struct sennit_cancel c = {r};
 	struct sennit_join again = {.rank = 9};
-	int alone = kt_open();
+	struct sn_limic alone = {.fd = kt_open()};
 
 	KT_CHECK(!is_done(p.b, r, 1000));
-	KT_CHECK(ioctl(p.b, SENNIT_IOC_CANCEL, &c) == 0);
-	KT_FAILS(ioctl(p.b, SENNIT_IOC_CANCEL, &c), EBUSY);
+	KT_CHECK(sn_limic_cancel(&p.b, r) == 0);
+	KT_CHECK(sn_limic_cancel(&p.b, r) == -EBUSY);
 	KT_CHECK(finish(p.b, r).error == -ECANCELED);
-	KT_FAILS(ioctl(p.b, SENNIT_IOC_CANCEL, &c), ENOENT);
+	KT_CHECK(sn_limic_cancel(&p.b, r) == -ENOENT);
 	s = send_to(p.a, 1, 0, 0, buf, sizeof(buf)); /* the cancelled receive does not take it */
 	KT_CHECK(!is_done(p.a, s, 0));
 	KT_CHECK(finish(p.b, recv_from(p.b, 0, 0, 0, buf, sizeof(buf))).error == 0);
 	KT_CHECK(finish(p.a, s).error == 0);
 
-	KT_FAILS(post(p.a, SENNIT_IOC_SEND, SENNIT_ANY, 0, 0, buf, 1, &s), EINVAL);
-	KT_FAILS(post(p.a, SENNIT_IOC_RECV, -2, 0, 0, buf, 1, &s), EINVAL);
-	KT_FAILS(post(alone, SENNIT_IOC_SEND, 0, 0, 0, buf, 1, &s), ENOTCONN);
-	KT_FAILS(ioctl(p.a, SENNIT_IOC_JOIN, &again), EISCONN);
+	KT_CHECK(sn_limic_isend(&p.a, SENNIT_ANY, 0, 0, buf, 1, &s) == -EINVAL);
+	KT_CHECK(sn_limic_irecv(&p.a, -2, 0, 0, buf, 1, &s) == -EINVAL);
+	KT_CHECK(sn_limic_isend(&alone, 0, 0, 0, buf, 1, &s) == -ENOTCONN);
+	KT_FAILS(ioctl(p.a.fd, SENNIT_IOC_JOIN, &again), EISCONN);
 	again.job = 12345;
-	KT_FAILS(ioctl(alone, SENNIT_IOC_JOIN, &again), ENOENT);
+	KT_FAILS(ioctl(alone.fd, SENNIT_IOC_JOIN, &again), ENOENT);
 	/* Memory that is not there is an error of both requests, whichever side's it is. */
 	r = recv_from(p.b, 0, 0, 0, (void *)8, 100);
 	s = send_to(p.a, 1, 0, 0, buf, sizeof(buf));
@@ -203,57 +191,80 @@ static void cancelling_and_errors(void)
 	r = recv_from(p.b, 0, 0, 0, buf, sizeof(buf));
 	s = send_to(p.a, 1, 0, 0, (void *)8, 8);
 	KT_CHECK(finish(p.b, r).error == -EFAULT && finish(p.a, s).error == -EFAULT);
-	close(alone);
+	sn_limic_close(&alone);
+	close_pair(p);
+}
+
+static void vectors_on_both_sides(void)
+{
+	struct pair p = two_ranks();
+	char from[3000], to[3000] = "";
+	struct sennit_seg out[3] = {
+		{(uintptr_t)from, 1000}, {(uintptr_t)from + 1000, 1}, {(uintptr_t)from + 1001, 1999}};
+	struct sennit_seg in[2] = {{(uintptr_t)to, 1999}, {(uintptr_t)to + 1999, 1001}};
+	uint64_t s, r = 0;
+
+	for (int first = 0; first < 2; first++) {
+		kt_fill(from, sizeof(from), first + 60);
+		if (first)
+			KT_CHECK(sn_limic_irecvv(&p.b, 0, 0, 0, in, 2, &r) == 0);
+		KT_CHECK(sn_limic_isendv(&p.a, 1, 0, 0, out, 3, &s) == 0);
+		if (!first)
+			KT_CHECK(sn_limic_irecvv(&p.b, 0, 0, 0, in, 2, &r) == 0);
+		KT_CHECK(finish(p.b, r).len == 3000 && finish(p.a, s).error == 0);
+		KT_CHECK(kt_same(to, sizeof(to), first + 60));
+	}
 	close_pair(p);
 }
 
 static void a_rank_is_taken_once(void)
 {
 	struct pair p = two_ranks();
-	int other = kt_open();
-	struct sennit_join j = {.rank = 1};
+	struct sn_limic other;
+	uint64_t job;
 
-	j.job = join_job(other, 0, 1);
-	close(other); /* its last member gone, the job is too */
-	other = kt_open();
-	KT_FAILS(ioctl(other, SENNIT_IOC_JOIN, &j), ENOENT);
-	close(other);
+	KT_CHECK(sn_limic_open(&other, p.a.job, 1) == -EADDRINUSE);
+	other = join_job(p.a.job, 2);
+	sn_limic_close(&other);
+	KT_CHECK(sn_limic_open(&other, p.a.job, 2) == -EADDRINUSE); /* a rank that went does not come back */
+	other = join_job(0, 1);
+	job = other.job;
+	sn_limic_close(&other); /* its last member gone, the job is too */
+	KT_CHECK(sn_limic_open(&other, job, 1) == -ENOENT);
 	close_pair(p);
 }
 
 /* What only a rank that goes could satisfy ends with EPIPE, at once and later. */
 static void a_peer_that_dies_is_an_error(void)
 {
-	int fd = kt_open(), up[2];
+	struct sn_limic l = join_job(0, 0);
 	char buf[16] = "", *big = kt_map(64 * KT_PAGE);
-	uint64_t job = join_job(fd, 0, 0), from_it, to_it, any;
+	uint64_t from_it, to_it, any;
 	pid_t child;
 	char c = 0;
+	int up[2];
 
 	KT_CHECK(pipe(up) == 0);
 	child = kt_fork();
 	if (!child) {
-		int mine = kt_open();
-
-		join_job(mine, job, 1);
-		send_to(mine, 0, 99, 0, buf, sizeof(buf));
+		send_to(join_job(l.job, 1), 0, 99, 0, buf, sizeof(buf));
 		kt_say(up[1], &c, 1);
 		pause();
 	}
 	kt_hear(up[0], &c, 1);
-	from_it = recv_from(fd, 1, 5, 0, buf, sizeof(buf));
-	to_it = send_to(fd, 1, 5, 0, big, 64 * KT_PAGE);
-	any = recv_from(fd, SENNIT_ANY, 5, 0, buf, sizeof(buf));
-	KT_CHECK(probe(fd, 1, 99, 0).found);
+	from_it = recv_from(l, 1, 5, 0, buf, sizeof(buf));
+	to_it = send_to(l, 1, 5, 0, big, 64 * KT_PAGE);
+	any = recv_from(l, SENNIT_ANY, 5, 0, buf, sizeof(buf));
+	KT_CHECK(probe(l, 1, 99, 0) == sizeof(buf));
 	kill(child, SIGKILL);
-	KT_CHECK(finish(fd, from_it).error == -EPIPE);
-	KT_CHECK(finish(fd, to_it).error == -EPIPE);
-	KT_CHECK(!is_done(fd, any, 0)); /* somebody else may come yet */
-	KT_CHECK(!probe(fd, 1, 99, 0).found);
-	KT_CHECK(finish(fd, recv_from(fd, 1, 99, 0, buf, sizeof(buf))).error == -EPIPE);
-	KT_CHECK(finish(fd, send_to(fd, 1, 99, 0, buf, sizeof(buf))).error == -EPIPE);
+	KT_CHECK(finish(l, from_it).error == -EPIPE);
+	KT_CHECK(finish(l, to_it).error == -EPIPE);
+	KT_CHECK(!is_done(l, any, 0)); /* somebody else may come yet */
+	KT_CHECK(probe(l, 1, 99, 0) < 0);
+	KT_CHECK(finish(l, recv_from(l, 1, 99, 0, buf, sizeof(buf))).error == -EPIPE);
+	KT_CHECK(finish(l, send_to(l, 1, 99, 0, buf, sizeof(buf))).error == -EPIPE);
 	KT_CHECK(waitpid(child, NULL, 0) == child);
-	close(fd);
+	sn_limic_close(&l);
 	munmap(big, 64 * KT_PAGE);
 }
 
@@ -264,41 +275,40 @@ static void a_peer_that_dies_is_an_error(void)
 static void traffic_of(int rank, uint64_t job)
 {
 	const size_t max = 100000;
-	int fd = kt_open();
+	struct sn_limic l = join_job(job, rank + 1);
 	char *out = kt_map(max), *in = kt_map(max);
 	uint64_t seed = 77 + rank, sends[RANKS];
 
-	join_job(fd, job, rank + 1);
 	for (int round = 0; round < ROUNDS; round++) {
 		size_t len = 1 + (kt_random(&seed) % (round % 5 ? 3000 : max));
 
 		kt_fill(out, len, rank * 50 + round);
 		for (int to = 0; to < RANKS; to++)
-			sends[to] = send_to(fd, to + 1, round, 3, out, len);
+			sends[to] = send_to(l, to + 1, round, 3, out, len);
 		for (int from = 0; from < RANKS; from++) {
 			/* By name or any: in any one round both are taken from the same four. */
 			int whom = round % 2 ? from + 1 : SENNIT_ANY;
-			struct sennit_wait w = finish(fd, recv_from(fd, whom, round, 3, in, max));
+			struct sn_limic_status w = finish(l, recv_from(l, whom, round, 3, in, max));
 
 			KT_CHECK(w.error == 0 && w.tag == round && w.source >= 1 && w.source <= RANKS);
 			KT_CHECK(kt_same(in, w.len, (w.source - 1) * 50 + round));
 		}
 		for (int to = 0; to < RANKS; to++)
-			KT_CHECK(finish(fd, sends[to]).error == 0);
+			KT_CHECK(finish(l, sends[to]).error == 0);
 	}
-	close(fd);
+	sn_limic_close(&l);
 }
 
 static void traffic_among_four(void)
 {
-	int fd = kt_open();
-	uint64_t job = join_job(fd, 0, 0), count = kt_counter(SENNIT_C_MESSAGES_SENT);
+	struct sn_limic l = join_job(0, 0);
+	uint64_t count = kt_counter(SENNIT_C_MESSAGES_SENT);
 	pid_t children[RANKS];
 
 	for (int i = 0; i < RANKS; i++) {
 		children[i] = kt_fork();
 		if (!children[i]) {
-			traffic_of(i, job);
+			traffic_of(i, l.job);
 			_exit(0);
 		}
 	}
@@ -307,7 +317,7 @@ static void traffic_among_four(void)
 	KT_CHECK(kt_counter(SENNIT_C_MESSAGES_SENT) - count == RANKS * RANKS * ROUNDS);
 	printf("  expected %lu, unexpected %lu\n", (unsigned long)kt_counter(SENNIT_C_MESSAGES_EXPECTED),
 	       (unsigned long)kt_counter(SENNIT_C_MESSAGES_UNEXPECTED));
-	close(fd);
+	sn_limic_close(&l);
 }
 
 int main(void)
@@ -316,6 +326,7 @@ int main(void)
 	KT_RUN(wildcards_and_order);
 	KT_RUN(short_and_empty_messages);
 	KT_RUN(cancelling_and_errors);
+	KT_RUN(vectors_on_both_sides);
 	KT_RUN(a_rank_is_taken_once);
 	KT_RUN(a_peer_that_dies_is_an_error);
 	KT_RUN(traffic_among_four);

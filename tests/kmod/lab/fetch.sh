@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # fetch.sh CACHE KERNEL: brings a kernel into the cache, once.
 #   6.1    Debian's own: image and headers
-#   6.12   the headers of backports, to compile against
+#   6.12   that of backports: image and headers
 #   arm64  Debian's for that machine, and the source of a driver for a DMA engine that QEMU has there
 #   kasan  6.1 built from Debian's source with kasan.config: KASAN, lockdep, kmemleak, DMA debugging (minutes)
 . "$(dirname "$0")/common.sh"
@@ -14,6 +14,7 @@ exec 9>"$cache/$kernel.lock"
 flock 9
 case $kernel in
 kasan) stamp=$(sha256sum <"$lab/kasan.config") ;;
+6.12) stamp=2 ;;
 *) stamp=1 ;;
 esac
 [ "$(cat "$cache/$kernel/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
@@ -97,7 +98,8 @@ case $kernel in
 6.12)
 	use_suite "$codename-backports"
 	host_options=("${apt_options[@]}")
-	fetch_headers
+	fetch_headers "linux-image-$(version_of)"
+	ln -s "root/boot/$(ls "$new/root/boot" | grep -m 1 '^vmlinuz-')" "$new/vmlinuz"
 	;;
 arm64)
 	arch=arm64
