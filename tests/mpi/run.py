@@ -214,6 +214,11 @@ def lammps(args, runner):
         fail(f"{what}: not what the stock MPI computes: {steps[1][-1:]} instead of {steps[0][-1:]}")
 
 
+# Open MPI's layer over libfabric takes a derived type that is contiguous to begin at the buffer's address, whatever its
+# lower bound, so a type of absolute addresses is sent from NULL: over libfabric's tcp provider a segmentation fault.
+NOT_OVER_LIBFABRIC = ["testAlltoallwBottom"]
+
+
 def outcomes(folder, ranks):
     """{test: outcome}, the worst of the ranks; and where ranks were that did not reach the end."""
     worst, running = {}, []
@@ -238,6 +243,8 @@ def outcomes(folder, ranks):
 def run_suite(args, runner, mpi, ranks, sennit):
     tests = os.path.join(job.PEERS, "mpi4py", "test")
     suite = [mpi.python, os.path.join(HERE, "suite.py"), runner.work, tests, "-e", "spawn", "-e", "dynproc"]
+    for name in NOT_OVER_LIBFABRIC:
+        suite += ["-x", name]
     env = {} if sennit else {"OMPI_MCA_mpi_yield_when_idle": "1"}  # or it takes minutes on a machine that is not idle
     result = runner.run(mpi, ranks, suite, sennit=sennit, timeout=args.timeout, env=env)
     worst, running = outcomes(runner.work, ranks)
