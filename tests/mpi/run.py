@@ -214,9 +214,18 @@ def lammps(args, runner):
         fail(f"{what}: not what the stock MPI computes: {steps[1][-1:]} instead of {steps[0][-1:]}")
 
 
-# Open MPI's layer over libfabric takes a derived type that is contiguous to begin at the buffer's address, whatever its
-# lower bound, so a type of absolute addresses is sent from NULL: over libfabric's tcp provider a segmentation fault.
-NOT_OVER_LIBFABRIC = ["testAlltoallwBottom"]
+# What Open MPI 4.1 cannot do over libfabric with any provider; over libfabric's own tcp provider each of these ends in a
+# segmentation fault or never:
+#  - a contiguous derived type is taken to begin at the buffer's address, whatever its lower bound, so a type of absolute
+#    addresses is sent from NULL;
+#  - cancelling a send;
+#  - a synchronous send that is received by matched probe. mpi4py's own recv need not use that (RECV_MPROBE below), its
+#    module pkl5 always does.
+NOT_OVER_LIBFABRIC = ["testAlltoallwBottom", "test_p2p_obj.*testCancel"] + [
+    f"test_util_pkl5.*.{name}" for name in ("testBigMPI", "testGetStatusAll", "testIMProbe", "testISSend*", "testMProbe",
+                                            "testMessageProbeIProbe", "testProbe", "testSSend*", "testTestAll",
+                                            "testWaitAll")]
+RECV_MPROBE = {"MPI4PY_RC_RECV_MPROBE": "0"}
 
 
 def outcomes(folder, ranks):
@@ -245,7 +254,9 @@ def run_suite(args, runner, mpi, ranks, sennit):
     suite = [mpi.python, os.path.join(HERE, "suite.py"), runner.work, tests, "-e", "spawn", "-e", "dynproc"]
     for name in NOT_OVER_LIBFABRIC:
         suite += ["-x", name]
-    env = {} if sennit else {"OMPI_MCA_mpi_yield_when_idle": "1"}  # or it takes minutes on a machine that is not idle
+    env = dict(RECV_MPROBE)
+    if not sennit:
+        env["OMPI_MCA_mpi_yield_when_idle"] = "1"  # or it takes minutes on a machine that is not idle
     result = runner.run(mpi, ranks, suite, sennit=sennit, timeout=args.timeout, env=env)
     worst, running = outcomes(runner.work, ranks)
     bad = sorted(f"{what} {test}" for test, what in worst.items() if what not in ("ok", "skip"))

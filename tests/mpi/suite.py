@@ -7,6 +7,7 @@ RESULTS/rank-N gets a line "start TEST" when a test begins and "OUTCOME TEST" wh
 two runs test by test, and can say where each rank was when one hangs.
 """
 
+import atexit
 import os
 import sys
 import unittest
@@ -65,6 +66,7 @@ if __name__ == "__main__":
     sys.path.insert(0, testdir)
     sys.argv[1:] = sys.argv[3:]
     # Its own discovery starts from the folder of main.py, wherever we are.
+    atexit.register(Recorder.out.close)
     from main import main
 
     main(module=None)
