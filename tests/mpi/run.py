@@ -218,10 +218,10 @@ def lammps(args, runner):
 # segmentation fault or never:
 #  - a contiguous derived type is taken to begin at the buffer's address, whatever its lower bound, so a type of absolute
 #    addresses is sent from NULL;
-#  - cancelling a send;
+#  - cancelling a send (the kind of a request is read before it was ever written: what happens is up to chance);
 #  - a synchronous send that is received by matched probe. mpi4py's own recv need not use that (RECV_MPROBE below), its
 #    module pkl5 always does.
-NOT_OVER_LIBFABRIC = ["testAlltoallwBottom", "test_p2p_obj.*testCancel"] + [
+NOT_OVER_LIBFABRIC = ["testAlltoallwBottom", "test_p2p_obj.*testCancel", "test_p2p_buf.*testProbeCancel"] + [
     f"test_util_pkl5.*.{name}" for name in ("testBigMPI", "testGetStatusAll", "testIMProbe", "testISSend*", "testMProbe",
                                             "testMessageProbeIProbe", "testProbe", "testSSend*", "testTestAll",
                                             "testWaitAll")]
