@@ -75,9 +75,10 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.choices = "auto|read|write|stream",
 			.def = 0,
 			.max = 3,
-			.help = "How large messages between processes of one node are copied. auto learns "
-				"for each pair, from the transfers themselves, what is fastest, and goes "
-				"on with stream when the kernel refuses. read: the receiver copies from "
+			.help = "How large messages between processes of one node are copied. auto: whoever "
+				"comes later copies, the sender if the receive was posted first, else the "
+				"receiver; what the kernel refuses goes another way, stream at last. read: "
+				"the receiver copies from "
 				"the sender's memory; write: the sender copies into the receiver's; "
 				"stream: through the ring in shared memory, which needs no permission. "
 				"Forcing one is for measurements and for finding faults.",

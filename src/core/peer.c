@@ -182,7 +182,13 @@ struct sn_peer_state *sn_core_peer_from(sn_ep *ep, const void *rail, const void 
 					void **link)
 {
 	struct sn_peer_state *peer;
-	if (ep->closing || peer_make(ep, addr, len, rail, &peer))
+	struct sn_ep_ids ids;
+	struct sn_addr_part parts[SN_RAILS];
+	uint32_t count;
+	/* While closing, a peer that is known may still need an answer to take what it was sent; a new one gets none. */
+	if (ep->closing && (sn_core_addr_parse(addr, len, &ids, parts, &count) || !find(ep, ids.id)))
+		return NULL;
+	if (peer_make(ep, addr, len, rail, &peer))
 		return NULL;
 	*link = peer->link;
 	return peer;

@@ -255,6 +255,8 @@ void sn_net_enter(struct sn_net *n)
 		return;
 	sn_net_look(n);
 	n->full = false;
+	if (n->addr_len == 0 && !n->quiet)
+		n->addr_len = sn_core_address(n->cfg.ep, n->addr);
 }
 
 void sn_net_leave(struct sn_net *n)

@@ -326,18 +326,22 @@ static void hello_out(struct sn_net *n, struct sn_net_link *l, uint8_t type)
 	h->part_len = htole16(n->cfg.part.len);
 	memcpy(h->secret.key, n->cfg.ids.key, sizeof(h->secret.key));
 	memcpy(h->secret.part, n->cfg.part.bytes, n->cfg.part.len);
-	h->addr_len = (uint8_t)sn_core_address(n->cfg.ep, h->secret.addr);
+	h->addr_len = (uint8_t)n->addr_len;
+	memcpy(h->secret.addr, n->addr, n->addr_len);
 	sn_auth_mask(&l->hello_key, h);
 	sn_net_out_seal(n, &l->hello_key);
 }
 
-/* HELLO, and when to repeat it: soon at first, 32 times in a peer time-out at last, so that no loss rate that a
- * network can live with makes a peer look dead. */
+/*
+ * HELLO, and when to repeat it: soon at first, 32 times in a peer time-out at last, so that no loss that a network can
+ * live with makes a peer look dead.
+ */
 static void hello_again(struct sn_net_link *l)
 {
+	uint64_t pause = (SN_NET_RTO_FIRST / 2) << SN_MIN_OF(l->hellos, 6u);
+
 	hello_out(l->net, l, SN_WIRE_HELLO);
-	l->hello_at =
-		l->net->now + SN_MIN_OF((SN_NET_RTO_FIRST / 2) << SN_MIN_OF(l->hellos, 6u), 500 * SN_NET_MS);
+	l->hello_at = l->net->now + SN_MIN_OF(pause, l->net->cfg.peer_timeout / 32);
 	l->hellos++;
 	sn_net_arm(l->net, l->hello_at);
 }

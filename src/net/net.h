@@ -257,6 +257,8 @@ struct sn_net {
 	struct sn_net_cfg cfg;
 	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (see sn_net_look) */
 	uint32_t mtu;
+	uint8_t addr[SN_ADDR_MAX]; /* the endpoint's, asked for when the application first calls */
+	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
 	struct sn_list links, work, pulls, jobs;
 	struct sn_list served; /* jobs with pieces in the batch and nothing else to send */

@@ -56,6 +56,11 @@ class Mpi:
         if not os.path.exists(self.python):
             skip("the virtual environments are not here (run tests/peers.sh)")
 
+    def needs_suite(self):
+        self.needs_python()
+        if not os.path.exists(os.path.join(PEERS, "mpi4py", ".stamp")):
+            skip("mpi4py's test suite is not here (run tests/peers.sh)")
+
     def command(self, ranks):
         if self.name == "o4":
             return [self.launcher, "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]

@@ -214,6 +214,11 @@ def lammps(args, runner):
         fail(f"{what}: not what the stock MPI computes: {steps[1][-1:]} instead of {steps[0][-1:]}")
 
 
+# Open MPI's layer over libfabric takes a derived type that is contiguous to begin at the buffer's address, whatever its
+# lower bound, so a type of absolute addresses is sent from NULL: over libfabric's tcp provider a segmentation fault.
+NOT_OVER_LIBFABRIC = ["testAlltoallwBottom"]
+
+
 def outcomes(folder, ranks):
     """{test: outcome}, the worst of the ranks; and where ranks were that did not reach the end."""
     worst, running = {}, []
@@ -236,25 +241,39 @@ def outcomes(folder, ranks):
 
 
 def run_suite(args, runner, mpi, ranks, sennit):
-    mpi.needs_python()
     tests = os.path.join(job.PEERS, "mpi4py", "test")
-    if not os.path.isdir(tests):
-        skip("mpi4py's test suite is not here (run tests/peers.sh)")
     suite = [mpi.python, os.path.join(HERE, "suite.py"), runner.work, tests, "-e", "spawn", "-e", "dynproc"]
-    result = runner.run(mpi, ranks, suite, sennit=sennit, timeout=args.timeout)
+    for name in NOT_OVER_LIBFABRIC:
+        suite += ["-x", name]
+    env = {} if sennit else {"OMPI_MCA_mpi_yield_when_idle": "1"}  # or it takes minutes on a machine that is not idle
+    result = runner.run(mpi, ranks, suite, sennit=sennit, timeout=args.timeout, env=env)
     worst, running = outcomes(runner.work, ranks)
     bad = sorted(f"{what} {test}" for test, what in worst.items() if what not in ("ok", "skip"))
     return result, worst, running, bad
 
 
+def stock_folder(mpi):
+    """Where what the stock MPI passes is kept, until another version of it or of the suite is installed."""
+    version = subprocess.run([mpi.launcher, "--version"], capture_output=True, text=True, check=False).stdout
+    with open(os.path.join(job.PEERS, "mpi4py", ".stamp"), encoding="utf-8") as f:
+        suite_version = f.read().strip()
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", " ".join([mpi.name, suite_version, *version.split()[:6]])).strip("-")
+    return os.path.join(job.PEERS, f"stock-{words}")
+
+
 def stock(args, runner):
     mpi = Mpi(args.rest[0])
+    mpi.needs_suite()
+    measure = stock_folder(mpi)
+    if os.path.exists(measure):
+        print(f"known from an earlier run: {measure}")
+        return
     result, worst, running, bad = run_suite(args, runner, mpi, 2, False)
     passed = sorted(t for t, what in worst.items() if what == "ok")
     if result.timed_out or running or len(passed) < 1000:
         print(tail(result.text))
         fail(f"the stock suite did not run to its end: {len(passed)} passed; {'; '.join(running)}")
-    with open(os.path.join(runner.work, "passed"), "w", encoding="utf-8") as f:
+    with open(measure, "w", encoding="utf-8") as f:
         f.write("\n".join(passed) + "\n")
     print(f"mpi4py's suite on the stock {mpi.TITLES[mpi.name]}: {len(passed)} pass, {len(worst) - len(passed)} do not "
           f"or are skipped, {result.seconds:.0f} s")
@@ -264,7 +283,8 @@ def stock(args, runner):
 
 def suite(args, runner):
     mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
-    measure = os.path.join(args.build, "tests", "mpi", "work", f"stock.{mpi.name}", "passed")
+    mpi.needs_suite()
+    measure = stock_folder(mpi)
     if not os.path.exists(measure):
         skip(f"the stock suite has not run ({measure} is missing)")
     with open(measure, encoding="utf-8") as f:

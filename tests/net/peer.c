@@ -373,16 +373,16 @@ static void incast_receive(void)
 {
 	unsigned long count = messages * (ranks - 1) * SHORTS, got = 0;
 	sn_req *big[PEERS] = {0}, *small;
-	uint8_t *bufs[PEERS];
+	uint8_t *bufs[PEERS] = {0};
 	unsigned long next[PEERS] = {0};
-	double stamp, *t = calloc(count, sizeof(*t));
+	double stamp = 0, *t = calloc(count, sizeof(*t));
 	sn_completion c = {0};
 	bool all = false;
 
+	for (unsigned p = 1; p < PEERS; p++)
+		bufs[p] = p < ranks ? malloc(LONG_LEN) : NULL;
 	if (sn_irecv(ep, SN_ANY_PEER, &stamp, sizeof(stamp), 2, UINT64_MAX, &small))
 		die("post", 0);
-	for (unsigned p = 1; p < ranks; p++)
-		bufs[p] = malloc(LONG_LEN);
 	while (!all || got < count) {
 		all = true;
 		for (unsigned p = 1; p < ranks; p++) {
@@ -411,7 +411,7 @@ static void incast_receive(void)
 	qsort(t, count, sizeof(*t), by_value);
 	printf("INFO short ones: median %.0f us, 99th percentile %.0f us\n", t[count / 2] * 1e6,
 	       t[count * 99 / 100] * 1e6);
-	for (unsigned p = 1; p < ranks; p++)
+	for (unsigned p = 1; p < PEERS; p++)
 		free(bufs[p]);
 	free(t);
 }

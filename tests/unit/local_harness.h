@@ -343,8 +343,8 @@ static inline struct sn_ep *side_open(void)
 static inline void side_close(struct sn_ep *ep)
 {
 	sn_rail_local.close(ep->rail);
-	while (!sn_list_empty(&ep->open)) {
-		struct sn_req *req = sn_container(ep->open.next, struct sn_req, open);
+	sn_list_for_each_safe (at, &ep->open) {
+		struct sn_req *req = sn_container(at, struct sn_req, open);
 		if (req->is_pull && !req->allocated)
 			req->buf = NULL;
 		req_free(req);

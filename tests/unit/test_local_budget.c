@@ -136,7 +136,7 @@ static void no_locked_instruction_on_the_fast_path(void **state)
 		snprintf(command, sizeof(command),
 			 "objdump -d --no-show-raw-insn --disassemble=%s /proc/%d/exe 2>/dev/null",
 			 functions[i], (int)getpid());
-		FILE *out = popen(command, "r");
+		FILE *out = popen(command, "r"); /* NOLINT(cert-env33-c): a fixed command about ourselves */
 		assert_non_null(out);
 		while (fgets(line, sizeof(line), out)) {
 			if (i < 2 && strstr(line, ":\t"))

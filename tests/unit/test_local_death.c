@@ -30,7 +30,7 @@ static void killed_at_any_moment(void **state)
 		struct sn_ep *ep = side_open();
 		struct address a = swap_address(sock, ep);
 		struct sn_peer_state *peer = peer_add(ep, &a);
-		uint64_t idle = 0, end_at = sn_now_ns() + next_random(&seed) % 30000 * 1000;
+		uint64_t idle = 0, end_at = sn_now_ns() + next_random(&seed) % 30000 * UINT64_C(1000);
 		bool killed = false;
 		while (!peer->gone) {
 			if (!killed && sn_now_ns() >= end_at) {

@@ -217,82 +217,104 @@ static int memory(size_t bytes, bool sealed)
 	return fd;
 }
 
+#define RING 65536u
+
+enum { GOOD, UNSEALED, SMALL, WRONG, BAD_BELL, BAD_BOARD, SETS };
+static int sets[SETS][3]; /* descriptors: the bell, the board, the channel */
+
+static void sets_make(void)
+{
+	int bell = memory(SN_BELL_BYTES, true), board = memory(SN_BOARD_BYTES, true);
+	int channel = memory(SN_RING_OFFSET + RING, true);
+	for (int i = 0; i < SETS; i++) {
+		sets[i][0] = bell;
+		sets[i][1] = board;
+		sets[i][2] = channel;
+	}
+	sets[UNSEALED][2] = memory(SN_RING_OFFSET + RING, false);
+	sets[SMALL][2] = memory(8192, true);
+	sets[WRONG][2] = STDERR_FILENO;
+	sets[BAD_BELL][0] = memory(8192, true);
+	sets[BAD_BOARD][1] = bell;
+}
+
+static void sets_close(void)
+{
+	for (int i = 0; i < 3; i++)
+		close(sets[GOOD][i]);
+	close(sets[UNSEALED][2]);
+	close(sets[SMALL][2]);
+	close(sets[BAD_BELL][0]);
+}
+
+static struct sn_local_hello honest(const struct sn_ep *ep)
+{
+	struct sn_local_hello hello = {.magic = SN_LOCAL_MAGIC, .version = SN_LOCAL_VERSION, .pid = 1};
+	struct sn_ep fake = {.ids.id = 5, .part = ep->part};
+	struct address a = side_address(&fake);
+	memcpy(hello.key, ep->ids.key, sizeof(hello.key));
+	hello.ring_bytes = RING;
+	hello.addr_len = sizeof(a);
+	memcpy(hello.addr, &a, sizeof(a));
+	return hello;
+}
+
+#define LIE(change, set, count)                                                                              \
+	do {                                                                                                 \
+		struct sn_local_hello h = honest(ep);                                                        \
+		change;                                                                                      \
+		be_refused(ep, &h, sizeof(h), sets[set], count);                                             \
+	} while (0)
+
+static void all_lies(struct sn_ep *ep)
+{
+	be_refused(ep, "hello", 5, NULL, 0);
+	LIE(h.magic++, GOOD, 3);
+	LIE(h.version++, GOOD, 3);
+	LIE(h.welcome = 1, GOOD, 3);
+	LIE(h.no_channel = 1, GOOD, 2);
+	LIE(h.key[3] ^= 1, GOOD, 3);
+	LIE(h.addr_len = 65, GOOD, 3);
+	LIE(h.ring_bytes = 0, GOOD, 3);
+	LIE(h.ring_bytes = RING + 64, GOOD, 3);
+	LIE(h.ring_bytes = 1u << 31, GOOD, 3);
+	LIE(h.ring_bytes = RING * 2, GOOD, 3);
+	for (uint32_t count = 0; count < 3; count++)
+		LIE(h.pid = 2, GOOD, count);
+	for (int set = UNSEALED; set < SETS; set++)
+		LIE(h.pid = 2, set, 3);
+}
+
 static void handshakes_of_liars(void **state)
 {
 	plan = (struct plan){.seed = 0};
 	settings();
 	int open_before = fds_open();
-	sn_log_level = SN_LOG_NONE; /* the refusals are expected */
 	struct sn_ep *ep = side_open();
-	struct sn_ep fake = {.ids.id = 5};
-	fake.part = ep->part;
-	struct address a = side_address(&fake);
-	size_t ring = 65536;
-	/* the bell, the board, the channel */
-	int good[3] = {memory(SN_BELL_BYTES, true), memory(SN_BOARD_BYTES, true), memory(4096 + ring, true)};
-	int unsealed[3] = {good[0], good[1], memory(4096 + ring, false)};
-	int small[3] = {good[0], good[1], memory(8192, true)};
-	int wrong[3] = {good[0], good[1], STDERR_FILENO};
-	int bad_bell[3] = {memory(8192, true), good[1], good[2]};
-	int bad_board[3] = {good[0], good[0], good[2]};
-	int many[6] = {good[0], good[1], good[2], good[0], good[1], good[2]};
-	struct sn_local_hello hello = {.magic = SN_LOCAL_MAGIC, .version = SN_LOCAL_VERSION, .pid = 1};
-	memcpy(hello.key, ep->ids.key, sizeof(hello.key));
-	hello.ring_bytes = (uint32_t)ring;
-	hello.addr_len = sizeof(a);
-	memcpy(hello.addr, &a, sizeof(a));
-#define LIE(change, fds, count)                                                                              \
-	do {                                                                                                 \
-		struct sn_local_hello h = hello;                                                             \
-		change;                                                                                      \
-		be_refused(ep, &h, sizeof(h), fds, count);                                                   \
-	} while (0)
-	be_refused(ep, "hello", 5, NULL, 0);
+	sets_make();
+	all_lies(ep);
 	char big[2000];
 	memset(big, 'x', sizeof(big));
 	int fd = dial(ep); /* longer than any message: cut off, refused */
 	say(fd, big, sizeof(big), NULL, 0);
 	assert_int_equal(recv(fd, big, 1, 0), 0);
 	close(fd);
-	LIE(h.magic++, good, 3);
-	LIE(h.version++, good, 3);
-	LIE(h.welcome = 1, good, 3);
-	LIE(h.no_channel = 1, good, 2);
-	LIE(h.key[3] ^= 1, good, 3);
-	LIE(h.addr_len = 65, good, 3);
-	LIE(h.ring_bytes = 0, good, 3);
-	LIE(h.ring_bytes = 65536 + 64, good, 3);
-	LIE(h.ring_bytes = 1u << 31, good, 3);
-	LIE(h.ring_bytes = 131072, good, 3);
-	LIE(h.pid = 2, NULL, 0);
-	LIE(h.pid = 2, good, 1);
-	LIE(h.pid = 2, good, 2);
-	LIE(h.pid = 2, unsealed, 3);
-	LIE(h.pid = 2, small, 3);
-	LIE(h.pid = 2, wrong, 3);
-	LIE(h.pid = 2, bad_bell, 3);
-	LIE(h.pid = 2, bad_board, 3);
 	fd = dial(ep); /* says nothing at all: ends with the socket */
 	close(fd);
-	/* An honest one, with more descriptors than it should have, and then one word too many. */
+	/* An honest one, with a descriptor more than it should have, and then one word too many. */
+	struct sn_local_hello hello = honest(ep), answer;
+	int many[4] = {sets[GOOD][0], sets[GOOD][1], sets[GOOD][2], sets[GOOD][0]};
 	fd = dial(ep);
 	say(fd, &hello, sizeof(hello), many, 4);
 	STEP_UNTIL(ep, ep->peer_count == 1);
-	struct sn_local_hello answer;
 	assert_int_equal(recv(fd, &answer, sizeof(answer), 0), sizeof(answer));
 	assert_int_equal(answer.welcome, 1);
 	say(fd, "more", 4, NULL, 0);
 	STEP_UNTIL(ep, ep->peers[0]->gone);
 	assert_int_equal(ep->peers[0]->gone_status, SN_ERR_PROTO);
 	close(fd);
-	sn_log_level = SN_LOG_WARN;
 	side_close(ep);
-	close(good[0]);
-	close(good[1]);
-	close(good[2]);
-	close(unsealed[2]);
-	close(small[2]);
-	close(bad_bell[0]);
+	sets_close();
 	assert_int_equal(fds_open(), open_before); /* nothing of theirs stays open, nothing of ours is lost */
 }
 
