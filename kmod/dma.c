@@ -21,6 +21,7 @@
 #include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
+#include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -66,6 +67,7 @@ struct sn_channel {
 	bool closed;	   /* nothing is submitted any more */
 	bool quiet;	   /* closed, and the engine has stopped: what was submitted will not run */
 	atomic_t users;
+	unsigned long heard; /* when it last called back, in jiffies */
 	u64 ns_per_block; /* what a full block takes, smoothed; written without a lock, any value is good */
 };
 
@@ -234,6 +236,7 @@ void sn_dma_open(void)
 		}
 		mutex_init(&c->lock);
 		c->closed = c->quiet = false;
+		c->heard = jiffies;
 		atomic_set(&c->users, 0);
 		threshold = max(threshold, own);
 		n++;
@@ -277,6 +280,7 @@ static void sn_block_report(struct sn_block *b, const struct dmaengine_result *r
 	struct sn_dma_copy *copy = b->copy;
 	unsigned long flags;
 
+	WRITE_ONCE(copy->channel->heard, jiffies);
 	spin_lock_irqsave(&copy->wait.lock, flags);
 	if (result && result->result != DMA_TRANS_NOERROR)
 		b->failed = true;
@@ -308,24 +312,33 @@ static bool sn_block_is_done(struct sn_block *b)
 	return done;
 }
 
+/* Nothing was heard of it for dma_timeout_ms, counted from `since` at the earliest: of no message that it works on. */
+static bool sn_channel_is_silent(struct sn_channel *c, unsigned long since)
+{
+	unsigned long heard = READ_ONCE(c->heard);
+
+	return time_after(jiffies, (time_after(heard, since) ? heard : since) +
+					   msecs_to_jiffies(READ_ONCE(dma_timeout_ms)));
+}
+
 /*
  * The descriptor for part i of a block. When there is none the engine is let run until one comes back: briefly for a
  * block's first part, which the CPU can do as well; for a later one as long as the channel is not silent.
  */
-static struct dma_async_tx_descriptor *sn_block_prepare(struct sn_block *b, struct dma_chan *chan,
+static struct dma_async_tx_descriptor *sn_block_prepare(struct sn_block *b, struct sn_channel *c,
 							unsigned int i)
 {
 	bool ends = b->unordered || i + 1 == b->maps;
 	unsigned long flags = DMA_CTRL_ACK | (ends ? DMA_PREP_INTERRUPT : 0);
-	ktime_t give_up = i ? ktime_add_ms(b->start, READ_ONCE(dma_timeout_ms)) : ktime_add_ms(b->start, 2);
+	unsigned long since = jiffies;
 	struct sn_dma_map *m = &b->map[i];
 	struct dma_async_tx_descriptor *tx;
 
 	for (;;) {
-		tx = dmaengine_prep_dma_memcpy(chan, m->dst, m->src, m->len, flags);
-		if (tx || ktime_after(ktime_get(), give_up))
+		tx = dmaengine_prep_dma_memcpy(c->chan, m->dst, m->src, m->len, flags);
+		if (tx || (i ? sn_channel_is_silent(c, since) : time_after(jiffies, since + 1)))
 			break;
-		dma_async_issue_pending(chan);
+		dma_async_issue_pending(c->chan);
 		usleep_range(50, 200);
 	}
 	if (tx) {
@@ -401,7 +414,7 @@ static void sn_block_submit(struct sn_block *b, struct sn_channel *c)
 	b->left = b->unordered ? b->maps : 1;
 	mutex_lock(&c->lock);
 	for (i = 0; i < b->maps && !c->closed; i++) {
-		struct dma_async_tx_descriptor *tx = sn_block_prepare(b, c->chan, i);
+		struct dma_async_tx_descriptor *tx = sn_block_prepare(b, c, i);
 
 		if (!tx || dma_submit_error(dmaengine_submit(tx)))
 			break;
@@ -462,7 +475,7 @@ static bool sn_block_wait(struct sn_block *b)
 	struct sn_channel *c = copy->channel;
 	ktime_t now = ktime_get(),
 		begin = ktime_after(copy->last_done, b->start) ? copy->last_done : b->start;
-	ktime_t give_up = ktime_add_ms(now, READ_ONCE(dma_timeout_ms));
+	unsigned long since = jiffies;
 	s64 expected =
 		READ_ONCE(c->ns_per_block) * b->len / SN_BLOCK_BYTES - ktime_to_ns(ktime_sub(now, begin));
 	u64 nap = clamp_t(s64, expected, 10 * NSEC_PER_USEC, NSEC_PER_SEC);
@@ -473,7 +486,7 @@ static bool sn_block_wait(struct sn_block *b)
 		if (READ_ONCE(c->quiet))
 			return false;
 		/* A channel that gave no descriptor for the rest of a block it had begun is as good as silent. */
-		if (!b->complete || ktime_after(ktime_get(), give_up)) {
+		if (!b->complete || sn_channel_is_silent(c, since)) {
 			copy->leaked = !sn_channel_stop(c);
 			return false;
 		}
