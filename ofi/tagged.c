@@ -69,7 +69,7 @@ static ssize_t report(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, con
 		.err = (uint16_t)err,
 	};
 
-	if (!err) {
+	if (!err && c) {
 		e.e.tag = c->bits;
 		e.e.len = c->full_len;
 		e.peer = c->peer;

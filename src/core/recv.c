@@ -300,6 +300,8 @@ bool sn_core_recv_withdraw(struct sn_req *req)
 	const sn_ep *ep = req->ep;
 	if (!ep->rails[ep->board_rail].ops->withdraw(ep->rails[ep->board_rail].state, req->slot))
 		return false;
+	sn_match_remove_posted(ep->match[0],
+			       &req->posted); /* while .shown tells it how the receive was counted */
 	req->posted.shown = false;
 	return true;
 }
