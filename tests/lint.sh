@@ -44,7 +44,7 @@ report clang-tidy "$status"
 cppcheck --quiet --error-exitcode=1 -j "$jobs" --project="$build/compile_commands.json" \
 	--enable=warning,performance,portability --inline-suppr --library=posix,gnu \
 	--suppress=unknownMacro --suppress=missingIncludeSystem \
-	-i"$PWD/tests" -i"$PWD/bench"
+	-itests -ibench
 report cppcheck $?
 
 exit $failed

@@ -69,7 +69,7 @@ static bool filled(const uint8_t *b, size_t n, int seed)
 
 static void wait_status(sn_req *req, int status, sn_completion *c)
 {
-	sn_completion mine;
+	sn_completion mine = {0};
 	c = c ? c : &mine;
 	CHECK(sn_wait(ep, req, c, 20000000) == 0);
 	CHECK(c->status == status);
