@@ -85,9 +85,10 @@ int sn_discard(sn_ep *ep, sn_claim *claim)
 static int cancel_recv(struct sn_req *req)
 {
 	sn_ep *ep = req->ep;
+	bool queued = req->posted.queued;
 	if (req->posted.shown && !sn_core_recv_withdraw(req))
 		return SN_ERR_AGAIN;
-	if (req->posted.queued)
+	if (queued)
 		sn_match_remove_posted(ep->match[req->comp.op == SN_OP_MRECV], &req->posted);
 	else if (!req->posted.stays || req->withdrawn)
 		return SN_ERR_AGAIN;
