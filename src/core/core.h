@@ -168,6 +168,11 @@ static inline uint64_t sn_core_req_op(const struct sn_req *req)
 {
 	return (uint64_t)req->generation << 32 | req->index;
 }
+/* What a post gives its caller: NULL if nobody will ask, or if the request has ended (and changed its generation) since. */
+static inline struct sn_req *sn_core_req_handle(struct sn_req *req, uint32_t generation, uint8_t role)
+{
+	return role == SN_ROLE_FORGET || req->generation != generation ? NULL : req;
+}
 struct sn_req *sn_core_req_find(sn_ep *ep, uint64_t op);
 /* Common checks of a post; 0 or an error with its sentence. */
 int sn_core_check_msg(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *len);

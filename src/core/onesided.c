@@ -116,7 +116,7 @@ static int onesided_post(struct sn_req *req, uint8_t kind, struct sn_imm_access 
 		start(req);
 	}
 	if (handle)
-		*handle = role == SN_ROLE_FORGET || req->generation != generation ? NULL : req;
+		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);
 	return 0;
 }

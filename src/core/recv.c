@@ -390,7 +390,7 @@ static int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle, bool plain)
 	uint8_t role = req->role;
 	recv_place(req, plain);
 	if (handle)
-		*handle = role == SN_ROLE_FORGET || req->generation != generation ? NULL : req;
+		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);
 	return 0;
 }
@@ -430,7 +430,7 @@ int sn_mrecv(sn_ep *ep, sn_claim *claim, const sn_msg *msg, sn_req **handle)
 	uint8_t role = req->role;
 	sn_core_recv_deliver(req, claim);
 	if (handle)
-		*handle = role == SN_ROLE_FORGET || req->generation != generation ? NULL : req;
+		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);
 	return 0;
 }

@@ -58,7 +58,7 @@ static int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind
 	uint8_t role = req->role;
 	sn_core_hand_over(req, &out);
 	if (handle)
-		*handle = role == SN_ROLE_FORGET || req->generation != generation ? NULL : req;
+		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);
 	return 0;
 }
