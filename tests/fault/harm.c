@@ -157,7 +157,10 @@ static int stopped(const char *copy)
 	for (int i = 0; i < 8; i++) {
 		usleep(60000);
 		kill(b->pid[i % 2], SIGSTOP);
-		usleep(i < 2 ? 3000000 : 150000);
+		if (i < 2)
+			sleep(3);
+		else
+			usleep(150000);
 		kill(b->pid[i % 2], SIGCONT);
 	}
 	CHECK(atomic_load(&b->progress[0]) < 200, "the exchange was over before it was stopped");

@@ -185,6 +185,7 @@ static void fuzz_memory(struct fuzz *f)
 	case 0: munmap(at, n * KT_PAGE); break;
 	case 1:
 	case 2: /* of memory, or of the file that all workers share */
+		/* cppcheck-suppress leakReturnValNotUsed; the arena stays where it is */
 		mmap(at, n * KT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		break;
 	case 3: mprotect(at, n * KT_PAGE, pick(f, 4)); break;
@@ -200,6 +201,7 @@ static void fuzz_memory(struct fuzz *f)
 		waitpid(child, NULL, 0);
 		break;
 	case 7:
+		/* cppcheck-suppress leakReturnValNotUsed */
 		mmap(at, n * KT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		break;
 	}

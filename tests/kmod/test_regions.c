@@ -118,7 +118,9 @@ static void do_unmap(char *at, size_t len)
 
 static void do_map_anew(char *at, size_t len)
 {
-	KT_CHECK(mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+	char *again = mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	KT_CHECK(again == at);
 	kt_fill(at, len, 9);
 }
 

@@ -143,7 +143,9 @@ static void receiver_computes(void)
 		} else {
 			fill(buf, N, seed);
 			until(10 * kind + 1);
-			CHECK((kind == 3 ? sn_issend : sn_isend)(ep, peer, buf, N - 5, 5, &s) == 0);
+			int posted = kind == 3 ? sn_issend(ep, peer, buf, N - 5, 5, &s) :
+						 sn_isend(ep, peer, buf, N - 5, 5, &s);
+			CHECK(posted == 0);
 			CHECK(sn_test(ep, s, NULL) == 0); /* complete at once: the receiver has not moved */
 			memset(buf, 0xff, N);
 			step(10 * kind + 2);
