@@ -24,7 +24,7 @@ flock 9
 venv() {
 	name=$1
 	shift
-	stamp="$* $root"
+	stamp="$* $(cd "$peers" && pwd -P)" # a virtual environment works only where it was made
 	[ "$(cat "$peers/$name/.stamp" 2>/dev/null)" = "$stamp" ] && return 0
 	echo "peers: installing $* into .peers/$name"
 	rm -rf "${peers:?}/$name"
