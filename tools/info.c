@@ -12,12 +12,15 @@
 #include <string.h>
 
 struct options {
-	bool settings, man;
+	bool settings, man, peer;
+	const char *pid;
 };
 
 static const struct argp_option option_table[] = {
 	{"settings", 's', NULL, 0, "Only the settings, with their help", 0},
 	{"man", 'm', NULL, 0, "The settings as a section of a manual page", 0},
+	{"peer", 'p', "PID", OPTION_ARG_OPTIONAL,
+	 "Live, of processes that are running: each peer, how it is reached and what was learned of it", 0},
 	{0},
 };
 
@@ -27,7 +30,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 's': o->settings = true; return 0;
 	case 'm': o->man = true; return 0;
-	case ARGP_KEY_ARG: argp_error(state, "'%s': no arguments are expected", arg); return EINVAL;
+	case 'p':
+		o->peer = true;
+		o->pid = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (o->peer && !o->pid) { /* --peer PID as well as --peer=PID */
+			o->pid = arg;
+			return 0;
+		}
+		argp_error(state, "'%s': no arguments are expected", arg);
+		return EINVAL;
 	default: return ARGP_ERR_UNKNOWN;
 	}
 }
@@ -234,6 +247,8 @@ int sn_tool_info(int argc, char **argv)
 	struct options o = {0};
 	if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0)
 		return SN_EXIT_USAGE;
+	if (o.peer)
+		return sn_tool_live(o.pid);
 	if (o.man) {
 		print_man();
 		return 0;

@@ -12,6 +12,8 @@ int sn_tool_run(int argc, char **argv);
 int sn_tool_info(int argc, char **argv);
 int sn_tool_doctor(int argc, char **argv);
 int sn_tool_perf(int argc, char **argv);
+/* sennit info --peer: one process, or (NULL) all that may be looked into. live.c */
+int sn_tool_live(const char *pid);
 
 enum { /* exit statuses beyond 0 and 1, as shells and env(1) use them */
        SN_EXIT_USAGE = 2,

@@ -221,6 +221,7 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 		sn_info("peer %u (pid %u): its memory cannot be read (%s); large messages are written or "
 			"streamed",
 			sn_core_peer_number(link->peer), link->pid, strerror(link->read_error));
+	sn_show_peer(link);
 	sn_link_ring(link); /* what was sent before the bell was known */
 	return 0;
 }
@@ -316,6 +317,7 @@ static void bury(struct sn_link *link)
 	sn_bell_unmap(link->bell);
 	link->bell = NULL;
 	board_drop(link);
+	sn_show_gone(link);
 	if (was_open) {
 		rail->count.peers--;
 		rail->count.peers_gone++;
@@ -350,6 +352,7 @@ void sn_link_free(struct sn_link *link)
 	channel_drop(link);
 	sn_bell_unmap(link->bell);
 	board_drop(link);
+	sn_show_gone(link);
 	sn_send_drop(link, true, SN_OK);
 	for (uint32_t i = 0; i < link->send_slots.count; i++) {
 		struct sn_send *s = (struct sn_send *)(void *)link->send_slots.at[i];

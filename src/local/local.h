@@ -16,6 +16,7 @@
 #include "local/board.h"
 #include "local/ring.h"
 #include "progress/bell.h"
+#include "progress/live.h"
 #include "progress/service.h"
 #include <sys/un.h>
 
@@ -199,6 +200,10 @@ struct sn_link {
 	int read_error, write_error; /* errno: this direction is refused; 0: it works, as far as is known */
 	size_t tx_bytes, rx_bytes;   /* of the mappings */
 	uint32_t pid;		     /* as the peer sees itself: for logs */
+	char scope[40];		     /* in the live view; "" when it is not there */
+	struct {
+		struct sn_live_row *reading, *writing;
+	} live;
 	uint32_t poll_index;
 };
 
@@ -263,6 +268,11 @@ void sn_link_doom(struct sn_link *link, int status, bool drain);
 int sn_link_bury(struct sn_rail *rail);
 void sn_link_free(struct sn_link *link);
 void sn_link_forked(struct sn_link *link);
+
+/* show.c: what the live view (progress/live.h) says of a peer */
+void sn_show_peer(struct sn_link *link);   /* it has greeted */
+void sn_show_rights(struct sn_link *link); /* something was refused */
+void sn_show_gone(struct sn_link *link);
 
 /* send.c */
 int sn_send_post(void *link, const struct sn_out *out, struct sn_req *req);

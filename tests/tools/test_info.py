@@ -5,8 +5,10 @@ import os
 import platform
 import re
 import resource
+import signal
 import struct
 import subprocess
+import time
 import unittest
 
 from common import SENNIT, ToolTest
@@ -51,6 +53,26 @@ class InfoTest(ToolTest):
         self.assertEqual(names, re.findall(r"(?m)^\.BR ([a-z_]+) ", manual))
         for name in names:
             self.assertIn("SENNIT_" + name.upper(), manual)
+
+    def test_peers_of_a_running_pair_are_shown(self):
+        perf = subprocess.Popen([SENNIT, "perf", "--size=8", "--iterations=100000000"], env=self.env,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                r = self.sennit("info", "--peer", str(perf.pid))
+                if "peer 0" in r.stdout:
+                    break
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertRegex(r.stdout, r"(?m)^process %d \(" % perf.pid)
+            self.assertRegex(r.stdout, r"(?m)^  endpoint [0-9a-f]{16}$")
+            self.assertRegex(r.stdout, r"(?m)^  peer 0 \(pid \d+\)$")
+            self.assertRegex(r.stdout, r"(?m)^    reading its memory +(allowed|refused: .*)$")
+            self.assertIn("process %d " % perf.pid, self.sennit("info", "--peer").stdout)
+        finally:
+            os.killpg(perf.pid, signal.SIGKILL)
+            perf.wait()
+        self.assertEqual(self.sennit("info", "--peer", str(perf.pid)).returncode, 1)
 
     def test_wrong_arguments(self):
         for args in (("info", "more"), ("doctor", "more"), ("perf", "more"), ("info", "--nonsense"), ("nonsense",), ()):
