@@ -23,6 +23,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct sn_live_table *table;
 	int fd;
+	uint32_t used; /* rows; with the last one the table goes */
 	uint32_t hint; /* no free row before this one */
 	bool failed;   /* said once */
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
@@ -46,7 +47,7 @@ static void in_child(void)
 		close(live.fd);
 	live.fd = -1;
 	live.table = NULL;
-	live.hint = 0;
+	live.hint = live.used = 0;
 	live.failed = false;
 	pthread_mutex_unlock(&live.lock);
 }
@@ -99,6 +100,7 @@ struct sn_live_row *sn_live_add(uint64_t ep, const char *scope, const char *name
 			atomic_store(&live.table->rows, i + 1);
 	}
 	if (row) {
+		live.used++;
 		atomic_store_explicit(&row->seq, 1, memory_order_relaxed);
 		atomic_thread_fence(memory_order_release);
 		row->ep = ep;
@@ -113,11 +115,21 @@ struct sn_live_row *sn_live_add(uint64_t ep, const char *scope, const char *name
 	return row;
 }
 
-/* With the lock held. */
+/* With the lock held. A row of the parent's table, in a forked child, is not here. */
 static void row_free(struct sn_live_row *row)
 {
+	if (!live.table || row < live.table->row || row >= live.table->row + SN_LIVE_ROWS ||
+	    !atomic_load(&row->seq))
+		return;
 	atomic_store_explicit(&row->seq, 0, memory_order_release);
 	live.hint = SN_MIN_OF(live.hint, (uint32_t)(row - live.table->row));
+	if (--live.used)
+		return;
+	munmap(live.table, SN_LIVE_BYTES);
+	close(live.fd);
+	live.table = NULL;
+	live.fd = -1;
+	live.hint = 0;
 }
 
 void sn_live_remove(struct sn_live_row *row)
@@ -125,16 +137,14 @@ void sn_live_remove(struct sn_live_row *row)
 	if (!row)
 		return;
 	pthread_mutex_lock(&live.lock);
-	if (live.table && row >= live.table->row && row < live.table->row + SN_LIVE_ROWS)
-		row_free(row); /* a row of the parent's table, in a forked child, is not here */
+	row_free(row);
 	pthread_mutex_unlock(&live.lock);
 }
 
 void sn_live_remove_scope(uint64_t ep, const char *scope)
 {
 	pthread_mutex_lock(&live.lock);
-	uint32_t rows = live.table ? atomic_load(&live.table->rows) : 0;
-	for (uint32_t i = 0; i < rows; i++) {
+	for (uint32_t i = 0; live.table && i < atomic_load(&live.table->rows); i++) {
 		struct sn_live_row *row = &live.table->row[i];
 		if (atomic_load(&row->seq) && row->ep == ep &&
 		    (!scope || !strncmp(row->scope, scope, sizeof(row->scope) - 1)))

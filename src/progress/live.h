@@ -12,6 +12,7 @@
  * takes NULL. Pages that no row uses cost nothing.
  *
  * Threads: rows may be added and removed from any thread; one thread at a time writes one row (the endpoint's lock).
+ * The table exists while there are rows: what is added must be removed, and a row that was removed is not touched again.
  * In a forked child the parent's rows are gone; endpoints that it opens have their own table.
  */
 #ifndef SN_LIVE_H
