@@ -27,7 +27,8 @@ static void a_buffer_is_declared_once(void)
 	KT_CHECK(kt_counter(SENNIT_C_REGIONS_DECLARED) - declared == 1);
 	/* The memory goes and comes back: the same name, the new content, and nobody told the cache. */
 	munmap(at, 8 * KT_PAGE);
-	char *again = mmap(at, 8 * KT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	char *again =
+		mmap(at, 8 * KT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	KT_CHECK(again == at);
 	kt_fill(at, 8 * KT_PAGE, 2);
 	KT_CHECK(sn_kmod_region_get(k, iov, 2, SN_KMOD_READ, &r) == SN_OK && r->handle == handle);

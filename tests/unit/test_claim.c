@@ -143,8 +143,8 @@ static void receiver_computes(void)
 		} else {
 			fill(buf, N, seed);
 			until(10 * kind + 1);
-			int posted = kind == 3 ? sn_issend(ep, peer, buf, N - 5, 5, &s) :
-						 sn_isend(ep, peer, buf, N - 5, 5, &s);
+			int posted = kind == 3 ? sn_issend(ep, peer, buf, N - 5, 5, &s)
+					       : sn_isend(ep, peer, buf, N - 5, 5, &s);
 			CHECK(posted == 0);
 			CHECK(sn_test(ep, s, NULL) == 0); /* complete at once: the receiver has not moved */
 			memset(buf, 0xff, N);
