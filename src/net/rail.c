@@ -3,10 +3,12 @@
  * The network rail as the core sees it: which driver, one thread at a time into the engine, and who looks at the network
  * while nobody calls.
  *
- * Looking. While frames come, every progress() polls the driver. After 30 us without one the descriptor is *armed*: the
- * process's service thread is told once when it becomes readable, rings the bell (which ends naps) and sets `rang`.
- * Polls then come every 200 us, for the timers, and with no peer connected they stop: an endpoint whose peers are all local makes no system
- * call for the network, and a sleeping one is woken.
+ * Looking. While a fetch is under way in either direction every progress() polls the driver; otherwise the pause between two
+ * looks is a sixteenth of the silence so far, 200 us at most, so that a frame waits hardly longer than it was waited
+ * for, and one who talks to local peers meanwhile pays next to nothing. After 150 us of silence the descriptor is *armed*: the
+ * process's service thread is told once when it becomes readable, rings the bell (which ends naps; the earliest nap comes
+ * later than that) and sets `rang`. Not sooner: the thread that wakes takes its core from a rank that polls. With no
+ * peer connected the looks stop: an endpoint whose peers are all local makes no system call for the network.
  *
  * The application computing. A timer of the service thread, running only while there is traffic or a connection, sees
  * that no call came for 2 to 8 ms (the longer the application has been calling all the time, the rarer it looks). From then on the service thread does the engine's progress in quiet mode (net.h): it
@@ -28,10 +30,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ARM_AFTER  (30 * 1000ULL) /* ns without a frame */
+#define ARM_AFTER  (150 * 1000ULL) /* ns without a frame */
 #define HOT_PERIOD (2 * SN_NET_MS)
 #define HOT_MOST   (8 * SN_NET_MS)
 #define LOOK_EVERY (200 * 1000ULL) /* ns between looks at a quiet network: its descriptor would have rung */
+#define LOOK_PART  16		   /* of the silence: the pause between two looks */
+#define EXPECT_FOR (2 * SN_NET_MS) /* ns without a frame that a fetch under way is looked for all the time */
 #define EAGER	   16384
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
 
@@ -50,8 +54,9 @@ struct net_rail {
 	uint32_t calls_seen; /* the service thread's */
 	bool hot;	     /* the timer fires soon; changed with the rail's lock held */
 	uint64_t period;     /* of the timer while the application calls; the service thread's */
-	uint64_t last;	     /* engine time of the last frame */
+	uint64_t last;	     /* clock at the last frame */
 	uint64_t looked;     /* clock at the last look */
+	bool expects;	     /* a fetch was under way then */
 	uint64_t services;
 };
 
@@ -382,7 +387,7 @@ static void net_refuse(void *link, struct sn_rdv *rdv, int status)
 	leave(r);
 }
 
-/* Is it time to look? Every time while frames come; now and then when none do; not at all when nobody is connected. */
+/* Is it time to look? See the top of this file. */
 static bool due(struct net_rail *r)
 {
 	if (sn_unlikely(atomic_load_explicit(&r->rang, memory_order_acquire))) {
@@ -391,9 +396,10 @@ static bool due(struct net_rail *r)
 	}
 	if (atomic_load_explicit(&r->asleep, memory_order_relaxed))
 		return false;
-	if (!atomic_load_explicit(&r->armed, memory_order_relaxed))
+	if (r->expects && r->looked < r->last + EXPECT_FOR)
 		return true;
-	return sn_now_ns() >= r->looked + LOOK_EVERY;
+	uint64_t pause = SN_MIN_OF((r->looked - r->last) / LOOK_PART, LOOK_EVERY);
+	return pause == 0 || sn_now_ns() >= r->looked + pause;
 }
 
 static int net_progress(void *rail)
@@ -409,9 +415,10 @@ static int net_progress(void *rail)
 	int events = sn_net_progress(r->net);
 	r->looked = r->net->clock_seen;
 	if (events)
-		r->last = r->net->now;
-	else if (r->net->now > r->last + ARM_AFTER)
+		r->last = r->looked;
+	else if (r->looked > r->last + ARM_AFTER)
 		arm(r);
+	r->expects = r->net->asked > 0 || r->net->sends.count > 0;
 	bool asleep = !events && atomic_load_explicit(&r->armed, memory_order_relaxed) &&
 		      r->net->timer_at == SN_NET_NEVER && !sn_net_busy(r->net);
 	leave(r);

@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Between hosts: one MPI program over each MPI's own TCP and over sennit, in turn, and the limit that the kernel sets.
+
+    net.py [--build BUILD] [--quick] [--rounds N] [--mtu 1500,9000] [--what latency,stream,loss,incast] [--json FILE]
+
+The hosts are network namespaces that this makes (it needs root), joined by a veth pair, by a bridge for the incast, or by
+a lossy wire in user space. Every round runs each candidate once, in an order that changes; shown are medians over the
+rounds, their range, and sennit's ratio to the better of the peers (above 1: sennit is better, also where less is better).
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+sys.path[:0] = [os.path.join(ROOT, "tests", "net"), os.path.join(ROOT, "tests", "mpi")]
+import hosts as net  # noqa: E402
+from job import PEERS, Mpi  # noqa: E402
+
+SMALL, LARGE = [8, 4096], [65536, 262144, 1 << 20, 4 << 20]
+
+AGENT = """#!/bin/sh
+# stands for ssh: [-x] ADDRESS COMMAND...
+while [ "${1#-}" != "$1" ]; do shift; done
+n=$((${1##*.} - 1)); shift
+exec ip netns exec %s-$n unshare --uts sh -c 'hostname host'$n'; exec taskset -c '$((n %% %d))' sh -c "$0"' "$*"
+"""
+
+
+class Candidate:
+    """A way for messages to go: an MPI, over its own TCP or over one of sennit's drivers."""
+
+    def __init__(self, name, mpi, ours=None, env=None, options=()):
+        self.name, self.mpi, self.ours, self.options = name, mpi, ours, list(options)
+        self.env = dict(env or {})
+
+
+class Mpich4:
+    """Debian's MPICH, which has UCX's TCP."""
+    name, launcher = "m4", "/usr/bin/mpirun.mpich"
+
+    @staticmethod
+    def compiler():
+        return "mpicc.mpich"
+
+    @staticmethod
+    def environment():
+        return {}
+
+
+def candidates(ours_on):
+    """Everything of this that is installed."""
+    found = [Candidate("Open MPI 4 tcp", Mpi("o4"), options=["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca",
+                                                               "btl_tcp_if_include", "eth0"])]
+    if os.path.exists(os.path.join(PEERS, "o5", "bin", "mpirun")):
+        found.append(Candidate("Open MPI 5 tcp", Mpi("o5"), options=["--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+                                                                       "--mca", "btl_tcp_if_include", "eth0"]))
+    if shutil.which("mpirun.mpich") and shutil.which("mpicc.mpich"):
+        found.append(Candidate("MPICH 4 tcp", Mpich4(), env={"UCX_TLS": "self,tcp", "UCX_NET_DEVICES": "eth0"}))
+    if os.path.exists(os.path.join(PEERS, "m5", "bin", "mpirun")):
+        found.append(Candidate("MPICH 5 tcp", Mpi("m5"), env={"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0",
+                                                          "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1"}))
+    for driver in ("udp", "ether"):
+        for mpi in ours_on:
+            found.append(Candidate("sennit %s%s" % (driver, "" if mpi == "o4" else " " + mpi), Mpi(mpi), ours=driver))
+    return found
+
+
+def hosts_up(count, mtu, loss=None):
+    names = net.hosts(count)
+    if loss is None:
+        net.veth(names, (mtu,) * count)
+    else:
+        net.Wire(names, mtu, loss=loss)
+    net.address(names)
+    return names
+
+
+def hosts_down():
+    net.tear_down()
+    net.made.clear()
+    net.children.clear()
+
+
+class Bench:
+    def __init__(self, args):
+        self.build, self.work = os.path.abspath(args.build), os.path.join(os.path.abspath(args.build), "bench-net")
+        shutil.rmtree(self.work, ignore_errors=True)
+        os.makedirs(self.work)
+        self.rounds, self.quick, self.verbose = args.rounds, args.quick, args.verbose
+        self.all = [c for c in candidates(args.ours.split(",")) if not args.only or any(w in c.name for w in args.only.split(","))]
+        for mpi in {c.mpi.name: c.mpi for c in self.all}.values():
+            subprocess.run([mpi.compiler(), "-O2", os.path.join(HERE, "net_mpi.c"), "-o", self.program(mpi)], check=True)
+        self.rows = []
+
+    def program(self, mpi):
+        return os.path.join(self.work, "net_mpi." + mpi.name)
+
+    def agent(self):
+        path = os.path.join(self.work, "agent")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(AGENT % (net.TAG, os.cpu_count()))
+        os.chmod(path, 0o755)
+        return path
+
+    def command(self, c, names, words):
+        addresses = ["10.77.0.%d" % (i + 1) for i in range(len(names))]
+        list_of, total, agent = ",".join("%s:1" % a for a in addresses), str(len(names)), self.agent()
+        if c.mpi.name == "o4":
+            launch = ["--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include", "eth0", "--oversubscribe", "--bind-to",
+                      "none", "-H", list_of, "-n", total]
+        elif c.mpi.name == "o5":
+            launch = ["--prtemca", "plm_ssh_agent", agent, "--prtemca", "oob_tcp_if_include", "eth0", "--map-by",
+                      ":OVERSUBSCRIBE", "--bind-to", "none", "-H", list_of, "-n", total]
+        else:
+            launch = ["-launcher", "ssh", "-launcher-exec", agent, "-hosts", list_of, "-n", total]
+        command = [c.mpi.launcher] + launch + c.options + [self.program(c.mpi)] + words
+        if c.ours:
+            command = [os.path.join(self.build, "bin", "sennit"), "run", "--"] + command
+        return ["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec taskset -c 0 "$@"',
+                "sh"] + command
+
+    def once(self, c, names, words, limit=60):
+        """{size: [figures]}, or {} with a word about it if the job did not end well."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_"))}
+        env.update(c.mpi.environment(), **c.env)
+        if c.ours:
+            env["SENNIT_NET"] = c.ours
+        if self.verbose:
+            env["SENNIT_STATS"] = "1"
+        try:
+            r = subprocess.run(self.command(c, names, words), env=env, cwd=self.work, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            for name in net.made:
+                pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
+                subprocess.run(["kill", "-9"] + pids, check=False, stderr=subprocess.DEVNULL)
+            print("%s: not done after %d s" % (c.name, limit))
+            return {}
+        if r.returncode:
+            print("%s: exit status %d\n%s" % (c.name, r.returncode, r.stdout[-1500:]))
+            return {}
+        if self.verbose:
+            print(c.name, "\n".join(s for s in r.stdout.splitlines() if " net." in s and not s.endswith(" 0")))
+        found = {}
+        for line in r.stdout.splitlines():
+            words = line.split()
+            if len(words) >= 3 and words[0].isdigit():
+                found[int(words[0])] = [float(w) for w in words[1:]]
+        return found
+
+    def compare(self, title, names, words, show):
+        """All candidates, `rounds` times in turn; show: {figure's index: (heading, larger is better, format)}."""
+        got = {c.name: [] for c in self.all}
+        for i in range(self.rounds):
+            for c in self.all[i % len(self.all):] + self.all[:i % len(self.all)]:
+                figures = self.once(c, names, words)
+                if figures:
+                    got[c.name].append(figures)
+        for index, (heading, up, form) in show.items():
+            self.table(title, heading, got, index, up, form)
+
+    def table(self, title, heading, got, index, up, form):
+        sizes = sorted({s for runs in got.values() for run in runs for s in run})
+        print("\n%s: %s" % (title, heading))
+        print("%-20s" % "" + "".join("%28s" % human(s) for s in sizes))
+        medians = {}
+        for c in self.all:
+            cells = []
+            for s in sizes:
+                values = sorted(run[s][index] for run in got[c.name] if s in run)
+                if not values:
+                    cells.append("%28s" % "-")
+                    continue
+                medians[c.name, s] = statistics.median(values)
+                cells.append("%28s" % ((form + " (" + form + "-" + form + ")") % (medians[c.name, s], values[0], values[-1])))
+                self.rows.append({"what": title, "figure": heading, "candidate": c.name, "bytes": s,
+                                  "median": medians[c.name, s], "runs": values})
+            print("%-20s" % c.name + "".join(cells))
+        for c in self.all:
+            if not c.ours:
+                continue
+            cells = []
+            for s in sizes:
+                peers = [medians[p.name, s] for p in self.all if not p.ours and (p.name, s) in medians]
+                own = medians.get((c.name, s))
+                if not peers or not own:
+                    cells.append("%28s" % "-")
+                    continue
+                best = max(peers) if up else min(peers)
+                cells.append("%28s" % ("%.2f" % (own / best if up else best / own)))
+            print("%-20s" % ("= " + c.name) + "".join(cells))
+        sys.stdout.flush()
+
+    # ---- what is compared ----
+
+    def latency(self, mtu):
+        names = hosts_up(2, mtu)
+        sizes = [str(s) for s in SMALL + LARGE]
+        self.compare("ping-pong, MTU %d" % mtu, names, ["pingpong", "40" if self.quick else "150"] + sizes,
+                     {0: ("one way, us", False, "%.1f")})
+        hosts_down()
+
+    def stream(self, mtu):
+        names = hosts_up(2, mtu)
+        self.compare("stream, MTU %d" % mtu, names, ["stream", "60" if self.quick else "200"] + [str(s) for s in LARGE[:3]],
+                     {0: ("MB/s", True, "%.0f"), 1: ("receiver's CPU, ns a byte", False, "%.3f")})
+        hosts_down()
+
+    def loss(self, percent):
+        names = hosts_up(2, 1500, percent)
+        self.compare("ping-pong, %g %% lost" % percent, names, ["pingpong", "100" if self.quick else "400", "8", "65536"],
+                     {0: ("median one way, us", False, "%.0f"), 1: ("99th percentile, us", False, "%.0f")})
+        hosts_down()
+
+    def incast(self, mtu):
+        names = hosts_up(9, mtu)
+        self.compare("8 hosts to one, MTU %d" % mtu, names, ["incast", "6" if self.quick else "20", "1048576"],
+                     {0: ("MB/s of all", True, "%.0f"), 1: ("short messages' median, us", False, "%.0f"),
+                      2: ("short messages' 99th percentile, us", False, "%.0f")})
+        hosts_down()
+
+    def bare(self, mtu):
+        """The kernel's own limit: the same calls, without a protocol, and what part of it sennit reaches."""
+        names = hosts_up(2, mtu)
+        print("\nbare calls, MTU %d: ping-pong, one way us" % mtu)
+        for way in ("udp", "ether"):
+            runs = []
+            for _ in range(self.rounds):
+                runs.append(bare_once(os.path.join(self.build, "bin", "net_bare"), names, way, SMALL + LARGE))
+            cells = []
+            for s in SMALL + LARGE:
+                values = [r[s] for r in runs if s in r]
+                if values:
+                    cells.append("%s %.1f" % (human(s), statistics.median(values)))
+                    self.rows.append({"what": "bare, MTU %d" % mtu, "figure": "one way, us", "candidate": way, "bytes": s,
+                                      "median": statistics.median(values), "runs": values})
+            print("%-20s%s" % (way, ", ".join(cells)))
+        hosts_down()
+
+
+def bare_once(program, names, way, sizes):
+    """{size: one-way us} of the bare program between two hosts."""
+    def start(i, size):
+        return subprocess.Popen(["ip", "netns", "exec", names[i], "taskset", "-c", str(i % os.cpu_count()), program, way,
+                                 str(i), str(size)], stdout=subprocess.PIPE, text=True)
+    found = {}
+    for size in sizes:
+        other, first = start(1, size), start(0, size)
+        out = first.communicate(timeout=60)[0].split()
+        other.kill()
+        other.wait()
+        if len(out) == 2:
+            found[int(out[0])] = float(out[1])
+    return found
+
+
+def human(size):
+    for shift, unit in ((20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift:
+            return "%d %s" % (size >> shift, unit)
+    return "%d B" % size
+
+
+def main(argv=None):
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--build", default=os.path.join(ROOT, "build"))
+    p.add_argument("--quick", action="store_true", help="one round of short runs: does it work, and roughly how fast")
+    p.add_argument("--rounds", type=int)
+    p.add_argument("--mtu", default="1500,9000")
+    p.add_argument("--what", default="bare,latency,stream,loss,incast")
+    p.add_argument("--only", default="", help="candidates whose names contain one of these words")
+    p.add_argument("--ours", default="o4", help="the MPIs under which sennit is measured")
+    p.add_argument("--json", help="write every figure to this file")
+    p.add_argument("--verbose", action="store_true", help="sennit's counters after each run")
+    args = p.parse_args(argv)
+    args.rounds = args.rounds or (1 if args.quick else 5)
+    if os.geteuid() != 0:
+        print("skipped: making network namespaces needs root")
+        return net.SKIP
+    bench, what = Bench(args), args.what.split(",")
+    mtus = [int(m) for m in args.mtu.split(",")]
+    try:
+        for mtu in mtus:
+            for name in ("bare", "latency", "stream"):
+                if name in what:
+                    getattr(bench, name)(mtu)
+        if "loss" in what:
+            for percent in (0.1, 1):
+                bench.loss(percent)
+        if "incast" in what:
+            bench.incast(mtus[0])
+    finally:
+        net.tear_down()
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump(bench.rows, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What net.py runs under each MPI, over the network between hosts. It knows nothing of sennit.
+ *
+ *   net_mpi pingpong MS SIZE...   ranks 0 and 1: "SIZE median-us-one-way 99th-percentile-us" for each size
+ *   net_mpi stream MS SIZE...     rank 0 sends to 1, eight at a time: "SIZE MB/s receiver-CPU-ns-per-byte"
+ *   net_mpi incast ROUNDS SIZE    all others send SIZE bytes, then eight short messages, to rank 0, ROUNDS times: "SIZE MB/s
+ *                                 median-us 99th-percentile-us" of the short ones, from post to arrival (one machine, one clock)
+ *
+ * Every byte is checked, outside the timed part. Memory is touched by both sides.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define WINDOW 8
+#define MOST   200000 /* rounds */
+#define SHORTS 8
+
+static int rank, ranks;
+static unsigned char *mine, *theirs;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static double cpu(void)
+{
+	struct rusage r;
+
+	getrusage(RUSAGE_SELF, &r);
+	return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
+	       (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+}
+
+static void die(const char *what)
+{
+	fprintf(stderr, "net_mpi: %s\n", what);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void fill(unsigned char *buf, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		buf[i] = (unsigned char)(seed + i + (i >> 8) * 7 + (i >> 16) * 13);
+}
+
+static void check(const unsigned char *buf, size_t len, unsigned seed)
+{
+	for (size_t i = 0; i < len; i++)
+		if (buf[i] != (unsigned char)(seed + i + (i >> 8) * 7 + (i >> 16) * 13))
+			die("wrong data");
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* ---- ping-pong ---- */
+
+static void round_trip(size_t len)
+{
+	if (rank == 0)
+		MPI_Send(mine, (int)len, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+	MPI_Recv(theirs, (int)len, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	if (rank == 1)
+		MPI_Send(mine, (int)len, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+}
+
+/* How many of what took `took` each fill the time; the same number at both ends. */
+static long agree(double took, double seconds, long least)
+{
+	long rounds = took > 0 ? (long)(seconds / took) : least;
+
+	rounds = rounds < least ? least : rounds > MOST ? MOST : rounds;
+	MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+	return rounds;
+}
+
+static void pingpong(size_t len, double seconds)
+{
+	double start, *t;
+
+	fill(mine, len, (unsigned)rank + 1);
+	memset(theirs, 0, len);
+	round_trip(len);
+	check(theirs, len, (unsigned)!rank + 1);
+	for (int i = 0; i < 4; i++)
+		round_trip(len);
+	start = now();
+	for (int i = 0; i < 4; i++)
+		round_trip(len);
+	long rounds = agree((now() - start) / 4, seconds, 5);
+	t = calloc((size_t)rounds, sizeof(*t));
+	for (long i = 0; i < rounds; i++) {
+		start = now();
+		round_trip(len);
+		t[i] = now() - start;
+	}
+	qsort(t, (size_t)rounds, sizeof(*t), by_value);
+	if (rank == 0)
+		printf("%zu %.3f %.3f\n", len, t[rounds / 2] / 2 * 1e6, t[rounds * 99 / 100] / 2 * 1e6);
+	free(t);
+	check(theirs, len, (unsigned)!rank + 1);
+}
+
+/* ---- one way ---- */
+
+static void stream_some(size_t len, long count)
+{
+	MPI_Request r[WINDOW];
+	int got = 1;
+
+	for (long i = 0; i < count; i += WINDOW) {
+		for (int w = 0; w < WINDOW; w++)
+			if (rank == 0)
+				MPI_Isend(mine, (int)len, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &r[w]);
+			else
+				MPI_Irecv(theirs + (size_t)w * len, (int)len, MPI_BYTE, 0, 2, MPI_COMM_WORLD,
+					  &r[w]);
+		MPI_Waitall(WINDOW, r, MPI_STATUSES_IGNORE);
+	}
+	if (rank == 1)
+		MPI_Send(&got, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
+	else
+		MPI_Recv(&got, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void stream(size_t len, double seconds)
+{
+	double start, took[2], used;
+
+	fill(mine, len, 9);
+	stream_some(len, WINDOW);
+	start = now();
+	stream_some(len, WINDOW);
+	long count = agree((now() - start) / WINDOW, seconds, WINDOW) / WINDOW * WINDOW;
+	count = count < WINDOW ? WINDOW : count;
+	start = now();
+	used = cpu();
+	stream_some(len, count);
+	took[0] = now() - start;
+	took[1] = cpu() - used;
+	if (rank == 1) {
+		for (int w = 0; w < WINDOW; w++)
+			check(theirs + (size_t)w * len, len, 9);
+		MPI_Send(took, 2, MPI_DOUBLE, 0, 4, MPI_COMM_WORLD);
+	} else {
+		MPI_Recv(took, 2, MPI_DOUBLE, 1, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		double bytes = (double)len * (double)count;
+		printf("%zu %.1f %.4f\n", len, bytes / took[0] / 1e6, took[1] / bytes * 1e9);
+	}
+}
+
+/* ---- many to one ---- */
+
+static void incast_receive(size_t len, int rounds)
+{
+	int others = ranks - 1, shorts = rounds * others * SHORTS, got = 0;
+	MPI_Request *r = malloc(sizeof(*r) * (size_t)ranks);
+	int *left = malloc(sizeof(*left) * (size_t)ranks), flag, open = others;
+	double stamp = 0, *t = calloc((size_t)shorts, sizeof(*t)), start = now();
+	unsigned char *in = malloc(len * (size_t)others);
+
+	for (int p = 0; p < others; p++) {
+		left[p] = rounds;
+		MPI_Irecv(in + (size_t)p * len, (int)len, MPI_BYTE, p + 1, 1, MPI_COMM_WORLD, &r[p]);
+	}
+	MPI_Irecv(&stamp, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &r[others]);
+	while (open > 0 || got < shorts) {
+		int which;
+		MPI_Testany(ranks, r, &which, &flag, MPI_STATUS_IGNORE);
+		if (!flag || which == MPI_UNDEFINED)
+			continue;
+		if (which == others) {
+			t[got++] = now() - stamp;
+			if (got < shorts)
+				MPI_Irecv(&stamp, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &r[others]);
+			continue;
+		}
+		if (--left[which] > 0)
+			MPI_Irecv(in + (size_t)which * len, (int)len, MPI_BYTE, which + 1, 1, MPI_COMM_WORLD,
+				  &r[which]);
+		else
+			open--;
+	}
+	double took = now() - start;
+	for (int p = 0; p < others; p++)
+		check(in + (size_t)p * len, len, (unsigned)p + 1);
+	qsort(t, (size_t)shorts, sizeof(*t), by_value);
+	printf("%zu %.1f %.1f %.1f\n", len, (double)len * rounds * others / took / 1e6,
+	       t[shorts / 2] * 1e6, t[shorts * 99L / 100] * 1e6);
+	free(in);
+	free(t);
+	free(left);
+	free(r);
+}
+
+static void incast(size_t len, int rounds)
+{
+	MPI_Request r;
+	double stamp;
+
+	fill(mine, len, (unsigned)rank);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 0)
+		incast_receive(len, rounds);
+	for (int i = 0; rank && i < rounds; i++) {
+		MPI_Isend(mine, (int)len, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &r);
+		for (int s = 0; s < SHORTS; s++) {
+			stamp = now();
+			MPI_Send(&stamp, 1, MPI_DOUBLE, 0, 2, MPI_COMM_WORLD);
+		}
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+	size_t most = 1;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	if (argc < 4 || ranks < 2)
+		die("usage: net_mpi pingpong|stream|incast MS|ROUNDS SIZE..., on at least 2 ranks");
+	for (int i = 3; i < argc; i++)
+		most = strtoul(argv[i], NULL, 10) > most ? strtoul(argv[i], NULL, 10) : most;
+	mine = malloc(most);
+	theirs = malloc(most * WINDOW);
+	if (!mine || !theirs)
+		die("no memory");
+	memset(mine, 0, most);
+	memset(theirs, 0, most * WINDOW);
+	for (int i = 3; i < argc; i++) {
+		size_t len = strtoul(argv[i], NULL, 10);
+		if (strcmp(argv[1], "pingpong") == 0)
+			pingpong(len, atof(argv[2]) / 1000);
+		else if (strcmp(argv[1], "stream") == 0)
+			stream(len, atof(argv[2]) / 1000);
+		else
+			incast(len, atoi(argv[2]));
+		fflush(stdout);
+	}
+	free(mine);
+	free(theirs);
+	MPI_Finalize();
+	return 0;
+}
