@@ -2,6 +2,7 @@
 /* sennit info: what this build and machine are, and every setting with its value and where that came from. */
 #include "base/base.h"
 #include "base/conf.h"
+#include "copy/tune.h"
 #include "core/rail.h"
 #include "sennit/sennit.h"
 #include "tool.h"
@@ -262,6 +263,7 @@ int sn_tool_info(int argc, char **argv)
 		print_machine();
 		puts("settings");
 	}
+	sn_tune_apply();
 	for (int id = 0; id < SN_CONF_COUNT; id++)
 		print_setting((enum sn_conf_id)id, o.settings);
 	int unknown = 0;

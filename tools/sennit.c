@@ -11,10 +11,8 @@ static const struct {
 	const char *name;
 	int (*main)(int argc, char **argv);
 } subcommands[] = {
-	{"run", sn_tool_run},
-	{"info", sn_tool_info},
-	{"doctor", sn_tool_doctor},
-	{"perf", sn_tool_perf},
+	{"run", sn_tool_run},	{"info", sn_tool_info}, {"doctor", sn_tool_doctor},
+	{"perf", sn_tool_perf}, {"tune", sn_tool_tune},
 };
 
 struct chosen {
@@ -40,7 +38,8 @@ static const struct argp argp = {
 	       "  run      run an MPI program over sennit: sennit run -- mpirun -n 2 ./a.out\n"
 	       "  info     version, rails, machine, and every setting with its value and origin\n"
 	       "  doctor   what each path needs, whether it is there, and what to change\n"
-	       "  perf     latency and bandwidth between two processes of this machine\n",
+	       "  perf     latency and bandwidth between two processes of this machine\n"
+	       "  tune     measure this machine's copies, keep the thresholds, draw the curves\n",
 };
 
 static void print_version(FILE *stream, struct argp_state *state)
@@ -55,7 +54,7 @@ int main(int argc, char **argv)
 	argp_err_exit_status = SN_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
 	if (!c.index) {
-		sn_tool_complain("no subcommand was given: run, info, doctor or perf (sennit --help)");
+		sn_tool_complain("no subcommand was given: run, info, doctor, perf or tune (sennit --help)");
 		return SN_EXIT_USAGE;
 	}
 	for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++) {
@@ -67,6 +66,7 @@ int main(int argc, char **argv)
 		free(name);
 		return status;
 	}
-	sn_tool_complain("%s is not a subcommand: run, info, doctor or perf (sennit --help)", argv[c.index]);
+	sn_tool_complain("%s is not a subcommand: run, info, doctor, perf or tune (sennit --help)",
+			 argv[c.index]);
 	return SN_EXIT_USAGE;
 }

@@ -14,6 +14,9 @@ int sn_tool_doctor(int argc, char **argv);
 int sn_tool_perf(int argc, char **argv);
 /* sennit info --peer: one process, or (NULL) all that may be looked into. live.c */
 int sn_tool_live(const char *pid);
+int sn_tool_tune(int argc, char **argv);
+/* If this machine has not been measured: do so, and keep it. tune.c */
+void sn_tool_tune_first(void);
 
 enum { /* exit statuses beyond 0 and 1, as shells and env(1) use them */
        SN_EXIT_USAGE = 2,

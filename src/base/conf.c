@@ -83,6 +83,56 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"stream: through the ring in shared memory, which needs no permission. "
 				"Forcing one is for measurements and for finding faults.",
 		},
+	[SN_CONF_CHUNK] =
+		{
+			.name = "chunk",
+			.type = SN_TYPE_NUM,
+			.unit = "bytes",
+			.def = 32768,
+			.min = 1024,
+			.max = 1048576,
+			.help = "Piece of a large message that is streamed through the ring. Sender and "
+				"receiver work on two pieces at once, so a smaller one lets the receiver "
+				"begin sooner, and a larger one costs fewer hand-overs. Not more than an "
+				"eighth of the ring is used. sennit tune measures it.",
+		},
+	[SN_CONF_SINGLE_COPY] =
+		{
+			.name = "single_copy",
+			.type = SN_TYPE_NUM,
+			.unit = "bytes",
+			.def = 16384,
+			.min = 1024,
+			.max = 1073741824,
+			.help = "From this size on, one copy by the kernel is taken to be faster than a "
+				"stream through the ring; a first guess for each pair of processes until "
+				"its own transfers tell. It depends on the machine and on whether the "
+				"cores share a cache: sennit tune measures it. 1073741824: never.",
+		},
+	[SN_CONF_NONTEMPORAL] =
+		{
+			.name = "nontemporal",
+			.type = SN_TYPE_NUM,
+			.unit = "bytes",
+			.def = 4194304,
+			.min = 4096,
+			.max = 1073741824,
+			.help = "Messages of at least this size are copied out of shared memory with "
+				"stores that bypass the cache: nobody finds so much there afterwards, and "
+				"lines are not fetched only to be overwritten. sennit tune measures it. "
+				"1073741824: never.",
+		},
+	[SN_CONF_TUNE] =
+		{
+			.name = "tune",
+			.type = SN_TYPE_BOOL,
+			.unit = "",
+			.def = 1,
+			.max = 1,
+			.help = "Use the thresholds that were measured on this machine (eager, chunk, "
+				"single_copy, nontemporal) where nobody has set them, and let sennit run "
+				"measure them, in half a second, before the first job. no: the defaults.",
+		},
 	[SN_CONF_SPIN] =
 		{
 			.name = "spin",

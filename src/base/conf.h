@@ -20,8 +20,12 @@ enum sn_conf_id {
 	SN_CONF_EAGER, /* bytes: largest message sent eagerly on the node */
 	SN_CONF_RING,  /* bytes: ring of a local pair, per direction, for the first 16 peers (fewer beyond) */
 	SN_CONF_COPY,  /* enum: auto read write stream: force how large local messages are copied */
-	SN_CONF_SPIN,  /* us: how long a waiter polls before it yields */
-	SN_CONF_NAP,   /* us: longest nap of a poller that found nothing */
+	SN_CONF_CHUNK, /* bytes: piece of a message that is streamed through the ring */
+	SN_CONF_SINGLE_COPY,  /* bytes: from here one kernel copy is taken to be faster than a stream */
+	SN_CONF_NONTEMPORAL,  /* bytes: copies of at least this much bypass the cache */
+	SN_CONF_TUNE,	      /* bool: use what was measured on this machine, src/copy/tune.h */
+	SN_CONF_SPIN,	      /* us: how long a waiter polls before it yields */
+	SN_CONF_NAP,	      /* us: longest nap of a poller that found nothing */
 	SN_CONF_LINGER,	      /* ms: how long sn_ep_close waits for accepted data to leave */
 	SN_CONF_STATS,	      /* bool: print the counters of an endpoint to standard error when it closes */
 	SN_CONF_PEER_TIMEOUT, /* ms: how long a peer may be silent (network) before it counts as gone */

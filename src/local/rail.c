@@ -8,6 +8,7 @@
  */
 #include "base/conf.h"
 #include "base/log.h"
+#include "copy/tune.h"
 #include "local/local.h"
 #include "progress/relax.h"
 #include <errno.h>
@@ -52,6 +53,7 @@ static int local_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **out,
 	sn_list_init(&rail->conns);
 	sn_list_init(&rail->mails);
 	sn_list_init(&rail->siblings);
+	sn_tune_apply();
 	int rc = sn_claim_open(rail);
 	if (rc) {
 		free(rail);

@@ -23,7 +23,6 @@
 #include "local/local.h"
 #include <stdlib.h>
 
-#define FRAGMENT_MAX (32u << 10)
 #define PULL_AT_ONCE                                                                                         \
 	4 /* slices inside one pull(); the rest of a long one by progress(), so that others get a turn */
 
@@ -278,8 +277,8 @@ int sn_rdv_fragment(struct sn_link *link)
 	if (!s)
 		return 0;
 	/* An eighth of the ring: the receiver copies one out while the next ones are copied in. */
-	uint32_t n = (uint32_t)SN_MIN_OF(s->end - s->offset,
-					 SN_MIN_OF(FRAGMENT_MAX, link->tx.count * SN_CELL / 8));
+	uint64_t piece = SN_MIN_OF((uint64_t)sn_conf_num(SN_CONF_CHUNK), link->tx.count * SN_CELL / 8);
+	uint32_t n = (uint32_t)SN_MIN_OF(s->end - s->offset, piece);
 	struct sn_cell *cell = sn_tx_room(&link->tx, sn_rec_cells(n));
 	if (!cell)
 		return 0;

@@ -47,6 +47,18 @@ class InfoTest(ToolTest):
         self.assertRegex(r.stderr, "(?i)eager")
         self.assertRegex(r.stdout, r"(?m)^  eager +\d+ bytes +default")
 
+    def test_what_was_measured_is_shown_with_its_origin(self):
+        self.assertIn("not measured yet", self.sennit("tune", "--show").stdout)
+        r = self.sennit("tune")
+        if r.returncode and re.search("other programs|cores moved|two cores|bound to cores", r.stderr):
+            self.skipTest(r.stderr)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        chunk = re.search(r"(?m)^  chunk +(\d+)", r.stdout).group(1)
+        self.assertRegex(self.sennit("info").stdout, rf"(?m)^  chunk +{chunk} bytes +measured \(here, cores (near|far)")
+        self.assertRegex(self.sennit("info", SENNIT_CHUNK="2k").stdout, r"(?m)^  chunk +2048 bytes +environment")
+        self.assertRegex(self.sennit("info", SENNIT_TUNE="no").stdout, r"(?m)^  chunk +\d+ bytes +default")
+        self.assertRegex(self.sennit("tune", "--show").stdout, r"(?m)^  1 MiB|^ +1 MiB .*\|")
+
     def test_help_and_manual_list_the_same_settings(self):
         names = re.findall(r"(?m)^  ([a-z_]+) ", self.sennit("info", "--settings").stdout)
         manual = self.sennit("info", "--man").stdout
