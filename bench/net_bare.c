@@ -31,11 +31,11 @@
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
-#define HEAD	   56 /* what a frame of sennit's carries before a piece */
-#define BUFFER	   (8 << 20)
-#define ETHERTYPE  0x88B5
-#define SECONDS	   0.15
-#define MOST	   20000
+#define HEAD	  56 /* what a frame of sennit's carries before a piece */
+#define BUFFER	  (8 << 20)
+#define ETHERTYPE 0x88B5
+#define SECONDS	  0.15
+#define MOST	  20000
 
 static int fd, self;
 static unsigned mtu, frag; /* bytes of payload in a frame */
@@ -160,7 +160,8 @@ static uint8_t ether_head[14];
 
 static struct tpacket2_hdr *slot_of(uint8_t *base, unsigned i)
 {
-	return (void *)(base + (size_t)(i / ring.per_block) * 65536 + (size_t)(i % ring.per_block) * ring.slot);
+	return (void *)(base + (size_t)(i / ring.per_block) * 65536 +
+			(size_t)(i % ring.per_block) * ring.slot);
 }
 
 static void ether_open(void)

@@ -185,7 +185,8 @@ static void incast_receive(size_t len, int rounds)
 		if (which == others) {
 			t[got++] = now() - stamp;
 			if (got < shorts)
-				MPI_Irecv(&stamp, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &r[others]);
+				MPI_Irecv(&stamp, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD,
+					  &r[others]);
 			continue;
 		}
 		if (--left[which] > 0)
@@ -198,8 +199,8 @@ static void incast_receive(size_t len, int rounds)
 	for (int p = 0; p < others; p++)
 		check(in + (size_t)p * len, len, (unsigned)p + 1);
 	qsort(t, (size_t)shorts, sizeof(*t), by_value);
-	printf("%zu %.1f %.1f %.1f\n", len, (double)len * rounds * others / took / 1e6,
-	       t[shorts / 2] * 1e6, t[shorts * 99L / 100] * 1e6);
+	printf("%zu %.1f %.1f %.1f\n", len, (double)len * rounds * others / took / 1e6, t[shorts / 2] * 1e6,
+	       t[shorts * 99L / 100] * 1e6);
 	free(in);
 	free(t);
 	free(left);
