@@ -3,7 +3,7 @@
  * The kernel's own limit between two hosts: ping-pong with the very calls that sennit's drivers make, and nothing above
  * them: no matching, no authentication, no acknowledgement, no loss. One copy out, one copy in.
  *
- *   net_bare udp|ether 0|1 SIZE...    0 starts and prints "SIZE us-one-way" (the median); 10.77.0.1 and .2 on eth0
+ *   net_bare udp|ether 0|1 SIZE    0 starts and prints "SIZE us-one-way" (the median); 10.77.0.1 and .2 on eth0
  *
  * udp: UDP_SEGMENT, UDP_GRO, headers and payload scattered by one recvmsg. ether: AF_PACKET rings, TPACKET_V2.
  */
@@ -14,7 +14,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,12 +268,9 @@ static void measure(size_t size)
 	fflush(stdout);
 }
 
-/* The other end: sends back what is announced by the length of its first message. */
+/* The other end. It ends when it is killed. */
 static void serve(size_t size)
 {
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	(void)p;
 	for (;;) {
 		receive_all(size);
 		send_all(size);

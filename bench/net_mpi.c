@@ -119,6 +119,7 @@ static void pingpong(size_t len, double seconds)
 static void stream_some(size_t len, long count)
 {
 	MPI_Request r[WINDOW];
+	MPI_Status done[WINDOW];
 	int got = 1;
 
 	for (long i = 0; i < count; i += WINDOW) {
@@ -128,7 +129,7 @@ static void stream_some(size_t len, long count)
 			else
 				MPI_Irecv(theirs + (size_t)w * len, (int)len, MPI_BYTE, 0, 2, MPI_COMM_WORLD,
 					  &r[w]);
-		MPI_Waitall(WINDOW, r, MPI_STATUSES_IGNORE);
+		MPI_Waitall(WINDOW, r, done);
 	}
 	if (rank == 1)
 		MPI_Send(&got, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);

@@ -146,6 +146,10 @@ __attribute__((target("sse4.2"))) static void quads_fast(uint32_t lane[4], const
 	lane[2] = (uint32_t)c;
 	lane[3] = (uint32_t)d;
 }
+__attribute__((target("sse4.2"))) static uint32_t word_fast(uint32_t crc, uint64_t w)
+{
+	return (uint32_t)__builtin_ia32_crc32di(crc, w);
+}
 static bool have_fast(void)
 {
 	return __builtin_cpu_supports("sse4.2");
@@ -154,13 +158,16 @@ static bool have_fast(void)
 #define HAVE_FAST 1
 #if defined(__clang__)
 #define crc32c_word __builtin_arm_crc32cd
-__attribute__((target("crc")))
+#define WITH_CRC    __attribute__((target("crc")))
 #else
 #define crc32c_word __builtin_aarch64_crc32cx
-__attribute__((target("+crc")))
+#define WITH_CRC    __attribute__((target("+crc")))
 #endif
-static void
-quads_fast(uint32_t lane[4], const uint8_t *at, size_t words)
+WITH_CRC static uint32_t word_fast(uint32_t crc, uint64_t w)
+{
+	return crc32c_word(crc, w);
+}
+WITH_CRC static void quads_fast(uint32_t lane[4], const uint8_t *at, size_t words)
 {
 	for (; words > 0; words -= 4, at += 32)
 		for (int i = 0; i < 4; i++)
@@ -172,7 +179,12 @@ static bool have_fast(void)
 }
 #endif
 
-static void (*quads)(uint32_t lane[4], const uint8_t *at, size_t words) = quads_portable;
+struct check_ways { /* of one word, and of many */
+	uint32_t (*word)(uint32_t crc, uint64_t w);
+	void (*quads)(uint32_t lane[4], const uint8_t *at, size_t words);
+};
+static const struct check_ways portable = {word_portable, quads_portable};
+static struct check_ways ways = {word_portable, quads_portable};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void check_init(void)
@@ -189,7 +201,7 @@ static void check_init(void)
 				(crc_table[t - 1][i] >> 8) ^ crc_table[0][crc_table[t - 1][i] & 0xff];
 #ifdef HAVE_FAST
 	if (have_fast())
-		quads = quads_fast;
+		ways = (struct check_ways){word_fast, quads_fast};
 #endif
 }
 
@@ -200,37 +212,41 @@ void sn_check_start(struct sn_check *c)
 	c->next = 0;
 }
 
-static void check_words(struct sn_check *c, const uint8_t *at, size_t len,
-			void (*run)(uint32_t lane[4], const uint8_t *at, size_t words))
+static void check_words(struct sn_check *c, const uint8_t *at, size_t len, const struct check_ways *by)
 {
 	for (; c->next != 0 && len >= 8; at += 8, len -= 8) {
-		c->lane[c->next] = word_portable(c->lane[c->next], load_word(at));
+		c->lane[c->next] = by->word(c->lane[c->next], load_word(at));
 		c->next = (c->next + 1) & 3;
 	}
 	size_t bulk = len / 32 * 4;
-	run(c->lane, at, bulk);
+	by->quads(c->lane, at, bulk);
 	at += bulk * 8;
 	len -= bulk * 8;
 	while (len > 0) {
 		uint8_t last[8] = {0};
 		size_t n = SN_MIN_OF(len, (size_t)8);
 		memcpy(last, at, n);
-		c->lane[c->next] = word_portable(c->lane[c->next], load_word(last));
+		c->lane[c->next] = by->word(c->lane[c->next], load_word(last));
 		c->next = (c->next + 1) & 3;
 		at += n;
 		len -= n;
 	}
 }
 
+static uint32_t check_end(const struct sn_check *c, const struct check_ways *by)
+{
+	uint32_t crc = by->word(UINT32_MAX, (uint64_t)c->lane[1] << 32 | c->lane[0]);
+	return by->word(crc, (uint64_t)c->lane[3] << 32 | c->lane[2]);
+}
+
 void sn_check_add(struct sn_check *c, const void *bytes, size_t len)
 {
-	check_words(c, bytes, len, quads);
+	check_words(c, bytes, len, &ways);
 }
 
 uint32_t sn_check_end(const struct sn_check *c)
 {
-	uint32_t crc = word_portable(UINT32_MAX, (uint64_t)c->lane[1] << 32 | c->lane[0]);
-	return word_portable(crc, (uint64_t)c->lane[3] << 32 | c->lane[2]);
+	return check_end(c, &ways);
 }
 
 uint32_t sn_check_portable(const void *bytes, size_t len)
@@ -238,6 +254,6 @@ uint32_t sn_check_portable(const void *bytes, size_t len)
 	struct sn_check c;
 
 	sn_check_start(&c);
-	check_words(&c, bytes, len, quads_portable);
-	return sn_check_end(&c);
+	check_words(&c, bytes, len, &portable);
+	return check_end(&c, &portable);
 }
