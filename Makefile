@@ -2,6 +2,7 @@
 # A thin front for CMake, Ninja and CTest.
 #   make            build into build/                  make demo     the stock MPI of this machine with and without sennit
 #   make check      build, run every test              make soak     the random tests for ten minutes each
+#   make bench      sennit and every MPI of this machine side by side, 15 minutes (QUICK=1: 90 s; DOC=1: docs/performance.md)
 #   make install    into PREFIX (also DESTDIR)         make clean    remove build/
 # `demo` and `check` first install what is missing on Debian and Ubuntu (cmake/deps.sh says what, before it does).
 
@@ -13,7 +14,7 @@ CMAKE_FLAGS ?=
 PYTHON_PLOT = $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; \
 	done; echo python3)
 
-.PHONY: all check demo install soak clean deps
+.PHONY: all check demo bench install soak clean deps
 .NOTPARALLEL:
 
 all: $(BUILD)/build.ninja
@@ -36,6 +37,12 @@ demo:
 	@sh cmake/deps.sh build demo
 	$(MAKE) all
 	$(PYTHON_PLOT) bench/demo.py --build $(BUILD)
+
+bench:
+	@sh cmake/deps.sh build bench
+	@sh tests/peers.sh || [ $$? -eq 77 ]
+	$(MAKE) all
+	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick) $(if $(DOC),--doc docs/performance.md)
 
 soak: all
 	ctest --test-dir $(BUILD) --output-on-failure -C soak -L soak

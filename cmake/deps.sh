@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Install the Debian or Ubuntu packages that a group of targets needs and that are missing: deps.sh build|check|demo ...
+# Install the Debian or Ubuntu packages that a group of targets needs and that are missing: deps.sh build|bench|check|demo ...
 # Says what it is going to install first. A package marked with ? is left out, and said so, where the distribution lacks
 # it: the tests that need it then skip themselves.
 set -eu
@@ -9,12 +9,13 @@ packages() {
 	case $1 in
 	build) echo "gcc libc6-dev cmake ninja-build pkg-config libfabric-dev libcmocka-dev" ;;
 	demo) echo "openmpi-bin libopenmpi-dev python3 python3-matplotlib" ;;
+	bench) echo "openmpi-bin libopenmpi-dev python3 python3-venv python3-matplotlib? mpich? libmpich-dev? git" ;;
 	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? binutils
 		mpich? libmpich-dev? hpcc? netpipe-openmpi? netpipe-mpich2? python3-mpi4py? util-linux clang? clang-format-14? libclang-rt-14-dev?
 		clang-tidy-14? cppcheck? spin? lammps?
 		qemu-system-x86? qemu-system-arm? gcc-12-aarch64-linux-gnu? gcc-aarch64-linux-gnu?
 		libc6-dev-arm64-cross? busybox-static? cpio? kmod? dkms? gcc-12? flex? bison? bc? libelf-dev? libssl-dev? xz-utils?" ;;
-	*) echo "deps.sh: unknown group '$1' (build, check, demo)" >&2; exit 2 ;;
+	*) echo "deps.sh: unknown group '$1' (build, bench, check, demo)" >&2; exit 2 ;;
 	esac
 }
 

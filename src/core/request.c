@@ -79,8 +79,11 @@ int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na,
 			return sn_fail(SN_ERR_NOMEM, "no memory for a list of %u segments", n);
 		}
 	}
-	for (uint32_t i = 0; i < na; i++)
-		req->seg[i] = a[i];
+	for (uint32_t i = 0; i < na;
+	     i++) { /* word by word: one wide load would wait for the caller's two stores */
+		req->seg[i].iov_base = *(void *const volatile *)&a[i].iov_base;
+		req->seg[i].iov_len = a[i].iov_len;
+	}
 	for (uint32_t i = 0; i < nb; i++)
 		req->seg[na + i] = b[i];
 	for (uint32_t i = 0; i < nc; i++)

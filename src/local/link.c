@@ -20,15 +20,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The largest number of local peers of any endpoint of this process decides whether waiting should spin. */
-static void crowd_changed(struct sn_rail *rail, int by)
+/* The largest number of rivals of any endpoint of this process decides whether waiting should spin. */
+static void rival_set(struct sn_link *link, bool rival)
 {
+	struct sn_rail *rail = link->rail;
 	unsigned most = 0;
+	if (link->rival == rival)
+		return;
+	link->rival = rival;
 	sn_service_lock();
-	rail->attached += (uint32_t)by;
+	rail->rivals += rival ? 1u : UINT32_MAX;
 	sn_list_for_each (at, &sn_rails) {
 		const struct sn_rail *other = sn_container(at, struct sn_rail, siblings);
-		most = SN_MAX_OF(most, other->attached);
+		most = SN_MAX_OF(most, other->rivals);
 	}
 	sn_service_unlock();
 	sn_relax_crowd(most);
@@ -54,7 +58,7 @@ int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *
 	sn_slots_init(&link->send_slots, sizeof(struct sn_send));
 	sn_slots_init(&link->rdv_slots, sizeof(struct sn_rdv));
 	sn_list_add_tail(&rail->links, &link->link);
-	crowd_changed(rail, 1);
+	rival_set(link, sn_bell_rival(NULL));
 	*out = link;
 	return 0;
 }
@@ -208,6 +212,7 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 	link->board = conn->board;
 	conn->board = NULL;
 	link->fence = sn_bell_must_fence(link->bell);
+	rival_set(link, sn_bell_rival(link->bell));
 	link->copy = conn->copy;
 	link->read_error = conn->read_error;
 	link->write_error = conn->write_error;
@@ -322,7 +327,7 @@ static void bury(struct sn_link *link)
 		rail->count.peers--;
 		rail->count.peers_gone++;
 	}
-	crowd_changed(rail, -1);
+	rival_set(link, false);
 	sn_claim_end(link, status);
 	sn_rdv_end(link, status);
 	sn_send_drop(link, true, status);
@@ -342,7 +347,6 @@ int sn_link_bury(struct sn_rail *rail)
 
 void sn_link_free(struct sn_link *link)
 {
-	bool counted = link->state != SN_LINK_GONE;
 	poll_remove(link);
 	sn_list_del(&link->busy);
 	sn_list_del(&link->doomed);
@@ -366,8 +370,7 @@ void sn_link_free(struct sn_link *link)
 	}
 	sn_slots_destroy(&link->send_slots);
 	sn_slots_destroy(&link->rdv_slots);
-	if (counted)
-		crowd_changed(link->rail, -1);
+	rival_set(link, false);
 	free(link);
 }
 

@@ -196,6 +196,7 @@ struct sn_link {
 	struct sn_list reads;		   /* of struct sn_rdv: between two slices */
 	struct sn_slots send_slots, rdv_slots;
 	struct sn_cma_peer copy;     /* .pid 0: not known, or not visible */
+	bool rival;		     /* the peer may want this process's cores */
 	bool greeted;		     /* the peer's bell, pid and rights are known */
 	int read_error, write_error; /* errno: this direction is refused; 0: it works, as far as is known */
 	size_t tx_bytes, rx_bytes;   /* of the mappings */
@@ -216,8 +217,8 @@ struct sn_rail {
 	struct sn_link **poll; /* links with something to read; those with traffic lately first */
 	uint32_t poll_count, poll_room, poll_swap;
 	struct sn_list links;
-	uint32_t channels; /* links with a ring of ours: decides the size of the next */
-	uint32_t attached;
+	uint32_t channels;	/* links with a ring of ours: decides the size of the next */
+	uint32_t rivals;	/* links whose peers may want this process's cores */
 	struct sn_board *board; /* this endpoint's: claim.c */
 	int board_fd;
 	uint64_t shown; /* slots in use */

@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -25,6 +26,18 @@ static struct {
 static long membarrier(int command)
 {
 	return syscall(SYS_membarrier, command, 0, 0);
+}
+
+/* The cores that this thread may run on, also told to the peers. False: not known. */
+static bool own_cpus(uint64_t cpus[SN_BELL_CPUS / 64])
+{
+	memset(cpus, 0, SN_BELL_CPUS / 8);
+	if (sched_getaffinity(0, SN_BELL_CPUS / 8, (cpu_set_t *)(void *)cpus))
+		return false;
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	for (unsigned i = 0; bell && i < SN_BELL_CPUS / 64; i++)
+		atomic_store_explicit(&bell->cpus[i], cpus[i], memory_order_relaxed);
+	return true;
 }
 
 int sn_bell_open(void)
@@ -46,6 +59,8 @@ int sn_bell_open(void)
 					strerror(errno));
 			atomic_store_explicit(&bell->need_fence, !own.registered, memory_order_relaxed);
 			atomic_store_explicit(&own.bell, bell, memory_order_release);
+			uint64_t unused[SN_BELL_CPUS / 64];
+			own_cpus(unused);
 		}
 	}
 	pthread_mutex_unlock(&own.mutex);
@@ -55,6 +70,21 @@ int sn_bell_open(void)
 int sn_bell_fd(void)
 {
 	return own.fd;
+}
+
+bool sn_bell_rival(const struct sn_bell *theirs)
+{
+	uint64_t mine[SN_BELL_CPUS / 64], both = 0, known = 0;
+	int count = 0;
+	if (!own_cpus(mine))
+		return true;
+	for (unsigned i = 0; i < SN_BELL_CPUS / 64; i++) {
+		uint64_t its = theirs ? atomic_load_explicit(&theirs->cpus[i], memory_order_relaxed) : 0;
+		count += __builtin_popcountll(mine[i]);
+		known |= its;
+		both |= its & mine[i];
+	}
+	return known ? both != 0 : count >= sn_topo()->cpus;
 }
 
 void sn_bell_before_fork(void)

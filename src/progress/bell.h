@@ -22,11 +22,15 @@
 #include "base/base.h"
 
 #define SN_BELL_BYTES 4096
+#define SN_BELL_CPUS  1024
 
 struct sn_bell {
 	_Atomic uint32_t seq;	     /* 0 the futex: grows with each ring */
 	_Atomic uint32_t sleeping;   /* 4 somebody sleeps, or is about to */
 	_Atomic uint32_t need_fence; /* 8 constant once shared: the owner has no membarrier */
+	uint8_t unused[52];
+	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer; all 0: not known */
+	_Atomic uint64_t cpus[SN_BELL_CPUS / 64];
 };
 
 /* Make this process's bell, once; sn_service_open() calls it. 0 or an error with its sentence. */
@@ -60,6 +64,12 @@ static inline int sn_bell_ring(struct sn_bell *bell, bool fence)
 
 /* Wake the threads of this process that sleep on its bell. From any thread, also with no bell. */
 void sn_bell_ring_self(void);
+
+/*
+ * May the owner of this bell need a core that this thread may run on? Two ranks that are bound to a core each never do,
+ * and may spin. NULL, or not known: yes, unless this thread is bound, since a launcher that binds one binds all.
+ */
+bool sn_bell_rival(const struct sn_bell *theirs);
 
 /*
  * Sleep until somebody rings or timeout_us have passed, unless poll(arg) finds something when called once more before

@@ -18,7 +18,8 @@ void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
  */
 void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
 
-/* How many local peers the busiest endpoint of this process has: with itself more than cores means not to spin. */
+/* How many local peers of the busiest endpoint of this process may want its cores: with itself more than its cores means
+ * not to spin. */
 void sn_relax_crowd(unsigned peers);
 
 #endif

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -202,6 +203,32 @@ static void a_thread_wakes_a_thread(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* Two ranks that a launcher has bound to a core each must spin, not yield: their cores are their own. */
+static void bound_to_other_cores_is_no_rival(void **state)
+{
+	cpu_set_t all, one;
+	struct sn_bell peer = {0};
+	unsigned cpu = 0;
+	assert_int_equal(sn_bell_open(), 0);
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	assert_int_equal(sn_bell_rival(NULL), CPU_COUNT(&all) >= sn_topo()->cpus);
+	for (unsigned i = 0; i < SN_BELL_CPUS / 64; i++)
+		peer.cpus[i] = UINT64_MAX;
+	assert_true(sn_bell_rival(&peer)); /* it runs anywhere */
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	assert_true(sn_bell_rival(&peer));
+	peer.cpus[cpu / 64] &= ~(UINT64_C(1) << cpu % 64);
+	assert_false(sn_bell_rival(&peer));
+	memset(&peer, 0, sizeof(peer));
+	peer.cpus[cpu / 64] = UINT64_C(1) << cpu % 64;
+	assert_true(sn_bell_rival(&peer)); /* bound to the same */
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
 static int polls;
 
 static int nothing(void *arg)
@@ -270,6 +297,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(two_processes_wake_each_other, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_senders_wake_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_thread_wakes_a_thread, setup, teardown),
+		cmocka_unit_test(bound_to_other_cores_is_no_rival),
 		cmocka_unit_test(waiting_spins_then_yields_then_naps),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
 		cmocka_unit_test(who_polls_naps_only_after_many_calls),

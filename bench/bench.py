@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""make bench: sennit side by side with every MPI of this machine, in one run.
+
+    bench.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--only NAMES] [--rows KINDS] [--append] [--doc FILE]
+
+Every round runs each candidate once, in an order that changes, so that a disturbance hits all of them. Each figure is taken
+between two probes of the cores (a cache line going back and forth): those that share a cache at that moment count as near,
+those that do not as far, and a figure during which they moved is dropped. Shown are medians, ranges, and the ratio of
+sennit's best to the best of the others (above 1: sennit is ahead, also where less is better).
+
+Writes out/bench.json, out/bench.txt and, with matplotlib, plots.
+"""
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+PEERS = os.path.join(ROOT, ".peers")
+NEAR_NS = 65      # a line that goes over in less went through a shared cache
+AGREE = 1.6       # both probes of a figure must lie within this factor
+LESS_IS_BETTER = ("lat", "alltoall", "allreduce", "bcast", "exchange", "idle", "capilat", "capiratio")
+UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
+         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "capiratio": "x"}
+TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
+          "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
+          "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
+          "idle": "core used while waiting", "capilat": "C API latency", "capirate": "C API rate",
+          "capiratio": "C API latency over a bare line pair"}
+
+
+class Candidate:
+    """One way to run an MPI program: an MPI by itself, or over sennit."""
+
+    def __init__(self, name, mpi, ours=False, options=(), env=None):
+        self.name, self.mpi, self.ours, self.options, self.env = name, mpi, ours, list(options), dict(env or {})
+
+    def command(self, program, ranks, build):
+        crowd = ranks > (os.cpu_count() or 1)
+        bind = {"o4": ["--oversubscribe", "--bind-to", "none"] if crowd else ["--bind-to", "core"],
+                "o5": ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"] if crowd else ["--bind-to", "core"],
+                "im": []}.get(self.mpi, [] if crowd else ["-bind-to", "core"])
+        words = [launcher(self.mpi), *self.options, *bind, "-n", str(ranks), *program]
+        return [os.path.join(build, "bin", "sennit"), "run", "--", *words] if self.ours else words
+
+    def environment(self, ranks):
+        drop = ("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_", "I_MPI_", "UCX_")
+        env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
+        for who in ("OMPI", "PRTE"):
+            for how in ("", "_CONFIRM"):
+                env[f"{who}_ALLOW_RUN_AS_ROOT{how}"] = "1"
+        if self.mpi == "im":
+            env["I_MPI_HYDRA_BOOTSTRAP"] = "fork"
+            env["LD_LIBRARY_PATH"] = os.path.join(PEERS, "im", "lib")
+            env.update({"I_MPI_PIN": "0"} if ranks > (os.cpu_count() or 1) else {"I_MPI_PIN_DOMAIN": "core"})
+        env.update(self.env)
+        env.update({k: v for k, v in os.environ.items() if self.ours and k.startswith("SENNIT_")})
+        return env
+
+
+def launcher(mpi):
+    return {"o4": "/usr/bin/mpirun.openmpi", "m4": "/usr/bin/mpirun.mpich",
+            "im": os.path.join(PEERS, "im", "bin", "mpiexec.hydra")}.get(mpi, os.path.join(PEERS, mpi, "bin", "mpirun"))
+
+
+def compiler(mpi):
+    """Intel's wheel has no headers; MPICH 5 has the same ABI."""
+    return {"o4": "/usr/bin/mpicc.openmpi", "m4": "/usr/bin/mpicc.mpich"}.get(
+        mpi, os.path.join(PEERS, "m5" if mpi == "im" else mpi, "bin", "mpicc"))
+
+
+def candidates():
+    ob1 = ["--mca", "pml", "ob1", "--mca", "btl"]
+    ucx = ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"]
+    tls = {"UCX_TLS": "self,posix,cma"}
+    all_of = [
+        Candidate("Open MPI 4", "o4", options=[*ob1, "self,vader"]),
+        Candidate("Open MPI 4 UCX", "o4", options=ucx, env=tls),
+        Candidate("Open MPI 5", "o5", options=[*ob1, "self,sm"]),
+        Candidate("Open MPI 5 UCX", "o5", options=ucx, env=tls),
+        Candidate("MPICH 4", "m4"),
+        Candidate("MPICH 5", "m5"),
+        Candidate("Intel MPI", "im", env={"I_MPI_FABRICS": "shm"}),
+        Candidate("sennit, Open MPI 4", "o4", ours=True),
+        Candidate("sennit, Open MPI 5", "o5", ours=True),
+        Candidate("sennit, MPICH 5", "m5", ours=True),
+        Candidate("sennit, Intel MPI", "im", ours=True),
+    ]
+    return [c for c in all_of if os.path.exists(launcher(c.mpi)) and os.path.exists(compiler(c.mpi))]
+
+
+# ---- which rows ----
+
+def jobs(quick):
+    """[(ranks, rounds that run it, rows)]"""
+    ms, short = (25, 20) if quick else (40, 40)
+    sizes = [8 << 10, 64 << 10, 1 << 20, 16 << 20] if quick else [8192 << i for i in range(14)]
+    rows = [f"lat:{n}:{short}" for n in (0, 8, 64, 512, 1024, 4096)] + [f"rate:8:{2 * short}", f"rates:8:{2 * short}"]
+    rows += [f"{kind}:{n}:{ms}" for n in sizes for kind in ("bw", "cold", "used")]
+    rows += [f"{kind}:{n}" for kind in ("hidesend", "hiderecv") for n in ([4 << 20] if quick else [1 << 20, 16 << 20])]
+    spread = (8, 65536) if quick else (8, 4096, 65536, 1 << 20)
+    rows += [f"{kind}:{n}:{short}" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in spread]
+    rows += ["idle:0"]
+    crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in (8, 65536)] + ["rates:8:100"]
+    return [(2, 1, rows), (4, 2, crowd), (8, 2, crowd)]
+
+
+def kind_of(row):
+    return row.split("@")[0].split(":")[0]
+
+
+def human(size):
+    for shift, unit in ((20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift and not size & ((1 << shift) - 1):
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def title(row):
+    what, _, ranks = row.partition("@")
+    kind, size = what.split(":")
+    return TITLES.get(kind, kind) + ("" if kind == "idle" else f", {human(int(size))}") + (f", {ranks} ranks" if ranks else "")
+
+
+# ---- running ----
+
+def regime(before, after, crowd):
+    if crowd:
+        return "any"
+    low, high = min(before, after), max(before, after)
+    if high > low * AGREE or (low < NEAR_NS) != (high < NEAR_NS):
+        return None
+    return "near" if high < NEAR_NS else "far"
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.build = os.path.abspath(args.build)
+        self.out = os.path.join(ROOT, "out")
+        self.programs = os.path.join(self.build, "bench-programs")
+        os.makedirs(self.out, exist_ok=True)
+        os.makedirs(self.programs, exist_ok=True)
+        self.samples = {}   # row -> candidate -> [[value, regime]]
+        self.dropped = 0
+        self.notes = []
+        self.start = time.monotonic()
+        if args.append and os.path.exists(self.path("bench.json")):
+            with open(self.path("bench.json"), encoding="utf-8") as f:
+                self.samples = json.load(f)["samples"]
+
+    def path(self, name):
+        return os.path.join(self.out, name)
+
+    def left(self):
+        return self.args.minutes * 60 - (time.monotonic() - self.start)
+
+    def compile(self, chosen):
+        source = os.path.join(HERE, "rows.c")
+        for mpi in sorted({c.mpi for c in chosen}):
+            target = os.path.join(self.programs, "rows." + mpi)
+            if not os.path.exists(target) or os.path.getmtime(target) < os.path.getmtime(source):
+                subprocess.run([compiler(mpi), "-O2", "-Wno-stringop-overflow", "-std=c17", "-D_GNU_SOURCE", "-o", target, source], check=True)
+
+    def take(self, text, name, ranks):
+        for line in text.splitlines():
+            words = line.split()
+            if len(words) != 4 or ":" not in words[0] or kind_of(words[0]) not in {**UNITS, **dict.fromkeys(LESS_IS_BETTER)}:
+                continue
+            where = regime(float(words[2]), float(words[3]), ranks > 2)
+            if where is None:
+                self.dropped += 1
+                continue
+            row = words[0] + (f"@{ranks}" if ranks > 2 else "")
+            self.samples.setdefault(row, {}).setdefault(name, []).append([float(words[1]), where])
+
+    def job(self, name, command, env, ranks):
+        limit = max(5, min(90 if ranks == 2 else 45, self.left()))
+        began = time.monotonic()
+        p = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.programs,
+                             start_new_session=True)
+        try:
+            text, errors = p.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, 15)
+            try:
+                text, errors = p.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                os.killpg(p.pid, 9)
+                text, errors = p.communicate()
+            errors = f"did not end in {limit:.0f} s; what it printed until then counts"
+        self.take(text, name, ranks)
+        took = time.monotonic() - began
+        if p.returncode:
+            last = errors.strip().splitlines()[-1:] or ["no message"]
+            self.notes.append(f"{name}, {ranks} ranks: ended with {p.returncode}: {last[0]}")
+        print(f"    {name:22} {ranks} ranks  {took:5.1f} s" + (f"  ended with {p.returncode}" if p.returncode else ""), flush=True)
+
+    def run(self, chosen):
+        self.compile(chosen)
+        kinds = self.args.rows.split(",") if self.args.rows else None
+        for turn in range(self.args.rounds):
+            print(f"  round {turn + 1} of {self.args.rounds}, {self.left() / 60:.1f} minutes left", flush=True)
+            if not kinds or any(k.startswith("capi") for k in kinds):
+                self.job("sennit, C API", [os.path.join(self.build, "bin", "bench_capi")], dict(os.environ), 2)
+            for i in range(len(chosen)):
+                c = chosen[(i + turn * 3) % len(chosen)]
+                for ranks, most, rows in jobs(self.args.quick):
+                    rows = [r for r in rows if not kinds or kind_of(r) in kinds]
+                    if turn >= most and ranks > 2 or not rows or ranks not in self.args.ranks:
+                        continue
+                    if self.left() < 5:
+                        self.notes.append(f"the time was up in round {turn + 1}")
+                        return
+                    program = [os.path.join(self.programs, "rows." + c.mpi), *rows]
+                    self.job(c.name, c.command(program, ranks, self.build), c.environment(ranks), ranks)
+
+    # ---- results ----
+
+    def save(self):
+        with open(self.path("bench.json"), "w", encoding="utf-8") as f:
+            json.dump({"machine": machine(self.build), "samples": self.samples, "notes": self.notes}, f)
+
+
+def machine(build):
+    info = subprocess.run([os.path.join(build, "bin", "sennit"), "info"], capture_output=True, text=True, check=False).stdout
+    model = next((line.split(None, 1)[1] for line in info.splitlines() if line.startswith("machine")), "unknown")
+    cpus = next((line.strip() for line in info.splitlines() if "cpus online" in line), "")
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
+                            check=False).stdout.strip()
+    return {"processor": model, "cpus": cpus, "kernel": platform.release(), "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "commit": commit, "thp": first_line("/sys/kernel/mm/transparent_hugepage/enabled")}
+
+
+def first_line(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.readline().strip()
+    except OSError:
+        return "unknown"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--quick", action="store_true", help="a subset, under 90 seconds")
+    parser.add_argument("--rounds", type=int, help="rounds (default 5, quick 1)")
+    parser.add_argument("--minutes", type=float, help="stop then (default 15, quick 1.4)")
+    parser.add_argument("--only", help="candidates whose names contain one of these, comma-separated")
+    parser.add_argument("--rows", help="kinds of rows, comma-separated: " + " ".join(TITLES))
+    parser.add_argument("--ranks", default="2,4,8", help="numbers of ranks")
+    parser.add_argument("--append", action="store_true", help="add to the samples of out/bench.json")
+    parser.add_argument("--report", action="store_true", help="run nothing: the table and plots of out/bench.json")
+    parser.add_argument("--doc", help="write the results to this page, too (docs/performance.md)")
+    args = parser.parse_args()
+    args.rounds = args.rounds or (1 if args.quick else 5)
+    args.minutes = args.minutes or (1.4 if args.quick else 15)
+    args.ranks = [int(n) for n in args.ranks.split(",")]
+    if args.quick and args.ranks == [2, 4, 8]:
+        args.ranks = [2, 4]
+    args.append |= args.report
+    bench = Bench(args)
+    if not args.report:
+        chosen = [c for c in candidates() if not args.only or any(w.lower() in c.name.lower() for w in args.only.split(";"))]
+        print(f"{len(chosen)} candidates: " + "; ".join(c.name for c in chosen))
+        bench.run(chosen)
+        bench.save()
+    sys.path.insert(0, HERE)
+    import report  # pylint: disable=import-outside-toplevel
+    report.write(bench.path("bench.json"), bench.out, args.doc)
+    if bench.dropped:
+        print(f"{bench.dropped} figures were dropped because the cores moved meanwhile")
+
+
+if __name__ == "__main__":
+    if shutil.which("git") is None:
+        sys.exit("bench: git is needed")
+    main()

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What bench.py measured, as a table, one verdict a row, plots, and a page."""
+import json
+import os
+import statistics
+
+import bench
+
+OURS = "sennit"
+BARE = ("capilat", "capirate", "capiratio")  # rows with nobody to compare with
+LEVEL = 0.97                                 # from here on sennit counts as level: noise
+
+
+def kinds_in_order(rows):
+    order = list(bench.TITLES) + ["alltoall", "allreduce", "bcast", "exchange"]
+    return sorted(rows, key=lambda r: (int(r.partition("@")[2] or 2), order.index(bench.kind_of(r)),
+                                       int(r.split("@")[0].split(":")[1])))
+
+
+class Row:
+    """One row in one regime."""
+
+    def __init__(self, name, regime, samples):
+        self.name, self.regime, self.kind = name, regime, bench.kind_of(name)
+        self.less = self.kind in bench.LESS_IS_BETTER
+        self.values = {}
+        for who, taken in samples.items():
+            kept = sorted(v for v, where in taken if where == regime)
+            if kept:
+                self.values[who] = kept
+        best = min if self.less else max
+        self.median = {who: statistics.median(v) for who, v in self.values.items()}
+        ours = [w for w in self.median if w.startswith(OURS)]
+        peers = [w for w in self.median if not w.startswith(OURS)]
+        self.ours = best(ours, key=self.median.get) if ours else None
+        self.peer = best(peers, key=self.median.get) if peers else None
+
+    @property
+    def ratio(self):
+        if not self.ours or not self.peer:
+            return None
+        a, b = self.median[self.ours], self.median[self.peer]
+        if self.kind.startswith("hide"):
+            return None
+        return b / a if self.less else a / b
+
+    def verdict(self):
+        if self.kind == "capiratio":
+            return "within 1.5" if self.median[self.ours] <= 1.5 else "beyond 1.5"
+        if self.kind in BARE or not self.ours or not self.peer:
+            return ""
+        if self.kind.startswith("hide"):
+            return "leads" if self.median[self.ours] >= max(0.95, self.median[self.peer] - 0.02) else "behind"
+        return "leads" if self.ratio >= 1 else "level" if self.ratio >= LEVEL else "BEHIND"
+
+
+def number(value):
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def spread(values):
+    return f"{number(values[0])}..{number(values[-1])}" if len(values) > 1 else "one sample"
+
+
+def rows_of(data):
+    made = []
+    for regime in ("near", "far", "any"):
+        for name in kinds_in_order(data["samples"]):
+            row = Row(name, regime, data["samples"][name])
+            if row.median:
+                made.append(row)
+    return made
+
+
+def line(row):
+    unit = bench.UNITS.get(row.kind, "us")
+    ours = f"{number(row.median[row.ours])} ({spread(row.values[row.ours])})" if row.ours else "-"
+    peer = f"{number(row.median[row.peer])} ({spread(row.values[row.peer])})" if row.peer else "-"
+    ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
+    return (bench.title(row.name), row.regime, unit, ours, (row.ours or "").replace("sennit, ", "over "), peer, row.peer or "",
+            ratio, row.verdict())
+
+
+HEADS = ("row", "cores", "unit", "sennit", "", "best other", "", "ratio", "verdict")
+
+
+def print_table(rows, out):
+    lines = [HEADS] + [line(r) for r in rows]
+    widths = [max(len(x[i]) for x in lines) for i in range(len(HEADS))]
+    text = "\n".join("  ".join(x[i].ljust(widths[i]) for i in range(len(HEADS))).rstrip() for x in lines) + "\n"
+    counts = {}
+    for r in rows:
+        if r.verdict():
+            counts[r.verdict()] = counts.get(r.verdict(), 0) + 1
+    text += "\n" + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())) + "\n"
+    with open(os.path.join(out, "bench.txt"), "w", encoding="utf-8") as f:
+        f.write(text)
+    print(text)
+
+
+# ---- plots ----
+
+PLOTS = (("lat", "one way, us", True), ("bw", "MB/s, cached", False), ("cold", "MB/s, rotated out of cache", False),
+         ("used", "MB/s, written and read", False))
+
+
+def curves(axis, rows, kind, regime, label, log):
+    found = {}
+    for r in rows:
+        if r.kind == kind and r.regime == regime and "@" not in r.name:
+            for who, value in r.median.items():
+                found.setdefault(who, []).append((max(int(r.name.split(":")[1]), 0.5), value))
+    for who, points in sorted(found.items()):
+        ours = who.startswith(OURS)
+        axis.plot(*zip(*sorted(points)), "o-" if ours else "s--", ms=3, lw=1.8 if ours else 1, label=who)
+    axis.set_xscale("log", base=2)
+    axis.set_xlabel("bytes")
+    axis.set_ylabel(label)
+    axis.set_title(f"{bench.TITLES[kind]}, cores {regime}", fontsize=9)
+    axis.grid(True, alpha=0.3)
+    if log:
+        axis.set_yscale("log")
+    elif found:
+        axis.set_ylim(bottom=0)
+    return bool(found)
+
+
+def bars(axis, rows, kinds, regimes):
+    chosen = [r for r in rows if r.kind in kinds and r.regime in regimes]
+    who = sorted({w for r in chosen for w in r.median})
+    for i, name in enumerate(who):
+        axis.bar([k + i * 0.8 / len(who) for k in range(len(chosen))], [r.median.get(name, 0) for r in chosen],
+                 0.8 / len(who), label=name, hatch="//" if name.startswith(OURS) else None)
+    axis.set_xticks([k + 0.4 for k in range(len(chosen))], [f"{bench.title(r.name)}\n{r.regime}" for r in chosen], fontsize=6,
+                    rotation=20)
+    return bool(chosen)
+
+
+def draw(rows, out):
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        print("No plots: matplotlib is missing (apt install python3-matplotlib)")
+        return []
+    made = []
+
+    def finish(figure, axis, name):
+        axis.legend(fontsize=6, frameon=False)
+        figure.tight_layout()
+        path = os.path.join(out, name)
+        figure.savefig(path, dpi=120)
+        pyplot.close(figure)
+        made.append(path)
+
+    for regime in ("near", "far"):
+        figure, axes = pyplot.subplots(2, 2, figsize=(11, 8))
+        any_found = [curves(axis, rows, kind, regime, label, log) for axis, (kind, label, log) in zip(axes.flat, PLOTS)]
+        if any(any_found):
+            finish(figure, axes.flat[0], f"bench-{regime}.png")
+        pyplot.close(figure)
+    for name, kinds, regimes in (("rate", ("rate", "rates", "capirate"), ("near", "far", "any")),
+                                 ("overlap", ("hidesend", "hiderecv"), ("near", "far")),
+                                 ("crowd", ("alltoall", "allreduce", "bcast", "exchange"), ("any",))):
+        figure, axis = pyplot.subplots(figsize=(11, 4.5))
+        if bars(axis, rows, kinds, regimes):
+            if name == "crowd":
+                axis.set_yscale("log")
+                axis.set_ylabel("us a call, 4 and 8 ranks on these cores")
+            finish(figure, axis, f"bench-{name}.png")
+        pyplot.close(figure)
+    return made
+
+
+# ---- the page ----
+
+def page(data, rows, path):
+    m = data["machine"]
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("# Performance\n\nWritten by `make bench DOC=1`; do not edit. Medians, with the range of all rounds; the ratio is "
+                "sennit's best to the best of the others, above 1 where sennit is ahead, also where less is better. `near`: "
+                "the two cores shared a cache while the figure was taken, `far`: they did not; the machine moved them.\n\n")
+        f.write(f"Machine: {m['processor']}, {m['cpus']}; Linux {m['kernel']}; transparent huge pages {m['thp']}; {m['date']}, "
+                f"commit {m['commit']}.\n\n")
+        f.write("| " + " | ".join(h or "by" for h in HEADS) + " |\n|" + "---|" * len(HEADS) + "\n")
+        for r in rows:
+            f.write("| " + " | ".join(line(r)) + " |\n")
+        if data["notes"]:
+            f.write("\nWhat went wrong in the run:\n\n" + "".join(f"- {n}\n" for n in data["notes"]))
+    print("Page: " + path)
+
+
+def write(source, out, doc):
+    with open(source, encoding="utf-8") as f:
+        data = json.load(f)
+    rows = rows_of(data)
+    print_table(rows, out)
+    for note in data["notes"]:
+        print("note: " + note)
+    for path in draw(rows, out):
+        print("Plot: " + path)
+    if doc:
+        page(data, rows, doc)

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The rows of the benchmark, as an ordinary MPI program that knows nothing of sennit: rows ROW...
+ *
+ * A row is KIND:SIZE[:MS], printed as "KIND:SIZE value before after": the figure, and the cache-line probes (ns, one way)
+ * around it. What the figure means:
+ *   lat        us, half a round trip                      rate, rates  million messages/s of SIZE bytes, one pair in one
+ *   bw         MB/s of a ping-pong, same buffers again                 direction; every rank to every other at once
+ *   cold       likewise, buffers rotated through COLD bytes
+ *   used       likewise, written by the sender before each message and read by the receiver after it
+ *   hidesend   share of the transfer that is hidden behind the sender's computing (MPI_Isend, compute, MPI_Wait)
+ *   hiderecv   likewise the receiver's
+ *   alltoall, allreduce, bcast, exchange   us a call
+ *   idle       percent of a core used by a rank that waits in MPI_Recv
+ * Probes are taken by ranks 0 and 1; with more ranks than cores they say nothing and are 0.
+ */
+#include "probe.h"
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define COLD	(192u << 20)
+#define WINDOW	64
+#define COMPUTE 0.1 /* s */
+#define LARGEST (64u << 20)
+
+static int rank, ranks;
+static char *mine, *theirs; /* COLD bytes each */
+static struct probe_line *lines;
+static uint64_t probe_round;
+static volatile long sink;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "rows: %s\n", what);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* Rank 0's memfd, opened by rank 1 through /proc: nothing is left behind. */
+static void probe_open(void)
+{
+	char path[64] = "";
+	int fd = -1;
+	if (rank == 0) {
+		fd = memfd_create("bench", 0);
+		if (fd < 0 || ftruncate(fd, 4096))
+			fail("memfd");
+		snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
+	}
+	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
+	if (rank == 1)
+		fd = open(path, O_RDWR);
+	if (rank < 2) {
+		lines = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (fd < 0 || lines == MAP_FAILED)
+			fail("the probe's memory");
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (fd >= 0)
+		close(fd);
+}
+
+static double probe(void)
+{
+	double ns = 0;
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank < 2 && ranks == 2)
+		ns = probe_ns(lines, rank, &probe_round);
+	MPI_Barrier(MPI_COMM_WORLD);
+	return ns;
+}
+
+/* ---- ping-pong ---- */
+
+enum touch { SAME, ROTATE, CONSUME };
+
+static long read_all(const char *p, size_t len)
+{
+	long sum = 0;
+	for (size_t i = 0; i < len; i += 64)
+		sum += p[i];
+	return sum;
+}
+
+static double pingpong(size_t len, long rounds, enum touch touch)
+{
+	size_t step = (len + 4095) & ~(size_t)4095, at = 0;
+	double start = MPI_Wtime();
+	for (long i = 0; i < rounds; i++) {
+		char *out = mine + at, *in = theirs + at;
+		for (int turn = 0; turn < 2; turn++) {
+			if (turn == rank) {
+				if (touch == CONSUME)
+					memset(out, (int)i, len);
+				MPI_Send(out, (int)len, MPI_BYTE, !rank, 1, MPI_COMM_WORLD);
+			} else {
+				MPI_Recv(in, (int)len, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+				if (touch == CONSUME)
+					sink += read_all(in, len);
+			}
+		}
+		if (touch == ROTATE && (at += step) + len > COLD)
+			at = 0;
+	}
+	return MPI_Wtime() - start;
+}
+
+/* ---- message rate ---- */
+
+static double rate(size_t len, long windows)
+{
+	MPI_Request req[WINDOW];
+	double start = MPI_Wtime();
+	for (long w = 0; w < windows; w++) {
+		for (int i = 0; i < WINDOW; i++) {
+			if (rank == 0)
+				MPI_Isend(mine + (size_t)i * len, (int)len, MPI_BYTE, 1, 1, MPI_COMM_WORLD,
+					  &req[i]);
+			else
+				MPI_Irecv(theirs + (size_t)i * len, (int)len, MPI_BYTE, 0, 1, MPI_COMM_WORLD,
+					  &req[i]);
+		}
+		MPI_Waitall(WINDOW, req, MPI_STATUSES_IGNORE);
+		if (rank == 0)
+			MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		else
+			MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
+	}
+	return MPI_Wtime() - start;
+}
+
+static double rate_all(size_t len, long windows)
+{
+	int count = 2 * WINDOW * (ranks - 1), n;
+	MPI_Request *req = malloc((size_t)count * sizeof(MPI_Request));
+	double start = MPI_Wtime();
+	for (long w = 0; w < windows; w++) {
+		n = 0;
+		for (int i = 0; i < WINDOW; i++) {
+			for (int other = 0; other < ranks; other++) {
+				if (other == rank)
+					continue;
+				MPI_Irecv(theirs + (size_t)n * len, (int)len, MPI_BYTE, other, 1,
+					  MPI_COMM_WORLD, &req[n]);
+				n++;
+			}
+		}
+		for (int i = 0; i < WINDOW; i++) {
+			for (int other = 0; other < ranks; other++) {
+				if (other == rank)
+					continue;
+				MPI_Isend(mine + (size_t)n * len, (int)len, MPI_BYTE, other, 1,
+					  MPI_COMM_WORLD, &req[n]);
+				n++;
+			}
+		}
+		MPI_Waitall(n, req, MPI_STATUSES_IGNORE);
+	}
+	double took = MPI_Wtime() - start;
+	free(req);
+	return took;
+}
+
+/* ---- overlap ---- */
+
+static void compute(double seconds)
+{
+	double end = MPI_Wtime() + seconds;
+	while (MPI_Wtime() < end)
+		for (int i = 0; i < 1000; i++)
+			sink += i;
+}
+
+/* The side that computes posts first; what is left of the transfer when it has computed is what was not hidden. */
+static double left_over(size_t len, int computes)
+{
+	MPI_Request req;
+	double start;
+	bool sends = rank == 0, computing = rank == computes;
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (computing) {
+		if (sends)
+			MPI_Isend(mine, (int)len, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &req);
+		else
+			MPI_Irecv(theirs, (int)len, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &req);
+		compute(COMPUTE);
+		start = MPI_Wtime();
+		MPI_Wait(&req, MPI_STATUS_IGNORE);
+		return MPI_Wtime() - start;
+	}
+	usleep(10000); /* the other has posted by now, whatever a barrier means */
+	if (sends)
+		MPI_Send(mine, (int)len, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+	else
+		MPI_Recv(theirs, (int)len, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	return 0;
+}
+
+static double hidden(size_t len, int computes)
+{
+	double whole = pingpong(len, 2, SAME), sum = 0, left;
+	whole = pingpong(len, 4, SAME) / 8;
+	for (int i = 0; i < 3; i++)
+		sum += left_over(len, computes);
+	MPI_Allreduce(&sum, &left, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+	return 1 - left / 3 / whole;
+}
+
+/* ---- collectives ---- */
+
+static double collective(const char *kind, size_t len, long rounds)
+{
+	int n = (int)len, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+	MPI_Barrier(MPI_COMM_WORLD);
+	double start = MPI_Wtime();
+	for (long i = 0; i < rounds; i++) {
+		if (!strcmp(kind, "alltoall"))
+			MPI_Alltoall(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, MPI_COMM_WORLD);
+		else if (!strcmp(kind, "allreduce"))
+			MPI_Allreduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		else if (!strcmp(kind, "bcast"))
+			MPI_Bcast(i % 2 ? mine : theirs, n, MPI_BYTE, (int)(i % ranks), MPI_COMM_WORLD);
+		else
+			MPI_Sendrecv(mine, n, MPI_BYTE, right, 1, theirs, n, MPI_BYTE, left, 1,
+				     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	return MPI_Wtime() - start;
+}
+
+/* ---- waiting ---- */
+
+static double idle(void)
+{
+	struct rusage a, b;
+	double percent = 0, start = MPI_Wtime();
+	if (rank == 1) {
+		getrusage(RUSAGE_SELF, &a);
+		MPI_Recv(theirs, 1, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		getrusage(RUSAGE_SELF, &b);
+		double used = (double)(b.ru_utime.tv_sec - a.ru_utime.tv_sec + b.ru_stime.tv_sec -
+				       a.ru_stime.tv_sec) +
+			      1e-6 * (double)(b.ru_utime.tv_usec - a.ru_utime.tv_usec + b.ru_stime.tv_usec -
+					      a.ru_stime.tv_usec);
+		percent = 100 * used / (MPI_Wtime() - start);
+	} else if (rank == 0) {
+		usleep(400000);
+		MPI_Send(mine, 1, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+	}
+	MPI_Bcast(&percent, 1, MPI_DOUBLE, 1, MPI_COMM_WORLD);
+	return percent;
+}
+
+/* ---- rows ---- */
+
+static double timed(const char *kind, size_t len, long rounds)
+{
+	if (!strcmp(kind, "lat") || !strcmp(kind, "bw"))
+		return pingpong(len, rounds, SAME);
+	if (!strcmp(kind, "cold"))
+		return pingpong(len, rounds, ROTATE);
+	if (!strcmp(kind, "used"))
+		return pingpong(len, rounds, CONSUME);
+	if (!strcmp(kind, "rate"))
+		return rate(len, rounds);
+	if (!strcmp(kind, "rates"))
+		return rate_all(len, rounds);
+	return collective(kind, len, rounds);
+}
+
+/* As many rounds as take about `seconds`, the same on all ranks; their time. */
+static double calibrated(const char *kind, size_t len, double seconds, long *rounds)
+{
+	long n = 1;
+	double took = 0;
+	timed(kind, len, 1);
+	for (;;) {
+		took = timed(kind, len, n);
+		MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+		if (took >= seconds / 8 || n > 100000000)
+			break;
+		n *= took < seconds / 64 ? 8 : 2;
+	}
+	if (took < seconds / 2) {
+		n = (long)((double)n * seconds / took) + 1;
+		took = timed(kind, len, n);
+		MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+	}
+	*rounds = n;
+	return took;
+}
+
+static double figure(const char *kind, size_t len, double seconds)
+{
+	long rounds;
+	if (!strcmp(kind, "hidesend"))
+		return hidden(len, 0);
+	if (!strcmp(kind, "hiderecv"))
+		return hidden(len, 1);
+	if (!strcmp(kind, "idle"))
+		return idle();
+	double each = calibrated(kind, len, seconds, &rounds) / (double)rounds;
+	if (!strcmp(kind, "lat"))
+		return each / 2 * 1e6;
+	if (!strcmp(kind, "bw") || !strcmp(kind, "cold") || !strcmp(kind, "used"))
+		return 2 * (double)len / each / 1e6;
+	if (!strcmp(kind, "rate"))
+		return WINDOW / each / 1e6;
+	if (!strcmp(kind, "rates"))
+		return (double)WINDOW * ranks * (ranks - 1) / each / 1e6;
+	return each * 1e6;
+}
+
+static void row(char *text)
+{
+	char *kind = strtok(text, ":"), *size = strtok(NULL, ":"), *ms = strtok(NULL, ":");
+	size_t len = size ? strtoul(size, NULL, 10) : 0;
+	if (!kind || len > LARGEST)
+		fail("a row is KIND:SIZE[:MS], at most 64 MiB");
+	double before = probe(), value = figure(kind, len, ms ? atof(ms) / 1000 : 0.05), after = probe();
+	if (rank == 0) {
+		printf("%s:%zu %.6g %.1f %.1f\n", kind, len, value, before, after);
+		fflush(stdout);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	size_t room = ranks == 2 ? COLD : LARGEST / 4;
+	mine = malloc(room);
+	theirs = malloc(room);
+	if (!mine || !theirs || ranks < 2)
+		fail("needs two ranks, and memory");
+	memset(mine, 1, room);
+	memset(theirs, 2, room);
+	probe_open();
+	for (int i = 1; i < argc; i++)
+		row(argv[i]);
+	free(mine);
+	free(theirs);
+	MPI_Finalize();
+	return 0;
+}
