@@ -211,9 +211,25 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.help = "What carries messages to other hosts: udp (works for every user and over "
 				"every IP network) or ether (raw Ethernet frames: shorter latency, needs "
 				"the network-raw capability and hosts on one Ethernet segment), each with "
-				"an interface or address to use (udp:eth1, ether:eth0, udp:10.0.0.5), or "
-				"off. auto takes UDP on the fastest interface that has an IP address, and "
-				"Ethernet frames if none has one. All hosts of a job need the same kind.",
+				"an interface or address to use (udp:eth1, ether:eth0, udp:10.0.0.5), a "
+				"list of these (udp:eth0,ether:eth1) for several rails, or off. auto takes "
+				"all interfaces that are up, the fastest first: UDP on those that have an "
+				"IP address, Ethernet frames on the others where that is allowed; loopback "
+				"and the bridges of container engines only if there is nothing else.",
+		},
+	[SN_CONF_STRATEGY] =
+		{
+			.name = "strategy",
+			.type = SN_TYPE_STR,
+			.unit = "",
+			.def_str = "aggregate,split",
+			.help = "How requests to other hosts are put into frames and over rails: a list, "
+				"what a later one decides counts. aggregate: requests that wait while "
+				"frames are under way leave together; split: short messages take the rail "
+				"that has them through first, long ones go over all rails so that they "
+				"finish together; fifo: one request a frame, one rail; equal: long "
+				"messages in equal shares over all rails. The last two are for "
+				"comparison.",
 		},
 	[SN_CONF_FAULT] =
 		{

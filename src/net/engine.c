@@ -7,7 +7,8 @@ static const char *const count_names[SN_NC_COUNT] = {
 	"net.resend_fast",    "net.resend_timer", "net.tx_data",    "net.rx_data",	 "net.tx_pull",
 	"net.again_evidence", "net.again_timer",  "net.tx_eager",   "net.tx_rendezvous", "net.connects",
 	"net.restarts",	      "net.peers_gone",	  "net.peers_left", "net.driver_full",	 "net.tx_slices",
-	"net.tx_probes",      "net.path_shrunk",
+	"net.tx_probes",      "net.path_shrunk",  "net.rail_down",  "net.rail_up",	 "net.stolen",
+	"net.tx_records",
 };
 
 /* ---- frame buffers: a chain of free ones, last used first ---- */
@@ -78,29 +79,51 @@ void sn_net_table_del(struct sn_net_table *t, uint32_t number)
 
 /* ---- life ---- */
 
+static bool ports_new(struct sn_net *n)
+{
+	n->port = calloc(n->cfg.ports, sizeof(*n->port));
+	if (n->port == NULL)
+		return false;
+	for (unsigned i = 0; i < n->cfg.ports; i++) {
+		struct sn_net_port *p = &n->port[i];
+		p->net = n;
+		p->index = i;
+		p->driver = n->cfg.port[i].driver;
+		p->drv = n->cfg.port[i].drv;
+		p->part = n->cfg.port[i].part;
+		p->mtu = SN_MIN_OF(p->driver->mtu(p->drv), (uint32_t)SN_WIRE_LEN_MAX);
+		p->credit = SN_NET_CREDIT;
+		sn_list_init(&p->jobs);
+		sn_list_init(&p->served);
+		n->mtu = SN_MAX_OF(n->mtu, p->mtu);
+	}
+	return true;
+}
+
 struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 {
 	struct sn_net *n = calloc(1, sizeof(*n));
+	char bad[32];
 
 	if (n == NULL)
 		return NULL;
 	n->cfg = *cfg;
-	n->mtu = SN_MIN_OF(cfg->driver->mtu(cfg->drv), (uint32_t)SN_WIRE_LEN_MAX);
 	n->hash_size = 64;
 	n->by_session = calloc(n->hash_size, sizeof(struct sn_net_link *));
 	n->by_id = calloc(n->hash_size, sizeof(struct sn_net_link *));
-	if (n->by_session == NULL || n->by_id == NULL) {
+	if (n->by_session == NULL || n->by_id == NULL || !ports_new(n) ||
+	    !sn_sched_choose(cfg->strategy ? cfg->strategy : "aggregate,split", &n->strategy, bad,
+			     sizeof(bad))) {
 		sn_net_free(n);
 		return NULL;
 	}
-	struct sn_list *lists[] = {&n->links,  &n->work,       &n->pulls,	&n->jobs,
-				   &n->served, &n->ended_msgs, &n->ended_sends, &n->ended_pulls};
+	struct sn_list *lists[] = {&n->links,	   &n->work,	    &n->pulls,
+				   &n->ended_msgs, &n->ended_sends, &n->ended_pulls};
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
 	sn_auth_hello_key(&n->hello_key, cfg->ids.key);
 	n->session_key = (struct sn_sip_key){{cfg->secret[0], cfg->secret[1]}};
 	n->timer_at = SN_NET_NEVER;
-	n->credit = SN_NET_CREDIT;
 	n->clock_seen = cfg->clock(cfg->clock_arg);
 	sn_net_look(n);
 	return n;
@@ -117,7 +140,7 @@ _Static_assert(offsetof(struct sn_net_msg, node) == 0 && offsetof(struct sn_net_
 
 void sn_net_free(struct sn_net *n)
 {
-	if (n->by_session && n->by_id)
+	if (n->links.next)
 		sn_list_for_each_safe (at, &n->links)
 			sn_net_link_free(sn_container(at, struct sn_net_link, node));
 	if (n->ended_msgs.next) {
@@ -129,6 +152,7 @@ void sn_net_free(struct sn_net *n)
 		memcpy(&next, f, sizeof(next));
 		free(f);
 	}
+	free(n->port);
 	free(n->sends.entry);
 	free(n->pull_table.entry);
 	free(n->past);
@@ -254,7 +278,8 @@ void sn_net_enter(struct sn_net *n)
 	if (n->inside++ > 0)
 		return;
 	sn_net_look(n);
-	n->full = false;
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		n->port[i].full = false;
 	if (n->addr_len == 0 && !n->quiet)
 		n->addr_len = sn_core_address(n->cfg.ep, n->addr);
 }
@@ -276,18 +301,36 @@ int sn_net_progress(struct sn_net *n)
 		events += report_ended(n);
 	events += sn_net_input(n);
 	events += run_work(n);
-	for (int blocks = 0; blocks < 4 && sn_net_serve(n); blocks++)
-		; /* then look at the network again: short messages must not wait behind a long queue */
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		for (int blocks = 0; blocks < 4 && sn_net_serve(&n->port[i]); blocks++)
+			; /* then look at the network again: short messages must not wait behind a long queue */
 	sn_net_pull_schedule(n);
 	run_timers(n);
 	sn_net_leave(n);
 	return events;
 }
 
+static bool any_jobs(const struct sn_net *n)
+{
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		if (!sn_list_empty(&n->port[i].jobs))
+			return true;
+	return false;
+}
+
 bool sn_net_busy(const struct sn_net *n)
 {
-	return !sn_list_empty(&n->work) || !sn_list_empty(&n->jobs) || !sn_list_empty(&n->ended_msgs) ||
+	return !sn_list_empty(&n->work) || any_jobs(n) || !sn_list_empty(&n->ended_msgs) ||
 	       !sn_list_empty(&n->ended_sends) || !sn_list_empty(&n->ended_pulls);
+}
+
+bool sn_net_expects(const struct sn_net *n)
+{
+	uint64_t asked = 0;
+
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		asked += n->port[i].asked;
+	return asked > 0 || n->sends.count > 0;
 }
 
 bool sn_net_idle(const struct sn_net *n)
@@ -307,7 +350,7 @@ uint64_t sn_net_deadline(struct sn_net *n)
 	uint64_t at = n->timer_at;
 
 	sn_net_look(n);
-	if (!sn_list_empty(&n->jobs))
+	if (any_jobs(n))
 		return 0;
 	sn_list_for_each (w, &n->work)
 		at = SN_MIN_OF(at, sn_container(w, struct sn_net_link, work_node)->ack_at);
@@ -320,6 +363,8 @@ void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, u
 		fn(arg, count_names[i], n->counts[i]);
 	for (int i = 0; i < SN_DROP_COUNT; i++)
 		fn(arg, sn_drop_name(i), n->drops[i]);
-	fn(arg, "net.credit", n->credit);
-	n->cfg.driver->counters(n->cfg.drv, fn, arg);
+	for (unsigned i = 0; i < n->cfg.ports; i++) {
+		fn(arg, "net.credit", n->port[i].credit);
+		n->port[i].driver->counters(n->port[i].drv, fn, arg);
+	}
 }

@@ -173,3 +173,38 @@ int sn_iface_choose(const char *where, bool ether, struct sn_iface *out)
 	*out = *best;
 	return 0;
 }
+
+static int by_score(const void *a, const void *b)
+{
+	const struct sn_iface *x = a, *y = b;
+
+	return x->score != y->score ? (x->score < y->score ? 1 : -1) : (x->index < y->index ? -1 : 1);
+}
+
+unsigned sn_iface_all(bool ether, struct sn_iface *out, unsigned max)
+{
+	struct ifaddrs *all;
+	struct sn_iface table[IFACES];
+	unsigned count = 0, n = 0;
+
+	if (getifaddrs(&all) < 0)
+		return 0;
+	for (const struct ifaddrs *a = all; a; a = a->ifa_next) {
+		struct sn_iface *e = NULL;
+		if (a->ifa_addr && (a->ifa_flags & IFF_UP))
+			e = entry(table, &count, a->ifa_name);
+		if (e)
+			add_address(e, a);
+	}
+	freeifaddrs(all);
+	for (unsigned i = 0; i < count; i++) {
+		finish(&table[i]);
+		bool ip = table[i].has4 || table[i].has6;
+		if (table[i].score < 0 || (ether ? ip || !table[i].has_mac : !ip))
+			table[i].score = -1;
+	}
+	qsort(table, count, sizeof(table[0]), by_score);
+	for (unsigned i = 0; i < count && n < max && table[i].score >= 0; i++)
+		out[n++] = table[i];
+	return n;
+}

@@ -26,4 +26,10 @@ struct sn_iface {
  */
 int sn_iface_choose(const char *where, bool ether, struct sn_iface *out);
 
+/*
+ * All interfaces that are up, have a carrier and an IP address (or, ether, only a MAC address and no IP one), without
+ * loopback and bridges of container engines, the best first. Returns how many, at most max.
+ */
+unsigned sn_iface_all(bool ether, struct sn_iface *out, unsigned max);
+
 #endif

@@ -95,6 +95,8 @@ static int deliver_record(struct sn_net_link *l, const struct sn_rec *rec)
 	}
 	if (rec->what == SN_REC_MORE)
 		return join_more(l, rec);
+	if (rec->what == SN_REC_PORTS)
+		return sn_net_ports_in(l, rec->body, rec->body_len);
 	if (l->joining)
 		return SN_ERR_PROTO;
 	if (rec->what == SN_REC_FIRST)

@@ -76,8 +76,8 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len)
 		break;
 	case SN_WIRE_PULL: sn_net_pull_in(l, (const void *)data); break;
 	case SN_WIRE_BYE: sn_net_bye_in(l, (const void *)data); break;
-	case SN_WIRE_PROBE: sn_net_probe_in(l, len); break;
-	case SN_WIRE_PROBED: sn_net_probed_in(l, le32toh(((const struct sn_wire_probe *)h)->size)); break;
+	case SN_WIRE_PROBE: sn_net_probe_in(l, len, l->net->in_port, h->rail); break;
+	case SN_WIRE_PROBED: sn_net_probed_in(l, (const void *)data); break;
 	case SN_WIRE_SLICE_OF: slice_frame(l, data, len); break;
 	default: /* ACK: the header said it all */ break;
 	}
@@ -107,8 +107,13 @@ static void frame_in(struct sn_net *n, const uint8_t *data, uint32_t len)
 		to_the_gone(l, h->type);
 		return;
 	}
+	if (h->rail >= SN_WIRE_RAILS) {
+		n->drops[SN_DROP_RANGE]++;
+		return;
+	}
 	l->confirmed = true;
 	sn_net_heard(l);
+	sn_net_way_heard(l, n->in_port, h->rail, len);
 	sn_net_stream_ack(l, le32toh(h->ack), le64toh(h->sack));
 	if (le16toh(h->flags) & SN_WIRE_F_ANSWER)
 		sn_net_ack_want(l, true);
@@ -116,19 +121,23 @@ static void frame_in(struct sn_net *n, const uint8_t *data, uint32_t len)
 		dispatch(l, data, len);
 }
 
-/* Budget: one driver call when there is nothing; one for each 64 frames else. */
+/* Budget: one driver call a port when there is nothing; one for each 64 frames else. */
 int sn_net_input(struct sn_net *n)
 {
 	int events = 0;
 
-	for (int round = 0; round < 4; round++) {
-		unsigned count = n->cfg.driver->receive(n->cfg.drv, n->in, SN_NET_BATCH);
-		for (unsigned i = 0; i < count; i++)
-			frame_in(n, n->in[i].data, n->in[i].len);
-		n->counts[SN_NC_RX_FRAMES] += count;
-		events += (int)count;
-		if (count < SN_NET_BATCH)
-			break;
+	for (unsigned p = 0; p < n->cfg.ports; p++) {
+		for (int round = 0; round < 4; round++) {
+			const struct sn_net_port *port = &n->port[p];
+			unsigned count = port->driver->receive(port->drv, n->in, SN_NET_BATCH);
+			n->in_port = p;
+			for (unsigned i = 0; i < count; i++)
+				frame_in(n, n->in[i].data, n->in[i].len);
+			n->counts[SN_NC_RX_FRAMES] += count;
+			events += (int)count;
+			if (count < SN_NET_BATCH)
+				break;
+		}
 	}
 	return events;
 }

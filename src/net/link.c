@@ -155,27 +155,24 @@ uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff)
 int sn_net_attach(struct sn_net *n, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
 		  const struct sn_addr_part *part, struct sn_net_link **link)
 {
-	struct sn_net_path path = {{0}};
-
-	if (!n->cfg.driver->resolve(n->cfg.drv, part, &path))
-		return sn_fail(SN_ERR_UNSUPPORTED, "%s does not lead to this address", n->cfg.driver->name);
 	struct sn_net_link *l = calloc(1, sizeof(*l));
+
 	if (l == NULL)
 		return sn_fail(SN_ERR_NOMEM, "no memory for a peer");
 	l->net = n;
 	l->peer = peer;
-	l->path = path;
+	if (!sn_net_ways_first(l, part)) {
+		free(l);
+		return sn_fail(SN_ERR_UNSUPPORTED, "no network rail leads to this address");
+	}
 	l->id = ids->id;
 	memcpy(l->peer_key, ids->key, sizeof(l->peer_key));
 	sn_auth_hello_key(&l->hello_key, ids->key);
 	l->session = session_towards(n, l->id, generation(n, l->id));
-	struct sn_list *lists[] = {&l->queue, &l->dones, &l->rdvs,     &l->pulls,
-				   &l->sends, &l->asked, &l->work_node};
+	struct sn_list *lists[] = {&l->queue, &l->dones, &l->rdvs, &l->pulls, &l->sends, &l->work_node};
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
-	l->cwnd = SN_WIRE_WINDOW / 2;
-	l->mtu = SN_MIN_OF(n->mtu, (uint32_t)SN_WIRE_BASE_MTU);
-	l->ack_at = l->rto_at = l->probe_at = SN_NET_NEVER;
+	l->ack_at = SN_NET_NEVER;
 	sn_list_add_tail(&n->links, &l->node);
 	n->link_count++;
 	hash(n, l);
@@ -216,7 +213,8 @@ void sn_net_link_free(struct sn_net_link *l)
 {
 	struct sn_net *n = l->net;
 
-	n->out_count = 0;
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		n->port[i].out_count = 0;
 	sn_net_stream_end(l, 0);
 	sn_net_pull_end(l, 0);
 	sn_net_serve_end(l, 0);
@@ -266,11 +264,12 @@ void sn_net_report_gone(struct sn_net_link *l)
 
 void sn_net_bye_out(struct sn_net_link *l, int status, bool answer)
 {
-	struct sn_wire_bye *b = sn_net_out_ctrl(l, SN_WIRE_BYE, sizeof(*b));
+	struct sn_net_way *w = answer ? sn_net_way_reply(l) : sn_net_way_main(l);
+	struct sn_wire_bye *b = sn_net_out_ctrl(w, SN_WIRE_BYE, sizeof(*b));
 
 	b->status = (int32_t)htole32((uint32_t)status);
 	b->answer = htole32(answer);
-	sn_net_out_seal(l->net, &l->tx_key);
+	sn_net_out_seal(w->port, &l->tx_key);
 	sn_net_flush(l->net);
 }
 
@@ -316,20 +315,22 @@ bool sn_net_goodbye(struct sn_net *n)
 
 static void hello_out(struct sn_net *n, struct sn_net_link *l, uint8_t type)
 {
-	struct sn_wire_hello *h = sn_net_out_ctrl(l, type, sizeof(*h));
+	struct sn_net_way *w = sn_net_way_main(l);
+	const struct sn_addr_part *part = &w->port->part;
+	struct sn_wire_hello *h = sn_net_out_ctrl(w, type, sizeof(*h));
 
 	h->session = htole64(l->session);
 	h->peer_session = htole64(l->peer_session);
 	h->id = htole64(n->cfg.ids.id);
 	h->mtu = htole32(n->mtu);
-	h->part_type = n->cfg.part.type;
-	h->part_len = htole16(n->cfg.part.len);
+	h->part_type = part->type;
+	h->part_len = htole16(part->len);
 	memcpy(h->secret.key, n->cfg.ids.key, sizeof(h->secret.key));
-	memcpy(h->secret.part, n->cfg.part.bytes, n->cfg.part.len);
+	memcpy(h->secret.part, part->bytes, part->len);
 	h->addr_len = (uint8_t)n->addr_len;
 	memcpy(h->secret.addr, n->addr, n->addr_len);
 	sn_auth_mask(&l->hello_key, h);
-	sn_net_out_seal(n, &l->hello_key);
+	sn_net_out_seal(w->port, &l->hello_key);
 }
 
 /*
@@ -367,8 +368,7 @@ static void open_link(struct sn_net_link *l, uint64_t peer_session, uint32_t pee
 	l->heard_at = n->now;
 	l->hello_at = n->now;
 	l->hellos = 0;
-	l->ceiling = SN_MIN_OF(n->mtu, peer_mtu);
-	l->mtu = SN_MIN_OF(l->ceiling, (uint32_t)SN_WIRE_BASE_MTU);
+	sn_net_ways_open(l, peer_mtu);
 	n->counts[SN_NC_CONNECTS]++;
 	sn_net_arm(n, n->now + n->cfg.peer_timeout / 4);
 	sn_net_work(l);
@@ -381,7 +381,7 @@ static bool welcome_out(struct sn_net *n, const struct sn_wire_hello *h, uint64_
 	struct sn_addr_part part = {.type = h->part_type, .len = (uint8_t)le16toh(h->part_len)};
 
 	memcpy(part.bytes, h->secret.part, part.len);
-	if (!n->cfg.driver->resolve(n->cfg.drv, &part, &back.path))
+	if (!sn_net_ways_first(&back, &part))
 		return false;
 	sn_auth_hello_key(&back.hello_key, h->secret.key);
 	hello_out(n, &back, SN_WIRE_WELCOME);
@@ -418,7 +418,8 @@ static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire
 	open_link(l, le64toh(h->session), le32toh(h->mtu));
 	l->confirmed = true;
 	sn_net_ack_want(l, true);
-	sn_net_probe_start(l);
+	sn_net_probe_start(sn_net_way_main(l));
+	sn_net_ports_out(l);
 }
 
 static void on_hello(struct sn_net *n, struct sn_net_link *l, const struct sn_wire_hello *h)
@@ -471,7 +472,8 @@ void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h)
 	if (l->state == SN_LINK_CONNECTING) {
 		open_link(l, le64toh(h->session), le32toh(h->mtu));
 		hello_again(l); /* now with both sessions; the messages that wait follow in the same batch */
-		sn_net_probe_start(l);
+		sn_net_probe_start(sn_net_way_main(l));
+		sn_net_ports_out(l);
 		sn_net_stream_push(l);
 	}
 }
@@ -529,5 +531,9 @@ uint64_t sn_net_link_timer(struct sn_net_link *l)
 		return next;
 	next = SN_MIN_OF(next, sn_net_stream_timer(l));
 	next = SN_MIN_OF(next, sn_net_pull_timer(l));
-	return SN_MIN_OF(next, sn_net_probe_timer(l));
+	for (unsigned i = 0; i < n->cfg.ports; i++) {
+		next = SN_MIN_OF(next, sn_net_probe_timer(&l->way[i]));
+		next = SN_MIN_OF(next, sn_net_way_timer(&l->way[i]));
+	}
+	return next;
 }

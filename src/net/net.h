@@ -8,7 +8,12 @@
  *   input.c   frames in: authenticate, dispatch    stream.c  MSG frames out: pack, window, acknowledge, send again
  *   inbox.c   MSG frames in: order, deliver        pull.c    fetching: blocks, evidence, pacing
  *   serve.c   rendezvous out: answering PULL       output.c  the batch of frames being sent
- *   probe.c   the path's frame size
+ *   probe.c   the path's frame size                  lane.c    which rail brings a block
+ *   way.c     rails: which there are, which work, which is next for a frame
+ *
+ * Several rails. A *port* is a driver on one of our interfaces; a *way* is how we reach a peer from one port; a *lane* is one
+ * of the peer's ways as we see it arrive. MSG frames have one numbering for all ways, so any way may carry any of them, again
+ * on another one if need be. Long bodies are fetched, and the receiver says with each PULL which lane is to carry the answer.
  *
  * Quiet mode. When the application does not call, the rail's service thread may run progress with .quiet set: then
  * acknowledgements, resends, PULL and DATA go on, but nothing is reported upward. MSG frames in order wait in the link's
@@ -21,6 +26,7 @@
 #include "net/auth.h"
 #include "net/driver.h"
 #include "net/wire.h"
+#include "sched/sched.h"
 
 #define SN_NET_MS	   1000000ULL
 #define SN_NET_ACK_DELAY   (100 * 1000ULL) /* ns an acknowledgement may wait for company */
@@ -28,14 +34,18 @@
 #define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
 #define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
 #define SN_NET_RTO_MAX	   (250 * SN_NET_MS)
-#define SN_NET_GATHER	   8  /* frames in flight beyond which posts gather instead of going out one by one */
-#define SN_NET_BLOCKS	   16 /* blocks of one fetch asked for at once */
+#define SN_NET_BLOCKS	   16	 /* blocks of one fetch asked for at once */
 #define SN_NET_BLOCK_BYTES 65000 /* with headers: what one cut-up datagram carries */
 #define SN_NET_PART	   12	 /* pieces worth a driver call of their own */
 #define SN_NET_CREDIT_MIN  (128ULL << 10)
 #define SN_NET_CREDIT	   (256ULL << 10)
 #define SN_NET_JOBS	   256 /* PULL frames of one peer waiting to be answered */
 #define SN_NET_BACKOFF	   7   /* doublings at most */
+#define SN_NET_RAILS	   SN_WIRE_RAILS
+#define SN_NET_STRIKES	   2  /* timer firings in a row that take a rail out, if there is another */
+#define SN_NET_TRAIN	   12 /* frames that sample a new rail */
+#define SN_NET_RETRY	   (10 * SN_NET_MS) /* a rail that is out is tried again, first after this */
+#define SN_NET_RETRY_MOST  (200 * SN_NET_MS)
 
 /* Timers with nothing to do stand at SN_NET_NEVER. */
 #define SN_NET_NEVER UINT64_MAX
@@ -65,15 +75,20 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_SLICES,
 		    SN_NC_PROBES,
 		    SN_NC_REPROBES,
+		    SN_NC_RAIL_DOWN,
+		    SN_NC_RAIL_UP,
+		    SN_NC_STOLEN,
+		    SN_NC_RECORDS,
 		    SN_NC_COUNT
 };
 
 struct sn_net_slot { /* a MSG frame sent and not acknowledged */
 	uint8_t *frame;
 	uint32_t len;
-	uint32_t order; /* position among all sends of the link, renewed when sent again */
+	uint32_t order; /* position among all sends of its way, renewed when sent again */
 	uint64_t sent_at;
 	uint16_t sends;
+	uint8_t way;  /* that it was sent on last */
 	bool acked;   /* by sack */
 	bool batched; /* stands in the batch: flush before the frame is freed */
 	bool again;   /* to be sent (again) */
@@ -102,6 +117,48 @@ struct sn_net_rtt {
 	uint64_t srtt, var; /* 0: not measured */
 };
 
+enum sn_net_way_state {
+	SN_WAY_NONE,   /* does not lead to this peer */
+	SN_WAY_TRYING, /* never answered yet */
+	SN_WAY_UP,
+	SN_WAY_DOWN, /* worked once */
+};
+
+struct sn_net_way { /* how we reach a peer from the port with the same index */
+	struct sn_net_link *link;
+	struct sn_net_port *port;
+	enum sn_net_way_state state;
+	uint8_t part; /* the peer's port that it leads to, as the peer numbers them */
+	uint8_t tries;
+	struct sn_net_path path;
+	/* MSG frames on it */
+	uint32_t order, acked_order, flight, cwnd, cwnd_acks;
+	uint64_t rto_at, cut_at; /* cut_at: no second reduction before */
+	unsigned backoff;
+	struct sn_net_rtt rtt;
+	uint64_t free_at; /* when, by the model, everything sent on it is through */
+	uint64_t frames, bytes;
+	/* frame size (probe.c), and trying whether it works at all */
+	uint32_t mtu, ceiling;
+	uint64_t probe_at, try_at, tried_at;
+	unsigned probe_step, probe_tries;
+};
+
+struct sn_net_lane { /* a way of the peer's, as it arrives here */
+	bool known, down;
+	uint8_t port;	      /* ours, on which it arrives */
+	uint32_t mtu;	      /* longest frame that has come on it */
+	uint64_t small;	      /* engine time until which only the shortest pieces are asked for */
+	struct sn_list asked; /* struct sn_net_block, in the order of their rounds */
+	uint64_t asked_bytes, heard_at, data_at, credit_cut_at;
+	uint64_t retry_at; /* down: may be tried again */
+	unsigned backoff, retries;
+	struct sn_net_rtt rtt;
+	struct sn_model model;
+	unsigned train; /* frames of the sampling train that have come */
+	uint64_t bytes;
+};
+
 struct sn_net_link {
 	struct sn_net *net;
 	struct sn_peer_state *peer;
@@ -114,7 +171,6 @@ struct sn_net_link {
 	bool told;	/* the core has been told that it is gone */
 	uint64_t id;
 	uint8_t peer_key[12];
-	struct sn_net_path path;
 	struct sn_sip_key hello_key, tx_key, rx_key;
 	uint64_t session, peer_session;
 
@@ -129,11 +185,8 @@ struct sn_net_link {
 	struct sn_list queue; /* sn_net_msg */
 	struct sn_list dones; /* sn_net_msg, DONE records: they pass everything */
 	struct sn_net_slot tx[SN_WIRE_WINDOW];
-	uint32_t tx_next, tx_una, tx_order, tx_acked_order, tx_again;
-	uint32_t cwnd, cwnd_acks, gathered;
-	uint64_t rto_at, cut_at; /* cut_at: no second reduction before */
-	unsigned backoff;
-	struct sn_net_rtt rtt;
+	uint32_t tx_next, tx_una, tx_again;
+	uint32_t gathered, waiting; /* bytes and requests in the queue, as far as strategies care */
 
 	/* stream in */
 	struct sn_net_hole rx[SN_WIRE_WINDOW];
@@ -151,17 +204,16 @@ struct sn_net_link {
 	struct sn_list rdvs;  /* struct sn_rdv: announced by the peer, not fetched */
 	struct sn_list pulls; /* struct sn_net_pull */
 	struct sn_list sends; /* struct sn_net_send: announced by us */
-	struct sn_list asked; /* struct sn_net_block */
 	uint32_t round;
 	unsigned jobs;
-	uint64_t pull_heard, credit_cut_at;
-	unsigned pull_backoff;
-	struct sn_net_rtt pull_rtt;
 
-	/* path */
-	uint32_t mtu, ceiling;
-	uint64_t probe_at;
-	unsigned probe_step, probe_tries;
+	/* rails */
+	struct sn_net_way way[SN_NET_RAILS];
+	struct sn_net_lane lane[SN_NET_RAILS];
+	uint8_t reply; /* the port on which the last frame came: acknowledgements go back there */
+	bool ports_sent;
+	uint8_t part_count;
+	struct sn_addr_part part[SN_NET_RAILS]; /* the peer's ports */
 };
 
 struct sn_rdv {
@@ -185,21 +237,25 @@ struct sn_net_send { /* a rendezvous of ours */
 struct sn_net_job { /* a PULL to answer */
 	struct sn_list node;
 	struct sn_net_send *send;
+	struct sn_net_way *way;
 	uint64_t offset, end, want;
 	uint32_t pull, frag, round;
 	bool busy; /* being answered right now */
 };
 
 struct sn_net_block {	     /* asked for and not whole yet */
-	struct sn_list node; /* link->asked, in the order of round */
+	struct sn_list node; /* lane->asked, in the order of round */
 	struct sn_net_pull *pull;
 	bool active;
 	bool end_seen;	       /* the last piece of the request, or one of a later request, has come */
 	bool fresh;	       /* asked for once and nothing has come: good for measuring */
 	uint8_t last;	       /* the highest piece asked for */
+	uint8_t lane, port;    /* that it was asked for on last, and where that arrives */
+	uint8_t moves;	       /* times it was given to another lane */
 	unsigned later;	       /* frames that came though they were asked for later */
 	unsigned tries;	       /* times asked for because nothing came */
 	uint32_t round, bytes; /* bytes missing, held from the credit */
+	uint32_t frag;	       /* bytes in a piece of it */
 	uint64_t index, missing, asked_at;
 };
 
@@ -209,9 +265,12 @@ struct sn_net_pull {
 	struct sn_net_link *link;
 	struct sn_req *req;
 	const struct iovec *iov;
-	uint32_t iov_count, number, rdv, frag, pieces;
+	uint32_t iov_count, number, rdv;
+	uint32_t frag, room; /* longest piece that the sender announced; bytes in a block */
 	uint64_t len, left;
 	uint64_t start, blocks, next_block; /* blocks are counted from byte `start` */
+	uint64_t given[SN_NET_RAILS];	    /* bytes asked for on each lane */
+	bool wait;			    /* no lane takes a block of it now */
 	struct sn_net_msg *done;	    /* the DONE to send at the end, allocated at the beginning */
 	struct sn_net_block block[SN_NET_BLOCKS];
 	int status;
@@ -235,13 +294,33 @@ struct sn_net_tx { /* an entry of the batch */
 	uint8_t room[184]; /* header, and the whole of control frames */
 };
 
-struct sn_net_cfg {
+struct sn_net_port { /* a driver on one of our interfaces */
+	struct sn_net *net;
+	unsigned index;
 	const struct sn_net_driver *driver;
 	void *drv;
+	struct sn_addr_part part;
+	uint32_t mtu;
+	bool full;		/* the driver had no room in this round of progress */
+	struct sn_list jobs;	/* PULLs to answer on it */
+	struct sn_list served;	/* jobs with pieces in the batch and nothing else to send */
+	uint64_t credit, asked; /* bytes under way to it: allowed, and asked for */
+	unsigned out_count;
+	struct sn_net_out out[SN_NET_BATCH];
+	struct sn_net_tx tx[SN_NET_BATCH];
+};
+
+struct sn_net_cfg {
+	unsigned ports; /* 1 to SN_NET_RAILS; the first is the one that the endpoint's address names */
+	struct sn_net_cfg_port {
+		const struct sn_net_driver *driver;
+		void *drv;
+		struct sn_addr_part part;
+	} port[SN_NET_RAILS];
 	struct sn_ep *ep;
 	void *owner; /* the rail, as the core knows it */
 	struct sn_ep_ids ids;
-	struct sn_addr_part part;
+	const char *strategy;	      /* a list, NULL: the default */
 	uint64_t (*clock)(void *arg); /* ns */
 	void *clock_arg;
 	uint64_t secret[2];
@@ -256,12 +335,13 @@ struct sn_net_past { /* how many sessions with a peer have ended */
 struct sn_net {
 	struct sn_net_cfg cfg;
 	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (see sn_net_look) */
-	uint32_t mtu;
+	uint32_t mtu;			/* the longest frame that any port takes */
+	struct sn_strategy strategy;
+	struct sn_net_port *port;  /* cfg.ports of them */
 	uint8_t addr[SN_ADDR_MAX]; /* the endpoint's, asked for when the application first calls */
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
-	struct sn_list links, work, pulls, jobs;
-	struct sn_list served; /* jobs with pieces in the batch and nothing else to send */
+	struct sn_list links, work, pulls;
 	struct sn_list ended_msgs, ended_sends, ended_pulls; /* quiet mode: to be reported */
 	struct sn_net_link **by_session, **by_id;	     /* hash heads */
 	uint32_t hash_size, link_count;
@@ -269,16 +349,12 @@ struct sn_net {
 	uint32_t past_count, past_room;
 	struct sn_net_table sends, pull_table;
 	uint64_t timer_at;
-	uint64_t credit, asked; /* bytes */
-	uint32_t turn;		/* every fourth block goes to the oldest fetch */
+	unsigned in_port; /* on which the frame being handled came */
+	uint32_t turn;	  /* every fourth block goes to the oldest fetch */
 	bool quiet, closing;
-	bool full;	 /* the driver had no room in this round of progress */
 	unsigned inside; /* depth of progress: links are freed at 0 */
 	unsigned dead;	 /* links to free */
 	uint8_t *spare;	 /* frame buffers, chained through their first bytes */
-	unsigned out_count;
-	struct sn_net_out out[SN_NET_BATCH];
-	struct sn_net_tx tx[SN_NET_BATCH];
 	struct sn_net_in in[SN_NET_BATCH];
 	uint64_t counts[SN_NC_COUNT];
 	uint64_t drops[SN_DROP_COUNT];
@@ -301,7 +377,8 @@ void sn_net_free(struct sn_net *n);			 /* drops everything; no upward calls */
 int sn_net_progress(struct sn_net *n);
 int sn_net_input(struct sn_net *n); /* input.c: read and handle what has come */
 bool sn_net_busy(const struct sn_net *n);
-bool sn_net_idle(const struct sn_net *n); /* every eager message accepted is acknowledged */
+bool sn_net_expects(const struct sn_net *n); /* long messages are under way: frames come soon */
+bool sn_net_idle(const struct sn_net *n);    /* every eager message accepted is acknowledged */
 uint64_t sn_net_deadline(
 	struct sn_net *n); /* ns until progress has something to do by itself; SN_NET_NEVER */
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
@@ -344,6 +421,8 @@ uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff);
 int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
 bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req);
 struct sn_net_msg *sn_net_done_new(uint32_t rdv); /* NULL: no memory */
+void sn_net_stream_ports(struct sn_net_link *l, const uint8_t *body, uint32_t len);
+void sn_net_stream_moved(struct sn_net_way *w); /* the way is out: its frames go by another one */
 void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status);
 void sn_net_stream_push(struct sn_net_link *l); /* send what may be sent */
 void sn_net_stream_ack(struct sn_net_link *l, uint32_t ack, uint64_t sack);
@@ -367,30 +446,65 @@ void sn_net_pull_schedule(struct sn_net *n);
 uint64_t sn_net_pull_timer(struct sn_net_link *l);
 void sn_net_pull_end(struct sn_net_link *l, int status);
 
+void sn_net_block_move(struct sn_net_block *b, unsigned lane);
+void sn_net_pull_lane_down(struct sn_net_link *l, unsigned lane); /* ask elsewhere for what it owes */
+
+/* ---- lane.c ---- */
+uint32_t sn_net_lane_frag(const struct sn_net_pull *p, unsigned lane);
+bool sn_net_any_room(const struct sn_net *n); /* some port can take a block more */
+unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails);
+int sn_net_lane_for(const struct sn_net_pull *p); /* the strategy's choice for the next block; -1: wait */
+bool sn_net_lane_steal(struct sn_net_link *l);
+int sn_net_lane_other(const struct sn_net_link *l, unsigned than,
+		      uint64_t size); /* the best that is up; -1: none */
+
 /* ---- serve.c ---- */
 struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
 void sn_net_send_finish(struct sn_net_send *s, int status);
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
-bool sn_net_serve(struct sn_net *n);  /* answer one PULL; false: nothing to do, or no room */
-void sn_net_served(struct sn_net *n); /* the batch has left: free what is answered */
+bool sn_net_serve(struct sn_net_port *p);      /* answer one PULL; false: nothing to do, or no room */
+void sn_net_served(struct sn_net_port *p);     /* the batch has left: free what is answered */
+void sn_net_serve_moved(struct sn_net_way *w); /* the way is out: what waits goes by another one */
 void sn_net_serve_end(struct sn_net_link *l, int status);
 
 /* ---- output.c ---- */
 /* A control frame of len bytes (at most 184): the pointer to fill, header started; NULL never. */
-void *sn_net_out_ctrl(struct sn_net_link *l, uint8_t type, uint32_t len);
-void sn_net_out_seal(struct sn_net *n,
+void *sn_net_out_ctrl(struct sn_net_way *w, uint8_t type, uint32_t len);
+void sn_net_out_seal(struct sn_net_port *p,
 		     const struct sn_sip_key *key); /* authenticate the last control frame */
 void sn_net_out_ack(struct sn_net_link *l, uint16_t flags);
-void sn_net_out_slot(struct sn_net_link *l, struct sn_net_slot *slot);
-void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit);
+void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot);
+void sn_net_out_data(struct sn_net_job *job, unsigned bit);
 void sn_net_flush(struct sn_net *n);
+void sn_net_flush_port(struct sn_net_port *p);
 
 /* ---- probe.c ---- */
-uint32_t sn_net_probe_hope(const struct sn_net_link *l); /* the frame size that the path probably carries */
-void sn_net_probe_start(struct sn_net_link *l);
-void sn_net_probe_in(struct sn_net_link *l, uint32_t len);
-void sn_net_probed_in(struct sn_net_link *l, uint32_t size);
-uint64_t sn_net_probe_timer(struct sn_net_link *l);
-void sn_net_probe_hole(struct sn_net_link *l); /* frames of this size stopped coming through */
+uint32_t sn_net_probe_hope(
+	const struct sn_net_link *l); /* the frame size that the best path probably carries */
+void sn_net_probe_start(struct sn_net_way *w);
+void sn_net_probe_try(struct sn_net_way *w); /* the shortest probe: does anything come through? */
+void sn_net_probe_train(struct sn_net_way *w);
+void sn_net_probe_in(struct sn_net_link *l, uint32_t len, unsigned port, unsigned rail);
+void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p);
+uint64_t sn_net_probe_timer(struct sn_net_way *w);
+void sn_net_probe_hole(struct sn_net_way *w); /* frames of this size stopped coming through */
+
+/* ---- way.c ---- */
+/* Set up the ways to a peer of which one address part is known. False: no port leads there. */
+bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part);
+void sn_net_ways_open(struct sn_net_link *l, uint32_t peer_mtu);
+int sn_net_ports_in(struct sn_net_link *l, const uint8_t *body, uint32_t len); /* a PORTS record */
+void sn_net_ports_out(struct sn_net_link *l);
+struct sn_net_way *sn_net_way_main(struct sn_net_link *l);  /* one that is up; else the likeliest */
+struct sn_net_way *sn_net_way_reply(struct sn_net_link *l); /* the way back of the last frame, if it is up */
+/* By the strategy: the way for a frame of short messages; NULL: all are busy. except: not this one, if there is another. */
+struct sn_net_way *sn_net_way_small(struct sn_net_link *l, uint32_t bytes, const struct sn_net_way *except);
+struct sn_net_way *sn_net_way_other(struct sn_net_link *l,
+				    const struct sn_net_way *than); /* up, NULL if none */
+void sn_net_way_sent(struct sn_net_way *w, uint32_t bytes);
+void sn_net_way_heard(struct sn_net_link *l, unsigned port, unsigned rail, uint32_t len);
+void sn_net_way_answered(struct sn_net_way *w); /* it carries frames, and answers come */
+void sn_net_way_down(struct sn_net_way *w);	/* nothing comes through */
+uint64_t sn_net_way_timer(struct sn_net_way *w);
 
 #endif

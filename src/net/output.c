@@ -8,17 +8,18 @@
  */
 #include "net/net.h"
 
-static struct sn_net_tx *entry(struct sn_net *n, struct sn_net_link *l, enum sn_net_what what,
-			       struct sn_net_out **out)
+static struct sn_net_tx *entry(struct sn_net_way *w, enum sn_net_what what, struct sn_net_out **out)
 {
-	if (n->out_count == SN_NET_BATCH)
-		sn_net_flush(n);
-	struct sn_net_tx *tx = &n->tx[n->out_count];
-	*out = &n->out[n->out_count++];
+	struct sn_net_port *p = w->port;
+
+	if (p->out_count == SN_NET_BATCH)
+		sn_net_flush_port(p);
+	struct sn_net_tx *tx = &p->tx[p->out_count];
+	*out = &p->out[p->out_count++];
 	tx->what = what;
-	tx->link = l;
+	tx->link = w->link;
 	tx->ref = NULL;
-	(*out)->to = &l->path;
+	(*out)->to = &w->path;
 	return tx;
 }
 
@@ -31,10 +32,11 @@ static void put_ack(struct sn_net_link *l, struct sn_wire_head *h)
 	l->ack_at = SN_NET_NEVER;
 }
 
-void *sn_net_out_ctrl(struct sn_net_link *l, uint8_t type, uint32_t len)
+void *sn_net_out_ctrl(struct sn_net_way *w, uint8_t type, uint32_t len)
 {
+	struct sn_net_link *l = w->link;
 	struct sn_net_out *out;
-	struct sn_net_tx *tx = entry(l->net, l, type == SN_WIRE_PULL ? SN_TX_PULL : SN_TX_CTRL, &out);
+	struct sn_net_tx *tx = entry(w, type == SN_WIRE_PULL ? SN_TX_PULL : SN_TX_CTRL, &out);
 	struct sn_wire_head *h = (void *)tx->room;
 
 	memset(tx->room, 0, len);
@@ -42,6 +44,7 @@ void *sn_net_out_ctrl(struct sn_net_link *l, uint8_t type, uint32_t len)
 	sn_wire_start(h, type, len, handshake ? 0 : (uint32_t)l->peer_session);
 	if (!handshake) {
 		h->seq = htole32(l->tx_next);
+		h->rail = (uint8_t)w->port->index;
 		put_ack(l, h);
 	}
 	out->iov[0] = (struct iovec){tx->room, len};
@@ -50,9 +53,9 @@ void *sn_net_out_ctrl(struct sn_net_link *l, uint8_t type, uint32_t len)
 	return h;
 }
 
-void sn_net_out_seal(struct sn_net *n, const struct sn_sip_key *key)
+void sn_net_out_seal(struct sn_net_port *p, const struct sn_sip_key *key)
 {
-	struct sn_net_out *out = &n->out[n->out_count - 1];
+	struct sn_net_out *out = &p->out[p->out_count - 1];
 	struct sn_wire_head *h = out->iov[0].iov_base;
 	struct sn_check c;
 
@@ -66,25 +69,27 @@ void sn_net_out_seal(struct sn_net *n, const struct sn_sip_key *key)
 
 void sn_net_out_ack(struct sn_net_link *l, uint16_t flags)
 {
-	struct sn_wire_head *h = sn_net_out_ctrl(l, SN_WIRE_ACK, sizeof(*h));
+	struct sn_net_way *w = sn_net_way_reply(l);
+	struct sn_wire_head *h = sn_net_out_ctrl(w, SN_WIRE_ACK, sizeof(*h));
 
-	l->net->tx[l->net->out_count - 1].what = SN_TX_ACK;
+	w->port->tx[w->port->out_count - 1].what = SN_TX_ACK;
 	h->flags = htole16(flags);
-	sn_net_out_seal(l->net, &l->tx_key);
+	sn_net_out_seal(w->port, &l->tx_key);
 	l->net->counts[SN_NC_TX_ACK]++;
 }
 
 /* A MSG frame too long for the path as it is now: in slices. They come through the batch one by one. */
-static void slot_in_slices(struct sn_net_link *l, struct sn_net_slot *slot)
+static void slot_in_slices(struct sn_net_way *w, struct sn_net_slot *slot)
 {
+	struct sn_net_link *l = w->link;
 	const struct sn_wire_head *msg = (const void *)slot->frame;
 	const uint8_t *payload = slot->frame + sizeof(*msg);
 	uint32_t total = slot->len - (uint32_t)sizeof(*msg);
 
 	for (uint32_t at = 0; at < total; at += SN_WIRE_SLICE) {
 		uint32_t part = SN_MIN_OF(SN_WIRE_SLICE, total - at);
-		struct sn_wire_slice *s = sn_net_out_ctrl(l, SN_WIRE_SLICE_OF, sizeof(*s));
-		struct sn_net_out *out = &l->net->out[l->net->out_count - 1];
+		struct sn_wire_slice *s = sn_net_out_ctrl(w, SN_WIRE_SLICE_OF, sizeof(*s));
+		struct sn_net_out *out = &w->port->out[w->port->out_count - 1];
 		s->h.len = htole16((uint16_t)(sizeof(*s) + part));
 		s->h.seq = msg->seq;
 		s->offset = htole32(at);
@@ -92,32 +97,44 @@ static void slot_in_slices(struct sn_net_link *l, struct sn_net_slot *slot)
 		out->iov[1] = (struct iovec){(void *)(payload + at), part};
 		out->iov_count = 2;
 		out->len += part;
-		sn_net_out_seal(l->net, &l->tx_key);
+		sn_net_out_seal(w->port, &l->tx_key);
 		l->net->counts[SN_NC_SLICES]++;
 	}
-	sn_net_flush(l->net);
+	sn_net_flush_port(w->port);
 }
 
-void sn_net_out_slot(struct sn_net_link *l, struct sn_net_slot *slot)
+void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot)
 {
+	struct sn_net_link *l = w->link;
 	struct sn_net *n = l->net;
 	struct sn_wire_head *h = (void *)slot->frame;
 	struct sn_net_out *out;
 
+	if (slot->batched) /* of the batch of another port, perhaps */
+		sn_net_flush(n);
+	if (slot->sends)
+		l->way[slot->way].flight--;
+	slot->way = (uint8_t)w->port->index;
+	if (w->flight++ == 0) {
+		w->rto_at = n->now + sn_net_rto(&w->rtt, w->backoff);
+		sn_net_arm(n, w->rto_at);
+	}
 	slot->sent_at = n->now;
-	slot->order = l->tx_order++;
+	slot->order = w->order++;
 	slot->sends++;
+	sn_net_way_sent(w, slot->len);
 	if (slot->again) {
 		slot->again = false;
 		l->tx_again--;
 	}
-	if (slot->len > l->mtu && slot->len > SN_WIRE_BASE_MTU) {
-		slot_in_slices(l, slot);
+	if (slot->len > w->mtu && slot->len > SN_WIRE_BASE_MTU) {
+		slot_in_slices(w, slot);
 		return;
 	}
-	struct sn_net_tx *tx = entry(n, l, SN_TX_SLOT, &out);
+	struct sn_net_tx *tx = entry(w, SN_TX_SLOT, &out);
 	tx->ref = slot;
 	slot->batched = true;
+	h->rail = (uint8_t)w->port->index;
 	put_ack(l, h);
 	h->mac = htole64(sn_auth_mac(&l->tx_key, h));
 	out->iov[0] = (struct iovec){slot->frame, slot->len};
@@ -127,14 +144,16 @@ void sn_net_out_slot(struct sn_net_link *l, struct sn_net_slot *slot)
 }
 
 /* A piece of a rendezvous. It goes out from the application's buffer; only one that lies across segments is gathered. */
-void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit)
+void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 {
+	struct sn_net_way *w = job->way;
+	struct sn_net_link *l = w->link;
 	struct sn_net *n = l->net;
 	struct sn_net_out *out;
 	uint64_t offset = job->offset + (uint64_t)bit * job->frag;
 	uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)job->frag, job->end - offset), pieces;
 	uint64_t covered;
-	struct sn_net_tx *tx = entry(n, l, SN_TX_DATA, &out);
+	struct sn_net_tx *tx = entry(w, SN_TX_DATA, &out);
 	struct sn_wire_data *d = (void *)tx->room;
 
 	tx->ref = job;
@@ -142,6 +161,7 @@ void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit
 	job->want &= ~(1ULL << bit);
 	sn_wire_start(&d->h, SN_WIRE_DATA, (uint32_t)sizeof(*d) + len, (uint32_t)l->peer_session);
 	d->h.seq = htole32(l->tx_next);
+	d->h.rail = (uint8_t)w->port->index;
 	put_ack(l, &d->h);
 	d->pull = htole32(job->pull);
 	d->round = htole32(job->round);
@@ -151,20 +171,21 @@ void sn_net_out_data(struct sn_net_link *l, struct sn_net_job *job, unsigned bit
 	pieces = sn_iov_slice(job->send->iov, job->send->iov_count, offset, len, out->iov + 1, 2, &covered);
 	out->iov_count = 1 + pieces;
 	n->counts[SN_NC_TX_DATA]++;
+	sn_net_way_sent(w, out->len);
 	if (sn_likely(covered == len && (pieces < 2 || out->iov[1].iov_len % 8 == 0))) {
-		sn_net_out_seal(n, &l->tx_key);
+		sn_net_out_seal(w->port, &l->tx_key);
 		return;
 	}
 	uint8_t *frame = sn_net_frame_get(n); /* without memory the piece is lost, and asked for again */
 	if (frame == NULL) {
-		n->out_count--;
+		w->port->out_count--;
 		return;
 	}
 	sn_iov_read(frame, job->send->iov, job->send->iov_count, offset, len);
 	out->iov[1] = (struct iovec){frame, len};
 	out->iov_count = 2;
-	sn_net_out_seal(n, &l->tx_key);
-	sn_net_flush(n);
+	sn_net_out_seal(w->port, &l->tx_key);
+	sn_net_flush_port(w->port);
 	sn_net_frame_put(n, frame);
 }
 
@@ -191,23 +212,31 @@ static void put_back(struct sn_net_tx *tx)
 	}
 }
 
-void sn_net_flush(struct sn_net *n)
+void sn_net_flush_port(struct sn_net_port *p)
 {
-	unsigned count = n->out_count;
+	struct sn_net *n = p->net;
+	unsigned count = p->out_count;
 
-	n->out_count = 0;
-	unsigned sent = count ? n->cfg.driver->send(n->cfg.drv, n->out, count) : 0;
+	p->out_count = 0;
+	unsigned sent = count ? p->driver->send(p->drv, p->out, count) : 0;
 	n->counts[SN_NC_TX_FRAMES] += sent;
 	for (unsigned i = 0; i < count; i++) {
-		struct sn_net_tx *tx = &n->tx[i];
+		struct sn_net_tx *tx = &p->tx[i];
 		if (tx->what == SN_TX_SLOT)
 			((struct sn_net_slot *)tx->ref)->batched = false;
 	}
 	if (sn_unlikely(sent < count)) {
-		n->full = true;
+		p->full = true;
 		n->counts[SN_NC_FULL]++;
 		for (unsigned i = sent; i < count; i++)
-			put_back(&n->tx[i]);
+			put_back(&p->tx[i]);
 	}
-	sn_net_served(n);
+	sn_net_served(p);
+}
+
+void sn_net_flush(struct sn_net *n)
+{
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		if (n->port[i].out_count || !sn_list_empty(&n->port[i].served))
+			sn_net_flush_port(&n->port[i]);
 }

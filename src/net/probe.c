@@ -13,94 +13,152 @@ static const uint32_t ladder[] = {0 /* the ceiling */, 8900, 4000, 1400};
 #define AGAIN                                                                                                \
 	(5000 * SN_NET_MS) /* a path that carried less is tried again: a loss may have been the reason */
 
-static uint32_t step_size(const struct sn_net_link *l)
+static uint32_t step_size(const struct sn_net_way *w)
 {
-	return l->probe_step == 0 ? l->ceiling : ladder[l->probe_step];
+	return w->probe_step == 0 ? w->ceiling : ladder[w->probe_step];
 }
 
 uint32_t sn_net_probe_hope(const struct sn_net_link *l)
 {
-	bool young = l->probe_at != SN_NET_NEVER && l->probe_step == 0 && l->probe_tries < TRIES;
+	uint32_t most = SN_WIRE_BASE_MTU;
 
-	return young ? SN_MAX_OF(l->ceiling, l->mtu) : l->mtu;
+	for (unsigned i = 0; i < l->net->cfg.ports; i++) {
+		const struct sn_net_way *w = &l->way[i];
+		bool young = w->probe_at != SN_NET_NEVER && w->probe_step == 0 && w->probe_tries < TRIES;
+		if (w->state == SN_WAY_UP)
+			most = SN_MAX_OF(most, young ? SN_MAX_OF(w->ceiling, w->mtu) : w->mtu);
+	}
+	return most;
 }
 
-static void probe_out(struct sn_net_link *l)
+static void probe_frame(struct sn_net_way *w, uint32_t size)
 {
-	struct sn_net *n = l->net;
-	struct sn_wire_probe *p = sn_net_out_ctrl(l, SN_WIRE_PROBE, sizeof(*p));
-	struct sn_net_out *out = &n->out[n->out_count - 1];
-	uint32_t size = step_size(l);
+	struct sn_net_link *l = w->link;
+	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBE, sizeof(*p));
+	struct sn_net_out *out = &w->port->out[w->port->out_count - 1];
 
 	p->h.len = htole16((uint16_t)size);
 	p->size = htole32(size);
-	out->iov[1] = (struct iovec){(void *)zeros, size - sizeof(*p)};
-	out->iov_count = 2;
-	out->len = size;
-	sn_net_out_seal(n, &l->tx_key);
-	n->counts[SN_NC_PROBES]++;
-	l->probe_tries++;
-	l->probe_at = n->now + sn_net_rto(&l->rtt, 0);
-	sn_net_arm(n, l->probe_at);
-}
-
-void sn_net_probe_start(struct sn_net_link *l)
-{
-	l->probe_step = 0;
-	l->probe_tries = 0;
-	l->probe_at = SN_NET_NEVER;
-	if (l->ceiling > l->mtu)
-		probe_out(l);
-}
-
-uint64_t sn_net_probe_timer(struct sn_net_link *l)
-{
-	if (l->net->now < l->probe_at)
-		return l->probe_at;
-	if (l->probe_step == STEPS) {
-		sn_net_probe_start(l);
-		return l->probe_at;
+	if (size > sizeof(*p)) {
+		out->iov[1] = (struct iovec){(void *)zeros, size - sizeof(*p)};
+		out->iov_count = 2;
+		out->len = size;
 	}
-	if (l->probe_tries >= TRIES) {
-		l->probe_tries = 0;
+	sn_net_out_seal(w->port, &l->tx_key);
+	l->net->counts[SN_NC_PROBES]++;
+}
+
+static void probe_out(struct sn_net_way *w)
+{
+	struct sn_net *n = w->link->net;
+
+	probe_frame(w, step_size(w));
+	w->probe_tries++;
+	w->probe_at = n->now + sn_net_rto(&w->rtt, 0);
+	sn_net_arm(n, w->probe_at);
+}
+
+void sn_net_probe_start(struct sn_net_way *w)
+{
+	w->probe_step = 0;
+	w->probe_tries = 0;
+	w->probe_at = SN_NET_NEVER;
+	if (w->ceiling > w->mtu)
+		probe_out(w);
+}
+
+void sn_net_probe_try(struct sn_net_way *w)
+{
+	w->tried_at = w->link->net->now;
+	probe_frame(w, sizeof(struct sn_wire_probe));
+}
+
+/* Frames back to back, so that the peer sees how fast they come: its first figure for this rail. */
+void sn_net_probe_train(struct sn_net_way *w)
+{
+	if (w->link->net->cfg.ports < 2)
+		return;
+	for (unsigned i = 0; i < SN_NET_TRAIN; i++)
+		probe_frame(w, w->mtu);
+}
+
+uint64_t sn_net_probe_timer(struct sn_net_way *w)
+{
+	if (w->link->net->now < w->probe_at || w->state != SN_WAY_UP)
+		return w->state == SN_WAY_UP ? w->probe_at : SN_NET_NEVER;
+	if (w->probe_step == STEPS) {
+		sn_net_probe_start(w);
+		return w->probe_at;
+	}
+	if (w->probe_tries >= TRIES) {
+		w->probe_tries = 0;
 		do
-			l->probe_step++;
-		while (l->probe_step < STEPS &&
-		       (ladder[l->probe_step] >= l->ceiling || ladder[l->probe_step] <= l->mtu));
+			w->probe_step++;
+		while (w->probe_step < STEPS &&
+		       (ladder[w->probe_step] >= w->ceiling || ladder[w->probe_step] <= w->mtu));
 	}
-	if (l->probe_step < STEPS)
-		probe_out(l);
+	if (w->probe_step < STEPS)
+		probe_out(w);
 	else
-		l->probe_at = l->net->now + AGAIN;
-	return l->probe_at;
+		w->probe_at = w->link->net->now + AGAIN;
+	return w->probe_at;
 }
 
-void sn_net_probe_in(struct sn_net_link *l, uint32_t len)
+/* Answered by the port on which it came. Long ones that follow each other are a train: their pace is the rail's. */
+void sn_net_probe_in(struct sn_net_link *l, uint32_t len, unsigned port, unsigned rail)
 {
-	struct sn_wire_probe *p = sn_net_out_ctrl(l, SN_WIRE_PROBED, sizeof(*p));
+	struct sn_net_way *w = l->way[port].state != SN_WAY_NONE ? &l->way[port] : sn_net_way_reply(l);
+	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBED, sizeof(*p));
+	struct sn_net_lane *lane = &l->lane[rail];
 
 	p->size = htole32(len);
-	sn_net_out_seal(l->net, &l->tx_key);
+	p->rail = (uint8_t)rail;
+	sn_net_out_seal(w->port, &l->tx_key);
+	if (l->net->cfg.ports < 2 || len < 1000 || !sn_list_empty(&lane->asked))
+		return;
+	if (lane->train == 0)
+		lane->model.running = false;
+	sn_model_arrived(&lane->model, 4096, len, l->net->now);
+	if (++lane->train % SN_NET_TRAIN == 0) {
+		sn_model_idle(&lane->model, 4096, l->net->now);
+		lane->train = 0;
+	}
 }
 
-void sn_net_probed_in(struct sn_net_link *l, uint32_t size)
+static void size_found(struct sn_net_way *w, uint32_t size)
 {
-	if (size <= l->mtu || size > l->ceiling) /* late, or nonsense */
+	if (size <= w->mtu || size > w->ceiling) /* late, or nonsense */
 		return;
-	l->mtu = size;
-	l->probe_step = STEPS;
-	l->probe_at = size == l->ceiling ? SN_NET_NEVER : l->net->now + AGAIN;
-	sn_net_arm(l->net, l->probe_at);
+	w->mtu = size;
+	w->probe_step = STEPS;
+	w->probe_at = size == w->ceiling ? SN_NET_NEVER : w->link->net->now + AGAIN;
+	sn_net_arm(w->link->net, w->probe_at);
+	sn_net_probe_train(w);
 }
 
-void sn_net_probe_hole(struct sn_net_link *l)
+void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p)
 {
-	if (l->mtu <= SN_WIRE_BASE_MTU)
+	uint32_t size = le32toh(p->size);
+
+	if (p->rail >= l->net->cfg.ports)
 		return;
-	l->net->counts[SN_NC_REPROBES]++;
-	l->mtu = SN_WIRE_BASE_MTU;
-	l->probe_step = STEPS;
-	l->probe_tries = 0;
-	l->probe_at = l->net->now + AGAIN / 10;
-	sn_net_arm(l->net, l->probe_at);
+	struct sn_net_way *w = &l->way[p->rail];
+	if (size <= sizeof(*p) && w->tried_at)
+		sn_net_rtt_add(&w->rtt, l->net->now - w->tried_at);
+	if (size <= sizeof(*p))
+		w->tried_at = 0;
+	sn_net_way_answered(w);
+	size_found(w, size);
+}
+
+void sn_net_probe_hole(struct sn_net_way *w)
+{
+	if (w->mtu <= SN_WIRE_BASE_MTU)
+		return;
+	w->link->net->counts[SN_NC_REPROBES]++;
+	w->mtu = SN_WIRE_BASE_MTU;
+	w->probe_step = STEPS;
+	w->probe_tries = 0;
+	w->probe_at = w->link->net->now + AGAIN / 10;
+	sn_net_arm(w->link->net, w->probe_at);
 }

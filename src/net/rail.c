@@ -21,6 +21,7 @@
  */
 #include "base/conf.h"
 #include "base/log.h"
+#include "net/iface.h"
 #include "net/net.h"
 #include "progress/bell.h"
 #include "progress/service.h"
@@ -41,11 +42,11 @@
 
 struct net_rail {
 	struct sn_net *net;
-	const struct sn_net_driver *driver;
-	void *drv;
+	unsigned ports;
+	struct sn_net_cfg_port port[SN_NET_RAILS];
 	struct sn_lock lock;
 	unsigned depth;
-	int inner; /* an epoll descriptor with the driver's in it, one-shot; the service watches this one */
+	int inner; /* an epoll descriptor with the drivers' in it, one-shot; the service watches this one */
 	struct sn_watch watch;
 	struct sn_timer timer;
 	struct sn_fork_hook fork;
@@ -68,13 +69,19 @@ static bool try_lock(struct sn_lock *l)
 						       memory_order_relaxed);
 }
 
+static int fd_of(const struct net_rail *r, unsigned i)
+{
+	return r->port[i].driver->fd(r->port[i].drv);
+}
+
 static void arm(struct net_rail *r)
 {
 	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
 
 	if (atomic_exchange_explicit(&r->armed, true, memory_order_relaxed))
 		return;
-	epoll_ctl(r->inner, EPOLL_CTL_MOD, r->driver->fd(r->drv), &e);
+	for (unsigned i = 0; i < r->ports; i++)
+		epoll_ctl(r->inner, EPOLL_CTL_MOD, fd_of(r, i), &e);
 }
 
 static void enter(struct net_rail *r)
@@ -166,7 +173,8 @@ static void in_child(struct sn_fork_hook *hook)
 {
 	struct net_rail *r = sn_container(hook, struct net_rail, fork);
 
-	close(r->driver->fd(r->drv));
+	for (unsigned i = 0; i < r->ports; i++)
+		close(fd_of(r, i));
 }
 
 /* ---- open ---- */
@@ -176,47 +184,93 @@ static uint64_t clock_ns(void *arg)
 	return sn_now_ns();
 }
 
-/*
- * The setting: "auto", "off", "udp" or "ether", the last two with ":" and an interface or address if one is to be used.
- * auto is UDP wherever there is an IP address, for whatever lies between two hosts carries IP, and Ethernet frames
- * where there is none.
- */
-static int open_driver(struct net_rail *r, struct sn_addr_part *part)
+static int open_port(struct net_rail *r, const struct sn_net_driver *driver, const char *where)
 {
-	const char *set = sn_conf_str(SN_CONF_NET), *colon = strchr(set, ':');
-	size_t len = colon ? (size_t)(colon - set) : strlen(set);
-	const char *where = colon ? colon + 1 : NULL;
-	bool any = len == 4 && strncmp(set, "auto", 4) == 0;
+	struct sn_net_cfg_port *p = &r->port[r->ports];
 
-	if (len == 3 && strncmp(set, "off", 3) == 0)
-		return sn_fail(SN_ERR_UNSUPPORTED, "switched off (SENNIT_NET)");
-	r->driver = len == 5 && strncmp(set, "ether", 5) == 0 ? &sn_net_packet : &sn_net_udp;
-	if (!any && r->driver == &sn_net_udp && !(len == 3 && strncmp(set, "udp", 3) == 0))
-		return sn_fail(SN_ERR_INVALID,
-			       "SENNIT_NET is \"%s\": use auto, off, udp[:where] or ether[:where]", set);
-	int rc = r->driver->open(where, &r->drv, part);
-	if (rc == SN_ERR_UNSUPPORTED && any) {
-		r->driver = &sn_net_packet;
-		rc = r->driver->open(where, &r->drv, part);
+	if (r->ports == SN_NET_RAILS)
+		return sn_fail(SN_ERR_INVALID, "more than %d network rails", SN_NET_RAILS);
+	p->driver = driver;
+	int rc = driver->open(where, &p->drv, &p->part);
+	if (!rc) {
+		r->ports++;
+		sn_info("network rail over %s%s%s, frames up to %u bytes", driver->name, where ? " on " : "",
+			where ? where : "", driver->mtu(p->drv));
 	}
 	return rc;
 }
 
-static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_ids *ids,
-		       const struct sn_addr_part *part)
+/*
+ * auto: UDP on every interface with an IP address, for whatever lies between two hosts carries IP, the fastest first;
+ * Ethernet frames on those that have none, where that is allowed. One that does not open is left out, unless all are.
+ */
+static int open_all(struct net_rail *r)
 {
+	struct sn_iface iface[SN_NET_RAILS];
+	unsigned n = sn_iface_all(false, iface, SN_NET_RAILS);
+
+	for (unsigned i = 0; i < n; i++)
+		if (open_port(r, &sn_net_udp, iface[i].name) < 0)
+			sn_info("no rail over %s: %s", iface[i].name, sn_last_error());
+	n = sn_iface_all(true, iface, SN_NET_RAILS - r->ports);
+	for (unsigned i = 0; i < n; i++)
+		if (open_port(r, &sn_net_packet, iface[i].name) < 0)
+			sn_info("no rail over %s: %s", iface[i].name, sn_last_error());
+	return r->ports ? 0 : open_port(r, &sn_net_udp, NULL);
+}
+
+/*
+ * The setting: "auto", "off", or a list of "udp" and "ether", each with ":" and an interface or address if one is to be
+ * used.
+ */
+static int open_drivers(struct net_rail *r)
+{
+	const char *set = sn_conf_str(SN_CONF_NET), *at = set;
+
+	if (strcmp(set, "off") == 0)
+		return sn_fail(SN_ERR_UNSUPPORTED, "switched off (SENNIT_NET)");
+	if (strcmp(set, "auto") == 0)
+		return open_all(r);
+	while (*at) {
+		char where[64] = "";
+		size_t len = strcspn(at, ","), word = strcspn(at, ":,");
+		bool ether = word == 5 && strncmp(at, "ether", 5) == 0;
+		if ((!ether && !(word == 3 && strncmp(at, "udp", 3) == 0)) || len - word > sizeof(where))
+			return sn_fail(SN_ERR_INVALID,
+				       "SENNIT_NET is \"%s\": use auto, off, or a list of udp[:where] and "
+				       "ether[:where]",
+				       set);
+		if (word < len)
+			memcpy(where, at + word + 1, len - word - 1);
+		int rc = open_port(r, ether ? &sn_net_packet : &sn_net_udp, *where ? where : NULL);
+		if (rc)
+			return rc;
+		at += len + (at[len] == ',');
+	}
+	return r->ports ? 0 : sn_fail(SN_ERR_INVALID, "SENNIT_NET is empty");
+}
+
+static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_ids *ids)
+{
+	struct sn_strategy any;
+	char bad[32];
 	struct sn_net_cfg cfg = {
-		.driver = r->driver,
-		.drv = r->drv,
+		.ports = r->ports,
 		.ep = ep,
 		.owner = r,
 		.ids = *ids,
-		.part = *part,
+		.strategy = sn_conf_str(SN_CONF_STRATEGY),
 		.clock = clock_ns,
 		.peer_timeout = (uint64_t)sn_conf_num(SN_CONF_PEER_TIMEOUT) * SN_NET_MS,
 		.eager = EAGER,
 	};
 
+	if (!sn_sched_choose(cfg.strategy, &any, bad, sizeof(bad)))
+		return sn_fail(SN_ERR_INVALID,
+			       "SENNIT_STRATEGY is \"%s\": there is no strategy \"%s\"; use a list of fifo, "
+			       "aggregate, split and equal",
+			       cfg.strategy, bad);
+	memcpy(cfg.port, r->port, sizeof(cfg.port));
 	sn_random(cfg.secret, sizeof(cfg.secret));
 	r->net = sn_net_new(&cfg);
 	return r->net ? 0 : sn_fail(SN_ERR_NOMEM, "no memory for the network rail");
@@ -227,8 +281,9 @@ static int open_watch(struct net_rail *r)
 	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
 
 	r->inner = epoll_create1(EPOLL_CLOEXEC);
-	if (r->inner < 0 || epoll_ctl(r->inner, EPOLL_CTL_ADD, r->driver->fd(r->drv), &e) < 0)
-		return sn_fail(SN_ERR_NOMEM, "epoll for the network: %s", strerror(errno));
+	for (unsigned i = 0; i < r->ports; i++)
+		if (r->inner < 0 || epoll_ctl(r->inner, EPOLL_CTL_ADD, fd_of(r, i), &e) < 0)
+			return sn_fail(SN_ERR_NOMEM, "epoll for the network: %s", strerror(errno));
 	atomic_store(&r->armed, true);
 	atomic_store(&r->asleep, true);
 	int rc = sn_service_open(&r->fork);
@@ -246,8 +301,8 @@ static void free_rail(struct net_rail *r)
 {
 	if (r->net)
 		sn_net_free(r->net);
-	if (r->drv)
-		r->driver->close(r->drv);
+	for (unsigned i = 0; i < r->ports; i++)
+		r->port[i].driver->close(r->port[i].drv);
 	free(r);
 }
 
@@ -263,9 +318,9 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 	r->timer.fire = on_timer;
 	r->fork.in_child = in_child;
 	r->period = HOT_PERIOD;
-	int rc = open_driver(r, part);
+	int rc = open_drivers(r);
 	if (!rc)
-		rc = open_engine(r, ep, ids, part);
+		rc = open_engine(r, ep, ids);
 	if (!rc)
 		rc = open_watch(r);
 	if (rc) {
@@ -274,7 +329,7 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 		free_rail(r);
 		return rc;
 	}
-	sn_info("network rail over %s, frames up to %u bytes", r->driver->name, r->net->mtu);
+	*part = r->port[0].part;
 	*rail = r;
 	return 0;
 }
@@ -284,12 +339,15 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 /* One look at the network, and a nap until something comes or at most 5 ms have passed. */
 static void close_step(struct net_rail *r)
 {
-	struct pollfd p = {.fd = r->driver->fd(r->drv), .events = POLLIN};
+	struct pollfd p[SN_NET_RAILS];
 	uint64_t wait;
+
+	for (unsigned i = 0; i < r->ports; i++)
+		p[i] = (struct pollfd){.fd = fd_of(r, i), .events = POLLIN};
 
 	sn_net_progress(r->net);
 	wait = sn_net_deadline(r->net) / SN_NET_MS;
-	poll(&p, 1, (int)SN_MIN_OF(wait, 5u));
+	poll(p, r->ports, (int)SN_MIN_OF(wait, 5u));
 	sn_net_progress(r->net);
 }
 
@@ -318,7 +376,10 @@ static bool net_reaches(void *rail, const struct sn_addr_part *part)
 	struct net_rail *r = rail;
 	struct sn_net_path path;
 
-	return r->driver->resolve(r->drv, part, &path);
+	for (unsigned i = 0; i < r->ports; i++)
+		if (r->port[i].driver->resolve(r->port[i].drv, part, &path))
+			return true;
+	return false;
 }
 
 static int net_attach(void *rail, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
@@ -418,7 +479,7 @@ static int net_progress(void *rail)
 		r->last = r->looked;
 	else if (r->looked > r->last + ARM_AFTER)
 		arm(r);
-	r->expects = r->net->asked > 0 || r->net->sends.count > 0;
+	r->expects = sn_net_expects(r->net);
 	bool asleep = !events && atomic_load_explicit(&r->armed, memory_order_relaxed) &&
 		      r->net->timer_at == SN_NET_NEVER && !sn_net_busy(r->net);
 	leave(r);

@@ -43,10 +43,12 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 
 	if (s->jobs) {
 		sn_net_flush(n);
-		sn_list_for_each_safe (at, &n->jobs) {
-			struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
-			if (job->send == s)
-				job_free(job);
+		for (unsigned i = 0; i < n->cfg.ports; i++) {
+			sn_list_for_each_safe (at, &n->port[i].jobs) {
+				struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
+				if (job->send == s)
+					job_free(job);
+			}
 		}
 	}
 	sn_net_table_del(&n->sends, s->number);
@@ -83,14 +85,21 @@ static bool pull_ok(const struct sn_net *n, const struct sn_net_send *s, const s
 	return last * frag < end - offset;
 }
 
-/* A PULL for a block that still waits adds to what is wanted of it. */
-static bool merge(struct sn_net *n, const struct sn_net_send *s, const struct sn_wire_pull *p)
+/*
+ * A PULL for a block that still waits adds to what is wanted of it. If it now asks for another way, what waits for the
+ * first is taken back: the receiver has given up on that rail, or has seen that the other is sooner done.
+ */
+static bool merge(struct sn_net_port *port, const struct sn_net_send *s, const struct sn_wire_pull *p,
+		  const struct sn_net_way *way)
 {
-	sn_list_for_each (at, &n->jobs) {
+	sn_list_for_each_safe (at, &port->jobs) {
 		struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
-		if (job->send != s || job->pull != le32toh(p->pull) || job->offset != le64toh(p->offset) ||
-		    job->frag != le32toh(p->frag))
+		if (job->send != s || job->pull != le32toh(p->pull) || job->offset != le64toh(p->offset))
 			continue;
+		if (job->way != way || job->frag != le32toh(p->frag)) {
+			job_free(job);
+			return false;
+		}
 		job->want |= le64toh(p->want);
 		job->round = le32toh(p->round);
 		return true;
@@ -98,22 +107,38 @@ static bool merge(struct sn_net *n, const struct sn_net_send *s, const struct sn
 	return false;
 }
 
+/* The way that the receiver asks for, if it can carry pieces of this size; else another one that can. */
+static struct sn_net_way *way_for(struct sn_net_link *l, unsigned rail, uint32_t frag)
+{
+	struct sn_net_way *w = rail < l->net->cfg.ports ? &l->way[rail] : NULL;
+	uint32_t len = frag + (uint32_t)sizeof(struct sn_wire_data);
+
+	if (w && w->state == SN_WAY_UP && len <= w->port->mtu)
+		return w;
+	struct sn_net_way *other = sn_net_way_other(l, w);
+	if (other && len <= other->port->mtu)
+		return other;
+	return w && w->state != SN_WAY_NONE && len <= w->port->mtu ? w : NULL;
+}
+
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 {
 	struct sn_net *n = l->net;
 	struct sn_net_send *s = sn_net_table_get(&n->sends, le32toh(p->rdv));
 	struct sn_net_job *job;
+	struct sn_net_way *way = way_for(l, p->rail, le32toh(p->frag));
 
 	if (s == NULL || s->link != l) {
 		n->drops[SN_DROP_RDV]++;
 		return;
 	}
-	if (!pull_ok(n, s, p)) {
+	if (!pull_ok(n, s, p) || way == NULL) {
 		n->drops[SN_DROP_RANGE]++;
 		return;
 	}
-	if (s->jobs && merge(n, s, p))
-		return;
+	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)
+		if (merge(&n->port[i], s, p, way))
+			return;
 	if (l->jobs >= SN_NET_JOBS) {
 		n->drops[SN_DROP_BUSY]++;
 		return;
@@ -125,6 +150,7 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 	}
 	*job = (struct sn_net_job){
 		.send = s,
+		.way = way,
 		.offset = le64toh(p->offset),
 		.end = le64toh(p->end),
 		.want = le64toh(p->want),
@@ -134,30 +160,30 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 	};
 	s->jobs++;
 	l->jobs++;
-	sn_list_add_tail(&n->jobs, &job->node);
+	sn_list_add_tail(&way->port->jobs, &job->node);
 }
 
-bool sn_net_serve(struct sn_net *n)
+bool sn_net_serve(struct sn_net_port *p)
 {
-	if (sn_list_empty(&n->jobs) || n->full)
+	if (sn_list_empty(&p->jobs) || p->full)
 		return false;
-	struct sn_net_job *job = sn_container(n->jobs.next, struct sn_net_job, node);
+	struct sn_net_job *job = sn_container(p->jobs.next, struct sn_net_job, node);
 	sn_list_del(
 		&job->node); /* onto this list first: a full batch leaves while the job is being answered */
-	sn_list_add_tail(&n->served, &job->node);
+	sn_list_add_tail(&p->served, &job->node);
 	job->busy = true;
-	while (job->want && !n->full)
-		sn_net_out_data(job->send->link, job, (unsigned)__builtin_ctzll(job->want));
+	while (job->want && !p->full)
+		sn_net_out_data(job, (unsigned)__builtin_ctzll(job->want));
 	job->busy = false;
-	if (job->want || n->out_count >= SN_NET_PART) /* the receiver can begin while we go on */
-		sn_net_flush(n);
+	if (job->want || p->out_count >= SN_NET_PART) /* the receiver can begin while we go on */
+		sn_net_flush_port(p);
 	return true;
 }
 
 /* Answered jobs go; one of which the driver did not take all waits for its next turn, before the others. */
-void sn_net_served(struct sn_net *n)
+void sn_net_served(struct sn_net_port *p)
 {
-	sn_list_for_each_safe (at, &n->served) {
+	sn_list_for_each_safe (at, &p->served) {
 		struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
 		if (job->busy)
 			continue;
@@ -166,6 +192,26 @@ void sn_net_served(struct sn_net *n)
 			continue;
 		}
 		sn_list_del(&job->node);
-		sn_list_add_tail(n->jobs.next, &job->node); /* before the first */
+		sn_list_add_tail(p->jobs.next, &job->node); /* before the first */
+	}
+}
+
+void sn_net_serve_moved(struct sn_net_way *w)
+{
+	struct sn_net_port *p = w->port;
+
+	sn_net_flush_port(p);
+	sn_list_for_each_safe (at, &p->jobs) {
+		struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
+		struct sn_net_way *other = sn_net_way_other(w->link, w);
+		if (job->way != w)
+			continue;
+		if (other == NULL || job->frag + sizeof(struct sn_wire_data) > other->port->mtu) {
+			job_free(job); /* the receiver will see that nothing comes, and ask again */
+			continue;
+		}
+		job->way = other;
+		sn_list_del(&job->node);
+		sn_list_add_tail(&other->port->jobs, &job->node);
 	}
 }

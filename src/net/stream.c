@@ -3,12 +3,13 @@
  * MSG frames out: packing records, the window, acknowledgements, sending again.
  *
  * Retransmission. A frame stays in its slot, built, until it is acknowledged. Every send of a slot, first or again, gets the
- * next `order`; when an acknowledgement covers a slot of order o, slots of order o - 3 and less that are not covered
- * are lost (three tolerates small reordering) and go out again at once. So a lost resend is noticed like a lost first
- * send. What has nothing sent after it waits for the timer.
+ * next `order` of the way that carries it; when an acknowledgement covers a slot of order o, slots of the same way of order
+ * o - 3 and less that are not covered are lost (three tolerates small reordering) and go out again at once. So a lost
+ * resend is noticed like a lost first send. What has nothing sent after it waits for the way's timer, and then goes by
+ * another way, if there is one. A way on which that happens twice in a row is out (way.c).
  *
  * Budget of a small post on an idle link: no allocation in the steady state, one copy of the body (into the frame), one
- * driver call. With SN_NET_GATHER frames unacknowledged, posts wait and share frames.
+ * driver call. When posts wait for company, and when they leave, the strategy decides (sched.h).
  */
 #include "base/log.h"
 #include "net/net.h"
@@ -28,7 +29,18 @@ static inline struct sn_net_slot *slot_at(struct sn_net_link *l, uint32_t seq)
 
 static bool may_send(const struct sn_net_link *l)
 {
-	return l->state == SN_LINK_OPEN && in_flight(l) < l->cwnd && !l->net->full;
+	return l->state == SN_LINK_OPEN && in_flight(l) < SN_WIRE_WINDOW;
+}
+
+/* What the strategy sees of this link, with a request of `bytes` more. */
+static bool ready(struct sn_net_link *l, uint32_t requests, uint64_t bytes)
+{
+	struct sn_window w = {.count = l->waiting + requests,
+			      .bytes = l->gathered + bytes,
+			      .frame = sn_net_way_main(l)->mtu,
+			      .flight = in_flight(l)};
+
+	return l->net->strategy.ready(&w);
 }
 
 /* ---- packing ---- */
@@ -44,6 +56,8 @@ static bool pack_msg(struct sn_net_link *l, struct sn_net_msg *m, uint8_t *frame
 
 	if (rec.what == SN_REC_RDV)
 		rec.frag = sn_net_probe_hope(l) - (uint32_t)sizeof(struct sn_wire_data);
+	if (rec.what == SN_REC_PORTS)
+		left = rec.head.len - m->offset;
 	if (rec.what == SN_REC_EAGER) {
 		left = rec.head.len - m->offset;
 		if (m->offset)
@@ -54,7 +68,7 @@ static bool pack_msg(struct sn_net_link *l, struct sn_net_msg *m, uint8_t *frame
 		rec.what = SN_REC_FIRST;
 		head = sn_wire_rec_head(SN_REC_FIRST) + rec.head.imm_len;
 	}
-	if (*at + head + SN_MIN_OF(left, (uint64_t)room / 4) > room)
+	if (*at + head + SN_MIN_OF(left, rec.what == SN_REC_PORTS ? left : (uint64_t)room / 4) > room)
 		return false;
 	rec.body_len = (uint32_t)SN_MIN_OF(left, (uint64_t)(room - *at - head));
 	*at += sn_wire_rec_put(frame + *at, &rec);
@@ -63,7 +77,7 @@ static bool pack_msg(struct sn_net_link *l, struct sn_net_msg *m, uint8_t *frame
 		*at += rec.body_len;
 		m->offset += rec.body_len;
 	}
-	return m->rec.what != SN_REC_EAGER || m->offset == m->rec.head.len;
+	return (m->rec.what != SN_REC_EAGER && m->rec.what != SN_REC_PORTS) || m->offset == m->rec.head.len;
 }
 
 /* A free slot with a frame in it, or NULL (no memory: the queue waits). */
@@ -79,7 +93,7 @@ static struct sn_net_slot *slot_new(struct sn_net_link *l)
 }
 
 /* The frame in s is packed up to `len`: number it and send it. */
-static void slot_send(struct sn_net_link *l, struct sn_net_slot *s, uint32_t len)
+static void slot_send(struct sn_net_link *l, struct sn_net_way *w, struct sn_net_slot *s, uint32_t len)
 {
 	struct sn_wire_head *h = (void *)s->frame;
 
@@ -87,12 +101,8 @@ static void slot_send(struct sn_net_link *l, struct sn_net_slot *s, uint32_t len
 	sn_wire_start(h, SN_WIRE_MSG, len, (uint32_t)l->peer_session);
 	h->seq = htole32(l->tx_next);
 	h->check = htole32(sn_check_of(s->frame + HEAD, len - HEAD));
-	if (in_flight(l) == 0) {
-		l->rto_at = l->net->now + sn_net_rto(&l->rtt, l->backoff);
-		sn_net_arm(l->net, l->rto_at);
-	}
 	l->tx_next++;
-	sn_net_out_slot(l, s);
+	sn_net_out_slot(w, s);
 }
 
 static void msg_packed(struct sn_net_link *l, struct sn_net_msg *m)
@@ -115,45 +125,70 @@ static void msg_packed(struct sn_net_link *l, struct sn_net_msg *m)
  */
 static bool push_frame(struct sn_net_link *l)
 {
-	struct sn_list ready;
-	struct sn_net_slot *s = slot_new(l);
-	uint32_t at = HEAD;
+	struct sn_list packed;
+	struct sn_net_way *w = sn_net_way_small(l, SN_MIN_OF(l->gathered, (uint32_t)SN_WIRE_BASE_MTU), NULL);
+	struct sn_net_slot *s = w ? slot_new(l) : NULL;
+	struct sn_window window = {.frame = w ? w->mtu : 0, .flight = in_flight(l)};
+	uint32_t at = HEAD, inside = 0;
 
 	if (s == NULL)
 		return false;
-	sn_list_init(&ready);
+	sn_list_init(&packed);
 	struct sn_list *sources[] = {&l->dones, &l->queue};
 	for (int i = 0; i < 2; i++) {
 		while (!sn_list_empty(sources[i])) {
 			struct sn_net_msg *m = sn_container(sources[i]->next, struct sn_net_msg, node);
-			if (!pack_msg(l, m, s->frame, &at, l->mtu))
+			if (inside && !l->net->strategy.join(&window, inside))
+				break;
+			if (!pack_msg(l, m, s->frame, &at, w->mtu))
 				break;
 			sn_list_del(&m->node);
-			sn_list_add_tail(&ready, &m->node);
+			sn_list_add_tail(&packed, &m->node);
+			inside++;
 		}
 	}
+	l->net->counts[SN_NC_RECORDS] += inside;
+	l->waiting -= SN_MIN_OF(l->waiting, inside);
+	l->gathered -= SN_MIN_OF(l->gathered, at - HEAD);
 	if (at == HEAD) {
 		sn_net_frame_put(l->net, s->frame);
 		s->frame = NULL;
 		return false;
 	}
-	slot_send(l, s, at);
-	while (!sn_list_empty(&ready))
-		msg_packed(l, sn_container(sn_net_pop(&ready), struct sn_net_msg, node));
+	slot_send(l, w, s, at);
+	while (!sn_list_empty(&packed))
+		msg_packed(l, sn_container(sn_net_pop(&packed), struct sn_net_msg, node));
 	return true;
+}
+
+/* The way for a slot that goes out again: the one it had, unless that is out. */
+static struct sn_net_way *way_again(struct sn_net_link *l, const struct sn_net_slot *s)
+{
+	struct sn_net_way *w = &l->way[s->way], *other;
+
+	if (w->state == SN_WAY_UP)
+		return w;
+	other = sn_net_way_other(l, w);
+	return other ? other : sn_net_way_main(l);
 }
 
 /* Slots marked to go out again, oldest first, then what waits. */
 void sn_net_stream_push(struct sn_net_link *l)
 {
-	for (uint32_t seq = l->tx_una; l->tx_again && seq != l->tx_next && !l->net->full; seq++)
-		if (slot_at(l, seq)->again)
-			sn_net_out_slot(l, slot_at(l, seq));
-	while (may_send(l) && (!sn_list_empty(&l->dones) || !sn_list_empty(&l->queue)))
+	for (uint32_t seq = l->tx_una; l->tx_again && seq != l->tx_next; seq++) {
+		struct sn_net_slot *s = slot_at(l, seq);
+		if (!s->again)
+			continue;
+		struct sn_net_way *w = way_again(l, s);
+		if (w->port->full)
+			break;
+		sn_net_out_slot(w, s);
+	}
+	while (may_send(l) && (!sn_list_empty(&l->dones) || (!sn_list_empty(&l->queue) && ready(l, 0, 0))))
 		if (!push_frame(l))
 			break;
 	if (sn_list_empty(&l->queue))
-		l->gathered = 0;
+		l->gathered = l->waiting = 0;
 }
 
 /* ---- posting ---- */
@@ -186,7 +221,11 @@ static bool post_at_once(struct sn_net_link *l, const struct sn_out *out)
 {
 	uint64_t need = HEAD + sn_wire_rec_head(SN_REC_EAGER) + out->head.imm_len + out->head.len;
 
-	if (!may_send(l) || in_flight(l) >= SN_NET_GATHER || need > l->mtu || !sn_list_empty(&l->queue))
+	if (!may_send(l) || !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones) ||
+	    !ready(l, 1, need - HEAD))
+		return false;
+	struct sn_net_way *w = sn_net_way_small(l, (uint32_t)SN_MIN_OF(need, (uint64_t)UINT32_MAX), NULL);
+	if (w == NULL || need > w->mtu)
 		return false;
 	struct sn_net_slot *s = slot_new(l);
 	if (s == NULL)
@@ -195,7 +234,8 @@ static bool post_at_once(struct sn_net_link *l, const struct sn_out *out)
 	uint32_t at = HEAD + sn_wire_rec_put(s->frame + HEAD, &rec);
 	if (rec.body_len)
 		sn_iov_read(s->frame + at, out->iov, out->iov_count, 0, rec.body_len);
-	slot_send(l, s, at + rec.body_len);
+	l->net->counts[SN_NC_RECORDS]++;
+	slot_send(l, w, s, at + rec.body_len);
 	return true;
 }
 
@@ -238,7 +278,8 @@ static int post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *
 	/* A full frame need not wait for company, and a rendezvous costs a round trip: not later than it must. */
 	l->gathered += rendezvous ? sn_wire_rec_head(SN_REC_RDV)
 				  : (uint32_t)out->head.len + sn_wire_rec_head(SN_REC_EAGER);
-	if (l->gathered >= l->mtu || in_flight(l) < SN_NET_GATHER)
+	l->waiting++;
+	if (ready(l, 0, 0))
 		sn_net_stream_push(l);
 	return copy ? 1 : 0;
 }
@@ -267,9 +308,29 @@ bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req)
 		}
 		sn_list_del(&m->node);
 		free(m);
+		l->waiting -= l->waiting > 0;
 		return true;
 	}
 	return false;
+}
+
+/* Our ports, for the peer; before whatever waits. Without memory it never learns of them, and uses one. */
+void sn_net_stream_ports(struct sn_net_link *l, const uint8_t *body, uint32_t len)
+{
+	struct sn_net_msg *m = malloc(sizeof(*m) + len);
+
+	if (m == NULL)
+		return;
+	*m = (struct sn_net_msg){.rec = {.what = SN_REC_PORTS, .head = {.len = len}}, .iov_count = 1};
+	memcpy(m + 1, body, len);
+	m->own = (struct iovec){m + 1, len};
+	m->iov = &m->own;
+	sn_list_init(&m->node);
+	if (sn_list_empty(&l->queue) || sn_container(l->queue.next, struct sn_net_msg, node)->offset == 0)
+		sn_list_add_tail(l->queue.next, &m->node);
+	else /* not into the middle of a message */
+		sn_list_add_tail(&l->queue, &m->node);
+	sn_net_work(l);
 }
 
 struct sn_net_msg *sn_net_done_new(uint32_t rdv)
@@ -290,7 +351,7 @@ void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status
 	done->rec.status = status;
 	sn_list_add_tail(&l->dones, &done->node);
 	sn_net_work(l);
-	if (in_flight(l) < SN_NET_GATHER)
+	if (ready(l, 1, sn_wire_rec_head(SN_REC_DONE)))
 		sn_net_stream_push(l);
 }
 
@@ -307,43 +368,52 @@ static void slot_free(struct sn_net_link *l, struct sn_net_slot *s)
 }
 
 /* Fewer frames in flight after a loss, at most once a round trip. */
-static void window_cut(struct sn_net_link *l)
+static void window_cut(struct sn_net_way *w)
 {
-	if (l->net->now < l->cut_at)
+	uint64_t now = w->link->net->now;
+
+	if (now < w->cut_at)
 		return;
-	l->cwnd = SN_MAX_OF(l->cwnd / 2, 4u);
-	l->cut_at = l->net->now + l->rtt.srtt;
+	w->cwnd = SN_MAX_OF(w->cwnd / 2, 4u);
+	w->cut_at = now + w->rtt.srtt;
 }
 
 static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 {
+	struct sn_net_way *w = &l->way[s->way];
+
 	if (s->acked)
 		return;
 	s->acked = true;
+	w->flight--;
 	if (s->again) {
 		s->again = false;
 		l->tx_again--;
 	}
 	if (s->sends == 1)
-		sn_net_rtt_add(&l->rtt, l->net->now - s->sent_at);
-	if ((int32_t)(s->order - l->tx_acked_order) > 0)
-		l->tx_acked_order = s->order;
-	if (++l->cwnd_acks >= l->cwnd) {
-		l->cwnd_acks = 0;
-		l->cwnd = SN_MIN_OF(l->cwnd + 1, (uint32_t)SN_WIRE_WINDOW);
+		sn_net_rtt_add(&w->rtt, l->net->now - s->sent_at);
+	w->backoff = 0;
+	if ((int32_t)(s->order - w->acked_order) > 0)
+		w->acked_order = s->order;
+	if (++w->cwnd_acks >= w->cwnd) {
+		w->cwnd_acks = 0;
+		w->cwnd = SN_MIN_OF(w->cwnd + 1, (uint32_t)SN_WIRE_WINDOW);
 	}
+	w->rto_at = w->flight ? l->net->now + sn_net_rto(&w->rtt, 0) : SN_NET_NEVER;
+	sn_net_arm(l->net, w->rto_at);
 }
 
 static void find_lost(struct sn_net_link *l)
 {
 	for (uint32_t seq = l->tx_una; seq != l->tx_next; seq++) {
 		struct sn_net_slot *s = slot_at(l, seq);
-		if (s->acked || s->again || (int32_t)(l->tx_acked_order - s->order) < 3)
+		struct sn_net_way *w = &l->way[s->way];
+		if (s->acked || s->again || (int32_t)(w->acked_order - s->order) < 3)
 			continue;
 		s->again = true;
 		l->tx_again++;
 		l->net->counts[SN_NC_RESEND_FAST]++;
-		window_cut(l);
+		window_cut(w);
 	}
 	if (l->tx_again)
 		sn_net_work(l);
@@ -372,42 +442,73 @@ void sn_net_stream_ack(struct sn_net_link *l, uint32_t ack, uint64_t sack)
 	}
 	if (!news)
 		return;
-	l->backoff = 0;
-	l->rto_at = in_flight(l) ? l->net->now + sn_net_rto(&l->rtt, 0) : SN_NET_NEVER;
-	if (in_flight(l)) {
-		sn_net_arm(l->net, l->rto_at);
+	if (in_flight(l))
 		find_lost(l);
-	}
 	if (!sn_list_empty(&l->queue) || !sn_list_empty(&l->dones))
 		sn_net_work(l);
 }
 
-/* The oldest frame goes out again, alone: what is behind it may well have arrived, and its acknowledgement will tell. */
-uint64_t sn_net_stream_timer(struct sn_net_link *l)
+/*
+ * The oldest frame of the way goes out again, alone: what is behind it may well have arrived, and its acknowledgement will
+ * tell. On another way if there is one: so a rail that has died costs the first message on it one time-out.
+ */
+static uint64_t way_timer(struct sn_net_way *w)
 {
+	struct sn_net_link *l = w->link;
 	struct sn_net *n = l->net;
 
-	if (in_flight(l) == 0)
+	if (w->flight == 0)
 		return SN_NET_NEVER;
-	if (n->now < l->rto_at)
-		return l->rto_at;
+	if (n->now < w->rto_at)
+		return w->rto_at;
+	if (w->backoff < SN_NET_BACKOFF)
+		w->backoff++;
+	w->rto_at = n->now + sn_net_rto(&w->rtt, w->backoff);
+	struct sn_net_way *other = sn_net_way_other(l, w);
 	for (uint32_t seq = l->tx_una; seq != l->tx_next; seq++) {
 		struct sn_net_slot *s = slot_at(l, seq);
-		if (s->acked)
+		if (s->acked || s->way != w->port->index)
 			continue;
 		n->counts[SN_NC_RESEND_TIMER]++;
-		if (l->backoff >= 2)
+		if (w->backoff > 2)
 			sn_net_out_ack(l, SN_WIRE_F_ANSWER);
-		if (l->backoff >= 3 && s->len > SN_WIRE_BASE_MTU && l->heard_at > s->sent_at)
-			sn_net_probe_hole(l); /* short frames come through */
-		window_cut(l);
-		sn_net_out_slot(l, s);
+		bool often = w->backoff > 3 || (other && s->sends > 4);
+		if (often && s->len > SN_WIRE_BASE_MTU && l->heard_at > s->sent_at)
+			sn_net_probe_hole(other ? other : w); /* short frames come through */
+		window_cut(w);
+		sn_net_out_slot(other ? other : w, s);
 		break;
 	}
-	if (l->backoff < SN_NET_BACKOFF)
-		l->backoff++;
-	l->rto_at = n->now + sn_net_rto(&l->rtt, l->backoff);
-	return l->rto_at;
+	if (other && w->backoff >= SN_NET_STRIKES)
+		sn_net_way_down(w);
+	return w->flight ? w->rto_at : SN_NET_NEVER;
+}
+
+uint64_t sn_net_stream_timer(struct sn_net_link *l)
+{
+	uint64_t next = SN_NET_NEVER;
+
+	for (unsigned i = 0; i < l->net->cfg.ports; i++)
+		next = SN_MIN_OF(next, way_timer(&l->way[i]));
+	for (unsigned i = 0; i < l->net->cfg.ports;
+	     i++) /* a resend may have started a clock that was passed */
+		if (l->way[i].flight)
+			next = SN_MIN_OF(next, l->way[i].rto_at);
+	return next;
+}
+
+/* The way is out: all that was on it goes out again, by others. */
+void sn_net_stream_moved(struct sn_net_way *w)
+{
+	struct sn_net_link *l = w->link;
+
+	for (uint32_t seq = l->tx_una; seq != l->tx_next; seq++) {
+		struct sn_net_slot *s = slot_at(l, seq);
+		if (s->acked || s->again || s->way != w->port->index)
+			continue;
+		s->again = true;
+		l->tx_again++;
+	}
 }
 
 /* Everything unsent and unacknowledged is dropped; senders still waiting hear of it if status is not 0. */
@@ -415,7 +516,8 @@ void sn_net_stream_end(struct sn_net_link *l, int status)
 {
 	for (; l->tx_una != l->tx_next; l->tx_una++)
 		slot_free(l, slot_at(l, l->tx_una));
-	l->rto_at = SN_NET_NEVER;
+	for (unsigned i = 0; i < SN_NET_RAILS; i++)
+		l->way[i].flight = 0;
 	struct sn_list *sources[] = {&l->dones, &l->queue};
 	for (int i = 0; i < 2; i++) {
 		while (!sn_list_empty(sources[i])) {

@@ -80,7 +80,7 @@ bool sn_wire_hello_ok(const struct sn_wire_hello *h)
 
 uint32_t sn_wire_rec_head(uint8_t what)
 {
-	static const uint8_t bytes[] = {0, 24, 32, 8, 40, 16};
+	static const uint8_t bytes[] = {0, 24, 32, 8, 40, 16, 8};
 	return what < sizeof(bytes) ? bytes[what] : 0;
 }
 
@@ -98,7 +98,7 @@ uint32_t sn_wire_rec_put(uint8_t *dst, const struct sn_rec *rec)
 		w.bytes = htole32(rec->rdv);
 	if (rec->what == SN_REC_DONE) {
 		w.bits = htole64((uint64_t)rec->status);
-	} else if (rec->what != SN_REC_MORE) {
+	} else if (rec->what != SN_REC_MORE && rec->what != SN_REC_PORTS) {
 		w.kind = rec->head.kind;
 		w.flags = rec->head.flags;
 		w.imm_len = rec->head.imm_len;
@@ -124,6 +124,7 @@ static bool rec_fields(struct sn_rec *rec, const struct sn_wire_rec *w)
 		if (len > SN_WIRE_EAGER_MAX || rec->body_len >= len)
 			return false;
 		break;
+	case SN_REC_PORTS:
 	case SN_REC_MORE: return rec->body_len > 0;
 	case SN_REC_RDV:
 		rec->head.len = len;
@@ -159,7 +160,7 @@ int sn_wire_rec_next(const uint8_t **at, const uint8_t *end, struct sn_rec *rec)
 		rec->rdv = le32toh(w.bytes);
 	else
 		rec->body_len = le32toh(w.bytes);
-	bool has_imm = w.what != SN_REC_MORE && w.what != SN_REC_DONE;
+	bool has_imm = w.what != SN_REC_MORE && w.what != SN_REC_DONE && w.what != SN_REC_PORTS;
 	rec->head.imm_len = has_imm ? w.imm_len : 0;
 	if (rec->head.imm_len > SN_IMM_MAX || room - n < rec->head.imm_len ||
 	    room - n - rec->head.imm_len < rec->body_len)

@@ -20,6 +20,7 @@
 #define SN_WIRE_BASE_MTU                                                                                     \
 	1232 /* frames of this size get through everywhere: IPv6's 1280 less its and UDP's header */
 #define SN_WIRE_FRAG_MIN 256
+#define SN_WIRE_RAILS	 8 /* rails of one endpoint */
 
 enum sn_wire_type {
 	SN_WIRE_HELLO = 1,
@@ -40,17 +41,18 @@ enum { SN_WIRE_F_ANSWER = 1 }; /* sn_wire_head.flags */
 #define SN_PACKED __attribute__((packed))
 
 struct SN_PACKED sn_wire_head {
-	uint8_t version;   /*  0 */
-	uint8_t type;	   /*  1 */
-	uint16_t len;	   /*  2 */
-	uint32_t link;	   /*  4 */
-	uint64_t mac;	   /*  8 */
-	uint32_t seq;	   /* 16 */
-	uint32_t ack;	   /* 20 */
-	uint64_t sack;	   /* 24 */
-	uint32_t check;	   /* 32 */
-	uint16_t flags;	   /* 36 */
-	uint16_t reserved; /* 38 */
+	uint8_t version;  /*  0 */
+	uint8_t type;	  /*  1 */
+	uint16_t len;	  /*  2 */
+	uint32_t link;	  /*  4 */
+	uint64_t mac;	  /*  8 */
+	uint32_t seq;	  /* 16 */
+	uint32_t ack;	  /* 20 */
+	uint64_t sack;	  /* 24 */
+	uint32_t check;	  /* 32 */
+	uint16_t flags;	  /* 36 */
+	uint8_t rail;	  /* 38 */
+	uint8_t reserved; /* 39 */
 };
 _Static_assert(sizeof(struct sn_wire_head) == 40, "frame header");
 _Static_assert(offsetof(struct sn_wire_head, sack) == 24, "frame header");
@@ -92,8 +94,10 @@ struct SN_PACKED sn_wire_pull {
 	uint64_t want;	       /* 64 */
 	uint32_t frag;	       /* 72 */
 	uint32_t round;	       /* 76 */
+	uint8_t rail;	       /* 80 */
+	uint8_t reserved[7];   /* 81 */
 };
-_Static_assert(sizeof(struct sn_wire_pull) == 80, "PULL");
+_Static_assert(sizeof(struct sn_wire_pull) == 88, "PULL");
 
 struct SN_PACKED sn_wire_data {
 	struct sn_wire_head h; /*  0 */
@@ -106,7 +110,8 @@ _Static_assert(sizeof(struct sn_wire_data) == 56, "DATA");
 struct SN_PACKED sn_wire_probe {
 	struct sn_wire_head h; /*  0 */
 	uint32_t size;	       /* 40 */
-	uint32_t reserved;     /* 44 */
+	uint8_t rail;	       /* 44 */
+	uint8_t reserved[3];   /* 45 */
 };
 _Static_assert(sizeof(struct sn_wire_probe) == 48, "PROBE");
 
@@ -118,7 +123,14 @@ struct SN_PACKED sn_wire_slice {
 _Static_assert(sizeof(struct sn_wire_slice) == 48, "SLICE");
 
 /* ---- records of a MSG frame ---- */
-enum sn_wire_what { SN_REC_EAGER = 1, SN_REC_FIRST = 2, SN_REC_MORE = 3, SN_REC_RDV = 4, SN_REC_DONE = 5 };
+enum sn_wire_what {
+	SN_REC_EAGER = 1,
+	SN_REC_FIRST = 2,
+	SN_REC_MORE = 3,
+	SN_REC_RDV = 4,
+	SN_REC_DONE = 5,
+	SN_REC_PORTS = 6
+};
 
 struct SN_PACKED sn_wire_rec {
 	uint8_t what;	   /*  0 */

@@ -174,9 +174,9 @@ static void feed(struct sn_net *n, const uint8_t *frame, uint32_t len, bool dres
 
 static struct sn_net *connected(void)
 {
-	struct sn_net_cfg cfg = {.driver = &driver,
+	struct sn_net_cfg cfg = {.ports = 1,
+				 .port = {{.driver = &driver, .part = {.type = SN_ADDR_UDP4, .len = 6}}},
 				 .ids = own,
-				 .part = {.type = SN_ADDR_UDP4, .len = 6},
 				 .clock = clock_now,
 				 .secret = {8, 9},
 				 .peer_timeout = 3000 * SN_NET_MS,

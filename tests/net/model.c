@@ -123,16 +123,19 @@ struct node *node_new(unsigned slot, uint64_t peer_timeout, uint32_t eager)
 	for (unsigned i = 0; i < sizeof(n->ids.key); i++)
 		n->ids.key[i] = (uint8_t)sim_rand();
 	struct sn_net_cfg cfg = {
-		.driver = &sim_driver,
-		.drv = n,
+		.ports = sim.rails,
+		.strategy = sim.strategy,
 		.ep = (struct sn_ep *)n,
 		.ids = n->ids,
-		.part = {.type = SN_ADDR_UDP4, .len = 6, .bytes = {(uint8_t)slot}},
 		.clock = sim_clock,
 		.secret = {sim_rand(), sim_rand()},
 		.peer_timeout = peer_timeout,
 		.eager = eager,
 	};
+	for (unsigned r = 0; r < sim.rails; r++) {
+		n->port[r] = (struct sim_port){n, r};
+		cfg.port[r] = (struct sn_net_cfg_port){&sim_driver, &n->port[r], sim_part(slot, r)};
+	}
 	n->net = sn_net_new(&cfg);
 	sim.node[slot] = n;
 	return n;
@@ -166,7 +169,7 @@ void node_crash(struct node *n)
 
 static struct sn_peer_state *peer_make(struct node *n, const struct sn_ep_ids *ids, unsigned slot)
 {
-	struct sn_addr_part part = {.type = SN_ADDR_UDP4, .len = 6, .bytes = {(uint8_t)slot}};
+	struct sn_addr_part part = sim_part(slot, 0);
 	struct sn_peer_state *p = calloc(1, sizeof(*p));
 
 	p->node = n;

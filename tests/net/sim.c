@@ -78,9 +78,10 @@ static struct sim_packet heap_take(void)
 
 /* ---- the wire ---- */
 
-static void fly(unsigned from, unsigned to, const uint8_t *bytes, uint32_t len, uint64_t at)
+static void fly(unsigned from, unsigned to, unsigned rail, const uint8_t *bytes, uint32_t len, uint64_t at)
 {
-	struct sim_packet p = {.at = at, .order = sim.order++, .from = from, .to = to, .len = len};
+	struct sim_packet p = {
+		.at = at, .order = sim.order++, .from = from, .to = to, .rail = rail, .len = len};
 
 	p.bytes = malloc(len ? len : 1);
 	memcpy(p.bytes, bytes, len);
@@ -89,26 +90,35 @@ static void fly(unsigned from, unsigned to, const uint8_t *bytes, uint32_t len, 
 
 void sim_inject(unsigned to, const uint8_t *bytes, uint32_t len, uint64_t after)
 {
-	fly(to, to, bytes, len, sim.now + after);
+	fly(to, to, (unsigned)sim_below(sim.rails), bytes, len, sim.now + after);
 }
 
-static void transmit(unsigned from, unsigned to, uint8_t *bytes, uint32_t len)
+static void transmit(unsigned from, unsigned to, unsigned rail, uint8_t *bytes, uint32_t len)
 {
-	uint64_t at = sim.now + sim.p.delay + sim_below(sim.p.jitter);
+	struct sim_rail *r = &sim.rail[rail];
+	uint64_t at = sim.now + sim.p.delay + r->delay + sim_below(sim.p.jitter);
+	uint64_t byte_time = r->byte_time_ps ? r->byte_time_ps : sim.p.byte_time_ps;
 
 	sim.sent++;
-	if (sim.cut[from][to] || len > sim.p.path_mtu || sim_chance(sim.p.loss)) {
+	if (sim.cut[from][to] || r->cut || len > sim.p.path_mtu || sim_chance(sim.p.loss) ||
+	    (r->loss > 0 && sim_chance(r->loss))) {
 		sim.lost++;
 		return;
 	}
-	if (sim.p.byte_time_ps) {
-		at = SN_MAX_OF(at, sim.line_free[to]) + len * sim.p.byte_time_ps / 1000;
-		sim.line_free[to] = at;
+	r->bytes += len;
+	if (r->byte_time_ps) { /* cards have a rate both ways; without one of its own only the receiver's counts */
+		uint64_t *out = &sim.line_out[from][rail];
+		*out = SN_MAX_OF(sim.now, *out) + len * byte_time / 1000;
+		at = SN_MAX_OF(at, *out);
+	}
+	if (byte_time) {
+		at = SN_MAX_OF(at, sim.line_free[to][rail]) + len * byte_time / 1000;
+		sim.line_free[to][rail] = at;
 	}
 	if (sim_chance(sim.p.reorder))
 		at += sim_below(20 * (sim.p.delay + 1));
 	if (sim_chance(sim.p.duplicate))
-		fly(from, to, bytes, len, at + sim_below(50 * (sim.p.delay + 1)));
+		fly(from, to, rail, bytes, len, at + sim_below(50 * (sim.p.delay + 1)));
 	if (len && sim_chance(sim.p.corrupt)) {
 		sim.damaged++;
 		for (uint64_t k = 1 + sim_below(3); k > 0; k--)
@@ -116,14 +126,14 @@ static void transmit(unsigned from, unsigned to, uint8_t *bytes, uint32_t len)
 		if (sim_chance(0.2))
 			len = (uint32_t)sim_below(len);
 	}
-	fly(from, to, bytes, len, at);
+	fly(from, to, rail, bytes, len, at);
 }
 
 static void deliver_packets(void)
 {
 	while (sim.heap_count && sim.heap[0].at <= sim.now) {
 		struct sim_packet p = heap_take();
-		struct sim_inbox *in = &sim.inbox[p.to];
+		struct sim_inbox *in = &sim.inbox[p.to][p.rail];
 		if (in->count >= sim.p.queue || sim.node[p.to] == NULL) {
 			sim.lost++;
 			free(p.bytes);
@@ -137,19 +147,30 @@ static void deliver_packets(void)
 	}
 }
 
-/* ---- the driver: an address part is the number of a slot ---- */
+/* ---- the driver: an address part is the number of a slot, and that of a rail ---- */
+
+struct sn_addr_part sim_part(unsigned slot, unsigned rail)
+{
+	return (struct sn_addr_part){
+		.type = SN_ADDR_UDP4, .len = 6, .bytes = {10, (uint8_t)rail, 0, (uint8_t)slot}};
+}
 
 static bool drv_resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
 {
-	if (part->type != SN_ADDR_UDP4 || part->len != 6 || part->bytes[0] >= SIM_NODES)
+	const struct sim_port *port = drv;
+
+	if (part->type != SN_ADDR_UDP4 || part->len != 6 || part->bytes[3] >= SIM_NODES ||
+	    part->bytes[1] != port->rail)
 		return false;
-	path->bytes[0] = part->bytes[0];
+	path->bytes[0] = part->bytes[3];
 	return true;
 }
 
 static uint32_t drv_mtu(void *drv)
 {
-	return sim.p.mtu;
+	const struct sim_port *port = drv;
+
+	return sim.rail[port->rail].mtu ? sim.rail[port->rail].mtu : sim.p.mtu;
 }
 
 static uint64_t drv_room(void *drv)
@@ -160,7 +181,7 @@ static uint64_t drv_room(void *drv)
 static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned count)
 {
 	static uint8_t flat[SN_WIRE_LEN_MAX];
-	const struct node *n = drv;
+	const struct sim_port *port = drv;
 
 	for (unsigned i = 0; i < count; i++) {
 		uint32_t len = 0;
@@ -172,7 +193,7 @@ static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned co
 		}
 		if (len != frames[i].len || le16toh(((struct sn_wire_head *)flat)->len) != len)
 			sim_fail("a frame of type %u is %u bytes, but says %u", flat[1], len, frames[i].len);
-		transmit(n->slot, frames[i].to->bytes[0], flat, len);
+		transmit(port->node->slot, frames[i].to->bytes[0], port->rail, flat, len);
 	}
 	return count;
 }
@@ -189,8 +210,8 @@ static void inbox_drop(struct sim_inbox *in, unsigned count)
 
 static unsigned drv_receive(void *drv, struct sn_net_in *frames, unsigned max)
 {
-	const struct node *n = drv;
-	struct sim_inbox *in = &sim.inbox[n->slot];
+	const struct sim_port *port = drv;
+	struct sim_inbox *in = &sim.inbox[port->node->slot][port->rail];
 
 	inbox_drop(in, in->taken);
 	in->taken = SN_MIN_OF(max, in->count);
@@ -215,12 +236,20 @@ const struct sn_net_driver sim_driver = {
 
 /* ---- time ---- */
 
+/* Has anything come that the node has not read? */
+static bool unread(unsigned slot)
+{
+	for (unsigned r = 0; r < sim.rails; r++)
+		if (sim.inbox[slot][r].count > sim.inbox[slot][r].taken)
+			return true;
+	return false;
+}
+
 static bool node_due(struct node *n)
 {
 	if (n->asleep_until > sim.now && !n->quiet)
 		return false;
-	return sim.inbox[n->slot].count > sim.inbox[n->slot].taken || sn_net_deadline(n->net) == 0 ||
-	       (n->asleep_until <= sim.now && n->quiet);
+	return unread(n->slot) || sn_net_deadline(n->net) == 0 || (n->asleep_until <= sim.now && n->quiet);
 }
 
 static uint64_t next_event(uint64_t until)
@@ -233,7 +262,7 @@ static uint64_t next_event(uint64_t until)
 			continue;
 		uint64_t at = sn_net_deadline(n->net);
 		at = at == SN_NET_NEVER ? until : sim.now + at;
-		if (sim.inbox[i].count > sim.inbox[i].taken)
+		if (unread(i))
 			at = sim.now;
 		if (n->asleep_until > sim.now)
 			at = n->quiet ? SN_MIN_OF(at, n->asleep_until) : SN_MAX_OF(at, n->asleep_until);
@@ -259,6 +288,7 @@ void sim_start(uint64_t seed, const struct sim_net_params *p)
 	sim.random = seed;
 	sim.now = 1000 * SIM_MS;
 	sim.p = *p;
+	sim.rails = 1;
 }
 
 void sim_end(void)
@@ -266,8 +296,9 @@ void sim_end(void)
 	while (sim.heap_count)
 		free(sim.heap[--sim.heap_count].bytes);
 	free(sim.heap);
-	for (unsigned i = 0; i < SIM_NODES; i++) {
-		inbox_drop(&sim.inbox[i], sim.inbox[i].count);
-		free(sim.inbox[i].packet);
-	}
+	for (unsigned i = 0; i < SIM_NODES; i++)
+		for (unsigned r = 0; r < SIM_RAILS; r++) {
+			inbox_drop(&sim.inbox[i][r], sim.inbox[i][r].count);
+			free(sim.inbox[i][r].packet);
+		}
 }

@@ -11,12 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SIM_NODES 8
+#define SIM_NODES 64
+#define SIM_RAILS 8
 #define SIM_MS	  1000000ULL
 
 struct sim_packet {
 	uint64_t at, order;
-	unsigned from, to;
+	unsigned from, to, rail;
 	uint32_t len;
 	uint8_t *bytes;
 };
@@ -36,14 +37,28 @@ struct sim_net_params {
 	unsigned queue;				  /* packets an inbox holds */
 };
 
+/* A rail is a network of its own that joins the ports with its number of all nodes. */
+struct sim_rail {
+	uint64_t delay;	       /* ns on top of the network's */
+	uint64_t byte_time_ps; /* of each port's line, both ways; 0: the network's */
+	double loss;	       /* on top of the network's */
+	uint32_t mtu;	       /* 0: the network's */
+	bool cut;
+	uint64_t bytes; /* carried */
+};
+
 struct sim {
 	uint64_t now, order, random;
 	struct sim_net_params p;
+	unsigned rails;	      /* 1 unless a test says otherwise after sim_start */
+	const char *strategy; /* NULL: the default */
+	struct sim_rail rail[SIM_RAILS];
 	struct sim_packet *heap;
 	unsigned heap_count, heap_room;
-	struct sim_inbox inbox[SIM_NODES];
-	uint64_t line_free[SIM_NODES];	/* when the receiver's link has carried all before */
-	bool cut[SIM_NODES][SIM_NODES]; /* frames from, to are lost */
+	struct sim_inbox inbox[SIM_NODES][SIM_RAILS];
+	uint64_t line_free[SIM_NODES][SIM_RAILS]; /* when the receiver's link has carried all before */
+	uint64_t line_out[SIM_NODES][SIM_RAILS];  /* likewise the sender's */
+	bool cut[SIM_NODES][SIM_NODES];		  /* frames from, to are lost */
 	struct node *node[SIM_NODES];
 	uint64_t sent, lost, damaged;
 	bool failed;
@@ -69,10 +84,17 @@ void sim_inject(unsigned to, const uint8_t *bytes, uint32_t len, uint64_t after)
 void sim_run(uint64_t until);
 void sim_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 extern const struct sn_net_driver sim_driver;
+struct sn_addr_part sim_part(unsigned slot, unsigned rail);
 
 /* ---- model.c ---- */
+struct sim_port {
+	struct node *node;
+	unsigned rail;
+};
+
 struct node {
 	unsigned slot;
+	struct sim_port port[SIM_RAILS];
 	struct sn_net *net;
 	struct sn_ep_ids ids;
 	struct sn_peer_state *peers;  /* chain */

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #define TIMEOUT (3000 * SIM_MS)
+#define INCAST	8
 
 static uint64_t some_length(void)
 {
@@ -42,8 +43,23 @@ static struct sim_net_params some_network(void)
 	return p;
 }
 
+/* One rail, or up to eight, alike or not. */
+static void some_rails(void)
+{
+	static const uint32_t mtus[] = {0, 0, 1472, 8972};
+
+	sim.rails = sim_chance(0.5) ? 1 : sim_chance(0.8) ? 2 + (unsigned)sim_below(2) : 8;
+	for (unsigned r = 0; r < sim.rails && sim.rails > 1; r++) {
+		sim.rail[r].delay = sim_chance(0.5) ? sim_below(100000) : 0;
+		sim.rail[r].byte_time_ps = sim_chance(0.5) ? 800 + sim_below(10000) : 0;
+		sim.rail[r].mtu = mtus[sim_below(4)];
+		sim.rail[r].loss = sim_chance(0.2) ? 0.05 : 0;
+	}
+	sim.strategy = sim_chance(0.2) ? "fifo" : sim_chance(0.2) ? "equal" : NULL;
+}
+
 /* What goes wrong besides the wire; all of it heals before the peer time-out. */
-enum trouble { NONE, FLAP, ONE_WAY, SLEEP, QUIET, FORGE, SHRINK, TROUBLES };
+enum trouble { NONE, FLAP, ONE_WAY, SLEEP, QUIET, FORGE, SHRINK, RAIL, SLOW, TROUBLES };
 
 static void forge(unsigned nodes)
 {
@@ -86,6 +102,8 @@ static void cause(enum trouble t, unsigned nodes)
 		}
 		break;
 	case SHRINK: sim.p.path_mtu = 1300; break; /* another way through the network, for good */
+	case RAIL: sim.rail[sim_below(sim.rails)].cut = sim_chance(0.7); break;
+	case SLOW: sim.rail[sim_below(sim.rails)].byte_time_ps = 20000 + sim_below(100000); break;
 	case FORGE:
 		for (int i = 0; i < 10; i++)
 			forge(nodes);
@@ -97,6 +115,8 @@ static void cause(enum trouble t, unsigned nodes)
 static void heal(unsigned nodes)
 {
 	memset(sim.cut, 0, sizeof(sim.cut));
+	for (unsigned r = 0; r < SIM_RAILS; r++)
+		sim.rail[r].cut = false;
 	for (unsigned i = 0; i < nodes; i++)
 		if (sim.node[i])
 			sim.node[i]->asleep_until = 0;
@@ -172,6 +192,7 @@ static void traffic(uint64_t seed)
 	sim.random = seed;
 	p = some_network();
 	sim_start(sim_rand(), &p);
+	some_rails();
 	model_start();
 	nodes = 2 + (unsigned)sim_below(3);
 	messages = 5 + (unsigned)sim_below(50);
@@ -218,6 +239,7 @@ static void deaths(uint64_t seed)
 			0.01; /* a third of the frames lost for a whole time-out is a death too, but not the one meant */
 	p.path_mtu = 65535;
 	sim_start(sim_rand(), &p);
+	some_rails();
 	model_start();
 	nodes = 2 + (unsigned)sim_below(3);
 	for (unsigned i = 0; i < nodes; i++)
@@ -334,19 +356,19 @@ static void incast(uint64_t seed)
 	sim.random = seed;
 	sim_start(sim_rand(), &p);
 	model_start();
-	for (unsigned i = 0; i < SIM_NODES; i++)
+	for (unsigned i = 0; i < INCAST; i++)
 		node_new(i, TIMEOUT, 16384);
-	for (unsigned i = 1; i < SIM_NODES; i++)
+	for (unsigned i = 1; i < INCAST; i++)
 		node_post(sim.node[i], sim.node[0], 300000);
-	for (unsigned i = 1; i < SIM_NODES; i++)
+	for (unsigned i = 1; i < INCAST; i++)
 		node_post(sim.node[i], sim.node[0], 100);
 	uint64_t start = sim.now;
-	settle(10000 * SIM_MS, SIM_NODES);
+	settle(10000 * SIM_MS, INCAST);
 	model_check_all(false);
 	/* 2.1 MB at 1.25 GB/s are 1.7 ms; a collapse is a hundred times that. */
 	if (sim.now - start > 60 * SIM_MS)
 		sim_fail("the incast took %lu ms", (unsigned long)((sim.now - start) / SIM_MS));
-	end_nodes(SIM_NODES);
+	end_nodes(INCAST);
 	sim_end();
 	model_end();
 }

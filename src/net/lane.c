@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which of a peer's rails brings the next block of a fetch: what is known of each is put before the strategy (src/sched).
+ */
+#include "net/net.h"
+
+#define HEAD ((uint32_t)sizeof(struct sn_wire_data))
+
+/* The longest piece that this lane carries, as far as anybody knows. */
+uint32_t sn_net_lane_frag(const struct sn_net_pull *p, unsigned lane)
+{
+	const struct sn_net_lane *l = &p->link->lane[lane];
+	uint32_t shortest = SN_WIRE_BASE_MTU - HEAD;
+
+	if (p->link->net->now < l->small)
+		return SN_MIN_OF(p->frag, shortest);
+	return SN_MIN_OF(p->frag, SN_MAX_OF(l->mtu, (uint32_t)SN_WIRE_BASE_MTU) - HEAD);
+}
+
+/* May the port take a block more? With nothing under way one is asked for, however small the credit. */
+static bool port_room(const struct sn_net_port *p)
+{
+	return !p->full && (p->asked == 0 || p->asked + SN_NET_BLOCK_BYTES <= p->credit);
+}
+
+bool sn_net_any_room(const struct sn_net *n)
+{
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		if (port_room(&n->port[i]))
+			return true;
+	return false;
+}
+
+static bool lane_usable(const struct sn_net_link *l, const struct sn_net_lane *lane)
+{
+	return lane->known && (!lane->down || (l->net->now >= lane->retry_at && lane->asked_bytes == 0 &&
+					       l->way[lane->port].state == SN_WAY_UP));
+}
+
+/*
+ * More than this under way on one of several lanes only lengthens a queue: twice what it carries in a round trip and in
+ * the time that we may be away.
+ */
+static uint64_t lane_most(const struct sn_net_lane *lane, uint64_t rate)
+{
+	uint64_t ns = lane->model.latency + 2 * SN_NET_MS;
+
+	return rate ? SN_MAX_OF((uint64_t)(2e-9 * (double)rate * (double)ns),
+				(uint64_t)2 * SN_NET_BLOCK_BYTES)
+		    : SN_NET_CREDIT;
+}
+
+/* How the strategy sees the lanes of this fetch; returns how many entries. */
+unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails)
+{
+	const struct sn_net_link *l = p->link;
+	unsigned count = 0, usable = 0;
+
+	for (unsigned k = 0; k < SN_NET_RAILS; k++)
+		usable += lane_usable(l, &l->lane[k]);
+	for (unsigned k = 0; k < SN_NET_RAILS; k++) {
+		const struct sn_net_lane *lane = &l->lane[k];
+		uint64_t rate = sn_model_rate_of(&lane->model, p->len, l->net->now);
+		rails[k] = (struct sn_sched_rail){
+			.usable = lane_usable(l, lane) || (usable == 0 && lane->known),
+			.latency = lane->model.latency,
+			.rate = rate,
+			.queued = lane->asked_bytes,
+			.given = p->given[k],
+		};
+		rails[k].room = rails[k].usable && port_room(&l->net->port[lane->port]) &&
+				(usable < 2 || lane->asked_bytes + p->room <= lane_most(lane, rate));
+		if (lane->known)
+			count = k + 1;
+	}
+	return count;
+}
+
+int sn_net_lane_for(const struct sn_net_pull *p)
+{
+	struct sn_sched_rail rails[SN_NET_RAILS];
+	unsigned count = sn_net_lanes_seen(p, rails);
+	uint64_t left = p->len - p->start - p->next_block * p->room;
+
+	int lane = p->link->net->strategy.block(rails, count, left, SN_MIN_OF(left, (uint64_t)p->room));
+
+	/* Whatever a strategy waits for: with nothing under way nothing will come that ends the waiting. */
+	uint64_t under_way = 0;
+	for (unsigned k = 0; k < count; k++)
+		under_way += rails[k].queued;
+	return lane < 0 && under_way == 0 ? sn_strategy_split.small(rails, count, p->room) : lane;
+}
+
+/* The best lane besides this one that is up; -1: none. */
+int sn_net_lane_other(const struct sn_net_link *l, unsigned than, uint64_t size)
+{
+	int best = -1;
+	uint64_t best_rate = 0;
+
+	for (unsigned k = 0; k < SN_NET_RAILS; k++) {
+		const struct sn_net_lane *lane = &l->lane[k];
+		if (k == than || !lane->known || lane->down || l->way[lane->port].state == SN_WAY_DOWN)
+			continue;
+		uint64_t rate = sn_model_rate_of(&lane->model, size, l->net->now);
+		if (best < 0 || rate > best_rate) {
+			best = (int)k;
+			best_rate = rate;
+		}
+	}
+	return best;
+}
+
+/*
+ * A lane with nothing to do takes over from one that is late: the block that was asked for last there, if this lane would
+ * have it in less than half the time.
+ */
+bool sn_net_lane_steal(struct sn_net_link *l)
+{
+	struct sn_sched_rail rails[SN_NET_RAILS];
+	struct sn_net_pull *any = sn_container(l->pulls.next, struct sn_net_pull, node);
+	unsigned count = sn_net_lanes_seen(any, rails);
+	int idle = -1, late = -1;
+
+	for (unsigned k = 0; k < count; k++) {
+		if (!rails[k].usable)
+			continue;
+		if (rails[k].queued == 0 && rails[k].room &&
+		    (idle < 0 || rails[k].rate > rails[(unsigned)idle].rate))
+			idle = (int)k;
+		if (rails[k].queued &&
+		    (late < 0 || sn_sched_time(&rails[k], 0) > sn_sched_time(&rails[(unsigned)late], 0)))
+			late = (int)k;
+	}
+	if (idle < 0 || late < 0)
+		return false;
+	struct sn_net_block *b = sn_container(l->lane[late].asked.prev, struct sn_net_block, node);
+	if (b->moves >= 4 || b->frag > sn_net_lane_frag(b->pull, (unsigned)idle) ||
+	    2 * sn_sched_time(&rails[idle], b->bytes) + SN_NET_MS / 2 > sn_sched_time(&rails[late], 0))
+		return false;
+	l->net->counts[SN_NC_STOLEN]++;
+	sn_net_block_move(b, (unsigned)idle);
+	return true;
+}

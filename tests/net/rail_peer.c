@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One of two processes of a test or measurement with several rails, driven by rails.py:
+ *   rail_peer RANK MODE BYTES COUNT SECONDS
+ * It prints "ADDR hex" and reads the other's such line. Rank 0 sends, rank 1 receives.
+ *   stream  messages of BYTES, two under way at a time, every byte checked, at least COUNT of them and until SECONDS have
+ *           passed; rank 1 prints "AT seconds MB/s" every 100 ms, and "RATE MB/s" over all
+ *   burst   COUNT bursts of 256 messages of BYTES each; rank 0 prints "RATE messages/s"
+ *   lone    COUNT messages of BYTES back and forth, one at a time; rank 0 prints "LATENCY us" one way, the median
+ *   mixed   short messages numbered, among long ones: order and bytes are checked
+ */
+#include <poll.h>
+#include <sennit/sennit.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BURST 256
+
+static sn_ep *ep;
+static sn_peer other;
+static unsigned rank;
+static size_t bytes;
+static unsigned long count;
+static double seconds;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void die(const char *what, int status)
+{
+	printf("FAILED rank %u: %s: %s (%s)\n", rank, what, sn_strerror(status), sn_last_error());
+	fflush(stdout);
+	exit(1);
+}
+
+static uint64_t word(unsigned long message, size_t i)
+{
+	return (message + 1) * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u;
+}
+
+static void fill(void *buf, size_t len, unsigned long message)
+{
+	uint64_t *w = buf;
+
+	for (size_t i = 0; i < len / 8; i++)
+		w[i] = word(message, i);
+}
+
+static bool check(const void *buf, size_t len, unsigned long message)
+{
+	const uint64_t *w = buf;
+
+	for (size_t i = 0; i < len / 8; i++)
+		if (w[i] != word(message, i))
+			return false;
+	return true;
+}
+
+static void exchange(void)
+{
+	uint8_t addr[SN_ADDR_MAX];
+	size_t len = sizeof(addr);
+	char line[4 * SN_ADDR_MAX];
+
+	sn_ep_address(ep, addr, &len);
+	printf("ADDR ");
+	for (size_t i = 0; i < len; i++)
+		printf("%02x", addr[i]);
+	printf("\n");
+	fflush(stdout);
+	if (!fgets(line, sizeof(line), stdin))
+		exit(1);
+	for (len = 0; len < SN_ADDR_MAX && sscanf(line + 2 * len, "%2hhx", &addr[len]) == 1; len++)
+		;
+	int rc = sn_peer_add(ep, addr, len, &other);
+	if (rc)
+		die("sn_peer_add", rc);
+}
+
+static sn_req *post(void *buf, size_t len, uint64_t tag, bool send)
+{
+	sn_req *req = NULL;
+	int rc = send ? sn_isend(ep, other, buf, len, tag, &req)
+		      : sn_irecv(ep, other, buf, len, tag, UINT64_MAX, &req);
+
+	if (rc)
+		die("post", rc);
+	return req;
+}
+
+static size_t end(sn_req *req)
+{
+	sn_completion c = {0};
+	int rc;
+
+	while ((rc = sn_test(ep, req, &c)) == SN_ERR_AGAIN)
+		;
+	if (rc || c.status)
+		die("completion", rc ? rc : c.status);
+	return c.len;
+}
+
+/* The first word of each message is checked, and all of every eighth: checking costs as much as carrying. */
+static void taken(const uint8_t *buf, unsigned long i)
+{
+	if (!check(buf, i % 8 ? 8 : bytes, i))
+		die("wrong bytes", 0);
+}
+
+static void stream_send(void)
+{
+	uint8_t *buf[2] = {malloc(bytes), malloc(bytes)};
+	sn_req *req[2] = {NULL, NULL};
+	double until = now() + seconds;
+	unsigned long i = 0;
+	uint64_t last;
+
+	for (; i < count || now() < until; i++) {
+		if (req[i % 2])
+			end(req[i % 2]);
+		if (i < 2)
+			memset(buf[i % 2], 0, bytes);
+		fill(buf[i % 2], i % 8 ? 8 : bytes, i);
+		req[i % 2] = post(buf[i % 2], bytes, 1, true);
+	}
+	for (int k = 0; k < 2; k++)
+		if (req[k])
+			end(req[k]);
+	last = i;
+	end(post(&last, sizeof(last), 1, true));
+}
+
+static void stream_receive(void)
+{
+	uint8_t *buf[2] = {malloc(bytes), malloc(bytes)};
+	sn_req *req[2];
+	double start = now(), mark = start;
+	unsigned long i = 0, at_mark = 0;
+
+	memset(buf[0], 0, bytes);
+	memset(buf[1], 0, bytes);
+	req[0] = post(buf[0], bytes, 1, false);
+	req[1] = post(buf[1], bytes, 1, false);
+	for (;; i++) {
+		size_t len = end(req[i % 2]);
+		double t = now();
+		if (i == 0)
+			start = mark = t;
+		if (len == 8)
+			break;
+		taken(buf[i % 2], i);
+		if (t - mark >= 0.1) {
+			printf("AT %.3f %.1f\n", t - start,
+			       (double)(i - at_mark) * (double)bytes / (t - mark) / 1e6);
+			fflush(stdout);
+			mark = t;
+			at_mark = i;
+		}
+		req[i % 2] = post(buf[i % 2], bytes, 1, false);
+	}
+	uint64_t last;
+	memcpy(&last, buf[i % 2], 8);
+	if (last != i)
+		die("messages are missing", 0);
+	if (i > 1)
+		printf("RATE %.1f MB/s\n", (double)(i - 1) * (double)bytes / (now() - start) / 1e6);
+	sn_cancel(ep, req[(i + 1) % 2]);
+	printf("OK %lu messages\n", i);
+}
+
+static void burst(void)
+{
+	uint8_t *buf = malloc(BURST * (bytes + 8)), ready[8] = {0};
+	sn_req *req[BURST];
+	double start = 0;
+
+	for (unsigned long n = 0; n < count; n++) {
+		if (n == count / 10) /* connected, warm */
+			start = now();
+		if (rank == 0) {
+			end(post(ready, 8, 2, false));
+			for (unsigned i = 0; i < BURST; i++) {
+				fill(buf + i * bytes, bytes, n + i);
+				req[i] = post(buf + i * bytes, bytes, 3 + i % 4, true);
+			}
+		} else {
+			for (unsigned i = 0; i < BURST; i++)
+				req[i] = post(buf + i * bytes, bytes, 3 + i % 4, false);
+			end(post(ready, 8, 2, true));
+		}
+		for (unsigned i = 0; i < BURST; i++)
+			end(req[i]);
+		for (unsigned i = 0; i < BURST && rank == 1; i++)
+			if (!check(buf + i * bytes, bytes, n + i))
+				die("wrong bytes", 0);
+	}
+	if (rank == 0)
+		end(post(ready, 8, 9, false));
+	else
+		end(post(ready, 8, 9, true));
+	double t = now() - start;
+	if (rank == 0)
+		printf("RATE %.0f messages/s\n", (double)(count - count / 10) * BURST / t);
+	printf("OK\n");
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void lone(void)
+{
+	uint8_t *buf = calloc(1, bytes);
+	double *t = calloc(count, sizeof(*t));
+
+	for (unsigned long n = 0; n < count; n++) {
+		double start = now();
+		end(post(buf, bytes, 1, rank == 0));
+		end(post(buf, bytes, 1, rank == 1));
+		t[n] = now() - start;
+	}
+	qsort(t, count, sizeof(*t), by_value);
+	if (rank == 0)
+		printf("LATENCY %.3f us\n", t[count / 2] / 2 * 1e6);
+	printf("OK\n");
+}
+
+/* All with one tag, so all must match in the order in which they were sent, whichever rail carried them. */
+static void mixed(void)
+{
+	static const size_t sizes[] = {8, 64, 3000, 8, 40000, 512, 8, 700000, 16, 9000};
+	uint8_t *buf[16];
+	sn_req *req[16] = {NULL};
+
+	for (int i = 0; i < 16; i++)
+		buf[i] = calloc(1, 700000);
+	for (unsigned long n = 0; n < count + 16; n++) {
+		unsigned k = n % 16;
+		if (req[k]) {
+			size_t len = end(req[k]), want = sizes[(n - 16) % 10];
+			if (rank == 1 && (len != want || !check(buf[k], len, n - 16)))
+				die("not the message whose turn it is", 0);
+		}
+		req[k] = NULL;
+		if (n >= count)
+			continue;
+		if (rank == 0)
+			fill(buf[k], sizes[n % 10], n);
+		req[k] = post(buf[k], rank == 0 ? sizes[n % 10] : 700000, 1, rank == 0);
+	}
+	printf("OK %lu messages in order\n", count);
+}
+
+int main(int argc, char **argv)
+{
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	char line[64];
+
+	if (argc != 6)
+		return 2;
+	rank = (unsigned)atoi(argv[1]);
+	bytes = strtoul(argv[3], NULL, 0);
+	count = strtoul(argv[4], NULL, 0);
+	seconds = atof(argv[5]);
+	setvbuf(stdin, NULL, _IONBF, 0);
+	int rc = sn_ep_open(NULL, &ep);
+	if (rc)
+		die("sn_ep_open", rc);
+	exchange();
+	if (strcmp(argv[2], "stream") == 0) {
+		if (rank == 0) {
+			stream_send();
+			printf("OK\n");
+		} else {
+			stream_receive();
+		}
+	} else if (strcmp(argv[2], "burst") == 0) {
+		burst();
+	} else if (strcmp(argv[2], "lone") == 0) {
+		lone();
+	} else {
+		mixed();
+	}
+	fflush(stdout);
+	while (poll(&in, 1, 1) == 0)
+		sn_progress(ep);
+	if (!fgets(line, sizeof(line), stdin))
+		return 1;
+	sn_ep_close(ep);
+	printf("CLOSED\n");
+	return 0;
+}

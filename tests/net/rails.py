@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Several rails between two hosts: two network namespaces joined by two or more veth pairs, rate-limited by tc.
+
+usage: rails.py RAIL_PEER CASE     (rails.py --list prints the cases)
+
+Needs root, and tc with the tbf queue; otherwise exits 77. Also used, as a module, by bench/net_multi.py.
+"""
+import os
+import select
+import subprocess
+import sys
+import time
+
+SKIP = 77
+made = []
+children = []
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    pass
+
+
+def sh(*args):
+    return subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
+
+
+class Hosts:
+    """Two namespaces with `rails` pairs: eth0 is 10.77.0.0/24, eth1 10.77.1.0/24, and so on."""
+
+    def __init__(self, rails=2, mtus=(1500, 1500, 1500, 1500), addresses=True):
+        self.names = ["sr%d-%d" % (os.getpid(), i) for i in range(2)]
+        for name in self.names:
+            try:
+                sh("ip", "netns", "add", name)
+            except (OSError, subprocess.CalledProcessError) as e:
+                raise Skipped("cannot make network namespaces: %s" % e)
+            made.append(name)
+            sh("ip", "-n", name, "link", "set", "lo", "up")
+        for r in range(rails):
+            sh("ip", "link", "add", "eth%d" % r, "netns", self.names[0], "type", "veth", "peer", "name", "eth%d" % r,
+               "netns", self.names[1])
+            for i, name in enumerate(self.names):
+                sh("ip", "-n", name, "link", "set", "eth%d" % r, "mtu", str(mtus[r]), "up")
+                if addresses is True or (addresses and r in addresses):
+                    sh("ip", "-n", name, "addr", "add", "10.77.%d.%d/24" % (r, i + 1), "dev", "eth%d" % r)
+
+    def rate(self, rail, mbit, only=None):
+        """Limit both ends of a rail, or one (0 or 1)."""
+        for i, name in enumerate(self.names):
+            if only is not None and i != only:
+                continue
+            burst = max(32, mbit // 8)
+            try:
+                sh("tc", "-n", name, "qdisc", "replace", "dev", "eth%d" % rail, "root", "tbf", "rate", "%dmbit" % mbit,
+                   "burst", "%dk" % burst, "limit", "2m")
+            except (OSError, subprocess.CalledProcessError) as e:
+                raise Skipped("no tc with tbf here: %s" % e)
+
+    def cable(self, rail, state):
+        sh("ip", "-n", self.names[0], "link", "set", "eth%d" % rail, state)
+        if state == "up":
+            for i, name in enumerate(self.names):
+                sh("ip", "-n", name, "addr", "replace", "10.77.%d.%d/24" % (rail, i + 1), "dev", "eth%d" % rail)
+
+    def carried(self, rail):
+        """Bytes sent by rank 0 on this rail so far."""
+        out = sh("ip", "netns", "exec", self.names[0], "cat", "/sys/class/net/eth%d/statistics/tx_bytes" % rail)
+        return int(out.stdout)
+
+
+class Rank:
+    def __init__(self, peer, host, rank, words, env):
+        full = dict(os.environ, SENNIT_STATS="1", **env)
+        self.rank = rank
+        self.proc = subprocess.Popen(["ip", "netns", "exec", host, peer, str(rank)] + [str(w) for w in words],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full)
+        children.append(self.proc)
+        self.rest = b""
+        self.lines = []
+
+    def line(self, until):
+        while b"\n" not in self.rest:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.proc.stdout], [], [], left)[0]:
+                self.proc.kill()
+                raise Failed("rank %d says nothing any more; %s" % (self.rank, self.proc.stderr.read().decode()[-3000:]))
+            got = os.read(self.proc.stdout.fileno(), 65536)
+            if not got:
+                raise Failed("rank %d ended: %s" % (self.rank, self.proc.stderr.read().decode()[-3000:]))
+            self.rest += got
+        line, self.rest = self.rest.split(b"\n", 1)
+        self.lines.append(line.decode())
+        return self.lines[-1]
+
+    def say(self, text):
+        self.proc.stdin.write(text.encode() + b"\n")
+        self.proc.stdin.flush()
+
+    def verdict(self, until):
+        while True:
+            line = self.line(until)
+            if line.startswith("OK"):
+                return
+            if line.startswith("FAILED"):
+                raise Failed(line)
+
+    def figure(self, word):
+        for line in self.lines:
+            if line.startswith(word):
+                return float(line.split()[1])
+        raise Failed("rank %d printed no %s: %r" % (self.rank, word, self.lines))
+
+    def over_time(self):
+        return [tuple(float(w) for w in line.split()[1:]) for line in self.lines if line.startswith("AT ")]
+
+
+def start(peer, hosts, mode, size, count, seconds=0, env=None):
+    ranks = [Rank(peer, host, i, (mode, size, count, seconds), env or {}) for i, host in enumerate(hosts.names)]
+    until = time.monotonic() + 20
+    addresses = [r.line(until).split()[1] for r in ranks]
+    ranks[0].say(addresses[1])
+    ranks[1].say(addresses[0])
+    return ranks
+
+
+def finish(ranks, limit=60):
+    """Both must say OK, and close. Returns the counters of each."""
+    until = time.monotonic() + limit
+    for r in reversed(ranks):
+        r.verdict(until)
+    counters = []
+    for r in ranks:
+        r.say("QUIT")
+    for r in ranks:
+        _, err = r.proc.communicate(timeout=30)
+        if r.proc.returncode:
+            raise Failed("rank %d: exit %d: %s" % (r.rank, r.proc.returncode, err.decode()[-3000:]))
+        found = {}
+        for text in err.decode().splitlines():
+            words = text.split()
+            if len(words) == 3 and words[0].startswith("sennit[") and words[2].isdigit():
+                found[words[1]] = found.get(words[1], 0) + int(words[2])
+        counters.append(found)
+    return counters
+
+
+def need(counters, name, least=1):
+    total = sum(c.get(name, 0) for c in counters)
+    if total < least:
+        raise Failed("expected %s to be at least %d, it is %d: %r" % (name, least, total, counters))
+
+
+def share(hosts, before, rail):
+    now = [hosts.carried(r) - b for r, b in enumerate(before)]
+    return now[rail] / max(1, sum(now))
+
+
+# ---- cases ----
+
+def case_equal(peer):
+    """Two equal rails carry a long stream about half and half."""
+    h = Hosts()
+    h.rate(0, 400)
+    h.rate(1, 400)
+    before = [h.carried(0), h.carried(1)]
+    ranks = start(peer, h, "stream", 4 << 20, 40)
+    finish(ranks)
+    part = share(h, before, 1)
+    print("rate %.1f MB/s of 100, second rail carried %.0f %%" % (ranks[1].figure("RATE"), 100 * part))
+    if not 0.3 < part < 0.7:
+        raise Failed("the second rail carried %.0f %%" % (100 * part))
+
+
+def case_unequal(peer):
+    """A rail of a quarter of the rate carries about a fifth."""
+    h = Hosts()
+    h.rate(0, 800)
+    h.rate(1, 200)
+    before = [h.carried(0), h.carried(1)]
+    ranks = start(peer, h, "stream", 4 << 20, 50)
+    finish(ranks)
+    part = share(h, before, 1)
+    print("rate %.1f MB/s of 125, slow rail carried %.0f %%" % (ranks[1].figure("RATE"), 100 * part))
+    if not 0.1 < part < 0.35:
+        raise Failed("the slow rail carried %.0f %%" % (100 * part))
+
+
+def case_degrade(peer):
+    """A rail falls to a tenth in mid-run: its share follows; then it recovers, and gets it back."""
+    h = Hosts()
+    h.rate(0, 400)
+    h.rate(1, 400)
+    ranks = start(peer, h, "stream", 1 << 20, 10, 4.5)
+    time.sleep(1.5)
+    h.rate(1, 40)
+    time.sleep(0.3)
+    before = [h.carried(0), h.carried(1)]
+    time.sleep(1.0)
+    slow = share(h, before, 1)
+    h.rate(1, 400)
+    time.sleep(0.7)
+    before = [h.carried(0), h.carried(1)]
+    time.sleep(0.8)
+    again = share(h, before, 1)
+    finish(ranks)
+    print("share of the second rail: %.0f %% while slow, %.0f %% afterwards" % (100 * slow, 100 * again))
+    if slow > 0.25 or again < 0.3:
+        raise Failed("the share did not follow the rail")
+
+
+def case_cut(peer):
+    """A cable is pulled in mid-message and put back: nothing is lost, the other rail goes on, the first is taken back."""
+    h = Hosts()
+    h.rate(0, 400)
+    h.rate(1, 400)
+    ranks = start(peer, h, "stream", 8 << 20, 10, 5)
+    time.sleep(1.2)
+    h.cable(0, "down")
+    time.sleep(1.2)
+    before = [h.carried(0), h.carried(1)]
+    h.cable(0, "up")
+    time.sleep(1.2)
+    back = share(h, before, 0)
+    counters = finish(ranks)
+    steps = ranks[1].over_time()
+    print("MB/s over time:", " ".join("%.1f:%.0f" % s for s in steps))
+    need(counters, "net.rail_down", 1)
+    need(counters, "net.rail_up", 3)
+    if any(c.get("core.peers_gone") for c in counters):
+        raise Failed("the peer was given up")
+    if back < 0.25:
+        raise Failed("the rail that came back carries only %.0f %%" % (100 * back))
+
+
+def case_order(peer):
+    """Short, middling and long messages of one tag over two rails of different speed and delay match in order."""
+    h = Hosts(mtus=(1500, 9000))
+    h.rate(0, 800)
+    h.rate(1, 100)
+    finish(start(peer, h, "mixed", 0, 600))
+
+
+def case_kinds(peer):
+    """A UDP rail with 1500-byte frames and an Ethernet rail with 9000 carry one stream."""
+    h = Hosts(mtus=(1500, 9000), addresses=(0,))
+    h.rate(0, 400)
+    h.rate(1, 400)
+    before = [h.carried(0), h.carried(1)]
+    finish(start(peer, h, "stream", 4 << 20, 40, 0, {"SENNIT_NET": "auto"}))
+    part = share(h, before, 1)
+    print("the Ethernet rail carried %.0f %%" % (100 * part))
+    if not 0.25 < part < 0.75:
+        raise Failed("the Ethernet rail carried %.0f %%" % (100 * part))
+
+
+def case_three(peer):
+    """Three rails, fast, slower, slow; and short messages among long ones."""
+    h = Hosts(3, (1500, 9000, 1500))
+    h.rate(0, 400)
+    h.rate(1, 200)
+    h.rate(2, 100)
+    before = [h.carried(r) for r in range(3)]
+    ranks = start(peer, h, "stream", 4 << 20, 40)
+    finish(ranks)
+    print("rate %.1f MB/s of 87.5; shares %s" % (ranks[1].figure("RATE"), [round(share(h, before, r), 2) for r in range(3)]))
+    if not all(share(h, before, r) > 0.05 for r in range(3)):
+        raise Failed("a rail carried nothing")
+
+
+def case_lone(peer):
+    """A lone message leaves at once: one frame a message, one send call a frame, and no wait for company."""
+    h = Hosts(1)
+    env = {"SENNIT_NET": "udp:eth0"}
+    counters = finish(start(peer, h, "lone", 8, 2000, 0, env))
+    for c in counters:
+        if c["net.tx_records"] < 2000 or c["net.tx_msg"] < c["net.tx_records"]:
+            raise Failed("messages of a ping-pong shared frames: %r" % c)
+        if c["net.udp_send_calls"] > 2000 * 1.1 + 50:
+            raise Failed("more than a send call a message: %r" % c)
+    print("send calls %s for 2000 messages" % [c["net.udp_send_calls"] for c in counters])
+
+
+def case_burst(peer):
+    """A burst shares frames: at least four messages in each; with fifo, none."""
+    h = Hosts(1)
+    for strategy, least, most in (("aggregate,split", 4, 1000), ("fifo", 1, 1.01)):
+        counters = finish(start(peer, h, "burst", 8, 60, 0, {"SENNIT_STRATEGY": strategy}))
+        ratio = counters[0]["net.tx_records"] / (counters[0]["net.tx_msg"] - counters[0].get("net.resend_timer", 0) -
+                                                counters[0].get("net.resend_fast", 0))
+        print("%s: %.1f messages a frame" % (strategy, ratio))
+        if not least <= ratio <= most:
+            raise Failed("%s put %.1f messages into a frame" % (strategy, ratio))
+
+
+CASES = {name[5:]: f for name, f in list(globals().items()) if name.startswith("case_")}
+
+
+def tear_down():
+    for c in children:
+        if c.poll() is None:
+            c.kill()
+            c.wait()
+    children.clear()
+    for name in made:
+        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, timeout=20)
+    made.clear()
+
+
+def main():
+    if len(sys.argv) == 2 and sys.argv[1] == "--list":
+        print("\n".join(CASES))
+        return 0
+    if os.geteuid() != 0:
+        print("skipped: making network namespaces needs root")
+        return SKIP
+    try:
+        CASES[sys.argv[2]](sys.argv[1])
+        print("passed")
+        return 0
+    except Skipped as e:
+        print("skipped:", e)
+        return SKIP
+    except Failed as e:
+        print("FAILED:", e)
+        return 1
+    finally:
+        tear_down()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
