@@ -14,7 +14,7 @@ static uint64_t read_one(struct sn_ofi_cntr *cntr, _Atomic uint64_t *which)
 	uint64_t before = atomic_load_explicit(which, memory_order_relaxed);
 
 	if (!sn_ofi_set_progress(&cntr->set) && atomic_load_explicit(which, memory_order_relaxed) == before)
-		sn_ofi_set_relax(&cntr->set, 0);
+		sn_ofi_set_relax(&cntr->set, 0, 0);
 	return atomic_load_explicit(which, memory_order_relaxed);
 }
 
@@ -67,7 +67,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			continue;
 		if (end != UINT64_MAX && sn_now_ns() >= end)
 			return -FI_ETIMEDOUT;
-		sn_ofi_set_relax(&cntr->set, end);
+		sn_ofi_set_relax(&cntr->set, end, 0);
 	}
 }
 

@@ -35,6 +35,7 @@ void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event)
 		cq->overrun = true;
 	else
 		cq->ring[cq->tail++ & cq->mask] = *event;
+	cq->misses += event->err == FI_ENOMSG;
 	sn_unlock(&cq->lock);
 }
 
@@ -187,8 +188,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 		return n;
 	bool moved = sn_ofi_set_progress(&cq->set);
 	n = take_from(cq, buf, count, src);
-	if (n == -FI_EAGAIN && !moved)
-		sn_ofi_set_relax(&cq->set, 0);
+	if (n == -FI_EAGAIN && !moved && sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq)))
+		n = take_from(cq, buf, count, src);
 	return n;
 }
 
@@ -262,7 +263,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 			return -FI_ECANCELED;
 		if (end != UINT64_MAX && sn_now_ns() >= end)
 			break;
-		sn_ofi_set_relax(&cq->set, end);
+		sn_ofi_set_relax(&cq->set, end, sn_ofi_cq_mark(cq));
 	}
 	return take_from(cq, buf, count, src);
 }

@@ -42,7 +42,8 @@ struct sn_ofi_set {
 	bool shared;		  /* between threads: users and changing count */
 	_Atomic int users;	  /* threads that use eps */
 	_Atomic bool changing;	  /* somebody wants to change eps: no new users */
-	unsigned nap;		  /* longest, in microseconds */
+	unsigned nap;		  /* longest in a call that waits, in microseconds */
+	uint64_t mark;		  /* of the last read that found nothing */
 	_Atomic uint64_t idle;	  /* sn_relax's memory */
 	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */
 	_Atomic uint64_t *stamps; /* the domain's */
@@ -162,6 +163,7 @@ struct sn_ofi_cq {
 	struct sn_ofi_event *ring;
 	size_t head, tail, mask; /* head and tail run freely */
 	size_t entry_size;
+	size_t misses; /* entries so far that say that a probe found nothing: for who waits, nothing happened */
 	bool overrun;	/* the ring could not grow: a completion is lost */
 	bool threshold; /* the condition of a waiting read is a number of entries */
 	_Atomic bool signaled;
@@ -212,8 +214,13 @@ int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
 /* Move every endpoint forward; true if something happened in the domain since the last call. */
 bool sn_ofi_set_progress(struct sn_ofi_set *set);
-/* After a read that found nothing: spin, yield or nap. until_ns: how long the caller may block; 0: not at all. */
-void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns);
+/* After a read that found nothing: spin, yield or nap. until_ns: how long the caller may block; 0: not at all. mark
+ * changes when a read finds something: then the wait begins anew. True: something happened, read again. */
+bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark);
+/* Likewise after something else that found nothing, but only in an MPI call that is known to wait. */
+bool sn_ofi_set_wait(struct sn_ofi_set *set, uint64_t mark);
+/* Look for libsennit-mpi.so, which knows what kind of MPI call a thread is in (shim/shim.h). */
+void sn_ofi_shim_find(void);
 /* When a wait of timeout_ms (negative: for ever) that starts now is over. */
 uint64_t sn_ofi_deadline(int timeout_ms);
 
@@ -263,6 +270,11 @@ extern struct fi_ops_atomic sn_ofi_atomic_ops;
 int sn_ofi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
 void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event);
 void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep);
+/* How many entries that mean something were read; the caller reads this queue. */
+static inline uint64_t sn_ofi_cq_mark(const struct sn_ofi_cq *cq)
+{
+	return cq->head - cq->misses;
+}
 bool sn_ofi_cq_ready(struct sn_ofi_cq *cq); /* makes progress; true if a read would return something */
 /* The engine's callbacks. */
 void sn_ofi_on_complete(void *arg, const sn_completion *c);

@@ -3,16 +3,19 @@
  * Progress happens when a queue or a counter is read: every endpoint bound to it is moved forward once.
  *
  * MPI libraries poll without end and never block, so the decision to give the core away is taken here: a read that
- * found nothing hands the time since the last event to the engine, which spins or yields. It naps only if the setting
- * says so, since nobody can tell here for certain whether the program waits, or tests between two pieces of work. What
- * counts as an event is anything in the domain, or reading one quiet queue would slow down a busy one beside it.
+ * found nothing hands the time since the last event to the engine, which spins, yields or naps. It naps only where
+ * libsennit-mpi.so knows that the thread is in a call that waits (shim/shim.h): by itself nobody can tell here whether
+ * the program waits, or tests between two pieces of work. What counts as an event is anything in the domain, or reading
+ * one quiet queue would slow down a busy one beside it.
  *
  * Threads that read one queue move its endpoints at the same time; the engine's locks keep them apart. Who binds or closes
  * an endpoint, which happens rarely, waits until no thread uses the list: at most a nap.
  */
 #include "base/conf.h"
 #include "ofi.h"
+#include "shim.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -26,8 +29,6 @@ void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
 	set->shared = !domain->serial;
 	set->stamps = &domain->stamp;
 	set->nap = (unsigned)sn_conf_num(SN_CONF_NAP);
-	if (set->shared)
-		set->nap = SN_MIN_OF(set->nap, SHARED_NAP);
 }
 
 /* ---- changing the list ---- */
@@ -125,22 +126,124 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 	return true;
 }
 
-void sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns)
-{
-	uint64_t nap = until_ns ? SHARED_NAP : set->nap;
-	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
+/* ---- a read that found nothing ---- */
 
-	if (until_ns && until_ns != UINT64_MAX) {
+static struct sn_shim *shim;
+
+void sn_ofi_shim_find(void)
+{
+	union {
+		void *symbol;
+		struct sn_shim *(*function)(void);
+	} found = {dlsym(RTLD_DEFAULT, "sennit_mpi_shim")};
+	if (shim || !found.symbol)
+		return;
+	struct sn_shim *there = found.function();
+	if (there->version != SN_SHIM_VERSION)
+		return;
+	atomic_store(&there->wake, sn_relax_wake);
+	shim = there;
+}
+
+/* Who stays away for longer than this between two looks is not in the call that was noted last: there are calls that
+ * libsennit-mpi.so does not know. */
+#define AWAY_NS 200000u
+
+/*
+ * Is this thread in an MPI call that waits? Then t holds since when it does: a new call, or an event since its last look,
+ * begins a new wait.
+ */
+static struct sn_shim_thread *waiting_thread(struct sn_ofi_set *set, uint64_t mark)
+{
+	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
+
+	if (!t || t->kind != SN_SHIM_WAITS)
+		return NULL;
+	uint64_t stamp = atomic_load_explicit(set->stamps, memory_order_relaxed);
+	if (t->call_seen != t->calls || t->stamp_seen != stamp || set->mark != mark ||
+	    sn_now_ns() - t->left > AWAY_NS)
+		t->idle = 0;
+	set->mark = mark; /* two threads may both write it: then one wait too many begins anew */
+	t->call_seen = t->calls;
+	t->stamp_seen = stamp;
+	return t;
+}
+
+/*
+ * Beside other threads. MPI libraries hold a lock around a read, so while this thread naps another one may wait for that
+ * lock. Its call has been counted then, and wakes whoever naps; after that nobody naps for a look, so that the lock can
+ * change hands.
+ */
+static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
+{
+	atomic_fetch_add(&shim->sleepers, 1);
+	uint32_t entries = atomic_load(&shim->entries);
+	bool alone = entries == t->entries_seen;
+
+	t->entries_seen = entries;
+	if (!alone)
+		t->idle = 0;
+	return alone ? SN_MIN_OF(nap, SHARED_NAP) : 0;
+}
+
+static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t)
+{
+	bool found = false;
+	bool many = atomic_load_explicit(&shim->threads, memory_order_relaxed) > 1;
+	unsigned nap = many ? shared_nap_begin(t, set->nap) : set->nap;
+
+	if (use_begin(set)) {
+		if (set->count)
+			found = sn_relax_wait(set->eps, set->count, &t->idle, nap) > 0;
+		use_end(set);
+	}
+	if (many)
+		atomic_fetch_sub(&shim->sleepers, 1);
+	if (!found)
+		t->left = sn_now_ns();
+	if (found) /* another thread's count may get lost: only the change matters */
+		atomic_store_explicit(set->stamps,
+				      atomic_load_explicit(set->stamps, memory_order_relaxed) + 1,
+				      memory_order_relaxed);
+	return found;
+}
+
+static unsigned nap_until(uint64_t until_ns)
+{
+	unsigned nap = SHARED_NAP;
+
+	if (until_ns != UINT64_MAX) {
 		uint64_t now = sn_now_ns();
 		uint64_t left = until_ns > now ? (until_ns - now) / 1000 : 0;
-		nap = SN_MIN_OF(nap, left);
+		nap = (unsigned)SN_MIN_OF(nap, left);
 	}
+	return nap;
+}
+
+bool sn_ofi_set_wait(struct sn_ofi_set *set, uint64_t mark)
+{
+	struct sn_shim_thread *t = waiting_thread(set, mark);
+
+	return t && relax_in_call(set, t);
+}
+
+bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
+{
+	struct sn_shim_thread *t = until_ns ? NULL : waiting_thread(set, mark);
+	bool found = false;
+
+	if (t)
+		return relax_in_call(set, t);
+	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
 	if (!use_begin(set))
-		return;
-	if (set->count)
-		sn_relax(set->eps, set->count, &idle, (unsigned)nap);
+		return false;
+	if (set->count && until_ns)
+		found = sn_relax_wait(set->eps, set->count, &idle, nap_until(until_ns)) > 0;
+	else if (set->count)
+		sn_relax(set->eps, set->count, &idle, 0);
 	use_end(set);
 	atomic_store_explicit(&set->idle, idle, memory_order_relaxed);
+	return found;
 }
 
 uint64_t sn_ofi_deadline(int timeout_ms)

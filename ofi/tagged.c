@@ -99,6 +99,9 @@ static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint6
 		rc = sn_mprobe(ep->sn, 0, from, bits, mask, &c, &claim);
 	else
 		rc = sn_probe(ep->sn, 0, from, bits, mask, &c);
+	if (rc == SN_ERR_AGAIN &&
+	    ep->rx_cq) /* MPI_Probe asks again and again, and reads a queue that says no */
+		sn_ofi_set_wait(&ep->rx_cq->set, sn_ofi_cq_mark(ep->rx_cq));
 	if (rc)
 		return report(ep, msg, NULL, rc == SN_ERR_AGAIN ? FI_ENOMSG : sn_ofi_error(rc));
 	if (flags & FI_DISCARD)

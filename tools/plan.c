@@ -5,6 +5,7 @@
  * environment by itself (Intel's when I_MPI_HYDRA_ENV=all), and Open MPI passes on OMPI_MCA_* and what -x names.
  */
 #include "plan.h"
+#include "base/conf.h"
 #include "tool.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -81,6 +82,42 @@ void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir)
 	char *value = now && *now ? sn_tool_printf("%s:%s", dir, now) : sn_tool_strdup(dir);
 	add(p, name, value, false);
 	free(value);
+}
+
+/* One library more in LD_PRELOAD, before those of the user. */
+static void preload(struct sn_plan *p, const char *library)
+{
+	if (library[strcspn(library, " :")]) {
+		sn_plan_note(p, "%s cannot be preloaded: its path contains a space or a colon", library);
+		return;
+	}
+	for (unsigned i = 0; i < p->env_count; i++) {
+		if (strcmp(p->env[i].name, "LD_PRELOAD") != 0)
+			continue;
+		char *both = sn_tool_printf("%s:%s", library, p->env[i].value);
+		free(p->env[i].value);
+		p->env[i].value = both;
+		return;
+	}
+	sn_plan_prepend(p, "LD_PRELOAD", library);
+}
+
+/* Beside the provider: what tells it which MPI calls wait. Programs that are given no MPI call it never notice. */
+static void for_waiting(struct sn_plan *p, const char *provider)
+{
+	static const char *const places[] = {"", "/../sennit"};
+	char *dir = sn_tool_dirname(provider);
+	for (unsigned i = 0; i < 2 && sn_conf_num(SN_CONF_SHIM); i++) {
+		char *file = sn_tool_printf("%s%s/libsennit-mpi.so", dir, places[i]);
+		char *found = realpath(file, NULL);
+		free(file);
+		if (!found)
+			continue;
+		preload(p, found);
+		free(found);
+		break;
+	}
+	free(dir);
 }
 
 /*
@@ -208,6 +245,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		sn_plan_note(p, "%s does not say which MPI it belongs to: set up for all that are known",
 			     l->path);
 	for_libfabric(p, argv, provider);
+	for_waiting(p, provider);
 	if (open_mpi || any)
 		for_open_mpi(p, argv);
 	if (l->mpi == SN_MPI_MPICH || any)

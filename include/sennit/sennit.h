@@ -359,6 +359,13 @@ SN_API int sn_wait(sn_ep *ep, sn_req *req, sn_completion *c, int64_t timeout_us)
  * core, or to nap until a peer rings or max_nap_us have passed.
  */
 SN_API void sn_relax(sn_ep *const *eps, unsigned count, uint64_t *idle, unsigned max_nap_us);
+/*
+ * Likewise for somebody who certainly waits and does nothing else: looks on by itself for up to a quarter of the time
+ * waited, and sleeps after a few tens of microseconds. Returns 1 if it made progress (then *idle is 0 again), else 0.
+ */
+SN_API int sn_relax_wait(sn_ep *const *eps, unsigned count, uint64_t *idle, unsigned max_nap_us);
+/* Wake the threads of this process that nap. From any thread. */
+SN_API void sn_relax_wake(void);
 
 /* ---- looking inside ------------------------------------------------------------------------------------------ */
 

@@ -152,16 +152,28 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "nap",
 			.type = SN_TYPE_NUM,
 			.unit = "us",
-			.def = 0,
+			.def = 20000,
 			.min = 0,
 			.max = 100000,
-			.help = "Longest nap of an MPI library that polls and has found nothing for a "
-				"while. 0: it never naps, and gives the core away only if somebody else "
-				"can use it. That is the default, because a program that calls MPI_Test "
-				"or MPI_Iprobe between two pieces of work looks the same as one that "
-				"waits, and would sleep through its work. 1000 lets idle ranks use almost "
-				"no core in programs that only wait (MPI_Recv, MPI_Wait); a peer's "
-				"doorbell ends a nap early.",
+			.help = "Longest nap of a rank that waits in an MPI call and has found nothing for a "
+				"while. What comes for it ends a nap at once; the limit is for what the "
+				"MPI library waits for besides messages, which a nap delays by a quarter "
+				"of the time waited at most. 20 ms use less than a hundredth of a core. "
+				"Only in calls that cannot return before something comes (MPI_Recv, "
+				"MPI_Wait, collectives; see shim), never in MPI_Test and the like. 0 "
+				"never naps.",
+		},
+	[SN_CONF_SHIM] =
+		{
+			.name = "shim",
+			.type = SN_TYPE_BOOL,
+			.unit = "",
+			.def = 1,
+			.max = 1,
+			.help = "`sennit run` loads libsennit-mpi.so in front of the program (LD_PRELOAD), "
+				"which notes for each MPI call whether its caller can do anything but "
+				"wait, for a few nanoseconds. Without it nobody can tell MPI_Wait from "
+				"MPI_Test, so ranks that wait never sleep; they still yield their core.",
 		},
 	[SN_CONF_LINGER] =
 		{

@@ -25,7 +25,8 @@ enum sn_conf_id {
 	SN_CONF_NONTEMPORAL,  /* bytes: copies of at least this much bypass the cache */
 	SN_CONF_TUNE,	      /* bool: use what was measured on this machine, src/copy/tune.h */
 	SN_CONF_SPIN,	      /* us: how long a waiter polls before it yields */
-	SN_CONF_NAP,	      /* us: longest nap of a poller that found nothing */
+	SN_CONF_NAP,	      /* us: longest nap of somebody who waits inside an MPI call */
+	SN_CONF_SHIM,	      /* bool: `sennit run` puts libsennit-mpi.so in front of the program */
 	SN_CONF_LINGER,	      /* ms: how long sn_ep_close waits for accepted data to leave */
 	SN_CONF_STATS,	      /* bool: print the counters of an endpoint to standard error when it closes */
 	SN_CONF_PEER_TIMEOUT, /* ms: how long a peer may be silent (network) before it counts as gone */

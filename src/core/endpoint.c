@@ -2,6 +2,7 @@
 /* Endpoints: opening, closing, arrival of messages, progress, counters. */
 #include "base/conf.h"
 #include "core/core.h"
+#include "progress/relax.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -215,6 +216,7 @@ int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t valu
 		for (int i = 0; i < 5; i++)
 			fn(arg, names[plane][i], values[i]);
 	}
+	sn_relax_counters(fn, arg);
 	for (uint32_t i = 0; i < ep->rail_count; i++)
 		ep->rails[i].ops->counters(ep->rails[i].state, fn, arg);
 	return 0;

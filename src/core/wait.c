@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Looking for completions and waiting for them. */
 #include "core/core.h"
+#include "progress/bell.h"
 #include "progress/relax.h"
 
 int sn_progress(sn_ep *ep)
@@ -156,4 +157,17 @@ void sn_relax(sn_ep *const *eps, unsigned count, uint64_t *idle, unsigned max_na
 	struct relaxing r = {eps, count};
 	if (eps && idle)
 		sn_relax_polled(idle, max_nap_us, relaxing_poll, &r);
+}
+
+int sn_relax_wait(sn_ep *const *eps, unsigned count, uint64_t *idle, unsigned max_nap_us)
+{
+	struct relaxing r = {eps, count};
+	if (!eps || !idle)
+		return sn_fail(SN_ERR_INVALID, "the endpoints, or where their caller remembers, are NULL");
+	return sn_relax_step(idle, max_nap_us, relaxing_poll, &r);
+}
+
+void sn_relax_wake(void)
+{
+	sn_bell_ring_self();
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The policy. Three phases, by how long nothing has come:
+ * The policy for somebody who certainly waits: what he does depends on how long nothing has come.
  *  - spin: an answer usually takes less than the 50 us that a sleep and a wake-up cost. Skipped when there are more
  *    local processes than cores: then the one that would answer probably waits for this very core.
- *  - yield, ten times as long (at least 100 us): if somebody else can run here he does, otherwise it costs 0.3 us. This
- *    is what carries oversubscribed jobs, where the wait is a time slice and not a wake-up.
- *  - nap on the bell. Naps grow with the time waited (a quarter of it, 50 us at least), so a caller who has to look at
- *    other things too looks often at first, and an idle one costs next to nothing. A ring ends any nap, so growing
- *    naps delay only events that are not sennit's.
- * For one who waits *idle holds the time of the first step, so one clock reading (25 ns) is the whole cost of a step
- * that spins; for one who polls it is two.
+ *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a wake-up,
+ *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken.
+ *  - nap on the bell. A ring ends any nap.
+ * A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller who has to look
+ * at other things too looks often at first, and an idle one costs next to nothing. Within the step he looks again and
+ * again, which is cheaper than to go back to his caller each time.
  */
 #include "progress/relax.h"
 #include "base/base.h"
@@ -17,11 +16,14 @@
 #include "progress/bell.h"
 #include <sched.h>
 
-#define YIELD_TIMES  10
-#define YIELD_MIN_NS 100000u
-#define NAP_MIN_NS   50000u
+#define YIELD_NS	 1000000u
+#define NAP_MIN_NS	 50000u
+#define LOOKS		 8  /* between two readings of the clock (25 ns each) */
+#define POLLED_YIELD	 10 /* times the spinning of one who may do other things */
+#define POLLED_YIELD_MIN 100000u
 
 static _Atomic unsigned crowd;
+static _Atomic uint64_t count_naps, count_yields;
 
 void sn_relax_crowd(unsigned peers)
 {
@@ -30,32 +32,56 @@ void sn_relax_crowd(unsigned peers)
 	atomic_store_explicit(&crowd, crowded, memory_order_relaxed);
 }
 
-/* What a step does after `waited` ns. True if a nap ended because something came. */
-static bool act(uint64_t waited, bool may_nap, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
+void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
-	uint64_t spin = (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
-	uint64_t yield = SN_MAX_OF(spin * YIELD_TIMES, YIELD_MIN_NS);
-	if (atomic_load_explicit(&crowd, memory_order_relaxed))
-		spin = 0;
-	if (waited < spin) {
-		sn_cpu_relax();
-		return false;
-	}
-	if (waited < spin + yield || !may_nap || !max_nap_us) {
-		sched_yield();
-		return false;
-	}
-	uint64_t nap = SN_MAX_OF(waited / 4, NAP_MIN_NS) / 1000;
-	return sn_bell_wait(poll, arg, (unsigned)SN_MIN_OF(nap, max_nap_us));
+	fn(arg, "progress.naps", atomic_load_explicit(&count_naps, memory_order_relaxed));
+	fn(arg, "progress.yields", atomic_load_explicit(&count_yields, memory_order_relaxed));
 }
 
-void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
+static bool crowded(void)
+{
+	return atomic_load_explicit(&crowd, memory_order_relaxed);
+}
+
+/* Counted roughly where several threads yield. */
+static void yield(void)
+{
+	atomic_store_explicit(&count_yields, atomic_load_explicit(&count_yields, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	sched_yield();
+}
+
+static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
+{
+	uint64_t us = SN_MAX_OF(waited / 4, NAP_MIN_NS) / 1000;
+	atomic_fetch_add_explicit(&count_naps, 1, memory_order_relaxed);
+	return sn_bell_wait(poll, arg, (unsigned)SN_MIN_OF(us, max_nap_us));
+}
+
+bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	uint64_t now = sn_now_ns();
 	if (!*idle)
 		*idle = now;
-	else if (act(now - *idle, true, max_nap_us, poll, arg))
+	uint64_t waited = now - *idle, end = now + SN_MIN_OF(waited / 4, NAP_MIN_NS);
+	bool many = crowded();
+	uint64_t awake = many ? YIELD_NS : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	int found = 0;
+	if (waited >= awake && max_nap_us)
+		found = nap(waited, max_nap_us, poll, arg);
+	else
+		do {
+			for (int i = 0; i < (many ? 1 : LOOKS) && !found; i++) {
+				if (many || waited >= awake)
+					yield();
+				else
+					sn_cpu_relax();
+				found = poll(arg);
+			}
+		} while (!found && sn_now_ns() < end);
+	if (found)
 		*idle = 0;
+	return found;
 }
 
 /*
@@ -75,6 +101,20 @@ void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 #define CALLS_SHIFT 22
 #define LAST_SHIFT  36
 
+/* One look has found nothing and is repeated by the caller. True if a nap found something. */
+static bool polled(uint64_t waited, bool may_nap, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
+{
+	uint64_t spin = crowded() ? 0 : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	uint64_t awake = spin + SN_MAX_OF(spin * POLLED_YIELD, POLLED_YIELD_MIN);
+	if (waited >= awake && may_nap && max_nap_us)
+		return nap(waited, max_nap_us, poll, arg);
+	if (waited < spin)
+		sn_cpu_relax();
+	else
+		yield();
+	return false;
+}
+
 void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	uint64_t now = sn_now_ns() / 1000, last = *idle >> LAST_SHIFT;
@@ -83,7 +123,7 @@ void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg)
 		calls = SN_MIN_OF((*idle >> CALLS_SHIFT & CALLS_MAX) + 1, (uint64_t)CALLS_MAX);
 		waited = (*idle & WAITED_MAX) + gap;
 	}
-	if (act(waited * 1000, calls >= NAP_AFTER, max_nap_us, poll, arg)) {
+	if (polled(waited * 1000, calls >= NAP_AFTER, max_nap_us, poll, arg)) {
 		*idle = 0;
 		return;
 	}

@@ -3,20 +3,24 @@
 #ifndef SN_RELAX_H
 #define SN_RELAX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
  * One step of waiting, after a look that found nothing. *idle is the caller's, 0 at the first step and again after
- * anything came. poll(arg) is called once more before a nap. A nap takes at most max_nap_us and ends when a peer rings
- * the bell; max_nap_us 0 never naps.
+ * anything came. poll(arg) looks again; true if it found something. A nap takes at most max_nap_us and ends when a peer
+ * rings the bell; max_nap_us 0 never naps.
  */
-void sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
+bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
 
 /*
  * Likewise for somebody who polls and may do other things between two looks: he naps only if it shows in the rhythm of
  * his calls that he does nothing else.
  */
 void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
+
+/* What was done so far in this process. */
+void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 
 /* How many local peers of the busiest endpoint of this process may want its cores: with itself more than its cores means
  * not to spin. */

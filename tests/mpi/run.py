@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | netpipe | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER stock  MPI                mpi4py's test suite without sennit, as the measure
@@ -28,6 +28,7 @@ PROGRAMS = {
     "stress": ["stress.c", "storm.c", "steps.c", "layout.c", "util.c"],
     "rma": ["rma.c", "util.c"],
     "threads": ["threads.c", "util.c"],
+    "waits": ["waits.c"],
 }
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
 FLAGS = ["-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
@@ -325,8 +326,8 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "threads": own_program, "python": python,
-            "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+    todo = {"build": None, "stress": own_program, "rma": own_program, "threads": own_program,
+            "waits": own_program, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":

@@ -118,6 +118,37 @@ class Programs(RunTest):
             self.assertEqual(out.read(), "it's cm\n")
 
 
+class Preload(RunTest):
+    """libsennit-mpi.so beside the provider, or where it is installed, goes in front of the program."""
+
+    def setUp(self):
+        super().setUp()
+        self.shim = self.dir + "/provider/libsennit-mpi.so"
+        shutil.copy(os.environ["ANY_LIBRARY"], self.shim)
+
+    def test_before_what_the_user_preloads(self):
+        lines = self.dry("true", LD_PRELOAD="/nowhere/tool.so")
+        self.assertEqual(self.exports(lines)["LD_PRELOAD"], self.shim + ":/nowhere/tool.so")
+
+    def test_on_other_nodes_of_open_mpi_too(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
+        self.assertIn(" -x LD_PRELOAD ", self.dry(path, "./a.out")[-1])
+
+    def test_in_the_installed_place(self):
+        os.mkdir(self.dir + "/sennit")
+        os.rename(self.shim, self.dir + "/sennit/libsennit-mpi.so")
+        self.assertEqual(self.exports(self.dry("true"))["LD_PRELOAD"], self.dir + "/sennit/libsennit-mpi.so")
+
+    def test_not_when_it_is_switched_off(self):
+        self.assertNotIn("LD_PRELOAD", self.exports(self.dry("true", SENNIT_SHIM="no")))
+
+    def test_a_path_that_the_loader_would_split_is_left_out(self):
+        os.rename(self.dir + "/provider", self.dir + "/a provider")
+        r = self.sennit("run", "--provider-dir", self.dir + "/a provider", "--dry-run", "--", "true")
+        self.assertNotIn("LD_PRELOAD", r.stdout.replace("cannot be preloaded", ""))
+        self.assertIn("cannot be preloaded", r.stdout)
+
+
 class Detection(RunTest):
     def test_open_mpi_4(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/")

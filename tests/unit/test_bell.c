@@ -237,21 +237,52 @@ static int nothing(void *arg)
 	return 0;
 }
 
-static void waiting_spins_then_yields_then_naps(void **state)
+static uint64_t naps, yields;
+
+static void note_counter(void *arg, const char *name, uint64_t value)
+{
+	*(strcmp(name, "progress.naps") ? &yields : &naps) = value;
+}
+
+/* Since the last call. */
+static uint64_t napped(void)
+{
+	uint64_t before = naps;
+	sn_relax_counters(note_counter, NULL);
+	return naps - before;
+}
+
+static void waiting_spins_then_naps(void **state)
 {
 	uint64_t idle = 0;
 	sn_relax_crowd(0);
+	napped();
+	uint64_t yielded = yields;
 	polls = 0;
-	sn_relax_step(&idle, 100, nothing, NULL);
-	assert_true(idle != 0);
-	assert_int_equal(polls, 0); /* the first step only notes the time */
-	while (!polls)
-		sn_relax_step(&idle, 100, nothing,
-			      NULL); /* ends: sooner or later it naps, and polls before */
+	assert_false(sn_relax_step(&idle, 100, nothing, NULL));
+	assert_true(idle != 0 && polls > 0);
+	assert_int_equal(napped(), 0); /* not at once */
+	while (!napped())	       /* but soon */
+		sn_relax_step(&idle, 100, nothing, NULL);
+	assert_int_equal(yields, yielded);
 	uint64_t long_ago = 1;
-	polls = 0;
 	sn_relax_step(&long_ago, 0, nothing, NULL); /* 0: never naps */
-	assert_int_equal(polls, 0);
+	assert_int_equal(napped(), 0);
+	assert_true(yields > yielded); /* then the core is for others */
+}
+
+static void in_a_crowd_waiting_yields_at_once(void **state)
+{
+	uint64_t idle = 0;
+	sn_relax_crowd(1000000);
+	napped();
+	uint64_t yielded = yields;
+	sn_relax_step(&idle, 100, nothing, NULL);
+	assert_int_equal(napped(), 0);
+	assert_true(yields > yielded);
+	while (!napped())
+		sn_relax_step(&idle, 100, nothing, NULL);
+	sn_relax_crowd(0);
 }
 
 static int something(void *arg)
@@ -262,7 +293,7 @@ static int something(void *arg)
 static void a_last_look_that_finds_something_starts_over(void **state)
 {
 	uint64_t idle = 1; /* waited since the machine started */
-	sn_relax_step(&idle, 1000000, something, NULL);
+	assert_true(sn_relax_step(&idle, 1000000, something, NULL));
 	assert_int_equal(idle, 0);
 }
 
@@ -298,7 +329,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(many_senders_wake_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_thread_wakes_a_thread, setup, teardown),
 		cmocka_unit_test(bound_to_other_cores_is_no_rival),
-		cmocka_unit_test(waiting_spins_then_yields_then_naps),
+		cmocka_unit_test(waiting_spins_then_naps),
+		cmocka_unit_test(in_a_crowd_waiting_yields_at_once),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
 		cmocka_unit_test(who_polls_naps_only_after_many_calls),
 		cmocka_unit_test(who_works_between_polls_never_naps),

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shim.h"
+#include <dlfcn.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *sn_mpi_enter(uint32_t index); /* called by entry.S only */
+
+static const char *const names[] = {
+#define WAITS(name) #name, "P" #name,
+#define POLLS(name) #name, "P" #name,
+#include "calls.h"
+};
+#define COUNT (sizeof(names) / sizeof(names[0]))
+
+extern void *_Atomic sn_mpi_next[COUNT]; /* entry.S */
+/* Initial-exec: a library that is loaded at start has room in every thread's static block. calls starts so that the
+ * first call makes it 0. */
+_Thread_local struct sn_shim_thread sn_mpi_thread
+	__attribute__((tls_model("initial-exec"))) = {.calls = UINT32_MAX};
+_Atomic uint32_t sn_mpi_many; /* several threads have called */
+
+static struct sn_shim_thread *this_thread(void)
+{
+	return &sn_mpi_thread;
+}
+
+static struct sn_shim shim = {.version = SN_SHIM_VERSION, .thread = this_thread};
+
+__attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
+{
+	return &shim;
+}
+
+/* ---- the next definition of a name ---- */
+
+struct objects {
+	const char **name;
+	size_t count, room;
+};
+
+static void *object_of(const void *symbol)
+{
+	Dl_info info;
+	return symbol && dladdr(symbol, &info) ? info.dli_fbase : NULL;
+}
+
+/* Only their names: to look into one here could wait for a lock whose holder waits for the one that is held here. */
+static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct objects *o = arg;
+	(void)size;
+	if (!info->dlpi_name ||
+	    !*info->dlpi_name) /* the program: to search it is to search everything, us first */
+		return 0;
+	if (o->count == o->room) {
+		size_t room = o->room ? 2 * o->room : 64;
+		const char **name = realloc(o->name, room * sizeof(*name));
+		if (!name)
+			return 1;
+		o->name = name;
+		o->room = room;
+	}
+	o->name[o->count++] = info->dlpi_name;
+	return 0;
+}
+
+static void *find_in(const char *object, const char *name, const void *own)
+{
+	void *lib = dlopen(object, RTLD_LAZY | RTLD_NOLOAD);
+	if (!lib)
+		return NULL;
+	void *found = dlsym(lib, name);
+	dlclose(lib); /* one of two references: it stays */
+	return found && object_of(found) != own ? found : NULL;
+}
+
+/*
+ * RTLD_NEXT knows only what was loaded for all to see. An interpreter loads its MPI module, and with it the MPI library,
+ * for that module alone: then each loaded object is asked in turn.
+ */
+static void *find(const char *name)
+{
+	struct objects o = {0};
+	void *found = dlsym(RTLD_NEXT, name);
+	if (found)
+		return found;
+	dl_iterate_phdr(note_object, &o);
+	for (size_t i = 0; i < o.count && !found; i++)
+		found = find_in(o.name[i], name, object_of(&shim));
+	free(o.name);
+	return found;
+}
+
+/* ---- entering by the slow way ---- */
+
+static void count_thread(void)
+{
+	static _Thread_local bool counted __attribute__((tls_model("initial-exec")));
+	if (counted)
+		return;
+	counted = true;
+	if (atomic_fetch_add(&shim.threads, 1) > 0)
+		atomic_store(&sn_mpi_many, 1);
+}
+
+void *sn_mpi_enter(uint32_t index)
+{
+	static _Atomic uint64_t known[(COUNT + 63) / 64];
+	count_thread();
+	if (atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)) {
+		atomic_fetch_add(&shim.entries, 1);
+		void (*wake)(void) = atomic_load(&shim.wake);
+		if (atomic_load(&shim.sleepers) && wake)
+			wake();
+	}
+	uint64_t bit = UINT64_C(1) << index % 64;
+	if (atomic_load_explicit(&known[index / 64], memory_order_acquire) & bit)
+		return atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
+	void *next = find(names[index]);
+	if (!next) {
+		fprintf(stderr, "sennit: the MPI library has no %s, which the program calls\n", names[index]);
+		abort();
+	}
+	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);
+	atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
+	return next;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whoever waits sleeps, and whoever only asks does not: rank 0 stays away for a while, the others wait for it in one
+ * kind of call after the other, and must have used next to nothing of a core meanwhile. Then they ask with MPI_Test and the
+ * like, again and again, and must not have slept once (the kernel counts sleeps, and yields apart from them).
+ *
+ *     waits [-p MS]     how long rank 0 stays away (250)
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define BYTES  3000
+#define ASKED  20000
+#define SHARE  0.10 /* of a core; it is 0.002 on an idle machine */
+#define STRAYS 20   /* sleeps that are not ours: a page, a lock of the C library */
+#define BEYOND 2000 /* messages that the next phase may not overtake */
+
+static int rank, ranks, faults;
+static char data[BYTES];
+
+struct usage {
+	double cpu, wall;
+	long sleeps;
+};
+
+static struct usage usage(void)
+{
+	struct rusage r;
+	getrusage(RUSAGE_SELF, &r);
+	double cpu = (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
+		     1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+	return (struct usage){cpu, MPI_Wtime(), r.ru_nvcsw};
+}
+
+static void fault(const char *what, const char *how, double value)
+{
+	printf("waits: rank %d, %s: %s %g\n", rank, what, how, value);
+	faults++;
+}
+
+static void check_data(const char *what, int tag)
+{
+	for (int i = 0; i < BYTES; i++) {
+		if (data[i] == (char)(i * 7 + tag))
+			continue;
+		fault(what, "wrong byte at", i);
+		return;
+	}
+}
+
+/* ---- waiting ---- */
+
+enum { RECV, WAIT, WAITANY, PROBE, MPROBE, BARRIER, BCAST, WAYS };
+static const char *const names[WAYS] = {"MPI_Recv",   "MPI_Wait",    "MPI_Waitany", "MPI_Probe",
+					"MPI_Mprobe", "MPI_Barrier", "MPI_Bcast"};
+
+static void wait_for_message(int way)
+{
+	MPI_Request request;
+	MPI_Message message;
+	int index;
+	switch (way) {
+	case WAIT:
+	case WAITANY:
+		MPI_Irecv(data, BYTES, MPI_CHAR, 0, way, MPI_COMM_WORLD, &request);
+		if (way == WAIT)
+			MPI_Wait(&request, MPI_STATUS_IGNORE);
+		else
+			MPI_Waitany(1, &request, &index, MPI_STATUS_IGNORE);
+		break;
+	case MPROBE:
+		MPI_Mprobe(0, way, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+		MPI_Mrecv(data, BYTES, MPI_CHAR, &message, MPI_STATUS_IGNORE);
+		break;
+	case PROBE: MPI_Probe(0, way, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* fallthrough */
+	default: MPI_Recv(data, BYTES, MPI_CHAR, 0, way, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+}
+
+static void take_part(int way)
+{
+	if (way == BARRIER) {
+		MPI_Barrier(MPI_COMM_WORLD);
+	} else if (way == BCAST) {
+		MPI_Bcast(data, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
+	} else if (rank) {
+		wait_for_message(way);
+	} else {
+		for (int to = 1; to < ranks; to++)
+			MPI_Send(data, BYTES, MPI_CHAR, to, way, MPI_COMM_WORLD);
+	}
+}
+
+static void waits(int way, unsigned pause_ms)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int i = 0; i < BYTES; i++)
+		data[i] = (char)(rank ? 0 : i * 7 + way);
+	struct usage before = usage();
+	if (!rank)
+		usleep(pause_ms * 1000);
+	take_part(way);
+	struct usage after = usage();
+	if (way != BARRIER)
+		check_data(names[way], way);
+	double share = (after.cpu - before.cpu) / (after.wall - before.wall);
+	if (rank && share > SHARE)
+		fault(names[way], "share of a core", share);
+	if (rank && after.sleeps == before.sleeps)
+		fault(names[way], "sleeps", 0);
+	if (rank == 1)
+		printf("  %-12s %.4f of a core\n", names[way], share);
+}
+
+/* ---- asking ---- */
+
+enum { TEST, TESTANY, IPROBE, STATUS, ASKS };
+static const char *const asked[ASKS] = {"MPI_Test", "MPI_Testany", "MPI_Iprobe", "MPI_Request_get_status"};
+
+static void ask(int way, MPI_Request *request, int *flag)
+{
+	int index;
+	switch (way) {
+	case TEST: MPI_Test(request, flag, MPI_STATUS_IGNORE); break;
+	case TESTANY: MPI_Testany(1, request, &index, flag, MPI_STATUS_IGNORE); break;
+	case IPROBE: MPI_Iprobe(0, BEYOND, MPI_COMM_WORLD, flag, MPI_STATUS_IGNORE); break;
+	default: MPI_Request_get_status(*request, flag, MPI_STATUS_IGNORE);
+	}
+}
+
+static void asks(int way)
+{
+	MPI_Request request;
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank) {
+		MPI_Irecv(data, BYTES, MPI_CHAR, 0, BEYOND + 1, MPI_COMM_WORLD, &request);
+		struct usage before = usage();
+		int flag = 0;
+		for (int i = 0; i < ASKED && !flag; i++)
+			ask(way, &request, &flag);
+		struct usage after = usage();
+		if (flag)
+			fault(asked[way], "found what was not sent", 1);
+		if (after.sleeps - before.sleeps > STRAYS)
+			fault(asked[way], "sleeps", (double)(after.sleeps - before.sleeps));
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!rank)
+		for (int to = 1; to < ranks; to++)
+			MPI_Send(data, BYTES, MPI_CHAR, to, BEYOND + 1, MPI_COMM_WORLD);
+	else
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned pause_ms = 250;
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	for (int i = 1; i + 1 < argc; i++)
+		if (!strcmp(argv[i], "-p"))
+			pause_ms = (unsigned)atoi(argv[i + 1]);
+	for (int way = 0; way < WAYS; way++)
+		waits(way, pause_ms);
+	for (int way = 0; way < ASKS; way++)
+		asks(way);
+	int all = 0;
+	MPI_Reduce(&faults, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+	if (!rank && !all)
+		printf("waits: whoever waited slept, and every byte right\n");
+	MPI_Finalize();
+	return faults != 0;
+}
