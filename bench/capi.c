@@ -2,6 +2,7 @@
 /*
  * The C API's rows, between two processes on two cores; prints the lines that rows.c prints.
  *   capilat    us, half a round trip        capirate   million messages/s, windows of 64 in one direction
+ * capi [MS [capilat|capirate]]
  *   capiratio  capilat over the bare exchange of a cache line in each direction, probed around it
  */
 #include "probe.h"
@@ -161,9 +162,11 @@ int main(int argc, char **argv)
 	memset(out, 1, sizeof(out));
 	memset(in, 2, sizeof(in));
 	open_pair();
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+	const char *only = argc > 2 ? argv[2] : "";
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && strcmp(only, "capirate") != 0; i++)
 		row("capilat", sizes[i], seconds);
-	row("capirate", 8, seconds);
+	if (strcmp(only, "capilat") != 0)
+		row("capirate", 8, seconds);
 	meet(2);
 	sn_ep_close(ep);
 	if (side == 1)

@@ -28,13 +28,24 @@ static bool ring_grow(struct sn_ofi_cq *cq)
 	return true;
 }
 
+/* Where the next entry goes, with the queue's lock held; NULL: there is no memory for it. */
+static inline struct sn_ofi_event *slot(struct sn_ofi_cq *cq)
+{
+	if (sn_unlikely(cq->tail - cq->head > cq->mask) && !ring_grow(cq)) {
+		cq->overrun = true;
+		return NULL;
+	}
+	return &cq->ring[cq->tail & cq->mask];
+}
+
 void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event)
 {
 	sn_lock(&cq->lock);
-	if (sn_unlikely(cq->tail - cq->head > cq->mask) && !ring_grow(cq))
-		cq->overrun = true;
-	else
-		cq->ring[cq->tail++ & cq->mask] = *event;
+	struct sn_ofi_event *e = slot(cq);
+	if (e) {
+		*e = *event;
+		cq->tail++;
+	}
 	cq->misses += event->err == FI_ENOMSG;
 	sn_unlock(&cq->lock);
 }
@@ -61,28 +72,31 @@ static const struct op_meaning meanings[] = {
 
 static void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, uint64_t flags)
 {
-	struct sn_ofi_event e = {
-		.e = {.op_context = c->context, .flags = flags, .len = c->len},
-		.ep = ep,
-		.peer = c->peer,
-	};
+	sn_lock(&cq->lock);
+	struct sn_ofi_event *e = slot(cq);
+	if (sn_unlikely(!e)) {
+		sn_unlock(&cq->lock);
+		return;
+	}
+	bool data = c->flags & SN_COMP_DATA && flags & (FI_RECV | FI_REMOTE_WRITE);
 
-	if (flags & FI_TAGGED)
-		e.e.tag = c->bits;
-	if (flags & FI_RECV)
-		e.e.buf = c->buf;
-	if (c->flags & SN_COMP_DATA && flags & (FI_RECV | FI_REMOTE_WRITE)) {
-		e.e.flags |= FI_REMOTE_CQ_DATA;
-		e.e.data = c->data;
-	}
-	if (c->flags & SN_COMP_BUFFER_DONE)
-		e.e.flags |= FI_MULTI_RECV;
+	e->e.op_context = c->context;
+	e->e.flags =
+		flags | (data ? FI_REMOTE_CQ_DATA : 0) | (c->flags & SN_COMP_BUFFER_DONE ? FI_MULTI_RECV : 0);
+	e->e.len = c->len;
+	e->e.buf = flags & FI_RECV ? c->buf : NULL;
+	e->e.data = data ? c->data : 0;
+	e->e.tag = flags & FI_TAGGED ? c->bits : 0;
+	e->ep = ep;
+	e->peer = c->peer;
+	e->err = 0;
 	if (sn_unlikely(c->status)) {
-		e.err = (uint16_t)sn_ofi_error(c->status);
-		e.prov = (uint16_t)-c->status;
-		e.olen = c->full_len - c->len;
+		e->err = (uint16_t)sn_ofi_error(c->status);
+		e->prov = (uint16_t)-c->status;
+		e->olen = c->full_len - c->len;
 	}
-	sn_ofi_cq_push(cq, &e);
+	cq->tail++;
+	sn_unlock(&cq->lock);
 }
 
 /* Budget of a successful operation: one table look, one 80-byte entry into a ring that stays in the cache. */

@@ -43,6 +43,7 @@ struct sn_ofi_set {
 	_Atomic int users;	  /* threads that use eps */
 	_Atomic bool changing;	  /* somebody wants to change eps: no new users */
 	unsigned nap;		  /* longest in a call that waits, in microseconds */
+	unsigned looks;		  /* reads that found nothing; of one thread */
 	uint64_t mark;		  /* of the last read that found nothing */
 	_Atomic uint64_t idle;	  /* sn_relax's memory */
 	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */

@@ -13,6 +13,7 @@
  */
 #include "base/conf.h"
 #include "ofi.h"
+#include "progress/relax.h"
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -227,6 +228,15 @@ bool sn_ofi_set_wait(struct sn_ofi_set *set, uint64_t mark)
 	return t && relax_in_call(set, t);
 }
 
+/*
+ * A read that found nothing, of one that may do other things: the policy for it reads the clock twice, which costs as much
+ * as two looks. So one thread with a core of its own asks it at each eighth only.
+ */
+static bool look_again(struct sn_ofi_set *set)
+{
+	return !set->shared && ++set->looks % 8 && !sn_relax_crowded();
+}
+
 bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 {
 	struct sn_shim_thread *t = until_ns ? NULL : waiting_thread(set, mark);
@@ -234,6 +244,8 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 
 	if (t)
 		return relax_in_call(set, t);
+	if (!until_ns && look_again(set))
+		return false;
 	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
 	if (!use_begin(set))
 		return false;

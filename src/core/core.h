@@ -8,6 +8,7 @@
 #include "core/rail.h"
 #include "match/match.h"
 #include <pthread.h>
+#include <stdlib.h>
 
 #define SN_RAILS      4 /* most rails of an endpoint */
 #define SN_INLINE_SEG 6 /* segments a request holds without an allocation */
@@ -155,8 +156,41 @@ int sn_core_forked(void);	 /* SN_ERR_FORKED with its sentence */
 int sn_core_progress(sn_ep *ep); /* every rail once; with the lock held */
 
 /* request.c */
-struct sn_req *sn_core_req_new(sn_ep *ep);
-void sn_core_req_free(struct sn_req *req);
+int sn_core_req_pool_grow(sn_ep *ep);
+static inline struct sn_req *sn_core_req_new(sn_ep *ep)
+{
+	if (sn_unlikely(sn_list_empty(&ep->free_reqs)) && sn_core_req_pool_grow(ep))
+		return NULL;
+	struct sn_req *req = sn_container(ep->free_reqs.next, struct sn_req, link);
+	sn_list_del(&req->link);
+	req->state = SN_REQ_ACTIVE;
+	req->role = SN_ROLE_HANDLE;
+	req->pending = 1;
+	req->answered = req->big = req->on_list = req->withdrawn = false;
+	req->seg = req->inline_seg;
+	req->seg_count = req->result_count = 0;
+	req->parent = NULL;
+	req->children = 0;
+	req->comp.status = SN_OK;
+	req->comp.flags = 0;
+	req->posted.queued = req->posted.stays = req->posted.shown = false;
+	req->used = req->min_room = 0;
+	return req;
+}
+
+/* Last in, first out: the next request finds this one's lines still in the cache. */
+static inline void sn_core_req_free(struct sn_req *req)
+{
+	if (sn_unlikely(req->seg != req->inline_seg))
+		free(req->seg);
+	if (sn_unlikely(req->on_list))
+		sn_list_del(&req->link);
+	req->state = SN_REQ_FREE;
+	req->generation++;
+	struct sn_list *head = &req->ep->free_reqs;
+	sn_list_add_tail(head->next, &req->link);
+}
+
 /* Copy up to three segment lists into the request. */
 int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b,
 			 uint32_t nb, const struct iovec *c, uint32_t nc);

@@ -4,15 +4,17 @@
 #include "progress/bell.h"
 #include <stdlib.h>
 
-static int pool_grow(sn_ep *ep)
+int sn_core_req_pool_grow(sn_ep *ep)
 {
 	struct sn_req **slabs = realloc(ep->slabs, (ep->slab_count + 1) * sizeof(*slabs));
 	if (!slabs)
-		return SN_ERR_NOMEM;
+		return sn_fail(SN_ERR_NOMEM, "no memory for more requests (%u in use)",
+			       ep->slab_count * SN_SLAB);
 	ep->slabs = slabs;
 	struct sn_req *slab = calloc(SN_SLAB, sizeof(*slab));
 	if (!slab)
-		return SN_ERR_NOMEM;
+		return sn_fail(SN_ERR_NOMEM, "no memory for more requests (%u in use)",
+			       ep->slab_count * SN_SLAB);
 	for (uint32_t i = 0; i < SN_SLAB; i++) {
 		slab[i].ep = ep;
 		slab[i].index = ep->slab_count * SN_SLAB + i;
@@ -21,42 +23,6 @@ static int pool_grow(sn_ep *ep)
 	}
 	slabs[ep->slab_count++] = slab;
 	return 0;
-}
-
-struct sn_req *sn_core_req_new(sn_ep *ep)
-{
-	if (sn_unlikely(sn_list_empty(&ep->free_reqs)) && pool_grow(ep)) {
-		sn_fail(SN_ERR_NOMEM, "no memory for more requests (%u in use)", ep->slab_count * SN_SLAB);
-		return NULL;
-	}
-	struct sn_req *req = sn_container(ep->free_reqs.next, struct sn_req, link);
-	sn_list_del(&req->link);
-	req->state = SN_REQ_ACTIVE;
-	req->role = SN_ROLE_HANDLE;
-	req->pending = 1;
-	req->answered = req->big = req->on_list = req->withdrawn = false;
-	req->seg = req->inline_seg;
-	req->seg_count = req->result_count = 0;
-	req->parent = NULL;
-	req->children = 0;
-	req->comp.status = SN_OK;
-	req->comp.flags = 0;
-	req->posted.queued = req->posted.stays = req->posted.shown = false;
-	req->used = req->min_room = 0;
-	return req;
-}
-
-/* Last in, first out: the next request finds this one's lines still in the cache. */
-void sn_core_req_free(struct sn_req *req)
-{
-	if (sn_unlikely(req->seg != req->inline_seg))
-		free(req->seg);
-	if (sn_unlikely(req->on_list))
-		sn_list_del(&req->link);
-	req->state = SN_REQ_FREE;
-	req->generation++;
-	struct sn_list *head = &req->ep->free_reqs;
-	sn_list_add_tail(head->next, &req->link);
 }
 
 struct sn_req *sn_core_req_find(sn_ep *ep, uint64_t op)

@@ -6,7 +6,8 @@
  * Presence. The receiver polls the mark of the next cell; the sender fills a record and stores its mark last (release).
  * A cell may hold stale payload of an earlier lap, which must never look like a mark, so the mark of the cell *after*
  * a record is zeroed before the record becomes visible. To keep the cache miss of that zeroing off the way of the
- * record, the sender zeroes some cells ahead after each record (SN_RING_AHEAD; tx->clean is how far). The next short
+ * record, the sender zeroes some cells ahead after each record (SN_RING_AHEAD, or as many as the record had, since the next
+ * one is likely to be as long; tx->clean is how far). The next short
  * record then finds its neighbour zero, and its own lines already in the sender's cache: the receiver looks at none of
  * them before. Cells that are still to be read are never touched, so one cell always stays free.
  *
@@ -23,7 +24,8 @@
 #include "base/base.h"
 #include "local/wire.h"
 
-#define SN_RING_AHEAD 8 /* half a KiB */
+#define SN_RING_AHEAD	  8u  /* half a KiB */
+#define SN_RING_AHEAD_MAX 72u /* an injected message of SN_INJECT_MAX */
 
 struct sn_tx {
 	struct sn_cell *cells;
@@ -84,7 +86,8 @@ static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags
 		tx->clean = tx->tail + 1;
 	}
 	atomic_store_explicit(&cell->mark, sn_rec_mark(type, flags, n), memory_order_release);
-	uint64_t limit = SN_MIN_OF(tx->tail + 1 + SN_RING_AHEAD, tx->head + tx->count);
+	uint64_t ahead = SN_MIN_OF(SN_MAX_OF(n, SN_RING_AHEAD), SN_RING_AHEAD_MAX);
+	uint64_t limit = SN_MIN_OF(tx->tail + 1 + ahead, tx->head + tx->count);
 	for (; tx->clean < limit; tx->clean++)
 		atomic_store_explicit(&tx->cells[tx->clean & mask].mark, 0, memory_order_relaxed);
 }

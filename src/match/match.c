@@ -4,7 +4,8 @@
  *
  * One hash table per class holds groups; a group is one key of the class (masked bits, source or any) with the FIFO of
  * the receives posted under it and the FIFO of the unexpected messages that such a receive would take. A group exists
- * while either FIFO has an entry.
+ * while either FIFO has an entry, or while it is the one of its class that was used last: programs use one key many times
+ * in a row, and making it anew each time would cost more than the rest.
  *
  * Invariants, on which the answers rest:
  *  - every waiting message is linked, in every class, into the group of its key there; so the head of a group's message
@@ -43,6 +44,7 @@ struct match_class {
 	uint64_t posted;
 	uint64_t hidden; /* of these, not shown */
 	uint64_t groups;
+	struct sn_match_group *recent; /* used last: looked at first, and kept when it is empty */
 	struct sn_match_group **buckets;
 	uint64_t bucket_mask; /* how many buckets, less one */
 };
@@ -103,6 +105,10 @@ static struct sn_match_group **bucket_of(const struct sn_match *m, const struct 
 static struct sn_match_group *group_find(struct sn_match *m, const struct match_class *c, uint64_t key,
 					 uint32_t source)
 {
+	if (c->recent && c->recent->key == key && c->recent->source == source) {
+		m->stats.probes++;
+		return c->recent;
+	}
 	for (struct sn_match_group *g = *bucket_of(m, c, key, source); g; g = g->chain) {
 		m->stats.probes++;
 		if (g->key == key && g->source == source)
@@ -147,13 +153,41 @@ static void pool_refill(struct sn_match *m)
 	m->next_slab = SN_MIN_OF(m->next_slab * 2, LARGEST_SLAB);
 }
 
+/* Give a group back to the pool if it is empty and not the one used last. */
+static void group_put(struct sn_match *m, struct sn_match_group *g)
+{
+	if (g->posted_head || g->link_head)
+		return;
+	struct match_class *c = &m->classes[g->class];
+	if (c->recent == g)
+		return;
+	struct sn_match_group **at = bucket_of(m, c, g->key, g->source);
+	while (*at != g)
+		at = &(*at)->chain;
+	*at = g->chain;
+	g->chain = m->free_groups;
+	m->free_groups = g;
+	c->groups--;
+	m->stats.groups--;
+}
+
+/* It is the one used last. */
+static struct sn_match_group *group_use(struct sn_match *m, struct match_class *c, struct sn_match_group *g)
+{
+	struct sn_match_group *before = c->recent;
+	c->recent = g;
+	if (before && before != g)
+		group_put(m, before);
+	return g;
+}
+
 /* The group of this key, made if there is none; NULL when memory is short. */
 static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint64_t key, uint32_t source)
 {
 	struct match_class *c = &m->classes[class];
 	struct sn_match_group *g = group_find(m, c, key, source);
 	if (g)
-		return g;
+		return group_use(m, c, g);
 	if (!m->free_groups)
 		pool_refill(m);
 	g = m->free_groups;
@@ -168,23 +202,7 @@ static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint
 	*b = g;
 	c->groups++;
 	m->stats.groups++;
-	return g;
-}
-
-/* Give an empty group back to the pool. */
-static void group_put(struct sn_match *m, struct sn_match_group *g)
-{
-	if (g->posted_head || g->link_head)
-		return;
-	struct match_class *c = &m->classes[g->class];
-	struct sn_match_group **at = bucket_of(m, c, g->key, g->source);
-	while (*at != g)
-		at = &(*at)->chain;
-	*at = g->chain;
-	g->chain = m->free_groups;
-	m->free_groups = g;
-	c->groups--;
-	m->stats.groups--;
+	return group_use(m, c, g);
 }
 
 /* ---- a waiting message's place in one class ---- */

@@ -38,7 +38,7 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
 	fn(arg, "progress.yields", atomic_load_explicit(&count_yields, memory_order_relaxed));
 }
 
-static bool crowded(void)
+bool sn_relax_crowded(void)
 {
 	return atomic_load_explicit(&crowd, memory_order_relaxed);
 }
@@ -64,7 +64,7 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	if (!*idle)
 		*idle = now;
 	uint64_t waited = now - *idle, end = now + SN_MIN_OF(waited / 4, NAP_MIN_NS);
-	bool many = crowded();
+	bool many = sn_relax_crowded();
 	uint64_t awake = many ? YIELD_NS : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
 	int found = 0;
 	if (waited >= awake && max_nap_us)
@@ -104,7 +104,7 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 /* One look has found nothing and is repeated by the caller. True if a nap found something. */
 static bool polled(uint64_t waited, bool may_nap, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
-	uint64_t spin = crowded() ? 0 : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	uint64_t spin = sn_relax_crowded() ? 0 : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
 	uint64_t awake = spin + SN_MAX_OF(spin * POLLED_YIELD, POLLED_YIELD_MIN);
 	if (waited >= awake && may_nap && max_nap_us)
 		return nap(waited, max_nap_us, poll, arg);

@@ -25,5 +25,6 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
 /* How many local peers of the busiest endpoint of this process may want its cores: with itself more than its cores means
  * not to spin. */
 void sn_relax_crowd(unsigned peers);
+bool sn_relax_crowded(void);
 
 #endif
