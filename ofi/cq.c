@@ -50,6 +50,25 @@ void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event)
 	sn_unlock(&cq->lock);
 }
 
+/* Only tagged receives: the messages of a multi-receive keep their order. */
+void sn_ofi_cq_first(struct sn_ofi_cq *cq, const void *context)
+{
+	const uint64_t sort = FI_TAGGED | FI_RECV;
+
+	sn_lock(&cq->lock);
+	for (size_t i = cq->head; i != cq->tail; i++) {
+		struct sn_ofi_event e = cq->ring[i & cq->mask];
+		if (e.e.op_context != context || (e.e.flags & sort) != sort)
+			continue;
+		for (; i != cq->head; i--)
+			cq->ring[i & cq->mask] = cq->ring[(i - 1) & cq->mask];
+		cq->ring[cq->head & cq->mask] = e;
+		cq->alone = true;
+		break;
+	}
+	sn_unlock(&cq->lock);
+}
+
 struct op_meaning {
 	uint64_t flags;
 	enum sn_ofi_cntr_kind cntr;
@@ -155,6 +174,8 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 		n = cq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
 		goto out;
 	}
+	if (sn_unlikely(cq->alone))
+		count = SN_MIN_OF(count, (size_t)1);
 	for (; (size_t)n < count && cq->head != cq->tail; n++, cq->head++) {
 		const struct sn_ofi_event *e = &cq->ring[cq->head & cq->mask];
 		if (sn_unlikely(e->err)) {
@@ -171,6 +192,7 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 		}
 		if (origins)
 			origins[n] = (struct origin){e->ep, e->peer};
+		cq->alone = false;
 	}
 out:
 	sn_unlock(&cq->lock);
@@ -235,6 +257,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint6
 		else
 			out->err_data = NULL;
 		cq->head++;
+		cq->alone = false;
 		rc = 1;
 	}
 	sn_unlock(&cq->lock);

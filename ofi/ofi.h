@@ -166,6 +166,7 @@ struct sn_ofi_cq {
 	size_t entry_size;
 	size_t misses; /* entries so far that say that a probe found nothing: for who waits, nothing happened */
 	bool overrun;	/* the ring could not grow: a completion is lost */
+	bool alone;	/* the next read gets one entry */
 	bool threshold; /* the condition of a waiting read is a number of entries */
 	_Atomic bool signaled;
 	_Atomic int refs;
@@ -270,6 +271,8 @@ extern struct fi_ops_atomic sn_ofi_atomic_ops;
 /* ---- cq.c, cntr.c, eq.c, poll.c ---- */
 int sn_ofi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
 void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event);
+/* The next read gives the entry of the tagged receive with this context, if it has one, and nothing else. */
+void sn_ofi_cq_first(struct sn_ofi_cq *cq, const void *context);
 void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep);
 /* How many entries that mean something were read; the caller reads this queue. */
 static inline uint64_t sn_ofi_cq_mark(const struct sn_ofi_cq *cq)

@@ -143,11 +143,16 @@ static void for_open_mpi(struct sn_plan *p, char *const *argv)
 	sn_plan_set(p, argv, "OMPI_MCA_mtl", "ofi");
 }
 
-/* Without NOLOCAL, MPICH keeps messages on the node to its own shared memory. */
+/*
+ * Without NOLOCAL, MPICH keeps messages on the node to its own shared memory. With NOPACK, its default, a matched receive
+ * from any source into a derived type of few pieces ends in a segmentation fault, over any provider (5.0, ofi_recv.h: the
+ * address is looked up with the channel number of "any source", -1).
+ */
 static void for_mpich(struct sn_plan *p, char *const *argv)
 {
 	sn_plan_set(p, argv, "MPIR_CVAR_CH4_NETMOD", "ofi");
 	sn_plan_set(p, argv, "MPIR_CVAR_NOLOCAL", "1");
+	sn_plan_set(p, argv, "MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK", "0");
 }
 
 static void for_intel_mpi(struct sn_plan *p, char *const *argv)

@@ -229,8 +229,9 @@ static inline int sn_irecv(sn_ep *ep, sn_peer from, void *buf, size_t len, uint6
  */
 SN_API int sn_cancel(sn_ep *ep, sn_req *req);
 /*
- * Likewise for the earliest posted receive with this context, for callers that keep no handles. SN_ERR_AGAIN: there is
- * none, or it is already matched. Looks at every request of the endpoint: not for a fast path.
+ * Likewise for the earliest posted receive with this context, for callers that keep no handles. SN_ERR_AGAIN: it is
+ * already matched and will complete; SN_ERR_INVALID: no such receive is under way. Looks at every request of the
+ * endpoint: not for a fast path.
  */
 SN_API int sn_cancel_context(sn_ep *ep, const void *context);
 

@@ -131,16 +131,20 @@ int sn_cancel_context(sn_ep *ep, const void *context)
 		return sn_core_forked();
 	sn_lock(&ep->lock);
 	struct sn_req *first = NULL;
+	int rc = SN_ERR_INVALID;
 	for (uint32_t i = 0; i < ep->slab_count * SN_SLAB; i++) {
 		struct sn_req *req = &ep->slabs[i / SN_SLAB][i % SN_SLAB];
 		if (req->state != SN_REQ_ACTIVE || req->role == SN_ROLE_INTERNAL ||
-		    req->comp.context != context)
+		    req->comp.context != context ||
+		    (req->comp.op != SN_OP_RECV && req->comp.op != SN_OP_MRECV))
 			continue;
-		if ((req->comp.op == SN_OP_RECV || req->comp.op == SN_OP_MRECV) && req->posted.queued &&
-		    (!first || req->posted.serial < first->posted.serial))
+		if (!req->posted.queued)
+			rc = SN_ERR_AGAIN;
+		else if (!first || req->posted.serial < first->posted.serial)
 			first = req;
 	}
-	int rc = first ? cancel_recv(first) : SN_ERR_AGAIN;
+	if (first)
+		rc = cancel_recv(first);
 	sn_unlock(&ep->lock);
 	return rc;
 }

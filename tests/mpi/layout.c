@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool open_mpi_limits, mprobe_limits, no_mprobe;
+bool open_mpi_limits, mprobe_limits;
 
 #define MAX_PIECES 64
 #define MAX_BLOCKS 4096

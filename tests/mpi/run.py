@@ -34,7 +34,7 @@ PROGRAMS = {
 FLAGS = ["-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
          "-Wno-stringop-overread"]
 # What an MPI itself gets wrong over every libfabric provider: tests/mpi/stress.h
-STRESS_OPTIONS = {"o4": ["-o", "-d"], "o5": ["-o", "-d"], "m5": ["-d", "-p"]}
+STRESS_OPTIONS = {"o4": ["-o", "-d"], "o5": ["-o", "-d"]}
 # On Debian's stock Open MPI too, MPI_Compare_and_swap in osc/rdma ends in a segmentation fault.
 RMA_OPTIONS = {"o4": ["--mca", "osc", "^rdma,ucx"]}
 

@@ -135,7 +135,7 @@ static void plan_receives(struct storm *s, uint64_t seed)
 		o->method = way < 6 ? RECV : way == 6 ? RECV_INIT : way < 9 ? MPROBE : PROBE;
 		if (s->group[o->group].by_probe && o->method < MPROBE)
 			o->method = MPROBE;
-		if (o->method == MPROBE && (!s->mprobe || no_mprobe))
+		if (o->method == MPROBE && !s->mprobe)
 			o->method = PROBE;
 	}
 	s->ops = first + s->recvs;

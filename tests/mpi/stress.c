@@ -35,7 +35,7 @@ static void parse(int argc, char **argv, struct args *a)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:odp")) != -1) {
+	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:od")) != -1) {
 		switch (c) {
 		case 't': a->seconds = atof(optarg); break;
 		case 'r': a->rounds = atoi(optarg); break;
@@ -46,7 +46,6 @@ static void parse(int argc, char **argv, struct args *a)
 		case 'w': a->watch = (unsigned)atoi(optarg); break;
 		case 'o': open_mpi_limits = true; break;
 		case 'd': mprobe_limits = true; break;
-		case 'p': no_mprobe = true; break;
 		default: exit(2);
 		}
 	}

@@ -56,12 +56,9 @@ void watch_feed(void); /* a round has begun */
  * What some MPIs get wrong over libfabric with every provider, its own tcp provider for one, is left out for them.
  * -o, Open MPI (pml/cm, mtl/ofi): a synchronous send that a matched probe receives does not end (4.1); a derived type
  * that is contiguous but does not begin at the buffer's address is taken to begin there (4.1, 5.0).
- * -d, Open MPI and MPICH 5: a matched receive into a derived type leaves the buffer as it was (Open MPI) or ends in a
- * segmentation fault (MPICH).
- * -p, MPICH 5: a matched probe whose message completes later than the receive is posted ends in an assertion of its
- * own ("ctr_ >= 1" in ch4_request.h) or in another request's completion: no matched probes.
+ * -d, Open MPI: a matched receive into a derived type leaves the buffer as it was.
  */
-extern bool open_mpi_limits, mprobe_limits, no_mprobe;
+extern bool open_mpi_limits, mprobe_limits;
 
 struct seg {
 	size_t off, len;

@@ -190,7 +190,8 @@ class Detection(RunTest):
         lines = self.dry(path, "-n", "2", "./a.out")
         self.assertEqual(lines[0], "# MPICH 5.0.2")
         self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
-                                               "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1"})
+                                               "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1",
+                                               "MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK": "0"})
         self.assertEqual(lines[-1], path + " -n 2 ./a.out")
 
     def test_mpich_for_ucx_alone_says_what_to_install(self):
