@@ -277,7 +277,7 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 
 	while ((rc = sn_cancel_context(ep->sn, context)) == SN_ERR_AGAIN && ep->rx_cq && sn_now_ns() < end)
 		if (!sn_ofi_set_progress(&ep->rx_cq->set))
-			sn_ofi_set_relax(&ep->rx_cq->set, end);
+			sn_ofi_set_relax(&ep->rx_cq->set, end, 0);
 	if (ep->rx_cq)
 		sn_ofi_cq_first(ep->rx_cq, context);
 	return rc == SN_ERR_AGAIN || rc == SN_ERR_INVALID ? -FI_ENOENT : sn_ofi_result(rc);
