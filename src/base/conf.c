@@ -72,15 +72,17 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "copy",
 			.type = SN_TYPE_ENUM,
 			.unit = "",
-			.choices = "auto|read|write|stream",
+			.choices = "auto|read|write|stream|shared",
 			.def = 0,
-			.max = 3,
+			.max = 4,
 			.help = "How large messages between processes of one node are copied. auto: whoever "
 				"comes later copies, the sender if the receive was posted first, else the "
 				"receiver; what the kernel refuses goes another way, stream at last. read: "
 				"the receiver copies from "
 				"the sender's memory; write: the sender copies into the receiver's; "
-				"stream: through the ring in shared memory, which needs no permission. "
+				"stream: through the ring in shared memory, which needs no permission; "
+				"shared: "
+				"both at once, each a part. "
 				"Forcing one is for measurements and for finding faults.",
 		},
 	[SN_CONF_CHUNK] =

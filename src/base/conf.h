@@ -19,7 +19,7 @@ enum sn_conf_id {
 	SN_CONF_LOG,   /* enum: none error warn info debug */
 	SN_CONF_EAGER, /* bytes: largest message sent eagerly on the node */
 	SN_CONF_RING,  /* bytes: ring of a local pair, per direction, for the first 16 peers (fewer beyond) */
-	SN_CONF_COPY,  /* enum: auto read write stream: force how large local messages are copied */
+	SN_CONF_COPY,  /* enum: auto read write stream shared: force how large local messages are copied */
 	SN_CONF_CHUNK, /* bytes: piece of a message that is streamed through the ring */
 	SN_CONF_SINGLE_COPY,  /* bytes: from here one kernel copy is taken to be faster than a stream */
 	SN_CONF_NONTEMPORAL,  /* bytes: copies of at least this much bypass the cache */

@@ -46,7 +46,11 @@ int sn_claim_expose(void *r, uint64_t source, uint64_t serial, uint64_t bits, ui
 	if (slot < 0)
 		return -1;
 	rail->show[slot].serial = serial;
+	rail->show[slot].room = room;
 	rail->show[slot].req = req;
+	rail->show[slot].helper = NULL;
+	rail->show[slot].seg_count = iov_count;
+	memcpy(rail->show[slot].seg, iov, iov_count * sizeof(*iov));
 	rail->shown |= UINT64_C(1) << slot;
 	return slot;
 }
@@ -66,12 +70,21 @@ void sn_claim_withdraw_all(struct sn_rail *rail)
 		sn_claim_withdraw(rail, __builtin_ctzll(left));
 }
 
+bool sn_claim_holds(const struct sn_link *link, uint32_t slot)
+{
+	const struct sn_rail *rail = link->rail;
+	return slot < SN_BOARD_SLOTS && (rail->shown >> slot & 1) &&
+	       sn_board_claimed_by(rail->board, (int)slot, rail->show[slot].serial, link->ids.id);
+}
+
 struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot)
 {
 	struct sn_rail *rail = link->rail;
-	if (slot >= SN_BOARD_SLOTS || !(rail->shown >> slot & 1) ||
-	    !sn_board_claimed_by(rail->board, (int)slot, rail->show[slot].serial, link->ids.id))
+	if (!sn_claim_holds(link, slot))
 		return NULL;
+	if (rail->show[slot].helper) /* it may not touch this memory any more */
+		rail->show[slot].helper->share.slot = SN_CLAIM_NONE;
+	rail->show[slot].helper = NULL;
 	sn_board_clear(rail->board, (int)slot);
 	rail->shown &= ~(UINT64_C(1) << slot);
 	return rail->show[slot].req;
@@ -118,24 +131,29 @@ static bool write_all(struct sn_link *link, const struct sn_board_claim *claim, 
 	return true;
 }
 
-bool sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
-		  uint32_t iov_count, uint32_t *slot)
+enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+				   uint32_t iov_count, struct sn_req *req, uint32_t *slot)
 {
 	struct sn_board_claim claim;
 	*slot = SN_CLAIM_NONE;
 	if (head->kind != SN_K_TAGGED || !link->board || !sn_rdv_may_write(link))
-		return false;
+		return SN_CLAIM_ANNOUNCE;
 	/* everything sent before must have been matched: see board.h */
 	if (link->tx.head != link->tx.tail && (!sn_tx_refresh(&link->tx) || link->tx.head != link->tx.tail))
-		return false;
+		return SN_CLAIM_ANNOUNCE;
 	if (!sn_board_claim(link->board, link->rail->ids.id, head->bits, &claim))
-		return false;
+		return SN_CLAIM_ANNOUNCE;
+	enum sn_share_outcome outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
+	if (outcome != SN_SHARE_NOT) {
+		link->rail->count.claims++;
+		return outcome == SN_SHARE_DONE ? SN_CLAIM_DONE : SN_CLAIM_PENDING;
+	}
 	*slot = (uint32_t)claim.slot;
 	if (!write_all(link, &claim, iov, iov_count, SN_MIN_OF(head->len, claim.room)))
-		return false;
+		return SN_CLAIM_ANNOUNCE;
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
 	sn_send_control(link, SN_REC_CLAIM, head->flags & SN_H_MASK, head->bits, head->data, &record,
 			sizeof(record));
 	link->rail->count.claims++;
-	return true;
+	return SN_CLAIM_DONE;
 }

@@ -26,8 +26,8 @@ struct sn_link;
 /* Plain counters, reported by name in rail.c. */
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
-		copy_stream_bytes, copy_claim_bytes, claims, refused_read, refused_write, faults, rings,
-		system_calls, peers, peers_gone, bad_records;
+		copy_stream_bytes, copy_claim_bytes, copy_shared_bytes, shared, helped, claims, refused_read,
+		refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -134,7 +134,29 @@ struct sn_segs { /* a peer's segments */
 	struct iovec few[SN_SEGS_INLINE];
 };
 
-enum sn_send_state { SN_SEND_ANNOUNCED, SN_SEND_WRITING, SN_SEND_STREAMING };
+void sn_segs_free(struct sn_segs *s);
+/* Take over a peer's list. 0, SN_ERR_PROTO if its sum is not what was announced, SN_ERR_NOMEM. */
+int sn_segs_take(struct sn_segs *s, const uint8_t *from, uint32_t count, uint64_t len);
+void sn_segs_put(uint8_t *to, const struct iovec *iov, uint32_t count);
+
+/* How large messages are copied: values of the setting. */
+enum { SN_COPY_AUTO, SN_COPY_READ, SN_COPY_WRITE, SN_COPY_STREAM, SN_COPY_SHARED };
+
+struct sn_share { /* this side's part in a job (job.h) */
+	struct sn_job *job;
+	uint32_t total;
+	uint32_t slot; /* on the board, or SN_CLAIM_NONE */
+	uint64_t started;
+	struct sn_head head; /* of the message, without immediate data, where slot is set */
+};
+
+enum sn_send_state {
+	SN_SEND_ANNOUNCED,
+	SN_SEND_WRITING,
+	SN_SEND_STREAMING,
+	SN_SEND_SHARED,	 /* claimed a receive, and opened a job for it */
+	SN_SEND_HELPING, /* the receiver has opened a job */
+};
 struct sn_send { /* a message of ours that was announced */
 	struct sn_slot slot;
 	enum sn_send_state state;
@@ -145,9 +167,16 @@ struct sn_send { /* a message of ours that was announced */
 	uint64_t len;
 	uint64_t pull, offset, end; /* from the CTS: the receiver's number, the next byte, the last */
 	struct sn_segs segs;
+	struct sn_share share;
 };
 
-enum sn_rdv_state { SN_RDV_ANNOUNCED, SN_RDV_READING, SN_RDV_ASKED };
+enum sn_rdv_state {
+	SN_RDV_ANNOUNCED,
+	SN_RDV_READING,
+	SN_RDV_ASKED,
+	SN_RDV_SHARED, /* pulled, and opened a job for it */
+	SN_RDV_HELPING, /* the sender has claimed a receive, and opened a job: no rendezvous, but as many fields */
+};
 struct sn_rdv { /* a message that a peer announced */
 	struct sn_slot slot;
 	enum sn_rdv_state state;
@@ -161,6 +190,8 @@ struct sn_rdv { /* a message that a peer announced */
 	const struct iovec *iov;
 	uint32_t iov_count;
 	uint64_t done, want;
+	struct sn_share share;
+	struct iovec own[SN_BOARD_SEGS]; /* helping: what iov points to */
 };
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
@@ -192,6 +223,7 @@ struct sn_link {
 	struct sn_list conns;
 	struct sn_conn *out;		   /* the connection that this side started */
 	struct sn_list messages, controls; /* queued for the ring */
+	uint32_t jobs;			   /* bits: those of our channel that we still look at */
 	struct sn_list sends;		   /* of struct sn_send: writing or streaming */
 	struct sn_list reads;		   /* of struct sn_rdv: between two slices */
 	struct sn_slots send_slots, rdv_slots;
@@ -223,8 +255,11 @@ struct sn_rail {
 	int board_fd;
 	uint64_t shown; /* slots in use */
 	struct {
-		uint64_t serial;
+		uint64_t serial, room;
 		struct sn_req *req;
+		struct sn_rdv *helper; /* this side's part in the job of the sender that has claimed it */
+		uint32_t seg_count;
+		struct iovec seg[SN_BOARD_SEGS]; /* the board's own copy could be written by any peer */
 	} show[SN_BOARD_SLOTS];
 	struct sn_local_counters count;
 	struct sn_fork_hook fork;
@@ -249,6 +284,16 @@ static inline void sn_link_ring(struct sn_link *link)
 	}
 	link->rail->count.rings += calls;
 	link->rail->count.system_calls += calls;
+}
+
+/*
+ * Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
+ * what was read before this is asked is what it announced.
+ */
+static inline bool sn_link_closed(const struct sn_link *link)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return link->rx.cells && atomic_load_explicit(&link->rx.chan->closed, memory_order_acquire);
 }
 
 /* Progress() must look after this link: something is queued or half done. */
@@ -298,15 +343,40 @@ bool sn_claim_withdraw(void *rail, int slot);
 void sn_claim_withdraw_all(struct sn_rail *rail);
 /* The peer is gone: end what it had claimed. */
 void sn_claim_end(struct sn_link *link, int status);
-/* Claim a receive of the peer for this message and write into it. True: done. False: there is none to claim (*slot is
- * SN_CLAIM_NONE), or it could not be written, and the announcement must name *slot. */
-bool sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
-		  uint32_t iov_count, uint32_t *slot);
+enum sn_claim_outcome {
+	SN_CLAIM_DONE,
+	SN_CLAIM_PENDING, /* sn_core_sent(req) follows */
+	SN_CLAIM_ANNOUNCE, /* there is none to claim (*slot is SN_CLAIM_NONE), or it could not be written: name *slot */
+};
+/* Claim a receive of the peer for this message and write into it. req NULL: nobody waits. */
+enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+				   uint32_t iov_count, struct sn_req *req, uint32_t *slot);
 int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t slot);
 /* The request in a slot that this peer has claimed, taken off the board. NULL: it has not claimed it. */
 struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot);
+bool sn_claim_holds(const struct sn_link *link, uint32_t slot); /* has this peer claimed it? */
+
+/* share.c: copies in which both sides take part */
+enum sn_share_outcome { SN_SHARE_NOT, SN_SHARE_DONE, SN_SHARE_PENDING };
+/* A receive has been claimed: open a job and write. NOT: nothing was done. PENDING: sn_core_sent(req) follows. */
+enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim,
+				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
+				     struct sn_req *req);
+int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_share *rec,
+		    const void *segs);
+/* A pull: open a job and read. False: nothing was done. */
+bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv);
+/* The receiver has opened a job for an announced message. */
+int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job);
+int sn_share_step(struct sn_link *link);	   /* go on; returns how many moved */
+bool sn_share_pending(const struct sn_link *link); /* somebody may still look at what is sent */
 
 /* rdv.c */
+bool sn_rdv_may_read(const struct sn_link *link);
+void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv);
+void sn_rdv_pulled(struct sn_link *link, struct sn_rdv *rdv, int status); /* ends it */
+void sn_rdv_free(struct sn_link *link, struct sn_rdv *rdv);
+void sn_send_end(struct sn_link *link, struct sn_send *s, int status);
 bool sn_rdv_may_write(const struct sn_link *link);
 void sn_rdv_refused(struct sn_link *link, bool read, int error);
 int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,

@@ -178,7 +178,7 @@ static bool flushed(struct sn_rail *rail)
 		if (link->state != SN_LINK_OPEN)
 			continue;
 		if (!sn_list_empty(&link->messages) || !sn_list_empty(&link->controls) ||
-		    sn_rdv_exposed(link))
+		    sn_rdv_exposed(link) || sn_share_pending(link))
 			return false;
 		sn_list_for_each (c, &link->conns) {
 			if (sn_conn_pending(sn_container(c, struct sn_conn, owner_link)))
@@ -240,6 +240,9 @@ static void local_counters(void *r, void (*fn)(void *arg, const char *name, uint
 	fn(arg, "local.copy_write_bytes", c->copy_write_bytes);
 	fn(arg, "local.copy_stream_bytes", c->copy_stream_bytes);
 	fn(arg, "local.copy_claim_bytes", c->copy_claim_bytes);
+	fn(arg, "local.copy_shared_bytes", c->copy_shared_bytes);
+	fn(arg, "local.shared", c->shared);
+	fn(arg, "local.helped", c->helped);
 	fn(arg, "local.claims", c->claims);
 	fn(arg, "local.refused_read", c->refused_read);
 	fn(arg, "local.refused_write", c->refused_write);

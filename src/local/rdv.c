@@ -26,68 +26,20 @@
 #define PULL_AT_ONCE                                                                                         \
 	4 /* slices inside one pull(); the rest of a long one by progress(), so that others get a turn */
 
-enum { COPY_AUTO, COPY_READ, COPY_WRITE, COPY_STREAM }; /* values of the setting */
-
-/* ---- segments ------------------------------------------------------------------------------------------------ */
-
-static void segs_free(struct sn_segs *s)
-{
-	if (s->at != s->few)
-		free(s->at);
-	s->at = s->few;
-	s->count = 0;
-}
-
-/* Take over a peer's list. 0, SN_ERR_PROTO if its sum is not what was announced, SN_ERR_NOMEM. */
-static int segs_take(struct sn_segs *s, const uint8_t *from, uint32_t count, uint64_t len)
-{
-	s->at = s->few;
-	s->count = 0;
-	if (count > SN_SEGS_INLINE) {
-		s->at = malloc(count * sizeof(*s->at));
-		if (!s->at) {
-			s->at = s->few;
-			return SN_ERR_NOMEM;
-		}
-	}
-	uint64_t left = len;
-	for (uint32_t i = 0; i < count; i++) {
-		struct sn_rec_seg seg;
-		memcpy(&seg, from + i * sizeof(seg), sizeof(seg));
-		if (seg.len > left) {
-			segs_free(s);
-			return SN_ERR_PROTO;
-		}
-		left -= seg.len;
-		s->at[i] = (struct iovec){(void *)(uintptr_t)seg.at, seg.len};
-	}
-	s->count = count;
-	if (!left)
-		return 0;
-	segs_free(s);
-	return SN_ERR_PROTO;
-}
-
-static void segs_put(uint8_t *to, const struct iovec *iov, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		struct sn_rec_seg seg = {(uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len};
-		memcpy(to + i * sizeof(seg), &seg, sizeof(seg));
-	}
-}
-
 /* ---- refusals ------------------------------------------------------------------------------------------------ */
 
-static bool may_read(const struct sn_link *link)
+bool sn_rdv_may_read(const struct sn_link *link)
 {
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
-	return !link->read_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_READ);
+	return !link->read_error && link->copy.pid &&
+	       (copy == SN_COPY_AUTO || copy == SN_COPY_READ || copy == SN_COPY_SHARED);
 }
 
 bool sn_rdv_may_write(const struct sn_link *link)
 {
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
-	return !link->write_error && link->copy.pid && (copy == COPY_AUTO || copy == COPY_WRITE);
+	return !link->write_error && link->copy.pid &&
+	       (copy == SN_COPY_AUTO || copy == SN_COPY_WRITE || copy == SN_COPY_SHARED);
 }
 
 void sn_rdv_refused(struct sn_link *link, bool read, int error)
@@ -102,16 +54,6 @@ void sn_rdv_refused(struct sn_link *link, bool read, int error)
 	sn_info("peer %u (pid %u): %s its memory is refused (%s); large messages go another way",
 		sn_core_peer_number(link->peer), link->pid, read ? "reading" : "writing", strerror(error));
 	sn_show_rights(link);
-}
-
-/*
- * Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
- * what was read before this is asked is what it announced.
- */
-static bool peer_closed(const struct sn_link *link)
-{
-	atomic_thread_fence(memory_order_acquire);
-	return link->rx.cells && atomic_load_explicit(&link->rx.chan->closed, memory_order_acquire);
 }
 
 static int status_of(uint64_t data)
@@ -155,7 +97,7 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	memcpy(to, &rts, sizeof(rts));
 	if (head->imm_len)
 		memcpy(to + sizeof(rts), head->imm, head->imm_len);
-	segs_put(to + sizeof(rts) + ((head->imm_len + 7u) & ~7u), iov, iov_count);
+	sn_segs_put(to + sizeof(rts) + ((head->imm_len + 7u) & ~7u), iov, iov_count);
 	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind,
 		      (head->flags & SN_H_MASK) | (slot == SN_CLAIM_NONE ? 0 : SN_RECF_SLOT),
 		      sn_rec_cells(bytes));
@@ -163,10 +105,10 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	return 0;
 }
 
-static void send_end(struct sn_link *link, struct sn_send *s, int status)
+void sn_send_end(struct sn_link *link, struct sn_send *s, int status)
 {
 	struct sn_req *req = s->req;
-	segs_free(&s->segs);
+	sn_segs_free(&s->segs);
 	sn_slot_free(&link->send_slots, &s->slot);
 	sn_core_sent(req, status);
 }
@@ -176,7 +118,7 @@ int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status)
 	struct sn_send *s = sn_slot_find(&link->send_slots, id);
 	if (!s || s->state != SN_SEND_ANNOUNCED)
 		return sn_fail(SN_ERR_PROTO, "the end of a message that was not announced");
-	send_end(link, s, status_of(status));
+	sn_send_end(link, s, status_of(status));
 	return 0;
 }
 
@@ -186,7 +128,7 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 	uint64_t done;
 	int error;
 	/* Closed: its memory is not ours to write any more, the farewell is on its way. Refused: by another one's try. */
-	if (sn_unlikely(peer_closed(link) || link->write_error)) {
+	if (sn_unlikely(sn_link_closed(link) || link->write_error)) {
 		s->state = SN_SEND_STREAMING;
 		return 1;
 	}
@@ -198,7 +140,7 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 	if (sn_likely(outcome == SN_CMA_OK)) {
 		if (s->offset == s->end) {
 			sn_send_control(link, SN_REC_DONE, 0, s->pull, 0, NULL, 0);
-			send_end(link, s, SN_OK);
+			sn_send_end(link, s, SN_OK);
 		}
 		return 1;
 	}
@@ -223,14 +165,17 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 	if (cts.seg_count > SN_IOV_MAX || bytes != sizeof(cts) + cts.seg_count * sizeof(struct sn_rec_seg) ||
 	    cts.len > s->len || cts.offset >= cts.len)
 		return sn_fail(SN_ERR_PROTO, "a malformed request for an announced message");
-	if (flags & SN_RECF_WRITE) {
-		int rc = segs_take(&s->segs, (const uint8_t *)payload + sizeof(cts), cts.seg_count, cts.len);
+	if (flags & (SN_RECF_WRITE | SN_RECF_SHARE)) {
+		int rc = sn_segs_take(&s->segs, (const uint8_t *)payload + sizeof(cts), cts.seg_count,
+				      cts.len);
 		if (rc)
 			return sn_fail(rc, "a request for an announced message with bad segments");
 	}
 	s->pull = pull;
 	s->offset = cts.offset;
 	s->end = cts.len;
+	if (flags & SN_RECF_SHARE)
+		return sn_share_help(link, s, cts.job);
 	s->guard = flags & SN_RECF_GUARD;
 	s->state = (flags & SN_RECF_WRITE) && !s->guard && sn_rdv_may_write(link) ? SN_SEND_WRITING
 										  : SN_SEND_STREAMING;
@@ -286,7 +231,7 @@ int sn_rdv_fragment(struct sn_link *link)
 	if (sn_unlikely(!piece_in(s, sn_cell_payload(cell), n, &status))) {
 		sn_tx_abandon(&link->tx);
 		sn_send_control(link, SN_REC_DONE, 0, s->pull, (uint64_t)(int64_t)status, NULL, 0);
-		send_end(link, s, status);
+		sn_send_end(link, s, status);
 		return 1;
 	}
 	cell->len = n;
@@ -296,7 +241,7 @@ int sn_rdv_fragment(struct sn_link *link)
 	s->offset += n;
 	link->rail->count.copy_stream_bytes += n;
 	if (s->offset == s->end) {
-		send_end(link, s, SN_OK);
+		sn_send_end(link, s, SN_OK);
 	} else { /* several streams take turns */
 		sn_list_del(&s->slot.list);
 		sn_list_add_tail(&link->sends, &s->slot.list);
@@ -312,7 +257,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
 	if (!rdv)
 		return sn_fail(SN_ERR_NOMEM, "no memory for an announced message");
-	int rc = segs_take(&rdv->segs, segs, rts->seg_count, rts->len);
+	int rc = sn_segs_take(&rdv->segs, segs, rts->seg_count, rts->len);
 	if (rc) {
 		sn_slot_free(&link->rdv_slots, &rdv->slot);
 		return sn_fail(rc, "an announced message with bad segments");
@@ -335,16 +280,16 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	return sn_core_arrive(link->peer, &in); /* when it fails the rdv goes with the link */
 }
 
-static void rdv_free(struct sn_link *link, struct sn_rdv *rdv)
+void sn_rdv_free(struct sn_link *link, struct sn_rdv *rdv)
 {
-	segs_free(&rdv->segs);
+	sn_segs_free(&rdv->segs);
 	sn_slot_free(&link->rdv_slots, &rdv->slot);
 }
 
-static void rdv_end(struct sn_link *link, struct sn_rdv *rdv, int status)
+void sn_rdv_pulled(struct sn_link *link, struct sn_rdv *rdv, int status)
 {
 	struct sn_req *req = rdv->req;
-	rdv_free(link, rdv);
+	sn_rdv_free(link, rdv);
 	sn_core_pulled(req, status);
 }
 
@@ -353,7 +298,7 @@ static void fin(struct sn_link *link, const struct sn_rdv *rdv, int status)
 	sn_send_control(link, SN_REC_FIN, 0, rdv->sender, (uint64_t)(int64_t)status, NULL, 0);
 }
 
-static void ask(struct sn_link *link, struct sn_rdv *rdv)
+void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
 {
 	struct {
 		struct sn_rec_cts cts;
@@ -363,12 +308,12 @@ static void ask(struct sn_link *link, struct sn_rdv *rdv)
 	uint64_t covered;
 	unsigned flags = rdv->guard ? SN_RECF_GUARD : 0;
 	record.cts = (struct sn_rec_cts){.offset = rdv->done, .len = rdv->want};
-	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != COPY_STREAM) {
+	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != SN_COPY_STREAM) {
 		flags |= SN_RECF_WRITE;
 		rdv->exposed = true;
 		record.cts.seg_count =
 			sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_IOV_MAX, &covered);
-		segs_put(record.segs, parts, record.cts.seg_count);
+		sn_segs_put(record.segs, parts, record.cts.seg_count);
 	}
 	rdv->state = SN_RDV_ASKED;
 	uint32_t bytes = (uint32_t)(sizeof(record.cts) + record.cts.seg_count * sizeof(struct sn_rec_seg));
@@ -383,7 +328,7 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	int error;
 	if (sn_unlikely(link->read_error)) { /* refused to another one that is under way */
 		sn_list_del(&rdv->slot.list);
-		ask(link, rdv);
+		sn_rdv_ask(link, rdv);
 		return true;
 	}
 	enum sn_cma_outcome outcome =
@@ -395,13 +340,13 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 		if (rdv->done < rdv->want)
 			return false;
 		/* Closed: perhaps it was something else by then. It ends with the link. */
-		if (sn_unlikely(peer_closed(link))) {
+		if (sn_unlikely(sn_link_closed(link))) {
 			sn_list_del(&rdv->slot.list);
 			rdv->state = SN_RDV_ASKED;
 			return true;
 		}
 		fin(link, rdv, SN_OK);
-		rdv_end(link, rdv, SN_OK);
+		sn_rdv_pulled(link, rdv, SN_OK);
 		return true;
 	}
 	if (outcome == SN_CMA_REFUSED)
@@ -411,7 +356,7 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 		count->faults++;
 	}
 	sn_list_del(&rdv->slot.list);
-	ask(link, rdv);
+	sn_rdv_ask(link, rdv);
 	return true;
 }
 
@@ -424,18 +369,20 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 	rdv->iov_count = iov_count;
 	rdv->want = len;
 	if (sn_unlikely(link->state == SN_LINK_GONE || link->leaving)) {
-		rdv_end(link, rdv, SN_ERR_PEER_GONE);
+		sn_rdv_pulled(link, rdv, SN_ERR_PEER_GONE);
 		return;
 	}
 	if (!len) {
 		fin(link, rdv, SN_OK);
-		rdv_end(link, rdv, SN_OK);
+		sn_rdv_pulled(link, rdv, SN_OK);
 		return;
 	}
-	if (!may_read(link)) {
-		ask(link, rdv);
+	if (!sn_rdv_may_read(link)) {
+		sn_rdv_ask(link, rdv);
 		return;
 	}
+	if (sn_share_pull(link, rdv))
+		return;
 	rdv->state = SN_RDV_READING;
 	for (int i = 0; i < PULL_AT_ONCE; i++)
 		if (read_slice(link, rdv))
@@ -449,7 +396,7 @@ void sn_rdv_refuse(void *l, struct sn_rdv *rdv, int status)
 {
 	struct sn_link *link = l;
 	fin(link, rdv, status);
-	rdv_free(link, rdv);
+	sn_rdv_free(link, rdv);
 }
 
 static struct sn_rdv *asked(struct sn_link *link, uint64_t id)
@@ -490,7 +437,7 @@ int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned fla
 	rdv->exposed = false; /* a sender that streams does not go back to writing */
 	link->rail->count.copy_stream_bytes += len;
 	if (rdv->done == rdv->want)
-		rdv_end(link, rdv, rdv->status);
+		sn_rdv_pulled(link, rdv, rdv->status);
 	return 0;
 }
 
@@ -499,7 +446,7 @@ int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status)
 	struct sn_rdv *rdv = asked(link, id);
 	if (!rdv)
 		return sn_fail(SN_ERR_PROTO, "the end of a message that nobody asked for");
-	rdv_end(link, rdv, rdv->status ? rdv->status : status_of(status));
+	sn_rdv_pulled(link, rdv, rdv->status ? rdv->status : status_of(status));
 	return 0;
 }
 
@@ -507,13 +454,16 @@ int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status)
 
 int sn_rdv_step(struct sn_link *link)
 {
-	int n = 0;
-	if (!sn_list_empty(&link->reads)) {
-		struct sn_rdv *rdv = sn_container(link->reads.next, struct sn_rdv, slot.list);
+	int n = sn_share_step(link);
+	sn_list_for_each (at, &link->reads) {
+		struct sn_rdv *rdv = sn_container(at, struct sn_rdv, slot.list);
+		if (rdv->state != SN_RDV_READING)
+			continue;
 		sn_list_del(&rdv->slot.list); /* to the end: long ones take turns */
 		sn_list_add_tail(&link->reads, &rdv->slot.list);
 		read_slice(link, rdv);
 		n++;
+		break;
 	}
 	sn_list_for_each (at, &link->sends) {
 		struct sn_send *s = sn_container(at, struct sn_send, slot.list);
@@ -540,11 +490,13 @@ void sn_rdv_end(struct sn_link *link, int status)
 	for (uint32_t i = 0; i < link->send_slots.count; i++) {
 		struct sn_send *s = (struct sn_send *)(void *)link->send_slots.at[i];
 		if (s->slot.used)
-			send_end(link, s, status);
+			sn_send_end(link, s, status);
 	}
 	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {
 		struct sn_rdv *rdv = (struct sn_rdv *)(void *)link->rdv_slots.at[i];
 		if (rdv->slot.used && rdv->req)
-			rdv_end(link, rdv, status);
+			sn_rdv_pulled(link, rdv, status);
+		else if (rdv->slot.used && rdv->state == SN_RDV_HELPING)
+			sn_rdv_free(link, rdv);
 	}
 }

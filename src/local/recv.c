@@ -84,6 +84,22 @@ static int take_claim(struct sn_link *link, const struct record *r)
 	return sn_claim_arrive(link, &head, claim.slot);
 }
 
+static int take_share(struct sn_link *link, const struct record *r)
+{
+	struct sn_rec_share rec;
+	if (r->len < sizeof(rec))
+		return malformed("share");
+	memcpy(&rec, r->payload, sizeof(rec));
+	if (rec.seg_count > SN_IOV_MAX || r->len != sizeof(rec) + rec.seg_count * sizeof(struct sn_rec_seg))
+		return malformed("share");
+	struct sn_head head = {.kind = SN_K_TAGGED,
+			       .flags = r->flags & SN_H_MASK,
+			       .bits = r->bits,
+			       .data = r->data,
+			       .len = rec.full_len};
+	return sn_share_arrive(link, &head, &rec, r->payload + sizeof(rec));
+}
+
 static int take_control(struct sn_link *link, const struct record *r)
 {
 	if (r->type == SN_REC_PAD) /* only its mark is written */
@@ -95,6 +111,7 @@ static int take_control(struct sn_link *link, const struct record *r)
 	case SN_REC_CTS: return sn_rdv_cts(link, r->bits, r->data, r->flags, r->payload, r->len);
 	case SN_REC_DATA: return sn_rdv_data(link, r->bits, r->data, r->flags, r->payload, r->len);
 	case SN_REC_CLAIM: return take_claim(link, r);
+	case SN_REC_SHARE: return take_share(link, r);
 	case SN_REC_DONE: return sn_rdv_done(link, r->bits, r->data);
 	default: return malformed("unknown type");
 	}

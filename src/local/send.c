@@ -64,8 +64,12 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 {
 	bool eager = is_eager(link, head->len, copied);
 	uint32_t slot = SN_CLAIM_NONE;
-	if (!eager && sn_list_empty(&link->messages) && sn_claim_try(link, head, iov, iov_count, &slot))
-		return 2;
+	if (!eager && sn_list_empty(&link->messages)) {
+		enum sn_claim_outcome outcome =
+			sn_claim_try(link, head, iov, iov_count, copied ? NULL : req, &slot);
+		if (outcome != SN_CLAIM_ANNOUNCE)
+			return outcome == SN_CLAIM_DONE ? 2 : 0;
+	}
 	uint32_t cells =
 		sn_rec_cells(eager ? head->imm_len + head->len : sn_rdv_announce_bytes(head, iov_count));
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);

@@ -10,12 +10,13 @@
 #ifndef SN_LOCAL_WIRE_H
 #define SN_LOCAL_WIRE_H
 
+#include "local/job.h"
 #include "sennit/sennit.h"
 #include <stddef.h>
 #include <stdint.h>
 
 #define SN_LOCAL_MAGIC	 0x4c4e5331u /* "1SNL" */
-#define SN_LOCAL_VERSION 1
+#define SN_LOCAL_VERSION 2
 
 /*
  * The handshake. Whoever connects sends a HELLO, with two descriptors: the channel of its direction, and its bell. The
@@ -47,6 +48,8 @@ _Static_assert(sizeof(struct sn_local_hello) == 112 && offsetof(struct sn_local_
 	32768 /* an injected message, and a list of 256 segments, fit into a quarter of it */
 #define SN_RING_BYTES_MAX (16u << 20)
 
+#define SN_JOBS 16 /* shared copies under way in each direction; more go unshared */
+
 struct sn_chan {
 	uint8_t unused0[64];
 	_Atomic uint64_t head; /*  64 cells consumed so far; written by the receiver, lazily */
@@ -56,8 +59,11 @@ struct sn_chan {
 	/* 132 written by the sender: its endpoint is closed, and with it ends every right to read, or write, memory that it
 	 * named */
 	_Atomic uint32_t closed;
-	uint8_t unused2[56];
+	uint8_t unused2[120];
+	struct sn_job job[SN_JOBS]; /* 256 opened by the sender of this channel: job.h */
 };
+_Static_assert(offsetof(struct sn_chan, job) == 256 && sizeof(struct sn_chan) <= SN_RING_OFFSET,
+	       "on the page before the ring");
 _Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, want_room) == 128,
 	       "one line each");
 
@@ -92,6 +98,9 @@ enum sn_rec {
 		0x60, /* bits: the pull's number; data: status. The sender wrote everything, or had to give up */
 	SN_REC_CLAIM = 0x80, /* a message written straight into a receive on the board (board.h). bits, data,
 				flags: the message's; payload: struct sn_rec_claim */
+	SN_REC_SHARE = 0x90, /* a message that is being written into a receive on the board, in a job that the
+				receiver may share (job.h). bits, data, flags: the message's; payload: struct
+				sn_rec_share, segments */
 	SN_REC_PAD = 0x70,   /* nothing, up to the end of the ring */
 };
 
@@ -100,6 +109,7 @@ enum { /* flags; the low 4 bits of messages are the core's */
 	       0x10, /* CTS, DATA: this message has met an unreadable page: copy with care on both sides */
        SN_RECF_SLOT = 0x10, /* RTS: the message has claimed the receive in rts.slot, but could not write it */
        SN_RECF_WRITE = 0x20, /* CTS: the segments are there, write if you can */
+       SN_RECF_SHARE = 0x40, /* CTS: the segments are there, and the receiver reads: share the job cts.job */
 };
 
 struct sn_rec_rts {
@@ -117,13 +127,22 @@ struct sn_rec_cts {
 	uint64_t offset;    /*  0 where to continue */
 	uint64_t len;	    /*  8 where to stop: the receiver may want less than was announced */
 	uint32_t seg_count; /* 16 */
-	uint32_t zero;	    /* 20 */
+	uint32_t job;	    /* 20 with SN_RECF_SHARE, else 0 */
+};
+struct sn_rec_share {
+	uint64_t full_len;  /*  0 of the whole message */
+	uint64_t len;	    /*  8 what is copied: less if the receive has less room */
+	uint32_t slot;	    /* 16 on the receiver's board */
+	uint32_t job;	    /* 20 in the sender's channel */
+	uint32_t seg_count; /* 24 the sender's segments follow; they hold full_len bytes */
+	uint32_t zero;	    /* 28 */
 };
 struct sn_rec_seg {
 	uint64_t at, len;
 };
 _Static_assert(sizeof(struct sn_rec_rts) == 24 && sizeof(struct sn_rec_cts) == 24 &&
-		       sizeof(struct sn_rec_seg) == 16 && sizeof(struct sn_rec_claim) == 16,
+		       sizeof(struct sn_rec_seg) == 16 && sizeof(struct sn_rec_claim) == 16 &&
+		       sizeof(struct sn_rec_share) == 32,
 	       "record layout");
 
 /* The payload runs on past the first cell: not an access to the member, whose size would be wrong. */
