@@ -60,8 +60,18 @@ struct sn_board {
 	_Atomic uint64_t shown; /*  8 serials below this are on the board, or never will be */
 	uint8_t pad[48];
 	struct sn_board_slot slot[SN_BOARD_SLOTS];
+	/* on a line of their own: the owner writes them whenever he looks for messages, peers read them seldom */
+	_Atomic uint64_t polls; /* grows while the owner is inside the library */
+	_Atomic uint32_t cpu;	/* the processor on which he last took part in a large copy, plus 1 */
+	uint8_t pad2[52];
 };
 _Static_assert(sizeof(struct sn_board) <= SN_BOARD_BYTES, "fits the mapping");
+
+static inline void sn_board_tick(struct sn_board *b)
+{
+	atomic_store_explicit(&b->polls, atomic_load_explicit(&b->polls, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+}
 
 /* ---- the receiver's side (one thread at a time: the endpoint's lock) ---- */
 

@@ -143,14 +143,26 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 		return SN_CLAIM_ANNOUNCE;
 	if (!sn_board_claim(link->board, link->rail->ids.id, head->bits, &claim))
 		return SN_CLAIM_ANNOUNCE;
-	enum sn_share_outcome outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
+	uint64_t len = SN_MIN_OF(head->len, claim.room), started = sn_now_ns();
+	bool waits = req && !head->imm_len; /* somebody hears of the end, whenever that is */
+	unsigned allowed = 1u << SN_WAY_SINGLE;
+	if (waits)
+		allowed |= 1u << SN_WAY_STREAM | (unsigned)sn_share_may(link, len) << SN_WAY_SHARED;
+	enum sn_way way = sn_way_pick(link, SN_ORDER_CLAIM, len, allowed);
+	enum sn_share_outcome outcome = SN_SHARE_NOT;
+	if (way == SN_WAY_SHARED)
+		outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
 	if (outcome != SN_SHARE_NOT) {
 		link->rail->count.claims++;
 		return outcome == SN_SHARE_DONE ? SN_CLAIM_DONE : SN_CLAIM_PENDING;
 	}
 	*slot = (uint32_t)claim.slot;
-	if (!write_all(link, &claim, iov, iov_count, SN_MIN_OF(head->len, claim.room)))
+	if (way == SN_WAY_STREAM)
+		return SN_CLAIM_STREAM;
+	if (!write_all(link, &claim, iov, iov_count, len))
 		return SN_CLAIM_ANNOUNCE;
+	if (way == SN_WAY_SINGLE)
+		sn_way_note(link, SN_ORDER_CLAIM, way, len, sn_now_ns() - started);
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
 	sn_send_control(link, SN_REC_CLAIM, head->flags & SN_H_MASK, head->bits, head->data, &record,
 			sizeof(record));

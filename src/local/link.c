@@ -207,6 +207,7 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 	if (link->greeted)
 		return 0;
 	link->greeted = true;
+	sn_way_init(link);
 	link->bell = conn->bell;
 	conn->bell = NULL;
 	link->board = conn->board;

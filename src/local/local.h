@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "copy/cma.h"
+#include "copy/learn.h"
 #include "core/rail.h"
 #include "local/board.h"
 #include "local/ring.h"
@@ -170,6 +171,8 @@ struct sn_send { /* a message of ours that was announced */
 	struct sn_share share;
 };
 
+enum sn_order { SN_ORDER_CLAIM, SN_ORDER_PULL, SN_ORDERS }; /* the receive was first, or the message */
+
 enum sn_rdv_state {
 	SN_RDV_ANNOUNCED,
 	SN_RDV_READING,
@@ -181,6 +184,9 @@ struct sn_rdv { /* a message that a peer announced */
 	struct sn_slot slot;
 	enum sn_rdv_state state;
 	bool guard;
+	bool stream; /* the sender wants it to stream, and to hear what that cost */
+	uint64_t started;
+	enum sn_way way;
 	bool exposed;	 /* the sender may be writing into the destination */
 	int status;	 /* of what is still coming and has nowhere to go */
 	uint64_t sender; /* the sender's number */
@@ -235,8 +241,10 @@ struct sn_link {
 	uint32_t pid;		     /* as the peer sees itself: for logs */
 	char scope[40];		     /* in the live view; "" when it is not there */
 	struct {
-		struct sn_live_row *reading, *writing;
+		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES];
 	} live;
+	struct sn_learn learn[SN_ORDERS]; /* way.c */
+	uint32_t cpus[2], since_move; /* of this process and the peer; messages since one of them changed */
 	uint32_t poll_index;
 };
 
@@ -319,6 +327,13 @@ void sn_link_forked(struct sn_link *link);
 void sn_show_peer(struct sn_link *link);   /* it has greeted */
 void sn_show_rights(struct sn_link *link); /* something was refused */
 void sn_show_gone(struct sn_link *link);
+void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
+
+/* way.c: which way a large message goes, and what it cost */
+void sn_way_init(struct sn_link *link);
+/* allowed: a set of 1 << way. A stream is only taken while the peer is inside the library too. */
+enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
+void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);
 
 /* send.c */
 int sn_send_post(void *link, const struct sn_out *out, struct sn_req *req);
@@ -347,6 +362,7 @@ enum sn_claim_outcome {
 	SN_CLAIM_DONE,
 	SN_CLAIM_PENDING, /* sn_core_sent(req) follows */
 	SN_CLAIM_ANNOUNCE, /* there is none to claim (*slot is SN_CLAIM_NONE), or it could not be written: name *slot */
+	SN_CLAIM_STREAM, /* likewise, and ask for a stream */
 };
 /* Claim a receive of the peer for this message and write into it. req NULL: nobody waits. */
 enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
@@ -366,6 +382,7 @@ int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const stru
 		    const void *segs);
 /* A pull: open a job and read. False: nothing was done. */
 bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv);
+bool sn_share_may(const struct sn_link *link, uint64_t len);
 /* The receiver has opened a job for an announced message. */
 int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job);
 int sn_share_step(struct sn_link *link);	   /* go on; returns how many moved */
@@ -380,12 +397,13 @@ void sn_send_end(struct sn_link *link, struct sn_send *s, int status);
 bool sn_rdv_may_write(const struct sn_link *link);
 void sn_rdv_refused(struct sn_link *link, bool read, int error);
 int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
-		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, struct sn_req *req);
+		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, bool stream,
+		    struct sn_req *req);
 uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count);
 int sn_rdv_fragment(struct sn_link *link); /* 1: a piece of a stream went out; 0: no room, or nothing to do */
 int sn_rdv_step(struct sn_link *link);	   /* go on with reads and writes by slices; returns how many moved */
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
-		  const void *segs, bool claimed);
+		  const void *segs, unsigned flags);
 int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status);
 int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags, const void *payload,
 	       uint32_t bytes);

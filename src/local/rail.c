@@ -28,6 +28,7 @@ static void in_child(struct sn_fork_hook *hook)
 	rail->forked = true;
 	sn_list_del(&rail->siblings);
 	rail->poll_count = 0;
+	rail->board = NULL;
 	atomic_store_explicit(&rail->has_mail, false, memory_order_relaxed);
 	sn_list_init(&rail->busy);
 	sn_list_init(&rail->doomed);
@@ -147,6 +148,8 @@ static int local_progress(void *r)
 {
 	struct sn_rail *rail = r;
 	int n = 0;
+	if (sn_likely(rail->board != NULL)) /* in a forked child it is not there */
+		sn_board_tick(rail->board);
 	if (sn_unlikely(atomic_load_explicit(&rail->has_mail, memory_order_acquire)))
 		n += sn_link_mail(rail);
 	n += poll_rings(rail);

@@ -72,7 +72,8 @@ uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count)
 
 /* 0, or SN_ERR_NOMEM with nothing written. */
 int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
-		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, struct sn_req *req)
+		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, bool stream,
+		    struct sn_req *req)
 {
 	struct sn_send *s = sn_slot_new(&link->send_slots);
 	if (!s)
@@ -99,7 +100,8 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 		memcpy(to + sizeof(rts), head->imm, head->imm_len);
 	sn_segs_put(to + sizeof(rts) + ((head->imm_len + 7u) & ~7u), iov, iov_count);
 	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind,
-		      (head->flags & SN_H_MASK) | (slot == SN_CLAIM_NONE ? 0 : SN_RECF_SLOT),
+		      (head->flags & SN_H_MASK) | (slot == SN_CLAIM_NONE ? 0 : SN_RECF_SLOT) |
+			      (stream ? SN_RECF_STREAM : 0),
 		      sn_rec_cells(bytes));
 	link->rail->count.tx_rdv++;
 	return 0;
@@ -252,7 +254,7 @@ int sn_rdv_fragment(struct sn_link *link)
 /* ---- the receiver -------------------------------------------------------------------------------------------- */
 
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
-		  const void *segs, bool claimed)
+		  const void *segs, unsigned flags)
 {
 	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
 	if (!rdv)
@@ -264,6 +266,9 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	}
 	rdv->state = SN_RDV_ANNOUNCED;
 	rdv->guard = rdv->exposed = false;
+	rdv->stream = flags & SN_RECF_STREAM;
+	rdv->way = SN_WAYS;
+	rdv->started = sn_now_ns();
 	rdv->status = SN_OK;
 	rdv->sender = rts->id;
 	rdv->len = rts->len;
@@ -272,7 +277,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	struct sn_in in = {.head = *head, .rdv = rdv};
 	in.head.len = rts->len;
 	link->rail->count.rx_rdv++;
-	if (claimed) {
+	if (flags & SN_RECF_SLOT) {
 		struct sn_req *req = sn_claim_take(link, rts->slot);
 		return req ? sn_core_claimed_rdv(req, link->peer, &in)
 			   : sn_fail(SN_ERR_PROTO, "a message for a receive that was not claimed");
@@ -308,7 +313,7 @@ void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
 	uint64_t covered;
 	unsigned flags = rdv->guard ? SN_RECF_GUARD : 0;
 	record.cts = (struct sn_rec_cts){.offset = rdv->done, .len = rdv->want};
-	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != SN_COPY_STREAM) {
+	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != SN_COPY_STREAM && rdv->way != SN_WAY_STREAM) {
 		flags |= SN_RECF_WRITE;
 		rdv->exposed = true;
 		record.cts.seg_count =
@@ -345,6 +350,8 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 			rdv->state = SN_RDV_ASKED;
 			return true;
 		}
+		if (rdv->way == SN_WAY_SINGLE)
+			sn_way_note(link, SN_ORDER_PULL, rdv->way, rdv->want, sn_now_ns() - rdv->started);
 		fin(link, rdv, SN_OK);
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return true;
@@ -358,6 +365,27 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	sn_list_del(&rdv->slot.list);
 	sn_rdv_ask(link, rdv);
 	return true;
+}
+
+static enum sn_way pull_way(struct sn_link *link, const struct sn_rdv *rdv)
+{
+	if (!sn_rdv_may_read(link)) /* there is no choice, and nothing to learn */
+		return SN_WAYS;
+	if (rdv->stream)
+		return SN_WAY_STREAM;
+	unsigned allowed = 1u << SN_WAY_SINGLE | 1u << SN_WAY_STREAM |
+			   (unsigned)sn_share_may(link, rdv->want) << SN_WAY_SHARED;
+	return sn_way_pick(link, SN_ORDER_PULL, rdv->want, allowed);
+}
+
+/* The last byte of a stream is here. */
+static void note_stream(struct sn_link *link, const struct sn_rdv *rdv)
+{
+	uint64_t ns = sn_now_ns() - rdv->started;
+	if (rdv->stream)
+		sn_send_control(link, SN_REC_COST, 0, rdv->want, ns, NULL, 0);
+	else
+		sn_way_note(link, SN_ORDER_PULL, SN_WAY_STREAM, rdv->want, ns);
 }
 
 void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
@@ -377,11 +405,14 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return;
 	}
-	if (!sn_rdv_may_read(link)) {
+	if (!rdv->stream)
+		rdv->started = sn_now_ns();
+	rdv->way = pull_way(link, rdv);
+	if (rdv->way == SN_WAY_STREAM || !sn_rdv_may_read(link)) {
 		sn_rdv_ask(link, rdv);
 		return;
 	}
-	if (sn_share_pull(link, rdv))
+	if (rdv->way == SN_WAY_SHARED && sn_share_pull(link, rdv))
 		return;
 	rdv->state = SN_RDV_READING;
 	for (int i = 0; i < PULL_AT_ONCE; i++)
@@ -436,8 +467,11 @@ int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned fla
 	rdv->done = offset + len;
 	rdv->exposed = false; /* a sender that streams does not go back to writing */
 	link->rail->count.copy_stream_bytes += len;
-	if (rdv->done == rdv->want)
-		sn_rdv_pulled(link, rdv, rdv->status);
+	if (rdv->done < rdv->want)
+		return 0;
+	if (rdv->way == SN_WAY_STREAM && !rdv->guard)
+		note_stream(link, rdv);
+	sn_rdv_pulled(link, rdv, rdv->status);
 	return 0;
 }
 

@@ -66,8 +66,7 @@ static int take_announcement(struct sn_link *link, const struct record *r)
 			       .bits = r->bits,
 			       .data = r->data,
 			       .imm = imm};
-	return sn_rdv_arrive(link, &head, &rts, r->payload + sizeof(rts) + imm_room,
-			     (r->flags & SN_RECF_SLOT) != 0);
+	return sn_rdv_arrive(link, &head, &rts, r->payload + sizeof(rts) + imm_room, r->flags);
 }
 
 static int take_claim(struct sn_link *link, const struct record *r)
@@ -111,6 +110,7 @@ static int take_control(struct sn_link *link, const struct record *r)
 	case SN_REC_CTS: return sn_rdv_cts(link, r->bits, r->data, r->flags, r->payload, r->len);
 	case SN_REC_DATA: return sn_rdv_data(link, r->bits, r->data, r->flags, r->payload, r->len);
 	case SN_REC_CLAIM: return take_claim(link, r);
+	case SN_REC_COST: sn_way_note(link, SN_ORDER_CLAIM, SN_WAY_STREAM, r->bits, r->data); return 0;
 	case SN_REC_SHARE: return take_share(link, r);
 	case SN_REC_DONE: return sn_rdv_done(link, r->bits, r->data);
 	default: return malformed("unknown type");

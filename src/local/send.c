@@ -64,11 +64,13 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 {
 	bool eager = is_eager(link, head->len, copied);
 	uint32_t slot = SN_CLAIM_NONE;
+	bool stream = false;
 	if (!eager && sn_list_empty(&link->messages)) {
 		enum sn_claim_outcome outcome =
 			sn_claim_try(link, head, iov, iov_count, copied ? NULL : req, &slot);
-		if (outcome != SN_CLAIM_ANNOUNCE)
+		if (outcome == SN_CLAIM_DONE || outcome == SN_CLAIM_PENDING)
 			return outcome == SN_CLAIM_DONE ? 2 : 0;
+		stream = outcome == SN_CLAIM_STREAM;
 	}
 	uint32_t cells =
 		sn_rec_cells(eager ? head->imm_len + head->len : sn_rdv_announce_bytes(head, iov_count));
@@ -76,7 +78,7 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 	if (!cell)
 		return SN_ERR_AGAIN;
 	if (!eager)
-		return sn_rdv_announce(link, cell, head, iov, iov_count, slot, req);
+		return sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req);
 	write_eager(link, cell, cells, head, iov, iov_count);
 	return 1;
 }

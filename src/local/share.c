@@ -25,7 +25,7 @@ static struct sn_job *job_of(struct sn_chan *chan, uint32_t index)
 	return index < SN_JOBS ? &chan->job[index] : NULL;
 }
 
-static bool may_share(const struct sn_link *link, uint64_t len)
+bool sn_share_may(const struct sn_link *link, uint64_t len)
 {
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	return (copy == SN_COPY_AUTO || copy == SN_COPY_SHARED) && len >= SHARE_MIN &&
@@ -54,6 +54,14 @@ static int job_open(struct sn_link *link, struct sn_share *share, uint64_t len)
 static void job_close(struct sn_link *link, const struct sn_share *share)
 {
 	link->jobs &= ~(1u << (share->job - link->tx.chan->job));
+}
+
+/* How long it took from the opening to the last byte, whoever copied that. */
+static void job_note(struct sn_link *link, const struct sn_share *share, enum sn_order order, uint64_t len)
+{
+	uint64_t ended = atomic_load_explicit(&share->job->ended, memory_order_relaxed);
+	if (ended > share->started)
+		sn_way_note(link, order, SN_WAY_SHARED, len, ended - share->started);
 }
 
 /* ---- copying ------------------------------------------------------------------------------------------------- */
@@ -121,8 +129,8 @@ static void bout(struct sn_link *link, const struct part *p, uint32_t most)
 			sn_link_ring(link);
 			return;
 		}
+		atomic_store_explicit(&job->ended, sn_now_ns(), memory_order_relaxed);
 		if (sn_job_done(job, total, n)) {
-			atomic_store_explicit(&job->ended, sn_now_ns(), memory_order_relaxed);
 			sn_link_ring(link);
 			return;
 		}
@@ -190,7 +198,8 @@ static bool announce_anew(struct sn_link *link, struct sn_send *s)
 	    !(cell = sn_tx_room(&link->tx,
 				sn_rec_cells(sn_rdv_announce_bytes(&s->share.head, s->iov_count)))))
 		return false;
-	int rc = sn_rdv_announce(link, cell, &s->share.head, s->iov, s->iov_count, s->share.slot, s->req);
+	int rc = sn_rdv_announce(link, cell, &s->share.head, s->iov, s->iov_count, s->share.slot, false,
+				 s->req);
 	if (rc) {
 		job_close(link, &s->share);
 		sn_send_end(link, s, rc);
@@ -208,7 +217,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 {
 	uint64_t len = SN_MIN_OF(head->len, claim->room);
 	/* A synchronous send would need an answer that a shared receive does not give. */
-	if (!req || head->imm_len || !may_share(link, len))
+	if (!req || head->imm_len || !sn_share_may(link, len))
 		return SN_SHARE_NOT;
 	struct sn_send *s = sn_slot_new(&link->send_slots);
 	int job = s ? job_open(link, &s->share, len) : -1;
@@ -236,6 +245,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 	struct part p = part_of_send(s);
 	bout(link, &p, UINT32_MAX);
 	if (sn_likely(sn_job_complete(s->share.job, s->share.total))) {
+		job_note(link, &s->share, SN_ORDER_CLAIM, s->len);
 		job_close(link, &s->share);
 		sn_slot_free(&link->send_slots, &s->slot);
 		return SN_SHARE_DONE;
@@ -248,6 +258,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 static bool step_written(struct sn_link *link, struct sn_send *s)
 {
 	if (sn_job_complete(s->share.job, s->share.total)) {
+		job_note(link, &s->share, SN_ORDER_CLAIM, s->len);
 		job_close(link, &s->share);
 		sn_send_end(link, s, SN_OK);
 		return true;
@@ -322,6 +333,7 @@ static bool step_pulled(struct sn_link *link, struct sn_rdv *rdv)
 	if (!sn_job_failed(job))
 		bout(link, &p, HELP_AT_ONCE);
 	if (sn_job_complete(job, rdv->share.total)) {
+		job_note(link, &rdv->share, SN_ORDER_PULL, rdv->want);
 		job_close(link, &rdv->share);
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return true;
@@ -351,7 +363,7 @@ bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv)
 	uint64_t covered;
 	uint32_t count =
 		sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_SEGS_INLINE, &covered);
-	if (covered < rdv->want || rdv->guard || !may_share(link, rdv->want))
+	if (covered < rdv->want || rdv->guard || !sn_share_may(link, rdv->want))
 		return false;
 	int job = job_open(link, &rdv->share, rdv->want);
 	if (job < 0)

@@ -27,6 +27,38 @@ void sn_show_peer(struct sn_link *link)
 	sn_show_rights(link);
 }
 
+static void size_text(char out[32], unsigned class)
+{
+	uint64_t bytes = UINT64_C(1) << (class + SN_LEARN_FIRST);
+	if (bytes >= 1u << 20)
+		snprintf(out, 32, "%llu MiB", (unsigned long long)bytes >> 20);
+	else
+		snprintf(out, 32, "%llu KiB", (unsigned long long)bytes >> 10);
+}
+
+/* "shared 21500 MB/s; single 11200, stream 9000; learned anew 2 times" */
+void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class)
+{
+	const struct sn_learn_class *c = &link->learn[order].at[class];
+	struct sn_live_row **row = &link->live.way[order][class];
+	char size[32], name[48], others[48] = "", *at = others;
+	if (!link->scope[0])
+		return;
+	if (!*row) {
+		size_text(size, class);
+		snprintf(name, sizeof(name), "%s %s",
+			 order == SN_ORDER_CLAIM ? "sent, from" : "received, from", size);
+		*row = sn_live_add(link->rail->ids.id, link->scope, name, "");
+	}
+	for (unsigned w = 0; w < SN_WAYS; w++)
+		if (w != c->best && c->samples[w])
+			at += snprintf(at, (size_t)(others + sizeof(others) - at), "%s %s %.0f",
+				       at == others ? ";" : ",", sn_way_name((enum sn_way)w),
+				       1e6 / (double)c->cost[w]);
+	sn_live_text(*row, "%s %.0f MB/s%s; learned anew %u times", sn_way_name((enum sn_way)c->best),
+		     1e6 / (double)c->cost[c->best], others, c->relearned);
+}
+
 void sn_show_gone(struct sn_link *link)
 {
 	if (link->scope[0])

@@ -101,15 +101,17 @@ enum sn_rec {
 	SN_REC_SHARE = 0x90, /* a message that is being written into a receive on the board, in a job that the
 				receiver may share (job.h). bits, data, flags: the message's; payload: struct
 				sn_rec_share, segments */
-	SN_REC_PAD = 0x70,   /* nothing, up to the end of the ring */
+	SN_REC_COST = 0xa0, /* to a sender that asked for a stream. bits: length; data: what it took, in ns */
+	SN_REC_PAD = 0x70,  /* nothing, up to the end of the ring */
 };
 
 enum { /* flags; the low 4 bits of messages are the core's */
        SN_RECF_GUARD =
 	       0x10, /* CTS, DATA: this message has met an unreadable page: copy with care on both sides */
        SN_RECF_SLOT = 0x10, /* RTS: the message has claimed the receive in rts.slot, but could not write it */
-       SN_RECF_WRITE = 0x20, /* CTS: the segments are there, write if you can */
-       SN_RECF_SHARE = 0x40, /* CTS: the segments are there, and the receiver reads: share the job cts.job */
+       SN_RECF_STREAM = 0x20, /* RTS: stream it, if there is no reason against it, and say what it took */
+       SN_RECF_WRITE = 0x20,  /* CTS: the segments are there, write if you can */
+       SN_RECF_SHARE = 0x40,  /* CTS: the segments are there, and the receiver reads: share the job cts.job */
 };
 
 struct sn_rec_rts {

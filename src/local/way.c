@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The method follows the pair. What each way cost is learned for each peer (copy/learn.h), by whoever decides: the sender
+ * that has claimed a receive, the receiver that pulls a message. It starts from what was measured on this machine
+ * (copy/tune.h), and everything is asked anew when one of the two processes is seen on another processor.
+ *
+ * A stream needs both sides inside the library, while the other ways do not; so it is taken only if the peer is seen to
+ * poll, which costs the look of a moment and only where a stream would be the choice.
+ */
+#include "base/conf.h"
+#include "base/log.h"
+#include "copy/tune.h"
+#include "local/local.h"
+#include <sched.h>
+
+#define LOOK_NS	    400 /* a process that waits polls several times in this */
+#define MOVED_AGAIN 64	/* messages: unbound processes that wander are not followed at each step */
+#define SHOWN_EACH  16
+#define TUNE_MIB    10 /* index of 1 MiB in the curves */
+
+void sn_way_init(struct sn_link *link)
+{
+	uint32_t mbytes_s[SN_WAYS] = {10000, 18000, 8000}, start_ns[SN_WAYS] = {1500, 2500, 1500};
+	const struct sn_tune *t = sn_tune_of(SN_TUNE_FAR);
+	if (!t->measured)
+		t = sn_tune_of(SN_TUNE_NEAR);
+	if (t->measured && t->ns[SN_TUNE_KERNEL][TUNE_MIB] > 0 && t->ns[SN_TUNE_STREAM][TUNE_MIB] > 0) {
+		mbytes_s[SN_WAY_SINGLE] = (uint32_t)((1000 << 20) / t->ns[SN_TUNE_KERNEL][TUNE_MIB]);
+		mbytes_s[SN_WAY_SHARED] = mbytes_s[SN_WAY_SINGLE] * 9 / 5;
+		mbytes_s[SN_WAY_STREAM] = (uint32_t)((1000 << 20) / t->ns[SN_TUNE_STREAM][TUNE_MIB]);
+	}
+	for (int order = 0; order < SN_ORDERS; order++)
+		sn_learn_init(&link->learn[order], mbytes_s, start_ns);
+}
+
+/* Does the peer look for messages at this moment? */
+static bool peer_polls(const struct sn_link *link)
+{
+	if (!link->board)
+		return false;
+	uint64_t seen = atomic_load_explicit(&link->board->polls, memory_order_relaxed),
+		 end = sn_now_ns() + LOOK_NS;
+	do {
+		if (atomic_load_explicit(&link->board->polls, memory_order_relaxed) != seen)
+			return true;
+		sn_cpu_relax();
+	} while (sn_now_ns() < end);
+	return false;
+}
+
+/* On another processor everything may cost something else. */
+static void look_for_moves(struct sn_link *link)
+{
+	uint32_t own = (uint32_t)(sched_getcpu() + 1), theirs = 0;
+	if (link->board)
+		theirs = atomic_load_explicit(&link->board->cpu, memory_order_relaxed);
+	if (atomic_load_explicit(&link->rail->board->cpu, memory_order_relaxed) != own)
+		atomic_store_explicit(&link->rail->board->cpu, own, memory_order_relaxed);
+	link->since_move++;
+	if (own == link->cpus[0] && theirs == link->cpus[1])
+		return;
+	bool known = link->cpus[0] && link->cpus[1] && link->since_move >= MOVED_AGAIN;
+	link->cpus[0] = own;
+	link->cpus[1] = theirs;
+	link->since_move = 0;
+	if (!known)
+		return;
+	sn_debug("peer %u (pid %u): one of us runs on another processor; the ways are asked anew",
+		 sn_core_peer_number(link->peer), link->pid);
+	for (int order = 0; order < SN_ORDERS; order++)
+		for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
+			sn_learn_restart(&link->learn[order].at[i]);
+}
+
+enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed)
+{
+	struct sn_learn_class *c = &link->learn[order].at[sn_learn_class_of(len)];
+	int64_t copy = sn_conf_num(SN_CONF_COPY);
+	if (copy == SN_COPY_SHARED && allowed & 1u << SN_WAY_SHARED)
+		return SN_WAY_SHARED;
+	if (copy != SN_COPY_AUTO)
+		return SN_WAY_SINGLE;
+	look_for_moves(link);
+	enum sn_way way = sn_learn_pick(c, allowed);
+	if (way == SN_WAY_STREAM && !peer_polls(link)) {
+		unsigned others = allowed & ~(1u << SN_WAY_STREAM);
+		way = c->cost[SN_WAY_SHARED] < c->cost[SN_WAY_SINGLE] && others & 1u << SN_WAY_SHARED
+			      ? SN_WAY_SHARED
+			      : SN_WAY_SINGLE;
+	}
+	return way;
+}
+
+void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns)
+{
+	unsigned class = sn_learn_class_of(len);
+	struct sn_learn_class *c = &link->learn[order].at[class];
+	uint32_t relearned = c->relearned;
+	bool changed = sn_learn_note(c, way, len, ns);
+	if (c->relearned != relearned)
+		sn_info("peer %u (pid %u): messages of %llu bytes %s %s cost something else now; asked anew",
+			sn_core_peer_number(link->peer), link->pid, (unsigned long long)len,
+			order == SN_ORDER_CLAIM ? "sent" : "received", sn_way_name(way));
+	if (changed || c->turn % SHOWN_EACH == 1)
+		sn_show_way(link, order, class);
+}

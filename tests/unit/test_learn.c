@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The choice of a way follows what messages cost: a move of the cores, simulated by other costs, is answered within a few
+ * dozen messages; noise is not; and trying others stays cheap.
+ */
+#include "unit.h"
+
+#include "copy/learn.h"
+#include <stdbool.h>
+
+#define LEN (1u << 20)
+#define ALL ((1u << SN_WAYS) - 1)
+
+static const uint32_t guess_mb[SN_WAYS] = {10000, 20000, 8000}, guess_ns[SN_WAYS] = {1500, 2500, 1500};
+/* ns for a message of LEN: the cores share a cache, or do not */
+static const uint64_t near_ns[SN_WAYS] = {90000, 50000, 35000}, far_ns[SN_WAYS] = {90000, 50000, 480000};
+
+static struct sn_learn learn;
+static struct sn_learn_class *c;
+
+static int start(void **state)
+{
+	sn_learn_init(&learn, guess_mb, guess_ns);
+	c = &learn.at[sn_learn_class_of(LEN)];
+	return 0;
+}
+
+/* Send n messages; how many of them went this way. */
+static unsigned send(unsigned n, const uint64_t *ns, unsigned allowed, enum sn_way way, uint64_t *seed)
+{
+	unsigned count = 0;
+	for (unsigned i = 0; i < n; i++) {
+		enum sn_way w = sn_learn_pick(c, allowed);
+		assert_true(allowed >> w & 1);
+		count += w == way;
+		uint64_t took = ns[w];
+		if (seed)
+			took = took * (90 + unit_random(seed) % 21) / 100;
+		if (seed && unit_random(seed) % 20 == 0)
+			took *= 30; /* a lost core */
+		sn_learn_note(c, w, LEN, took);
+	}
+	return count;
+}
+
+static void the_guess_decides_at_first(void **state)
+{
+	assert_int_equal(sn_learn_pick(c, ALL), SN_WAY_SHARED);
+}
+
+static void a_move_is_answered_within_a_few_dozen_messages(void **state)
+{
+	send(400, near_ns, ALL, SN_WAY_STREAM, NULL);
+	assert_true(send(32, near_ns, ALL, SN_WAY_STREAM, NULL) >= 30);
+	send(36, far_ns, ALL, SN_WAY_SHARED, NULL); /* the cores move */
+	assert_true(send(32, far_ns, ALL, SN_WAY_SHARED, NULL) >= 30);
+	assert_int_equal(c->relearned, 1);
+}
+
+/* One of the processes runs on another processor: the caller knows, though no cost that is known has changed. */
+static void a_known_move_is_answered_at_once(void **state)
+{
+	send(400, far_ns, ALL, SN_WAY_SHARED, NULL);
+	sn_learn_restart(c);
+	send(SN_LEARN_FRESH * SN_WAYS, near_ns, ALL, SN_WAY_STREAM, NULL);
+	assert_true(send(32, near_ns, ALL, SN_WAY_STREAM, NULL) >= 31);
+}
+
+/* Nobody knows, and nothing got worse: only trying others shows it. */
+static void a_silent_move_is_found(void **state)
+{
+	send(400, far_ns, ALL, SN_WAY_SHARED, NULL);
+	send(800, near_ns, ALL, SN_WAY_STREAM, NULL);
+	assert_true(send(32, near_ns, ALL, SN_WAY_STREAM, NULL) >= 30);
+}
+
+static void noise_does_not_confuse_it(void **state)
+{
+	uint64_t seed = unit_seed();
+	send(400, far_ns, ALL, SN_WAY_SHARED, &seed);
+	assert_true(send(2000, far_ns, ALL, SN_WAY_SHARED, &seed) > 1800);
+}
+
+static void trying_others_stays_cheap(void **state)
+{
+	send(200, far_ns, ALL, SN_WAY_SHARED, NULL);
+	assert_true(send(3200, far_ns, ALL, SN_WAY_SHARED, NULL) >= 3100);
+	/* the way that is ten times dearer is hardly asked at all */
+	assert_true(send(3200, far_ns, ALL, SN_WAY_STREAM, NULL) <= 20);
+}
+
+static void only_what_is_allowed_is_picked(void **state)
+{
+	for (unsigned allowed = 1; allowed <= ALL; allowed++)
+		send(200, near_ns, allowed, SN_WAY_SINGLE, NULL);
+	assert_int_equal(sn_learn_pick(c, 0), SN_WAY_SINGLE);
+	send(100, near_ns, ALL, SN_WAY_STREAM, NULL);
+	assert_int_equal(send(64, near_ns, 1u << SN_WAY_SINGLE, SN_WAY_SINGLE, NULL), 64);
+}
+
+static void classes_are_powers_of_two(void **state)
+{
+	assert_int_equal(sn_learn_class_of(0), 0);
+	assert_int_equal(sn_learn_class_of(32768), 0);
+	assert_int_equal(sn_learn_class_of(65535), 0);
+	assert_int_equal(sn_learn_class_of(65536), 1);
+	assert_int_equal(sn_learn_class_of(UINT64_MAX), SN_LEARN_CLASSES - 1);
+	assert_false(sn_learn_note(c, SN_WAY_SINGLE, 0, 5));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(the_guess_decides_at_first, start),
+		cmocka_unit_test_setup(a_move_is_answered_within_a_few_dozen_messages, start),
+		cmocka_unit_test_setup(a_known_move_is_answered_at_once, start),
+		cmocka_unit_test_setup(a_silent_move_is_found, start),
+		cmocka_unit_test_setup(noise_does_not_confuse_it, start),
+		cmocka_unit_test_setup(trying_others_stays_cheap, start),
+		cmocka_unit_test_setup(only_what_is_allowed_is_picked, start),
+		cmocka_unit_test_setup(classes_are_powers_of_two, start),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The method follows the pair: a process that runs on another processor asks every way anew, and the live view tells. The
+ * simulated move, by costs, is in test_learn.c.
+ */
+#include "progress/live.h"
+#include "sennit/sennit.h"
+#include "unit.h"
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define N	 ((size_t)256 << 10)
+#define MESSAGES 200
+
+struct shared {
+	uint8_t addr[2][SN_ADDR_MAX];
+	size_t len[2];
+	_Atomic int ready;
+};
+
+static struct shared *sh;
+static int me;
+static sn_ep *ep;
+static sn_peer peer;
+static uint8_t *buf;
+
+#define CHECK(cond)                                                                                          \
+	do {                                                                                                 \
+		if (!(cond)) {                                                                               \
+			fprintf(stderr, "process %d: line %d: %s (%s)\n", me, __LINE__, #cond,               \
+				sn_last_error());                                                            \
+			_exit(1);                                                                            \
+		}                                                                                            \
+	} while (0)
+
+static void run_on(int cpu)
+{
+	cpu_set_t set;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	CHECK(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
+static void turn(bool send)
+{
+	sn_req *req;
+	sn_completion c;
+	if (send)
+		CHECK(sn_isend(ep, peer, buf, N, 1, &req) == 0);
+	else
+		CHECK(sn_irecv(ep, peer, buf, N, 1, UINT64_MAX, &req) == 0);
+	CHECK(sn_wait(ep, req, &c, 40000000) == 0 && c.status == 0);
+}
+
+static void pingpong(void)
+{
+	for (int i = 0; i < MESSAGES; i++) {
+		turn(me == 0);
+		turn(me == 1);
+	}
+}
+
+/* How often this process has asked anew about messages of 256 KiB, over both orders; -1: the view does not show them. */
+static int relearned(void)
+{
+	const struct sn_live_table *t = sn_live_map(getpid());
+	struct sn_live_row row;
+	int sum = -1;
+	CHECK(t != NULL);
+	for (uint32_t i = 0; i < atomic_load(&t->rows); i++) {
+		if (!sn_live_read(t, i, &row) || !strstr(row.name, "256 KiB"))
+			continue;
+		const char *at = strstr(row.text, "learned anew ");
+		CHECK(at && strstr(row.text, "MB/s"));
+		sum = (sum < 0 ? 0 : sum) + atoi(at + strlen("learned anew "));
+	}
+	sn_live_unmap(t);
+	return sum;
+}
+
+static void side(const int cpus[2])
+{
+	alarm(50);
+	run_on(cpus[me]);
+	CHECK(sn_ep_open(NULL, &ep) == 0);
+	sh->len[me] = SN_ADDR_MAX;
+	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);
+	sh->ready++;
+	while (sh->ready < 2)
+		usleep(100);
+	CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == 0);
+	buf = calloc(1, N);
+	CHECK(buf);
+	pingpong();
+	int before = relearned();
+	CHECK(before >= 0);
+	if (me == 0)
+		run_on(cpus[1]);
+	pingpong();
+	CHECK(relearned() > before);
+	sn_ep_close(ep);
+	free(buf);
+	_exit(0);
+}
+
+static void a_move_to_another_processor_is_noticed(void **state)
+{
+	cpu_set_t set;
+	int cpus[2], n = 0;
+	assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+	for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
+		if (CPU_ISSET(i, &set))
+			cpus[n++] = i;
+	if (n < 2) {
+		print_message("one processor only: nothing can move\n");
+		skip();
+	}
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(sh != MAP_FAILED);
+	fflush(NULL);
+	for (me = 0; me < 2; me++)
+		if (fork() == 0)
+			side(cpus);
+	for (int i = 0; i < 2; i++) {
+		int status;
+		wait(&status);
+		assert_int_equal(status, 0);
+	}
+	munmap(sh, sizeof(*sh));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(a_move_to_another_processor_is_noticed)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
