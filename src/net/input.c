@@ -76,7 +76,7 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len)
 		break;
 	case SN_WIRE_PULL: sn_net_pull_in(l, (const void *)data); break;
 	case SN_WIRE_BYE: sn_net_bye_in(l, (const void *)data); break;
-	case SN_WIRE_PROBE: sn_net_probe_in(l, len, l->net->in_port, h->rail); break;
+	case SN_WIRE_PROBE: sn_net_probe_in(l, (const void *)data, len); break;
 	case SN_WIRE_PROBED: sn_net_probed_in(l, (const void *)data); break;
 	case SN_WIRE_SLICE_OF: slice_frame(l, data, len); break;
 	default: /* ACK: the header said it all */ break;

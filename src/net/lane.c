@@ -38,16 +38,15 @@ static bool lane_usable(const struct sn_net_link *l, const struct sn_net_lane *l
 }
 
 /*
- * More than this under way on one of several lanes only lengthens a queue: twice what it carries in a round trip and in
- * the time that we may be away.
+ * More than this under way on one of several lanes only lengthens a queue, behind which short messages would stand: what
+ * it carries in a round trip and a millisecond, or, while the application computes, until the service thread looks again.
  */
-static uint64_t lane_most(const struct sn_net_lane *lane, uint64_t rate)
+static uint64_t lane_most(const struct sn_net *n, const struct sn_net_lane *lane, uint64_t rate)
 {
-	uint64_t ns = lane->model.latency + 2 * SN_NET_MS;
+	uint64_t ns = lane->model.latency + (n->quiet ? 5 : 1) * SN_NET_MS;
+	uint64_t most = rate ? (uint64_t)(1e-9 * (double)rate * (double)ns) : SN_NET_CREDIT;
 
-	return rate ? SN_MAX_OF((uint64_t)(2e-9 * (double)rate * (double)ns),
-				(uint64_t)2 * SN_NET_BLOCK_BYTES)
-		    : SN_NET_CREDIT;
+	return SN_MAX_OF(most, (uint64_t)2 * SN_NET_BLOCK_BYTES);
 }
 
 /* How the strategy sees the lanes of this fetch; returns how many entries. */
@@ -55,6 +54,7 @@ unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *ra
 {
 	const struct sn_net_link *l = p->link;
 	unsigned count = 0, usable = 0;
+	uint64_t least = 0;
 
 	for (unsigned k = 0; k < SN_NET_RAILS; k++)
 		usable += lane_usable(l, &l->lane[k]);
@@ -69,10 +69,16 @@ unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *ra
 			.given = p->given[k],
 		};
 		rails[k].room = rails[k].usable && port_room(&l->net->port[lane->port]) &&
-				(usable < 2 || lane->asked_bytes + p->room <= lane_most(lane, rate));
+				(usable < 2 || lane->asked_bytes + p->room <= lane_most(l->net, lane, rate));
 		if (lane->known)
 			count = k + 1;
+		if (rate && (least == 0 || rate < least))
+			least = rate;
 	}
+	for (unsigned k = 0; k < count;
+	     k++) /* one that nobody has measured is no better than the worst that is */
+		if (rails[k].rate == 0)
+			rails[k].rate = least;
 	return count;
 }
 

@@ -136,7 +136,9 @@ struct sn_net_way { /* how we reach a peer from the port with the same index */
 	uint64_t rto_at, cut_at; /* cut_at: no second reduction before */
 	unsigned backoff;
 	struct sn_net_rtt rtt;
-	uint64_t free_at; /* when, by the model, everything sent on it is through */
+	uint64_t rate;	   /* bytes a second, as the peer sees it; 0: not told */
+	uint64_t heard_at; /* something came on its port */
+	uint64_t free_at;  /* when, by the model, everything sent on it is through */
 	uint64_t frames, bytes;
 	/* frame size (probe.c), and trying whether it works at all */
 	uint32_t mtu, ceiling;
@@ -155,7 +157,7 @@ struct sn_net_lane { /* a way of the peer's, as it arrives here */
 	unsigned backoff, retries;
 	struct sn_net_rtt rtt;
 	struct sn_model model;
-	unsigned train; /* frames of the sampling train that have come */
+	uint64_t train_from, train_bytes; /* the sampling train that is coming */
 	uint64_t bytes;
 };
 
@@ -484,7 +486,7 @@ uint32_t sn_net_probe_hope(
 void sn_net_probe_start(struct sn_net_way *w);
 void sn_net_probe_try(struct sn_net_way *w); /* the shortest probe: does anything come through? */
 void sn_net_probe_train(struct sn_net_way *w);
-void sn_net_probe_in(struct sn_net_link *l, uint32_t len, unsigned port, unsigned rail);
+void sn_net_probe_in(struct sn_net_link *l, const struct sn_wire_probe *p, uint32_t len);
 void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p);
 uint64_t sn_net_probe_timer(struct sn_net_way *w);
 void sn_net_probe_hole(struct sn_net_way *w); /* frames of this size stopped coming through */

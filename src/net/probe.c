@@ -8,8 +8,9 @@
 
 static const uint8_t zeros[SN_WIRE_LEN_MAX];
 static const uint32_t ladder[] = {0 /* the ceiling */, 8900, 4000, 1400};
-#define STEPS (sizeof(ladder) / sizeof(ladder[0]))
-#define TRIES 3
+#define STEPS	    (sizeof(ladder) / sizeof(ladder[0]))
+#define TRIES	    3
+#define TRAIN_FRAME 4000 /* long enough to fill a wire, short enough to greet many peers */
 #define AGAIN                                                                                                \
 	(5000 * SN_NET_MS) /* a path that carried less is tried again: a loss may have been the reason */
 
@@ -31,7 +32,7 @@ uint32_t sn_net_probe_hope(const struct sn_net_link *l)
 	return most;
 }
 
-static void probe_frame(struct sn_net_way *w, uint32_t size)
+static void probe_frame(struct sn_net_way *w, uint32_t size, unsigned train)
 {
 	struct sn_net_link *l = w->link;
 	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBE, sizeof(*p));
@@ -39,6 +40,7 @@ static void probe_frame(struct sn_net_way *w, uint32_t size)
 
 	p->h.len = htole16((uint16_t)size);
 	p->size = htole32(size);
+	p->train = (uint8_t)train;
 	if (size > sizeof(*p)) {
 		out->iov[1] = (struct iovec){(void *)zeros, size - sizeof(*p)};
 		out->iov_count = 2;
@@ -52,7 +54,7 @@ static void probe_out(struct sn_net_way *w)
 {
 	struct sn_net *n = w->link->net;
 
-	probe_frame(w, step_size(w));
+	probe_frame(w, step_size(w), 0);
 	w->probe_tries++;
 	w->probe_at = n->now + sn_net_rto(&w->rtt, 0);
 	sn_net_arm(n, w->probe_at);
@@ -70,7 +72,7 @@ void sn_net_probe_start(struct sn_net_way *w)
 void sn_net_probe_try(struct sn_net_way *w)
 {
 	w->tried_at = w->link->net->now;
-	probe_frame(w, sizeof(struct sn_wire_probe));
+	probe_frame(w, sizeof(struct sn_wire_probe), 0);
 }
 
 /* Frames back to back, so that the peer sees how fast they come: its first figure for this rail. */
@@ -79,7 +81,7 @@ void sn_net_probe_train(struct sn_net_way *w)
 	if (w->link->net->cfg.ports < 2)
 		return;
 	for (unsigned i = 0; i < SN_NET_TRAIN; i++)
-		probe_frame(w, w->mtu);
+		probe_frame(w, SN_MIN_OF(w->mtu, (uint32_t)TRAIN_FRAME), i + 1);
 }
 
 uint64_t sn_net_probe_timer(struct sn_net_way *w)
@@ -104,25 +106,38 @@ uint64_t sn_net_probe_timer(struct sn_net_way *w)
 	return w->probe_at;
 }
 
-/* Answered by the port on which it came. Long ones that follow each other are a train: their pace is the rail's. */
-void sn_net_probe_in(struct sn_net_link *l, uint32_t len, unsigned port, unsigned rail)
+/* A frame of a train. The first starts the clock; bulk that comes in between would spoil the figure. */
+static void train_in(struct sn_net_link *l, struct sn_net_lane *lane, unsigned place, uint32_t len)
 {
-	struct sn_net_way *w = l->way[port].state != SN_WAY_NONE ? &l->way[port] : sn_net_way_reply(l);
-	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBED, sizeof(*p));
-	struct sn_net_lane *lane = &l->lane[rail];
+	uint64_t now = l->net->now;
 
-	p->size = htole32(len);
-	p->rail = (uint8_t)rail;
-	sn_net_out_seal(w->port, &l->tx_key);
-	if (l->net->cfg.ports < 2 || len < 1000 || !sn_list_empty(&lane->asked))
+	if (place == 1) {
+		lane->train_from = now;
+		lane->train_bytes = 0;
 		return;
-	if (lane->train == 0)
-		lane->model.running = false;
-	sn_model_arrived(&lane->model, 4096, len, l->net->now);
-	if (++lane->train % SN_NET_TRAIN == 0) {
-		sn_model_idle(&lane->model, 4096, l->net->now);
-		lane->train = 0;
 	}
+	lane->train_bytes += len;
+	if (place != SN_NET_TRAIN || lane->train_from == 0)
+		return;
+	if (sn_list_empty(&lane->asked) && now > lane->train_from)
+		sn_model_rate(&lane->model, 4096, lane->train_bytes, now - lane->train_from);
+	lane->train_from = 0;
+}
+
+/* Answered by the port on which it came; only the last of a train is. */
+void sn_net_probe_in(struct sn_net_link *l, const struct sn_wire_probe *probe, uint32_t len)
+{
+	struct sn_net_way *back = &l->way[l->net->in_port];
+	struct sn_net_way *w = back->state != SN_WAY_NONE ? back : sn_net_way_reply(l);
+
+	if (probe->train)
+		train_in(l, &l->lane[probe->h.rail], probe->train, len);
+	if (probe->train && probe->train != SN_NET_TRAIN)
+		return;
+	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBED, sizeof(*p));
+	p->size = htole32(len);
+	p->rail = probe->h.rail;
+	sn_net_out_seal(w->port, &l->tx_key);
 }
 
 static void size_found(struct sn_net_way *w, uint32_t size)

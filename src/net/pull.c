@@ -145,6 +145,8 @@ static void ask(struct sn_net_pull *p, struct sn_net_block *b)
 	w->frag = htole32(b->frag);
 	w->round = htole32(b->round);
 	w->rail = b->lane;
+	w->rate = htole32((uint32_t)SN_MIN_OF(sn_model_rate_of(&lane->model, p->len, l->net->now) >> 10,
+					      (uint64_t)UINT32_MAX));
 	sn_net_out_seal(way->port, &l->tx_key);
 	l->net->counts[SN_NC_TX_PULL]++;
 	sn_net_arm(l->net, l->net->now + sn_net_rto(&lane->rtt, lane->backoff));

@@ -132,6 +132,8 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 		n->drops[SN_DROP_RDV]++;
 		return;
 	}
+	if (p->rail < n->cfg.ports)
+		l->way[p->rail].rate = (uint64_t)le32toh(p->rate) << 10;
 	if (!pull_ok(n, s, p) || way == NULL) {
 		n->drops[SN_DROP_RANGE]++;
 		return;

@@ -465,10 +465,12 @@ static uint64_t way_timer(struct sn_net_way *w)
 		w->backoff++;
 	w->rto_at = n->now + sn_net_rto(&w->rtt, w->backoff);
 	struct sn_net_way *other = sn_net_way_other(l, w);
+	bool silent = false; /* late is not dead: it may stand behind bulk */
 	for (uint32_t seq = l->tx_una; seq != l->tx_next; seq++) {
 		struct sn_net_slot *s = slot_at(l, seq);
 		if (s->acked || s->way != w->port->index)
 			continue;
+		silent = w->heard_at < s->sent_at;
 		n->counts[SN_NC_RESEND_TIMER]++;
 		if (w->backoff > 2)
 			sn_net_out_ack(l, SN_WIRE_F_ANSWER);
@@ -479,7 +481,7 @@ static uint64_t way_timer(struct sn_net_way *w)
 		sn_net_out_slot(other ? other : w, s);
 		break;
 	}
-	if (other && w->backoff >= SN_NET_STRIKES)
+	if (other && w->backoff >= (silent ? SN_NET_STRIKES : 3 * SN_NET_STRIKES))
 		sn_net_way_down(w);
 	return w->flight ? w->rto_at : SN_NET_NEVER;
 }

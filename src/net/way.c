@@ -235,15 +235,18 @@ struct sn_net_way *sn_net_way_other(struct sn_net_link *l, const struct sn_net_w
 	return best;
 }
 
-/* The model of what leaves here is that of what comes on the lane of the same port: cards and cables are the same both ways. */
+/*
+ * What leaves here, the peer measures, and says with each PULL. Until it has, the model of what comes on the lane of the
+ * same port serves: cards and cables are the same both ways.
+ */
 static uint64_t rate_out(const struct sn_net_way *w, uint64_t size)
 {
 	struct sn_net_link *l = w->link;
 
-	for (unsigned k = 0; k < SN_NET_RAILS; k++)
+	for (unsigned k = 0; k < SN_NET_RAILS && w->rate == 0; k++)
 		if (l->lane[k].known && l->lane[k].port == w->port->index)
 			return sn_model_rate_of(&l->lane[k].model, size, l->net->now);
-	return 0;
+	return w->rate;
 }
 
 void sn_net_way_sent(struct sn_net_way *w, uint32_t bytes)
@@ -309,7 +312,7 @@ void sn_net_way_heard(struct sn_net_link *l, unsigned port, unsigned rail, uint3
 
 	l->reply = (uint8_t)port;
 	lane->port = (uint8_t)port;
-	lane->heard_at = l->net->now;
+	lane->heard_at = l->way[port].heard_at = l->net->now;
 	lane->known = true;
 	if (len > lane->mtu)
 		lane->mtu = len;

@@ -95,7 +95,8 @@ struct SN_PACKED sn_wire_pull {
 	uint32_t frag;	       /* 72 */
 	uint32_t round;	       /* 76 */
 	uint8_t rail;	       /* 80 */
-	uint8_t reserved[7];   /* 81 */
+	uint8_t reserved[3];   /* 81 */
+	uint32_t rate;	       /* 84 */
 };
 _Static_assert(sizeof(struct sn_wire_pull) == 88, "PULL");
 
@@ -111,7 +112,8 @@ struct SN_PACKED sn_wire_probe {
 	struct sn_wire_head h; /*  0 */
 	uint32_t size;	       /* 40 */
 	uint8_t rail;	       /* 44 */
-	uint8_t reserved[3];   /* 45 */
+	uint8_t train;	       /* 45 */
+	uint16_t reserved;     /* 46 */
 };
 _Static_assert(sizeof(struct sn_wire_probe) == 48, "PROBE");
 

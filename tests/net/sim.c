@@ -83,6 +83,7 @@ static void fly(unsigned from, unsigned to, unsigned rail, const uint8_t *bytes,
 	struct sim_packet p = {
 		.at = at, .order = sim.order++, .from = from, .to = to, .rail = rail, .len = len};
 
+	p.line = sim.rail[rail].byte_time_ps != 0;
 	p.bytes = malloc(len ? len : 1);
 	memcpy(p.bytes, bytes, len);
 	heap_put(p);
@@ -109,9 +110,8 @@ static void transmit(unsigned from, unsigned to, unsigned rail, uint8_t *bytes, 
 	if (r->byte_time_ps) { /* cards have a rate both ways; without one of its own only the receiver's counts */
 		uint64_t *out = &sim.line_out[from][rail];
 		*out = SN_MAX_OF(sim.now, *out) + len * byte_time / 1000;
-		at = SN_MAX_OF(at, *out);
-	}
-	if (byte_time) {
+		at += *out - sim.now;
+	} else if (byte_time) {
 		at = SN_MAX_OF(at, sim.line_free[to][rail]) + len * byte_time / 1000;
 		sim.line_free[to][rail] = at;
 	}
@@ -133,6 +133,13 @@ static void deliver_packets(void)
 {
 	while (sim.heap_count && sim.heap[0].at <= sim.now) {
 		struct sim_packet p = heap_take();
+		uint64_t *line = &sim.line_free[p.to][p.rail];
+		if (p.line && p.from != p.to) { /* first come, first served */
+			p.at = *line = SN_MAX_OF(p.at, *line) + p.len * sim.rail[p.rail].byte_time_ps / 1000;
+			p.line = false;
+			heap_put(p);
+			continue;
+		}
 		struct sim_inbox *in = &sim.inbox[p.to][p.rail];
 		if (in->count >= sim.p.queue || sim.node[p.to] == NULL) {
 			sim.lost++;

@@ -18,6 +18,7 @@
 struct sim_packet {
 	uint64_t at, order;
 	unsigned from, to, rail;
+	bool line; /* on its way to the receiver's line, which it has not crossed yet */
 	uint32_t len;
 	uint8_t *bytes;
 };

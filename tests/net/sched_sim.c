@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The scheduler against simulated rails in virtual time: the engine and the strategies as they are, rails with the bandwidth,
+ * latency and loss that a scenario gives them, up to 64 peers and 8 rails. Time is virtual, so every figure is the same in
+ * every run, and the limits below are regressions caught, not measurements.
+ *   sched_sim                   run all scenarios and hold the limits
+ *   sched_sim trace STRATEGY    the split over time on a rail that degrades, dies and recovers, as CSV (bench/sched_plot.py)
+ */
+#include "sim.h"
+
+#define TIMEOUT (3000 * SIM_MS)
+#define MB	1000000ULL
+
+static int failures;
+
+static void hold(bool ok, const char *what, double figure, double limit)
+{
+	printf("  %-58s %10.3f (limit %.3f)%s\n", what, figure, limit, ok ? "" : "  FAILED");
+	failures += !ok;
+}
+
+static void at_most(const char *what, double figure, double limit)
+{
+	hold(figure <= limit, what, figure, limit);
+}
+
+static void at_least(const char *what, double figure, double limit)
+{
+	hold(figure >= limit, what, figure, limit);
+}
+
+/* A network of `rails` rails with these rates in MB/s and delays in us, and nodes with nobody connected. */
+static void begin(const char *strategy, unsigned nodes, unsigned rails, const unsigned *rates,
+		  const unsigned *delays)
+{
+	struct sim_net_params p = {
+		.delay = 3000, .jitter = 1, .mtu = 8972, .path_mtu = 65535, .queue = 65536};
+
+	sim_start(42, &p);
+	sim.rails = rails;
+	sim.strategy = strategy;
+	for (unsigned r = 0; r < rails; r++) {
+		sim.rail[r].byte_time_ps = 1000000 / rates[r];
+		sim.rail[r].delay = delays ? delays[r] * 1000 : 0;
+	}
+	model_start();
+	for (unsigned i = 0; i < nodes; i++)
+		node_new(i, TIMEOUT, 16384);
+}
+
+static void finish(unsigned nodes)
+{
+	model_check_all(false);
+	failures += sim.failed;
+	for (unsigned i = 0; i < nodes; i++)
+		node_free(sim.node[i]);
+	sim_end();
+	model_end();
+}
+
+/* Virtual seconds until everything posted is delivered and completed. */
+static double until_done(void)
+{
+	uint64_t start = sim.now;
+
+	while (model_undelivered() && sim.now < start + 60000 * SIM_MS && !sim.failed)
+		sim_run(sim.now + 20000);
+	return (double)(sim.now - start) / 1e9;
+}
+
+/* Connect, and let the rails be sampled. */
+static void warm(unsigned nodes)
+{
+	for (unsigned i = 1; i < nodes; i++)
+		node_post(sim.node[0], sim.node[i], 8);
+	until_done();
+	sim_run(sim.now + 50 * SIM_MS);
+}
+
+static uint64_t counter_sum;
+static const char *counter_name;
+
+static void add(void *arg, const char *name, uint64_t value)
+{
+	if (strcmp(name, counter_name) == 0)
+		counter_sum += value;
+}
+
+static uint64_t counter(unsigned node, const char *name)
+{
+	counter_name = name;
+	counter_sum = 0;
+	sn_net_counters(sim.node[node]->net, add, NULL);
+	return counter_sum;
+}
+
+/* MB/s of a 32 MB message, alone or in four. */
+static double bandwidth(const char *strategy, unsigned rails, const unsigned *rates, const unsigned *delays,
+			unsigned messages)
+{
+	begin(strategy, 2, rails, rates, delays);
+	warm(2);
+	for (unsigned i = 0; i < messages; i++)
+		node_post(sim.node[0], sim.node[1], 32 * MB / messages);
+	double t = until_done();
+	finish(2);
+	return 32 / t;
+}
+
+static void split_scenarios(void)
+{
+	static const unsigned equal[] = {100, 100}, quarter[] = {400, 100}, tenth[] = {1000, 100};
+	static const unsigned eight[] = {100, 100, 50, 50, 200, 25, 100, 75}, far[] = {5, 300};
+
+	printf("bandwidth, as a part of the rails' sum\n");
+	at_least("two equal rails, split", bandwidth(NULL, 2, equal, NULL, 1) / 200, 0.92);
+	at_most("two equal rails, one rail only (fifo)", bandwidth("fifo", 2, equal, NULL, 1) / 200, 0.55);
+	at_least("1:4, split", bandwidth(NULL, 2, quarter, NULL, 1) / 500, 0.88);
+	at_least("1:4, split, in four messages", bandwidth(NULL, 2, quarter, NULL, 4) / 500, 0.88);
+	at_most("1:4, equal shares", bandwidth("aggregate,equal", 2, quarter, NULL, 1) / 500, 0.45);
+	at_least("1:10, split", bandwidth(NULL, 2, tenth, NULL, 1) / 1100, 0.85);
+	at_least("equal, one 300 us away, split", bandwidth(NULL, 2, equal, far, 1) / 200, 0.88);
+	at_least("eight different rails, split", bandwidth(NULL, 8, eight, NULL, 1) / 700, 0.80);
+}
+
+/* A 64 MB stream while a rail falls to a tenth, or dies and comes back. */
+static void change_scenarios(void)
+{
+	static const unsigned rates[] = {100, 100};
+
+	printf("a rail that changes in mid-message\n");
+	begin(NULL, 2, 2, rates, NULL);
+	warm(2);
+	node_post(sim.node[0], sim.node[1], 64 * MB);
+	sim_run(sim.now + 100 * SIM_MS); /* about 20 MB are through */
+	uint64_t before = sim.rail[0].bytes + sim.rail[1].bytes;
+	sim.rail[1].byte_time_ps *= 10;
+	double rest = 64 - (double)before / 1e6;
+	double t = until_done();
+	at_least("to a tenth: rate afterwards, part of the new sum", rest / t / 110, 0.85);
+	finish(2);
+
+	begin(NULL, 2, 2, rates, NULL);
+	warm(2);
+	node_post(sim.node[0], sim.node[1], 64 * MB);
+	sim_run(sim.now + 100 * SIM_MS);
+	before = sim.rail[0].bytes + sim.rail[1].bytes;
+	sim.rail[0].cut = true;
+	rest = 64 - (double)before / 1e6;
+	t = until_done();
+	at_least("cut: rate afterwards, part of what is left", rest / t / 100, 0.85);
+	at_least("cut: noticed", (double)counter(1, "net.rail_down"), 1);
+	sim.rail[0].cut = false;
+	sim_run(sim.now + 300 * SIM_MS);
+	node_post(sim.node[0], sim.node[1], 32 * MB);
+	t = until_done();
+	at_least("back again: part of the sum of both", 32 / t / 200, 0.85);
+	finish(2);
+
+	begin(NULL, 2, 2, rates, NULL);
+	warm(2);
+	sim.rail[1].loss = 0.02;
+	node_post(sim.node[0], sim.node[1], 32 * MB);
+	t = until_done();
+	at_least("2 % lost on one rail: part of the sum", 32 / t / 200, 0.75);
+	finish(2);
+}
+
+/* How long a short message takes that is posted while bulk goes the same way, median of 21, in us. */
+static double short_in_bulk(unsigned rails)
+{
+	static const unsigned rates[] = {100, 20};
+	double t[21];
+
+	begin(NULL, 2, rails, rates, NULL);
+	warm(2);
+	for (int i = 0; i < 21; i++) {
+		node_post(sim.node[0], sim.node[1], 2 * MB);
+		sim_run(sim.now + 5 * SIM_MS);
+		uint64_t start = sim.now;
+		unsigned undelivered = model_undelivered();
+		node_post(sim.node[0], sim.node[1], 64);
+		/* delivered (not yet completed) is one less than with it */
+		while (model_undelivered() > undelivered && sim.now < start + 100 * SIM_MS)
+			sim_run(sim.now + 1000);
+		t[i] = (double)(sim.now - start) / 1e3;
+		until_done();
+	}
+	finish(2);
+	for (int i = 0; i < 21; i++)
+		for (int k = i + 1; k < 21; k++)
+			if (t[k] < t[i]) {
+				double x = t[i];
+				t[i] = t[k];
+				t[k] = x;
+			}
+	return t[10];
+}
+
+static void short_scenarios(void)
+{
+	static const unsigned one[] = {1000};
+
+	printf("short messages\n");
+	double split = short_in_bulk(2), alone = short_in_bulk(1);
+	at_most("64 bytes among bulk on two rails: us", split, 1000);
+	at_most("the same / on the faster of them alone", split / alone, 0.7);
+	for (int k = 0; k < 2; k++) {
+		const char *strategy = k ? "fifo" : NULL;
+		begin(strategy, 2, 1, one, NULL);
+		warm(2);
+		uint64_t frames = counter(0, "net.tx_msg");
+		for (int i = 0; i < 1000; i++)
+			node_post(sim.node[0], sim.node[1], 8);
+		until_done();
+		frames = counter(0, "net.tx_msg") - frames;
+		if (k == 0)
+			at_most("frames of a burst of 1000 messages, aggregate", (double)frames, 50);
+		else
+			at_least("the same, fifo", (double)frames, 1000);
+		frames = counter(0, "net.tx_msg");
+		for (int i = 0; i < 100; i++) {
+			node_post(sim.node[0], sim.node[1], 8);
+			sim_run(sim.now + SIM_MS / 4);
+		}
+		at_most("frames of 100 lone messages", (double)(counter(0, "net.tx_msg") - frames), 100);
+		at_least("frames of 100 lone messages", (double)(counter(0, "net.tx_msg") - frames), 100);
+		finish(2);
+	}
+}
+
+static void many_scenarios(void)
+{
+	static const unsigned rates[] = {100, 100, 50, 50, 200, 25, 100, 75};
+
+	printf("64 peers, 8 rails\n");
+	begin(NULL, 64, 8, rates, NULL);
+	warm(64);
+	for (unsigned i = 0; i < 64; i++)
+		node_post(sim.node[i], sim.node[(i + 1) % 64], 8);
+	until_done();
+	sim_run(sim.now + 50 * SIM_MS);
+	for (unsigned i = 0; i < 64; i++)
+		node_post(sim.node[i], sim.node[(i + 1) % 64], 2 * MB);
+	double t = until_done();
+	at_least("a ring of 2 MB each: part of the rails' sum", 2 / t / 700, 0.55);
+	for (unsigned i = 1; i < 64; i++)
+		node_post(sim.node[i], sim.node[0], 300000);
+	t = until_done();
+	at_least("63 to one, 300 kB each: part of the rails' sum", 63 * 0.3 / t / 700, 0.6);
+	finish(64);
+}
+
+/* 100 MB/s each; after 0.3 s the second falls to a tenth, at 0.7 s it is back, at 1.1 s the first dies until 1.5 s. */
+static void trace(const char *strategy)
+{
+	static const unsigned rates[] = {100, 100};
+	uint64_t last[2] = {0, 0};
+
+	begin(strategy, 2, 2, rates, NULL);
+	warm(2);
+	uint64_t start = sim.now;
+	printf("ms,rail0,rail1,model0,model1,capacity0,capacity1\n");
+	last[0] = sim.rail[0].bytes;
+	last[1] = sim.rail[1].bytes;
+	for (unsigned ms = 0; ms < 2000; ms += 10) {
+		if (ms == 300)
+			sim.rail[1].byte_time_ps = 100000;
+		if (ms == 700)
+			sim.rail[1].byte_time_ps = 10000;
+		sim.rail[0].cut = ms >= 1100 && ms < 1500;
+		while (model_undelivered() < 2)
+			node_post(sim.node[0], sim.node[1], 8 * MB);
+		sim_run(start + (ms + 10) * SIM_MS);
+		const struct sn_net_link *l =
+			sn_container(sim.node[1]->net->links.next, struct sn_net_link, node);
+		printf("%u", ms);
+		for (int r = 0; r < 2; r++) {
+			printf(",%.1f", (double)(sim.rail[r].bytes - last[r]) / 1e4);
+			last[r] = sim.rail[r].bytes;
+		}
+		for (int r = 0; r < 2; r++)
+			printf(",%.1f",
+			       l->lane[r].down
+				       ? 0
+				       : (double)sn_model_rate_of(&l->lane[r].model, 8 * MB, sim.now) / 1e6);
+		for (int r = 0; r < 2; r++)
+			printf(",%.1f", sim.rail[r].cut ? 0 : 1e6 / (double)sim.rail[r].byte_time_ps);
+		printf("\n");
+	}
+	until_done();
+	finish(2);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "trace") == 0) {
+		trace(argc > 2 ? argv[2] : NULL);
+		return failures != 0;
+	}
+	split_scenarios();
+	change_scenarios();
+	short_scenarios();
+	many_scenarios();
+	if (failures)
+		printf("%d FAILED\n", failures);
+	return failures != 0;
+}

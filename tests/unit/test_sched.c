@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Strategies and the model of a rail, by themselves. */
+#include "sched/sched.h"
+#include "unit.h"
+
+#define MB 1000000ULL
+
+static struct sn_strategy chosen(const char *list)
+{
+	struct sn_strategy s;
+	char bad[16] = "";
+
+	assert_true(sn_sched_choose(list, &s, bad, sizeof(bad)));
+	return s;
+}
+
+static void a_list_is_laid_over_fifo(void **state)
+{
+	struct sn_strategy s = chosen("");
+	char bad[16];
+
+	assert_true(s.ready == sn_strategy_fifo.ready && s.block == sn_strategy_fifo.block);
+	s = chosen("aggregate,split");
+	assert_true(s.ready == sn_strategy_aggregate.ready && s.join == sn_strategy_aggregate.join);
+	assert_true(s.small == sn_strategy_split.small && s.block == sn_strategy_split.block);
+	s = chosen("split,equal");
+	assert_true(s.small == sn_strategy_split.small && s.block == sn_strategy_equal.block);
+	assert_true(s.ready == sn_strategy_fifo.ready);
+	assert_false(sn_sched_choose("aggregate,fast", &s, bad, sizeof(bad)));
+	assert_string_equal(bad, "fast");
+	assert_false(sn_sched_choose("split.", &s, bad, sizeof(bad)));
+	for (unsigned i = 0; sn_sched_known(i); i++) {
+		assert_non_null(sn_sched_known(i)->help);
+		s = chosen(sn_sched_known(i)->name);
+		assert_true(s.ready && s.join && s.small && s.block);
+	}
+}
+
+static void a_lone_request_leaves_at_once(void **state)
+{
+	struct sn_strategy s = chosen("aggregate,split");
+	struct sn_window w = {.count = 1, .bytes = 32, .frame = 1472, .flight = 0};
+
+	assert_true(s.ready(&w));
+	w.flight = SN_SCHED_GATHER - 1;
+	assert_true(s.ready(&w));
+	w.flight = SN_SCHED_GATHER; /* the rails work: company is worth waiting for, ... */
+	assert_false(s.ready(&w));
+	w.bytes = 1472; /* ... until a frame is full */
+	assert_true(s.ready(&w));
+	assert_true(s.join(&w, 1000));
+	assert_false(sn_strategy_fifo.join(&w, 1));
+}
+
+static void short_ones_take_the_rail_that_is_through_first(void **state)
+{
+	struct sn_sched_rail r[3] = {
+		{.usable = true, .room = true, .latency = 5000, .rate = 1000 * MB},
+		{.usable = true, .room = true, .latency = 20000, .rate = 100 * MB},
+		{.usable = false, .room = true, .latency = 1, .rate = 9000 * MB},
+	};
+	const struct sn_strategy *s = &sn_strategy_split;
+
+	assert_int_equal(s->small(r, 3, 100), 0);
+	r[0].queued = 1 * MB; /* a millisecond of bulk */
+	assert_int_equal(s->small(r, 3, 100), 1);
+	assert_int_equal(sn_strategy_fifo.small(r, 3, 100), 0);
+	r[1].room = false;
+	assert_int_equal(s->small(r, 3, 100), 0);
+	r[0].room = false;
+	assert_int_equal(s->small(r, 3, 100), -1);
+	assert_int_equal(s->small(r, 0, 100), -1);
+}
+
+/* Give out `total` bytes in blocks as the rails get room; all that is queued flows away at the rails' rates. */
+static double finish_time(const struct sn_strategy *s, struct sn_sched_rail *r, unsigned n, uint64_t total,
+			  uint64_t block, uint64_t room)
+{
+	double t = 0, last = 0;
+
+	while (total > 0) {
+		for (unsigned i = 0; i < n; i++)
+			r[i].room = r[i].queued + block <= room;
+		uint64_t part = SN_MIN_OF(total, block);
+		int k = s->block(r, n, total, part);
+		if (k >= 0) {
+			assert_true(r[k].usable && r[k].room);
+			r[k].queued += part;
+			r[k].given += part;
+			total -= part;
+			continue;
+		}
+		uint64_t queued = 0;
+		for (unsigned i = 0; i < n; i++)
+			queued += r[i].queued;
+		assert_true(queued > 0); /* it waits for something */
+		t += 1e-5;
+		for (unsigned i = 0; i < n; i++) {
+			uint64_t flown = SN_MIN_OF(r[i].queued, (uint64_t)((double)r[i].rate * 1e-5));
+			r[i].queued -= flown;
+		}
+	}
+	for (unsigned i = 0; i < n; i++)
+		if (r[i].usable)
+			last = SN_MAX_OF(last, (double)r[i].queued / (double)r[i].rate);
+	return t + last;
+}
+
+static void rails_finish_together(void **state)
+{
+	static const uint64_t rates[][3] = {{100 * MB, 100 * MB, 100 * MB},
+					    {400 * MB, 100 * MB, 50 * MB},
+					    {1000 * MB, 10 * MB, 100 * MB}};
+
+	for (int c = 0; c < 3; c++) {
+		struct sn_sched_rail r[3] = {{0}};
+		uint64_t sum = 0;
+		for (int i = 0; i < 3; i++) {
+			r[i] = (struct sn_sched_rail){.usable = true, .latency = 10000, .rate = rates[c][i]};
+			sum += rates[c][i];
+		}
+		double t = finish_time(&sn_strategy_split, r, 3, 32 * MB, 60000, 240000);
+		double ideal = 32e6 / (double)sum;
+		assert_true(t < 1.08 * ideal);
+		for (int i = 0; i < 3; i++) { /* in proportion */
+			double want = 32e6 * (double)rates[c][i] / (double)sum;
+			assert_true((double)r[i].given > 0.6 * want &&
+				    (double)r[i].given < 1.2 * want + 120000);
+		}
+	}
+}
+
+static void equal_is_equal_and_one_is_one(void **state)
+{
+	struct sn_sched_rail r[2] = {{.usable = true, .rate = 400 * MB}, {.usable = true, .rate = 100 * MB}};
+
+	finish_time(&sn_strategy_equal, r, 2, 12 * MB, 60000, 240000);
+	assert_int_equal(r[0].given, r[1].given);
+	r[0].given = r[1].given = r[0].queued = r[1].queued = 0;
+	finish_time(&sn_strategy_fifo, r, 2, 12 * MB, 60000, 240000);
+	assert_int_equal(r[0].given, 12 * MB);
+	assert_int_equal(r[1].given, 0);
+}
+
+static void the_last_block_goes_where_it_is_sooner_through(void **state)
+{
+	struct sn_sched_rail r[2] = {
+		{.usable = true, .room = false, .latency = 10000, .rate = 1000 * MB, .queued = 120000},
+		{.usable = true, .room = true, .latency = 10000, .rate = 10 * MB},
+	};
+
+	assert_int_equal(sn_strategy_split.block(r, 2, 60000, 60000), -1);  /* the slow one would take 6 ms */
+	assert_int_equal(sn_strategy_split.block(r, 2, 60 * MB, 60000), 1); /* but there is plenty left */
+	r[0].usable = false;
+	assert_int_equal(sn_strategy_split.block(r, 2, 60000, 60000), 1);
+}
+
+static void the_model_follows(void **state)
+{
+	struct sn_model m = {0};
+	uint64_t now = 1000;
+
+	assert_int_equal(sn_model_rate_of(&m, 1 << 20, now), 0);
+	sn_model_latency(&m, 9000);
+	sn_model_latency(&m, 5000);
+	assert_int_equal(m.latency, 5000);
+	for (int i = 0; i < 200; i++) /* 100 MB/s: 10,000 bytes in 100 us */
+		sn_model_arrived(&m, 1 << 20, 10000, now += 100000);
+	double r = (double)sn_model_rate_of(&m, 1 << 20, now);
+	assert_true(r > 95e6 && r < 105e6);
+	assert_true(sn_model_rate_of(&m, 100, now) > 0); /* sizes not seen borrow from those that were */
+	for (int i = 0; i < 24; i++)			 /* a tenth of that: known within two runs */
+		sn_model_arrived(&m, 1 << 20, 10000, now += 1000000);
+	assert_true(sn_model_rate_of(&m, 1 << 20, now) < 20 * MB);
+	for (int i = 0; i < 300; i++)
+		sn_model_arrived(&m, 1 << 20, 10000, now += 100000);
+	assert_true(sn_model_rate_of(&m, 1 << 20, now) > 80 * MB);
+	/* a run that stands still is news before it ends */
+	uint64_t before = sn_model_rate_of(&m, 1 << 20, now);
+	assert_true(sn_model_rate_of(&m, 1 << 20, now + 50000000) < before / 10);
+	sn_model_idle(&m, 1 << 20, now);
+	assert_true(sn_model_rate_of(&m, 1 << 20, now + 50000000) > 80 * MB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_list_is_laid_over_fifo),
+		cmocka_unit_test(a_lone_request_leaves_at_once),
+		cmocka_unit_test(short_ones_take_the_rail_that_is_through_first),
+		cmocka_unit_test(rails_finish_together),
+		cmocka_unit_test(equal_is_equal_and_one_is_one),
+		cmocka_unit_test(the_last_block_goes_where_it_is_sooner_through),
+		cmocka_unit_test(the_model_follows),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
