@@ -40,6 +40,25 @@ int sn_span_get(struct sn_end *end, u64 at, u64 len, bool write, struct sn_span 
 	return 0;
 }
 
+/* The same for softirqs, for writing: false when the pages are not there right now. */
+bool sn_span_try(struct sn_end *end, u64 at, u64 len, struct sn_span *span)
+{
+	u64 offset = end->offset + at, in;
+	struct sn_seg *seg = sn_region_seg(end->region, offset);
+
+	in = offset - seg->start + offset_in_page(seg->addr);
+	span->ps = sn_pin_try(seg, in >> PAGE_SHIFT);
+	if (!span->ps)
+		return false;
+	span->page = (in >> PAGE_SHIFT) - span->ps->first;
+	span->offset = offset_in_page(in);
+	span->len = min3(len, seg->len - (offset - seg->start),
+			 ((u64)(span->ps->count - span->page) << PAGE_SHIFT) - span->offset);
+	WRITE_ONCE(span->ps->referenced, true);
+	WRITE_ONCE(span->ps->dirty, true);
+	return true;
+}
+
 /* True: the pages were what the process had mapped, all the time until now. */
 bool sn_span_put(struct sn_span *span)
 {

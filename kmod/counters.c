@@ -43,6 +43,17 @@ static const char *const sn_count_names[SENNIT_C_COUNT] = {
 	[SENNIT_C_DMA_ERRORS] = "dma_errors",
 	[SENNIT_C_DMA_TIMEOUTS] = "dma_timeouts",
 	[SENNIT_C_DENIED] = "denied",
+	[SENNIT_C_NET_PULLS] = "net_pulls",
+	[SENNIT_C_NET_ENDED] = "net_ended",
+	[SENNIT_C_NET_GIVEN_UP] = "net_given_up",
+	[SENNIT_C_NET_FRAMES] = "net_frames",
+	[SENNIT_C_NET_BYTES] = "net_bytes",
+	[SENNIT_C_NET_MISSES] = "net_misses",
+	[SENNIT_C_NET_DROPS] = "net_drops",
+	[SENNIT_C_NET_STRAYS] = "net_strays",
+	[SENNIT_C_NET_ASKED] = "net_asked",
+	[SENNIT_C_NET_AGAIN] = "net_again",
+	[SENNIT_C_NET_DMA_BYTES] = "net_dma_bytes",
 };
 
 void sn_count(enum sennit_counter c, u64 n)

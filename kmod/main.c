@@ -28,6 +28,12 @@ union sn_arg {
 	struct sennit_probe probe;
 	struct sennit_cancel cancel;
 	struct sennit_counters counters;
+	struct sennit_net_open net_open;
+	struct sennit_net_close net_close;
+	struct sennit_net_link net_link;
+	struct sennit_net_unlink net_unlink;
+	struct sennit_net_pull net_pull;
+	struct sennit_net_cancel net_cancel;
 };
 
 static int sn_info(struct sn_ctx *ctx, void *arg)
@@ -64,6 +70,12 @@ static const struct sn_call {
 	{SENNIT_IOC_PROBE, sn_match_probe},
 	{SENNIT_IOC_CANCEL, sn_match_cancel},
 	{SENNIT_IOC_COUNTERS, sn_counters_call},
+	{SENNIT_IOC_NET_OPEN, sn_net_open},
+	{SENNIT_IOC_NET_CLOSE, sn_net_close},
+	{SENNIT_IOC_NET_LINK, sn_net_link},
+	{SENNIT_IOC_NET_UNLINK, sn_net_unlink},
+	{SENNIT_IOC_NET_PULL, sn_net_pull},
+	{SENNIT_IOC_NET_CANCEL, sn_net_cancel},
 };
 
 static long sn_ioctl(struct file *file, unsigned int cmd, unsigned long user)
@@ -106,6 +118,7 @@ static int sn_open(struct inode *inode, struct file *file)
 	ctx->cred = get_current_cred();
 	xa_init_flags(&ctx->regions, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&ctx->shares, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&ctx->nets, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&ctx->requests, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	mutex_init(&ctx->join_lock);
 	init_waitqueue_head(&ctx->wait);
@@ -122,6 +135,7 @@ void sn_ctx_free(struct kref *ref)
 	xa_destroy(&ctx->regions);
 	xa_destroy(&ctx->shares);
 	xa_destroy(&ctx->requests);
+	xa_destroy(&ctx->nets);
 	put_cred(ctx->cred);
 	mmdrop(ctx->mm);
 	kfree(ctx);
@@ -132,6 +146,7 @@ static int sn_release(struct inode *inode, struct file *file)
 {
 	struct sn_ctx *ctx = file->private_data;
 
+	sn_net_close_all(ctx);
 	sn_match_leave(ctx);
 	sn_share_close_all(ctx);
 	sn_region_close_all(ctx);
@@ -140,12 +155,20 @@ static int sn_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
+static int sn_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct sn_ctx *ctx = file->private_data;
+
+	return current->mm == ctx->mm ? sn_net_map(ctx, vma) : -EPERM;
+}
+
 static const struct file_operations sn_fops = {
 	.owner = THIS_MODULE,
 	.open = sn_open,
 	.release = sn_release,
 	.unlocked_ioctl = sn_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = sn_mmap,
 };
 
 static struct miscdevice sn_device = {
@@ -161,12 +184,17 @@ static int __init sn_module_init(void)
 
 	if (err)
 		return err;
+	err = sn_net_init();
+	if (err)
+		goto no_net;
 	sn_counters_init();
 	err = misc_register(&sn_device);
-	if (err) {
-		sn_counters_exit();
-		sn_pin_exit();
-	}
+	if (!err)
+		return 0;
+	sn_counters_exit();
+	sn_net_exit();
+no_net:
+	sn_pin_exit();
 	return err;
 }
 
@@ -174,13 +202,14 @@ static void __exit sn_module_exit(void)
 {
 	misc_deregister(&sn_device);
 	sn_counters_exit();
+	sn_net_exit();
 	sn_pin_exit();
 }
 
 module_init(sn_module_init);
 module_exit(sn_module_exit);
-MODULE_DESCRIPTION(
-	"sennit: regions pinned on demand, single copy, DMA offload, messages matched in the kernel");
+MODULE_DESCRIPTION("sennit: regions pinned on demand, single copy, DMA offload, network fetches, messages "
+		   "matched in the kernel");
 MODULE_AUTHOR("the sennit authors");
 MODULE_LICENSE("GPL");
 MODULE_VERSION("0.1.0");

@@ -44,9 +44,9 @@ u64 sn_pin_limit(void)
 	return limit ? limit : totalram_pages() / 4;
 }
 
-void sn_pin_queue_ahead(struct work_struct *work)
+bool sn_pin_queue_ahead(struct work_struct *work)
 {
-	queue_work(sn_ahead_wq, work);
+	return queue_work(sn_ahead_wq, work);
 }
 
 static void sn_pin_uncharge(struct mm_struct *mm, unsigned long n)
@@ -81,10 +81,10 @@ void sn_pin_put(struct sn_pinset *ps)
 
 static void sn_lru_add(struct sn_pinset *ps)
 {
-	spin_lock(&sn_lru_lock);
+	spin_lock_bh(&sn_lru_lock);
 	list_add_tail(&ps->lru, &sn_lru);
 	sn_lru_pages += ps->count;
-	spin_unlock(&sn_lru_lock);
+	spin_unlock_bh(&sn_lru_lock);
 }
 
 /* Takes a set out of its tree. True: it was there, and the caller now has the tree's reference. seg->lock is held. */
@@ -98,10 +98,10 @@ static bool sn_pin_unlink(struct sn_pinset *ps)
 	if (RB_EMPTY_ROOT(&ps->seg->pins))
 		ps->seg->next_chunk = 1;
 	if (ps->state == SN_READY) {
-		spin_lock(&sn_lru_lock);
+		spin_lock_bh(&sn_lru_lock);
 		list_del_init(&ps->lru);
 		sn_lru_pages -= ps->count;
-		spin_unlock(&sn_lru_lock);
+		spin_unlock_bh(&sn_lru_lock);
 	}
 	return true;
 }
@@ -165,9 +165,9 @@ static void sn_pin_drop(struct sn_seg *seg, unsigned long from, unsigned long to
 
 void sn_pin_drop_all(struct sn_seg *seg)
 {
-	spin_lock(&seg->lock);
+	spin_lock_bh(&seg->lock);
 	sn_pin_drop(seg, 0, seg->pages);
-	spin_unlock(&seg->lock);
+	spin_unlock_bh(&seg->lock);
 }
 
 /*
@@ -182,10 +182,10 @@ static bool sn_pin_invalidate(struct mmu_interval_notifier *notifier, const stru
 	unsigned long from = max(range->start >> PAGE_SHIFT, seg->first) - seg->first;
 	unsigned long to = min(((range->end - 1) >> PAGE_SHIFT) + 1, seg->first + seg->pages) - seg->first;
 
-	spin_lock(&seg->lock);
+	spin_lock_bh(&seg->lock);
 	mmu_interval_set_seq(notifier, seq);
 	sn_pin_drop(seg, from, to);
-	spin_unlock(&seg->lock);
+	spin_unlock_bh(&seg->lock);
 	return true;
 }
 
@@ -198,7 +198,7 @@ static unsigned long sn_pin_evict(struct mm_struct *mm, unsigned long want, enum
 {
 	unsigned long freed = 0, looks = 0, all;
 
-	spin_lock(&sn_lru_lock);
+	spin_lock_bh(&sn_lru_lock);
 	all = 2 * sn_lru_pages; /* each set once with its second chance, once without */
 	while (freed < want && looks <= all && !list_empty(&sn_lru)) {
 		struct sn_pinset *ps = list_first_entry(&sn_lru, struct sn_pinset, lru);
@@ -213,19 +213,19 @@ static unsigned long sn_pin_evict(struct mm_struct *mm, unsigned long want, enum
 			continue;
 		}
 		refcount_inc(&ps->refs); /* on the LRU means in the tree, so the count is not zero */
-		spin_unlock(&sn_lru_lock);
-		spin_lock(&ps->seg->lock);
+		spin_unlock_bh(&sn_lru_lock);
+		spin_lock_bh(&ps->seg->lock);
 		mine = sn_pin_unlink(ps);
-		spin_unlock(&ps->seg->lock);
+		spin_unlock_bh(&ps->seg->lock);
 		if (mine) {
 			freed += ps->count;
 			sn_count(mode == SN_EVICT_PRESSURE ? SENNIT_C_SHRINKS : SENNIT_C_EVICTIONS, 1);
 			sn_pin_put(ps);
 		}
 		sn_pin_put(ps);
-		spin_lock(&sn_lru_lock);
+		spin_lock_bh(&sn_lru_lock);
 	}
-	spin_unlock(&sn_lru_lock);
+	spin_unlock_bh(&sn_lru_lock);
 	return freed;
 }
 
@@ -295,19 +295,19 @@ static int sn_pin_fill(struct sn_seg *seg, struct sn_pinset *ps)
 		goto out;
 	for (tries = 0; tries < SN_PIN_TRIES; tries++) {
 		/* Both before the wait: what begins after this line marks the set, what began before is waited for. */
-		spin_lock(&seg->lock);
+		spin_lock_bh(&seg->lock);
 		WRITE_ONCE(ps->stale, false);
 		if (tries > 2) /* somebody keeps changing this memory: ask for little */
 			ps->count = 1;
-		spin_unlock(&seg->lock);
+		spin_unlock_bh(&seg->lock);
 		mmu_interval_read_begin(&seg->notifier);
 		got = sn_pin_pages(ctx->mm, ps, (seg->first + ps->first) << PAGE_SHIFT);
 		if (got <= 0)
 			break;
 
-		spin_lock(&seg->lock);
+		spin_lock_bh(&seg->lock);
 		if (READ_ONCE(seg->region->dead)) {
-			spin_unlock(&seg->lock);
+			spin_unlock_bh(&seg->lock);
 			unpin_user_pages(ps->pages, got);
 			got = -ENOENT;
 			break;
@@ -316,10 +316,10 @@ static int sn_pin_fill(struct sn_seg *seg, struct sn_pinset *ps)
 			ps->count = got;
 			ps->state = SN_READY;
 			sn_lru_add(ps);
-			spin_unlock(&seg->lock);
+			spin_unlock_bh(&seg->lock);
 			break;
 		}
-		spin_unlock(&seg->lock);
+		spin_unlock_bh(&seg->lock);
 		unpin_user_pages(ps->pages, got);
 		sn_count(SENNIT_C_PIN_RETRIES, 1);
 		got = fatal_signal_pending(current) ? -EINTR : -EFAULT;
@@ -335,12 +335,12 @@ out:
 		sn_count(SENNIT_C_PIN_CHUNKS, 1);
 		return 0;
 	}
-	spin_lock(&seg->lock);
+	spin_lock_bh(&seg->lock);
 	ps->state = SN_GONE;
 	if (sn_pin_unlink(ps))
 		refcount_dec(&ps->refs); /* the tree's; the caller's is still there */
 	ps->count = 0;
-	spin_unlock(&seg->lock);
+	spin_unlock_bh(&seg->lock);
 	sn_pin_uncharge(ctx->mm, asked);
 	sn_count(SENNIT_C_PIN_FAILURES, 1);
 	/* Refusals of other kinds (a mapping that may not be pinned for long, for one) are as good as no memory there. */
@@ -363,6 +363,15 @@ static struct sn_pinset *sn_pin_alloc(struct sn_seg *seg, unsigned long n, bool 
 	return ps;
 }
 
+/* One set takes no more than an eighth of what may be pinned, so that copies that run beside each other all get some. */
+static unsigned long sn_pin_chunk(struct sn_seg *seg, unsigned long page)
+{
+	u64 most = min_t(u64, READ_ONCE(seg->region->ctx->memlock), sn_pin_limit()) / 8;
+	unsigned long n = min_t(unsigned long, READ_ONCE(seg->next_chunk), seg->pages - page);
+
+	return min_t(u64, n, max_t(u64, most, 1));
+}
+
 /*
  * Makes the set for a page that nothing covers. Returns it, NULL when somebody else was faster (look again), or an
  * error.
@@ -374,7 +383,7 @@ static struct sn_pinset *sn_pin_make(struct sn_seg *seg, unsigned long page, boo
 	unsigned long n, room;
 	int err;
 
-	n = sn_pin_charge(ctx, min_t(unsigned long, READ_ONCE(seg->next_chunk), seg->pages - page), ahead);
+	n = sn_pin_charge(ctx, sn_pin_chunk(seg, page), ahead);
 	if (!n)
 		return ERR_PTR(-ENOMEM);
 	ps = sn_pin_alloc(seg, n, write);
@@ -382,9 +391,9 @@ static struct sn_pinset *sn_pin_make(struct sn_seg *seg, unsigned long page, boo
 		sn_pin_uncharge(ctx->mm, n);
 		return ERR_PTR(-ENOMEM);
 	}
-	spin_lock(&seg->lock);
+	spin_lock_bh(&seg->lock);
 	if (sn_pin_find(seg, page, &next) || READ_ONCE(seg->region->dead)) {
-		spin_unlock(&seg->lock);
+		spin_unlock_bh(&seg->lock);
 		sn_pin_uncharge(ctx->mm, n);
 		kvfree(ps);
 		return READ_ONCE(seg->region->dead) ? ERR_PTR(-ENOENT) : NULL;
@@ -395,7 +404,7 @@ static struct sn_pinset *sn_pin_make(struct sn_seg *seg, unsigned long page, boo
 	kref_get(&seg->region->handle.ref);
 	sn_pin_link(seg, ps);
 	seg->next_chunk = min_t(unsigned long, 2 * seg->next_chunk, SN_CHUNK_MAX);
-	spin_unlock(&seg->lock);
+	spin_unlock_bh(&seg->lock);
 	sn_pin_uncharge(ctx->mm, n - ps->count);
 
 	err = sn_pin_fill(seg, ps);
@@ -418,17 +427,17 @@ struct sn_pinset *sn_pin_get(struct sn_seg *seg, unsigned long page, bool write,
 	for (;;) {
 		if (fatal_signal_pending(current))
 			return ERR_PTR(-EINTR);
-		spin_lock(&seg->lock);
+		spin_lock_bh(&seg->lock);
 		ps = sn_pin_find(seg, page, &next);
 		if (ps && ps->state == SN_READY && write && !ps->writable) {
 			sn_pin_unlink(ps); /* pinned for reading: pin it anew */
-			spin_unlock(&seg->lock);
+			spin_unlock_bh(&seg->lock);
 			sn_pin_put(ps);
 			continue;
 		}
 		if (ps)
 			refcount_inc(&ps->refs);
-		spin_unlock(&seg->lock);
+		spin_unlock_bh(&seg->lock);
 
 		if (!ps) {
 			ps = sn_pin_make(seg, page, write, ahead);
@@ -445,6 +454,23 @@ struct sn_pinset *sn_pin_get(struct sn_seg *seg, unsigned long page, bool write,
 		wait_event_killable(seg->region->ctx->pin_wait, READ_ONCE(ps->state) != SN_PINNING);
 		sn_pin_put(ps);
 	}
+}
+
+/*
+ * For softirqs: the set that covers a page if it is ready, and writable, with a reference for the caller; NULL if not.
+ */
+struct sn_pinset *sn_pin_try(struct sn_seg *seg, unsigned long page)
+{
+	struct sn_pinset *ps, *next;
+
+	spin_lock_bh(&seg->lock);
+	ps = sn_pin_find(seg, page, &next);
+	if (ps && ps->state == SN_READY && ps->writable)
+		refcount_inc(&ps->refs);
+	else
+		ps = NULL;
+	spin_unlock_bh(&seg->lock);
+	return ps;
 }
 
 static unsigned long sn_shrink_count(struct shrinker *shrinker, struct shrink_control *sc)

@@ -104,6 +104,8 @@ struct sennit_share_open {
 };
 
 #define SENNIT_SHARE_WAIT 1u /* return only when every piece is done, also those that others took */
+#define SENNIT_SHARE_SOME                                                                                    \
+	2u /* return after 16 pieces (4 MiB), so that a caller can look after other things */
 
 struct sennit_share_run {
 	__u64 handle;
@@ -113,6 +115,7 @@ struct sennit_share_run {
 	__u32 flags;
 };
 
+/* Returns when no runner is copying any more. Only for whoever opened it. EINTR: killed; it is closed all the same. */
 struct sennit_share_close {
 	__u64 handle;
 };
@@ -174,6 +177,89 @@ struct sennit_cancel {
 	__u64 request;
 };
 
+/*
+ * The network in the kernel: fetches of rendezvous data over raw Ethernet (docs/protocol.md), from PULL to the last DATA,
+ * without any process. Everything else about a link stays with the program, which has a packet socket for it. Needs
+ * CAP_NET_RAW in the network namespace, as that socket does.
+ */
+#define SENNIT_NETS	   16	       /* endpoints of one file */
+#define SENNIT_NET_LINKS   4096	       /* of one endpoint */
+#define SENNIT_NET_PULLS   256	       /* under way at an endpoint */
+#define SENNIT_NET_RING	   512	       /* entries of the ring of completions */
+#define SENNIT_PULL_NUMBER 0x80000000u /* numbers of fetches by the kernel have this bit, others must not */
+
+/* mmap of the device at offset id * 64 KiB maps the endpoint's struct sennit_net_ring. */
+struct sennit_net_open {
+	__u32 ifindex;
+	__u32 mtu;	/* of a frame, without the 16 bytes before it */
+	__u8 port[2];	/* frames for this port are the endpoint's */
+	__u8 zero[2];	/* 0 */
+	__s32 event;	/* an eventfd to signal at completions, or -1 */
+	__u32 id;	/* out */
+	__u32 reserved; /* 0 */
+};
+
+struct sennit_net_close {
+	__u32 id;
+	__u32 reserved; /* 0 */
+};
+
+struct sennit_net_link {
+	__u32 net;
+	__u32 id;	 /* out */
+	__u8 to[8];	 /* MAC address and port of the peer */
+	__u64 rx_key[2]; /* link keys: of what comes, and of what goes */
+	__u64 tx_key[2];
+	__u32 rx_link; /* the header's link number: in what comes, and in what goes */
+	__u32 tx_link;
+};
+
+/* Ends its fetches as SENNIT_IOC_NET_CANCEL does. */
+struct sennit_net_unlink {
+	__u32 net;
+	__u32 link;
+};
+
+/* Starts a fetch of bytes [start, end) of a body into an own region, whose first byte is the body's. ENOSPC: too many. */
+struct sennit_net_pull {
+	__u32 net;
+	__u32 link;
+	__u32 region;
+	__u32 rdv;
+	__u64 start;
+	__u64 end;
+	__u64 cookie; /* comes back with the completion */
+	__u64 sack;   /* sack, ack and seq: for the headers of the PULL frames */
+	__u32 ack;
+	__u32 seq;
+	__u32 frag;
+	__u32 number; /* out */
+};
+
+/* Ends a fetch: nothing is written any more when the call returns. ENOENT: it had ended by itself. */
+struct sennit_net_cancel {
+	__u32 net;
+	__u32 number;
+	__u64 done; /* out: bytes of the body that are there, without a gap, from its start */
+};
+
+struct sennit_net_done {
+	__u64 cookie;
+	__u64 done; /* as above */
+	__u64 sack; /* the newest acknowledgement that came with DATA */
+	__u32 ack;
+	__u32 number;
+	__s32 status; /* 0, or a negative errno: the rest must be fetched another way */
+	__u32 reserved;
+};
+
+struct sennit_net_ring {
+	__u32 head;   /* written by the kernel: completions so far */
+	__u32 frames; /* DATA frames that were placed so far: a sign of life */
+	__u32 reserved[14];
+	struct sennit_net_done done[SENNIT_NET_RING]; /* completion i is at i % SENNIT_NET_RING */
+};
+
 /* Copies up to n counters, in the order of enum sennit_counter. */
 struct sennit_counters {
 	__u64 values; /* __u64[n] */
@@ -209,6 +295,17 @@ enum sennit_counter {
 	SENNIT_C_DMA_ERRORS,   /* blocks that a channel failed and the CPU copied */
 	SENNIT_C_DMA_TIMEOUTS, /* channels given up */
 	SENNIT_C_DENIED,       /* handles refused for another user's credentials */
+	SENNIT_C_NET_PULLS,    /* fetches started */
+	SENNIT_C_NET_ENDED,    /* and ended whole */
+	SENNIT_C_NET_GIVEN_UP, /* or left to the program */
+	SENNIT_C_NET_FRAMES,   /* DATA frames placed */
+	SENNIT_C_NET_BYTES,
+	SENNIT_C_NET_MISSES, /* DATA frames dropped because their pages were not pinned (yet): overlap misses */
+	SENNIT_C_NET_DROPS,  /* DATA frames dropped: not authentic, damaged, out of range */
+	SENNIT_C_NET_STRAYS, /* DATA frames for no fetch, or a piece that was there */
+	SENNIT_C_NET_ASKED,  /* PULL frames sent */
+	SENNIT_C_NET_AGAIN,  /* of these: for what had been asked for before */
+	SENNIT_C_NET_DMA_BYTES,
 	SENNIT_C_COUNT
 };
 
@@ -227,5 +324,11 @@ enum sennit_counter {
 #define SENNIT_IOC_PROBE       _IOWR(0xE5, 0x0c, struct sennit_probe)
 #define SENNIT_IOC_CANCEL      _IOW(0xE5, 0x0d, struct sennit_cancel)
 #define SENNIT_IOC_COUNTERS    _IOW(0xE5, 0x0e, struct sennit_counters)
+#define SENNIT_IOC_NET_OPEN    _IOWR(0xE5, 0x0f, struct sennit_net_open)
+#define SENNIT_IOC_NET_CLOSE   _IOW(0xE5, 0x10, struct sennit_net_close)
+#define SENNIT_IOC_NET_LINK    _IOWR(0xE5, 0x11, struct sennit_net_link)
+#define SENNIT_IOC_NET_UNLINK  _IOW(0xE5, 0x12, struct sennit_net_unlink)
+#define SENNIT_IOC_NET_PULL    _IOWR(0xE5, 0x13, struct sennit_net_pull)
+#define SENNIT_IOC_NET_CANCEL  _IOWR(0xE5, 0x14, struct sennit_net_cancel)
 
 #endif

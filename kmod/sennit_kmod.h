@@ -10,8 +10,8 @@
  * process has mapped there, each copy that uses it holds one more. An invalidation takes it out of the tree, at any
  * moment; its pages are let go by whoever drops the last reference, so no copy ever touches a page that is not held.
  *
- * Locks, outermost first: job->lock; seg->lock; the LRU's lock. The last two are also taken from MMU notifiers, so
- * nothing allocates or sleeps below them.
+ * Locks, outermost first: job->lock; a network endpoint's lock; seg->lock; the LRU's lock. The last two are also taken
+ * from MMU notifiers, so nothing allocates or sleeps below them; and all but the first from softirqs.
  */
 #ifndef SENNIT_KMOD_H
 #define SENNIT_KMOD_H
@@ -58,6 +58,7 @@ struct sn_ctx {
 	struct xarray regions;	 /* id -> region */
 	struct xarray shares;	 /* transfers that this file opened */
 	struct xarray requests;	 /* id -> request, of LiMIC's interface */
+	struct xarray nets;	 /* id -> network endpoint */
 	atomic_t n_regions;
 	atomic_t n_requests;
 	struct mutex join_lock;
@@ -163,7 +164,8 @@ static inline void sn_region_put(struct sn_region *r)
 extern const struct mmu_interval_notifier_ops sn_pin_notifier_ops;
 struct sn_pinset *sn_pin_get(struct sn_seg *seg, unsigned long page, bool write, bool ahead);
 void sn_pin_put(struct sn_pinset *ps);
-void sn_pin_queue_ahead(struct work_struct *work);
+struct sn_pinset *sn_pin_try(struct sn_seg *seg, unsigned long page);
+bool sn_pin_queue_ahead(struct work_struct *work);
 void sn_pin_drop_all(struct sn_seg *seg);
 u64 sn_pin_total(void);
 u64 sn_pin_limit(void);
@@ -178,6 +180,7 @@ struct sn_span {
 	u64 len;
 };
 int sn_span_get(struct sn_end *end, u64 at, u64 len, bool write, struct sn_span *span);
+bool sn_span_try(struct sn_end *end, u64 at, u64 len, struct sn_span *span);
 bool sn_span_put(struct sn_span *span);
 void sn_span_advance(struct sn_span *span, unsigned int n);
 int sn_copy(struct sn_ctx *ctx, struct sn_end *dst, struct sn_end *src, u64 len, u64 *copied);
@@ -208,6 +211,18 @@ bool sn_dma_shares_cache(const struct sn_ctx *caller, const struct sn_ctx *owner
 void sn_dma_info(struct sennit_info *info);
 void sn_dma_open(void);
 void sn_dma_close(void);
+
+/* net.c */
+int sn_net_open(struct sn_ctx *ctx, void *arg);
+int sn_net_close(struct sn_ctx *ctx, void *arg);
+int sn_net_link(struct sn_ctx *ctx, void *arg);
+int sn_net_unlink(struct sn_ctx *ctx, void *arg);
+int sn_net_pull(struct sn_ctx *ctx, void *arg);
+int sn_net_cancel(struct sn_ctx *ctx, void *arg);
+int sn_net_map(struct sn_ctx *ctx, struct vm_area_struct *vma);
+void sn_net_close_all(struct sn_ctx *ctx);
+int sn_net_init(void);
+void sn_net_exit(void);
 
 /* counters.c */
 void sn_count(enum sennit_counter c, u64 n);

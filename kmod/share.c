@@ -11,6 +11,7 @@
 
 #define SN_RUNNERS_MAX 16
 #define SN_SHARES_MAX  4096 /* per context */
+#define SN_SHARE_SOME  16   /* pieces in one call that asks for some */
 
 struct sn_share {
 	struct sn_handle handle;
@@ -133,11 +134,12 @@ static bool sn_share_has_news(struct sn_share *s)
 
 static int sn_share_work(struct sn_share *s, struct sennit_share_run *run)
 {
+	unsigned int room = run->flags & SENNIT_SHARE_SOME ? SN_SHARE_SOME : UINT_MAX;
 	u64 at, n;
 	int err;
 
 	for (;;) {
-		while ((n = sn_share_take(s, &at))) {
+		while (room && (n = sn_share_take(s, &at))) {
 			u64 copied = 0;
 
 			err = sn_copy_cpu(&s->dst, &s->src, at, n, &copied);
@@ -148,8 +150,9 @@ static int sn_share_work(struct sn_share *s, struct sennit_share_run *run)
 				return err;
 			if (!err)
 				run->mine += n;
+			room--;
 		}
-		if (!(run->flags & SENNIT_SHARE_WAIT) || sn_share_is_over(s))
+		if (!room || !(run->flags & SENNIT_SHARE_WAIT) || sn_share_is_over(s))
 			return 0;
 		err = wait_event_interruptible(s->wait, sn_share_has_news(s));
 		if (err)
@@ -162,12 +165,13 @@ int sn_share_run(struct sn_ctx *ctx, void *arg)
 	struct sennit_share_run *run = arg;
 	struct sn_handle *h;
 	struct sn_share *s;
+	bool last;
 	int err = 0;
 
 	run->mine = 0;
 	run->done = 0;
 	run->error = 0;
-	if (run->flags & ~SENNIT_SHARE_WAIT)
+	if (run->flags & ~(SENNIT_SHARE_WAIT | SENNIT_SHARE_SOME))
 		return -EINVAL;
 	h = sn_handle_find(run->handle, SN_HANDLE_SHARE);
 	if (!h)
@@ -182,10 +186,12 @@ int sn_share_run(struct sn_ctx *ctx, void *arg)
 	if (!err) {
 		err = sn_share_work(s, run);
 		spin_lock(&s->lock);
-		s->runners--;
+		last = --s->runners == 0;
 		run->done = s->done;
 		run->error = s->error;
 		spin_unlock(&s->lock);
+		if (last)
+			wake_up_all(&s->wait);
 	}
 	sn_share_put(s);
 	return err;
@@ -203,6 +209,16 @@ static void sn_share_end(struct sn_share *s)
 	sn_share_put(s);
 }
 
+static bool sn_share_is_quiet(struct sn_share *s)
+{
+	bool quiet;
+
+	spin_lock(&s->lock);
+	quiet = !s->runners;
+	spin_unlock(&s->lock);
+	return quiet;
+}
+
 int sn_share_close(struct sn_ctx *ctx, void *arg)
 {
 	struct sennit_share_close *c = arg;
@@ -216,7 +232,8 @@ int sn_share_close(struct sn_ctx *ctx, void *arg)
 	/* Of several closers at once, the one that takes it out of the table ends it. */
 	if (s->ctx == ctx && xa_cmpxchg(&ctx->shares, s->id, s, NULL, GFP_KERNEL) == s) {
 		sn_share_end(s);
-		err = 0;
+		/* The opener may give its memory another use from now on: no piece may still be on its way there. */
+		err = wait_event_killable(s->wait, sn_share_is_quiet(s)) ? -EINTR : 0;
 	}
 	sn_share_put(s);
 	return err;

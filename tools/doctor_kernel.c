@@ -3,7 +3,9 @@
  * Each facility is tried, not looked up: policies (Yama, seccomp, SELinux, namespaces) decide together, and only the
  * call itself tells the outcome. Single copy is tried between two siblings, as two ranks of one job are.
  */
+#include "copy/kmod.h"
 #include "doctor.h"
+#include "sennit/sennit.h"
 #include "tool.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -205,9 +207,29 @@ static void check_pidfd(void)
 	}
 }
 
+/* Optional, so its absence is no fault; but a device that may not be opened is one. */
+static void check_module(void)
+{
+	struct sn_kmod *k;
+	int rc = sn_kmod_open(&k);
+	if (rc == SN_OK) {
+		sn_doctor_report(SN_HEALTH_OK, "kernel module", NULL,
+				 "loaded: large messages are copied by it; %u DMA channels", k->dma_channels);
+		sn_kmod_close(k);
+	} else if (access("/dev/sennit", F_OK) != 0) {
+		sn_doctor_report(SN_HEALTH_OK, "kernel module", NULL,
+				 "not loaded, and not needed (sennit-kmod(4))");
+	} else {
+		sn_doctor_report(SN_HEALTH_LIMITED, "kernel module",
+				 "permissions of /dev/sennit (the udev rule), or a module of this version",
+				 "loaded, but not used: %s", sn_last_error());
+	}
+}
+
 void sn_doctor_kernel(void)
 {
 	check_single_copy();
+	check_module();
 	check_memfd();
 	check_sockets();
 	check_membarrier();

@@ -2,6 +2,7 @@
 /* sennit info: what this build and machine are, and every setting with its value and where that came from. */
 #include "base/base.h"
 #include "base/conf.h"
+#include "copy/kmod.h"
 #include "copy/tune.h"
 #include "core/rail.h"
 #include "sennit/sennit.h"
@@ -243,6 +244,20 @@ static void print_rails(void)
 	sn_ep_close(ep);
 }
 
+static void print_module(void)
+{
+	struct sn_kmod *k;
+	if (sn_kmod_open(&k) != SN_OK) {
+		printf("module     %s\n", sn_last_error());
+		return;
+	}
+	printf("module     /dev/sennit: %u DMA channels", k->dma_channels);
+	if (k->dma_channels)
+		printf(", used from %" PRIu64 " KiB", k->dma_threshold >> 10);
+	putchar('\n');
+	sn_kmod_close(k);
+}
+
 int sn_tool_info(int argc, char **argv)
 {
 	struct options o = {0};
@@ -260,6 +275,7 @@ int sn_tool_info(int argc, char **argv)
 		printf("provider   %s\n", provider ? provider : "libsennit-fi.so is not beside this command");
 		free(provider);
 		print_rails();
+		print_module();
 		print_machine();
 		puts("settings");
 	}

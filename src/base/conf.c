@@ -254,7 +254,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.help = "Faults to inject into the copies between processes of one node, for tests: "
 				"a "
 				"list of operation:what[@n][+] such as read:eperm@3,write:short. Operations "
-				"are read, write and probe; what is eperm, esrch, efault, enomem, enosys or "
+				"are read, write, probe and module; what is eperm, esrch, efault, enomem, "
+				"enosys or "
 				"short. @3 means the third call only, @3+ from the third on, neither every "
 				"call.",
 		},

@@ -64,11 +64,11 @@ enum sn_guard_outcome sn_copy_guarded(void *to, const void *from, size_t len);
 
 /*
  * Fault injection, always compiled in. The setting "fault" is a list of op:what[@n][+], e.g. "read:eperm@3,write:short":
- * op read, write, probe; what eperm, esrch, efault, enomem, enosys or short (copies at most a page and a byte at a
+ * op read, write, probe, module (the kernel module's copies); what eperm, esrch, efault, enomem, enosys or short (copies at most a page and a byte at a
  * time). @n: only the n-th call of this op; @n+: from the n-th on; neither: every call.
  * Returns the errno to fail with, or 0; *limit may be lowered.
  */
-enum sn_fault_op { SN_FAULT_READ, SN_FAULT_WRITE, SN_FAULT_PROBE, SN_FAULT_OPS };
+enum sn_fault_op { SN_FAULT_READ, SN_FAULT_WRITE, SN_FAULT_PROBE, SN_FAULT_MODULE, SN_FAULT_OPS };
 int sn_fault_inject(enum sn_fault_op op, uint64_t *limit);
 /* Replace the list (tests; NULL or "": none). Not thread-safe. False: it does not parse, and nothing is injected. */
 bool sn_fault_set(const char *list);

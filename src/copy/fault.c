@@ -37,7 +37,7 @@ static bool parse_rule(const char **at, struct rule *r)
 		int code;
 	} whats[] = {{"eperm", EPERM},	 {"esrch", ESRCH},   {"efault", EFAULT},
 		     {"enomem", ENOMEM}, {"enosys", ENOSYS}, {"short", SHORT_CODE}};
-	static const char *const ops[SN_FAULT_OPS] = {"read:", "write:", "probe:"};
+	static const char *const ops[SN_FAULT_OPS] = {"read:", "write:", "probe:", "module:"};
 	unsigned op = 0, what = 0;
 	while (op < SN_FAULT_OPS && !word(at, ops[op]))
 		op++;

@@ -2,6 +2,7 @@
 /* See kmod.h. */
 #include "copy/kmod.h"
 #include "base/log.h"
+#include "copy/cma.h"
 #include "sennit/sennit.h"
 #include "sennit_ioctl.h"
 #include <errno.h>
@@ -70,6 +71,45 @@ void sn_kmod_close(struct sn_kmod *k)
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
+
+/* ---- one for the process ---- */
+
+static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sn_kmod *shared;
+static unsigned shared_users;
+
+struct sn_kmod *sn_kmod_acquire(void)
+{
+	pthread_mutex_lock(&shared_lock);
+	if (!shared && sn_kmod_open(&shared) != SN_OK)
+		shared = NULL;
+	shared_users += shared != NULL;
+	struct sn_kmod *k = shared;
+	pthread_mutex_unlock(&shared_lock);
+	return k;
+}
+
+void sn_kmod_release(struct sn_kmod *k)
+{
+	pthread_mutex_lock(&shared_lock);
+	if (k == shared && --shared_users == 0) {
+		sn_kmod_close(shared);
+		shared = NULL;
+	}
+	pthread_mutex_unlock(&shared_lock);
+}
+
+/* Only this thread exists; the file would keep the parent's regions alive. What the cache had in memory is given up. */
+void sn_kmod_in_child(void)
+{
+	pthread_mutex_init(&shared_lock, NULL);
+	if (shared)
+		close(shared->fd);
+	shared = NULL;
+	shared_users = 0;
+}
+
+/* ---- the cache ---- */
 
 static uint64_t sn_kmod_hash(const struct iovec *iov, uint32_t count, uint32_t access)
 {
@@ -187,19 +227,24 @@ void sn_kmod_region_put(struct sn_kmod *k, struct sn_kmod_region *r)
 	pthread_mutex_unlock(&k->lock);
 }
 
-void sn_kmod_region_prepare(struct sn_kmod *k, const struct sn_kmod_region *r)
+bool sn_kmod_region_prepare(struct sn_kmod *k, struct sn_kmod_region *r)
 {
 	struct sennit_prepare p = {.id = r->id, .len = r->length};
 
+	if (atomic_load_explicit(&r->prepared, memory_order_relaxed) ||
+	    atomic_exchange_explicit(&r->prepared, true, memory_order_relaxed))
+		return false;
 	if (ioctl(k->fd, SENNIT_IOC_PREPARE, &p))
 		sn_debug("kernel module: prepare: %s", strerror(errno));
+	return true;
 }
 
 static int sn_kmod_copy(struct sn_kmod *k, struct sennit_copy *c, struct sennit_end *own,
 			const struct iovec *iov, uint32_t count, uint64_t *done)
 {
 	struct sennit_seg few[SN_KMOD_FEW], *segs = sn_kmod_segs(iov, count, few);
-	int error = 0;
+	uint64_t len = c->len;
+	int error = sn_fault_inject(SN_FAULT_MODULE, &len);
 
 	*done = 0;
 	if (!segs)
@@ -207,7 +252,8 @@ static int sn_kmod_copy(struct sn_kmod *k, struct sennit_copy *c, struct sennit_
 	own->kind = SENNIT_END_MEMORY;
 	own->nsegs = count;
 	own->ref = (uintptr_t)segs;
-	if (ioctl(k->fd, SENNIT_IOC_COPY, c))
+	c->len = len;
+	if (!error && ioctl(k->fd, SENNIT_IOC_COPY, c))
 		error = errno;
 	*done = c->copied;
 	if (segs != few)
@@ -231,4 +277,41 @@ int sn_kmod_write(struct sn_kmod *k, uint64_t handle, uint64_t remote_offset, co
 
 	c.dst = (struct sennit_end){.kind = SENNIT_END_HANDLE, .ref = handle, .offset = remote_offset};
 	return sn_kmod_copy(k, &c, &c.src, iov, count, done);
+}
+
+/* ---- shared copies ---- */
+
+int sn_kmod_share_open(struct sn_kmod *k, const struct sn_kmod_region *dst, uint64_t src, uint64_t len,
+		       uint64_t *share)
+{
+	struct sennit_share_open o = {.len = len};
+
+	o.dst = (struct sennit_end){.kind = SENNIT_END_REGION, .ref = dst->id};
+	o.src = (struct sennit_end){.kind = SENNIT_END_HANDLE, .ref = src};
+	if (ioctl(k->fd, SENNIT_IOC_SHARE_OPEN, &o))
+		return sn_kmod_error("share", errno);
+	*share = o.handle;
+	return SN_OK;
+}
+
+int sn_kmod_share_run(struct sn_kmod *k, uint64_t share, uint64_t *mine, uint64_t *done)
+{
+	struct sennit_share_run r = {.handle = share, .flags = SENNIT_SHARE_SOME};
+	uint64_t len = UINT64_MAX;
+	int error = sn_fault_inject(SN_FAULT_MODULE, &len);
+
+	if (!error)
+		error = ioctl(k->fd, SENNIT_IOC_SHARE_RUN, &r) ? errno : -r.error;
+
+	*mine = r.mine;
+	*done = r.done;
+	return error ? sn_kmod_error("share", error) : SN_OK;
+}
+
+void sn_kmod_share_close(struct sn_kmod *k, uint64_t share)
+{
+	struct sennit_share_close c = {.handle = share};
+
+	if (ioctl(k->fd, SENNIT_IOC_SHARE_CLOSE, &c))
+		sn_debug("kernel module: closing a shared copy: %s", strerror(errno));
 }

@@ -31,6 +31,7 @@ struct sn_kmod_region {
 	struct sn_kmod_region *next;
 	uint64_t hash;
 	uint32_t id, access, users, count;
+	_Atomic bool prepared;
 	struct iovec iov[];
 };
 
@@ -51,14 +52,25 @@ int sn_kmod_open(struct sn_kmod **out);
 void sn_kmod_close(struct sn_kmod *k);
 
 /*
+ * The process's one instance, for everybody who wants it: opened by the first, closed by the last. NULL: there is none
+ * (sn_last_error() says why). A forked child has none until it asks: the parent's is dead there (sn_kmod_in_child).
+ */
+struct sn_kmod *sn_kmod_acquire(void);
+void sn_kmod_release(struct sn_kmod *k);
+void sn_kmod_in_child(void);
+
+/*
  * A name for these segments, until sn_kmod_region_put. Errors: SN_ERR_INVALID (nothing in it, too long), SN_ERR_NOMEM,
  * SN_ERR_FORKED.
  */
 int sn_kmod_region_get(struct sn_kmod *k, const struct iovec *iov, uint32_t count, uint32_t access,
 		       struct sn_kmod_region **out);
 void sn_kmod_region_put(struct sn_kmod *k, struct sn_kmod_region *r);
-/* Have it pinned in the background, so that this overlaps the rendezvous. A hint: it cannot fail. */
-void sn_kmod_region_prepare(struct sn_kmod *k, const struct sn_kmod_region *r);
+/*
+ * Have it pinned in the background, so that this overlaps the rendezvous. A hint: it cannot fail. Once in a region's life;
+ * true: this was it.
+ */
+bool sn_kmod_region_prepare(struct sn_kmod *k, struct sn_kmod_region *r);
 
 /*
  * Copy len bytes between a peer's region, from `remote_offset`, and own segments, from `offset`. *done: bytes moved,
@@ -70,5 +82,16 @@ int sn_kmod_read(struct sn_kmod *k, uint64_t handle, uint64_t remote_offset, con
 		 uint32_t count, uint64_t offset, uint64_t len, uint64_t *done);
 int sn_kmod_write(struct sn_kmod *k, uint64_t handle, uint64_t remote_offset, const struct iovec *iov,
 		  uint32_t count, uint64_t offset, uint64_t len, uint64_t *done);
+
+/*
+ * A copy of len bytes between two regions, from the peer's `src` to the own `dst`, whose pieces several processes take in
+ * turn: each that was told *share. Errors as above.
+ */
+int sn_kmod_share_open(struct sn_kmod *k, const struct sn_kmod_region *dst, uint64_t src, uint64_t len,
+		       uint64_t *share);
+/* Copies up to 4 MiB of what is left. *mine: bytes that this call moved; *done: that all have, so far. */
+int sn_kmod_share_run(struct sn_kmod *k, uint64_t share, uint64_t *mine, uint64_t *done);
+/* For the one who opened it: ends it, and returns when nobody is copying any more. */
+void sn_kmod_share_close(struct sn_kmod *k, uint64_t share);
 
 #endif

@@ -24,6 +24,7 @@ class InfoTest(ToolTest):
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertRegex(r.stdout, r"(?m)^sennit +\d+\.\d+\.\d+$")
         self.assertRegex(r.stdout, r"(?m)^rails +local .*by the kernel$")
+        self.assertRegex(r.stdout, r"(?m)^module +/dev/sennit: ")
         self.assertRegex(r.stdout, r"(?m)^  eager +4096 bytes +environment")
         self.assertRegex(r.stdout, r"(?m)^  copy +auto +default")
 
@@ -116,7 +117,7 @@ class DoctorTest(ToolTest):
 
     def test_every_path_has_a_line(self):
         r = self.sennit("doctor")
-        for what in ("process_vm_readv", "process_vm_writev", "memfd", "abstract sockets", "membarrier", "pidfd",
+        for what in ("process_vm_readv", "process_vm_writev", "kernel module", "memfd", "abstract sockets", "membarrier", "pidfd",
                      "sennit itself", "descriptors", "huge pages", "processors", "namespaces", "network", "raw Ethernet", "provider"):
             self.assertRegex(r.stdout, r"(?m)^(ok|limited|MISSING) +" + what)
         missing = len(re.findall("(?m)^MISSING", r.stdout))

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Fetches by the kernel. The other host is a plain program in another network namespace that speaks the protocol with
+ * the engine's own codec (src/net/auth.c, wire.h) over a packet socket: it answers PULL frames with DATA, as badly as it
+ * is told to.
+ */
+#include "kt.h"
+#include "net/auth.h"
+#include "veth.h"
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#define ETHERTYPE 0x88B6
+#define MTU	  8000u
+#define BODY	  (6u << 20)
+#define RDV	  77u
+
+static const uint8_t key_a[12] = "receiver key", key_b[12] = "the sender's"; /* endpoint keys */
+#define SESSION_A 0x1111222233334444u
+#define SESSION_B 0x5555666677778888u
+
+static struct { /* what both processes see */
+	_Atomic int ready, quit;
+	_Atomic unsigned lose, damage, twice, forge,
+		mute;	      /* per thousand of the DATA frames; mute: all of them */
+	_Atomic unsigned bad; /* PULL frames that make no sense */
+	_Atomic uint64_t asked;
+	uint8_t mac[2][6];
+	unsigned seed;
+} * sh;
+
+static int dev, event = -1;
+static uint32_t net, link_id;
+static struct sennit_net_ring *ring;
+
+/* ---- the other host ---- */
+
+static void answer(int fd, const struct sockaddr_ll *to, const uint8_t *body, const struct sn_wire_pull *w,
+		   const struct sn_sip_key *key, uint64_t *random)
+{
+	uint8_t frame[16 + MTU];
+	struct sn_wire_data *d = (void *)(frame + 16);
+	uint32_t frag = le32toh(w->frag);
+
+	memcpy(frame, sh->mac[0], 6);
+	memcpy(frame + 6, sh->mac[1], 6);
+	frame[12] = ETHERTYPE >> 8;
+	frame[13] = ETHERTYPE & 255;
+	memcpy(frame + 14, "AA", 2);
+	for (uint64_t want = le64toh(w->want); want; want &= want - 1) {
+		uint64_t offset = le64toh(w->offset) + (uint64_t)__builtin_ctzll(want) * frag;
+		uint32_t n = (uint32_t)SN_MIN_OF((uint64_t)frag, le64toh(w->end) - offset);
+
+		sn_wire_start(&d->h, SN_WIRE_DATA, (uint32_t)sizeof(*d) + n, (uint32_t)SESSION_A);
+		d->h.ack = htole32(9);
+		d->pull = w->pull;
+		d->round = w->round;
+		d->offset = htole64(offset);
+		memcpy(d + 1, body + offset, n);
+		d->h.check = htole32(sn_check_of(&d->h + 1, sizeof(*d) - sizeof(d->h) + n));
+		d->h.mac = htole64(sn_auth_mac(key, &d->h));
+		if (kt_random(random) % 1000 < sh->lose || sh->mute)
+			continue;
+		if (kt_random(random) % 1000 < sh->damage)
+			((uint8_t *)(d + 1))[kt_random(random) % n] ^= 4;
+		if (kt_random(random) % 1000 < sh->forge)
+			d->h.mac ^= 1;
+		for (int i = kt_random(random) % 1000 < sh->twice ? 2 : 1; i > 0; i--)
+			sendto(fd, frame, 16 + sizeof(*d) + n, 0, (const void *)to, sizeof(*to));
+	}
+}
+
+static bool is_sound(const struct sn_wire_pull *w, ssize_t len, const struct sn_sip_key *key)
+{
+	return len >= (ssize_t)sizeof(*w) && w->h.version == 1 && w->h.type == SN_WIRE_PULL &&
+	       le16toh(w->h.len) == sizeof(*w) && le32toh(w->h.link) == (uint32_t)SESSION_B &&
+	       le64toh(w->h.mac) == sn_auth_mac(key, &w->h) && le32toh(w->h.seq) == 5 &&
+	       le32toh(w->h.check) == sn_check_of(&w->h + 1, sizeof(*w) - sizeof(w->h)) &&
+	       le32toh(w->rdv) == RDV && le64toh(w->end) <= BODY && le64toh(w->offset) < le64toh(w->end) &&
+	       w->want && (le32toh(w->pull) & SENNIT_PULL_NUMBER);
+}
+
+static void other_host(void)
+{
+	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHERTYPE)};
+	struct sn_sip_key in, out;
+	uint8_t *body = malloc(BODY), frame[2048];
+	uint64_t random = 1;
+	int fd, big = 8 << 20;
+
+	KT_CHECK(unshare(CLONE_NEWNET) == 0);
+	sh->ready = 1;
+	while (sh->ready < 2)
+		usleep(1000);
+	kt_link_up("kb");
+	ll.sll_ifindex = (int)kt_link_index("kb", sh->mac[1]);
+	fd = socket(AF_PACKET, SOCK_RAW, htons(ETHERTYPE));
+	KT_CHECK(fd >= 0 && bind(fd, (void *)&ll, sizeof(ll)) == 0);
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &big, sizeof(big));
+	kt_fill(body, BODY, 3);
+	sn_auth_link_key(&in, key_b, SESSION_A, SESSION_B);
+	sn_auth_link_key(&out, key_a, SESSION_B, SESSION_A);
+	sh->ready = 3;
+	while (!sh->quit) {
+		struct pollfd p = {fd, POLLIN, 0};
+
+		if (poll(&p, 1, 50) <= 0)
+			continue;
+		ssize_t n = recv(fd, frame, sizeof(frame), 0);
+		struct sn_wire_pull w;
+
+		if (n < 16 || memcmp(frame + 14, "BB", 2))
+			continue;
+		memcpy(&w, frame + 16, sizeof(w));
+		if (!is_sound(&w, n - 16, &in)) {
+			sh->bad++;
+			continue;
+		}
+		sh->asked++;
+		answer(fd, &ll, body, &w, &out, &random);
+	}
+	_exit(0);
+}
+
+/* ---- this one ---- */
+
+static void set_up(void)
+{
+	struct sennit_net_open o = {.mtu = MTU, .port = {'A', 'A'}};
+	struct sennit_net_link l = {.to = {[6] = 'B', [7] = 'B'}};
+	struct sn_sip_key key;
+
+	dev = kt_open();
+	event = eventfd(0, EFD_NONBLOCK);
+	o.event = event;
+	o.ifindex = kt_link_index("ka", sh->mac[0]);
+	KT_CHECK(ioctl(dev, SENNIT_IOC_NET_OPEN, &o) == 0);
+	net = o.id;
+	ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE, MAP_SHARED, dev, (off_t)net << 16);
+	KT_CHECK(ring != MAP_FAILED);
+	l.net = net;
+	memcpy(l.to, sh->mac[1], 6);
+	sn_auth_link_key(&key, key_a, SESSION_B, SESSION_A);
+	memcpy(l.rx_key, key.k, 16);
+	sn_auth_link_key(&key, key_b, SESSION_A, SESSION_B);
+	memcpy(l.tx_key, key.k, 16);
+	l.rx_link = (uint32_t)SESSION_A;
+	l.tx_link = (uint32_t)SESSION_B;
+	KT_CHECK(ioctl(dev, SENNIT_IOC_NET_LINK, &l) == 0 && l.rx_key[0] == 0);
+	link_id = l.id;
+}
+
+static void tear_down(void)
+{
+	munmap(ring, sizeof(*ring));
+	close(dev);
+	close(event);
+	kt_wait_unpinned(0);
+}
+
+static uint32_t start(uint32_t region, uint64_t from, uint64_t to, uint64_t cookie)
+{
+	struct sennit_net_pull p = {.net = net,
+				    .link = link_id,
+				    .region = region,
+				    .rdv = RDV,
+				    .start = from,
+				    .end = to,
+				    .cookie = cookie,
+				    .seq = 5,
+				    .ack = 9,
+				    .frag = MTU - 56};
+
+	KT_CHECK(ioctl(dev, SENNIT_IOC_NET_PULL, &p) == 0);
+	KT_CHECK(p.number & SENNIT_PULL_NUMBER);
+	return p.number;
+}
+
+/* Waits for completion number i (from 0). */
+static struct sennit_net_done await_done(uint32_t i)
+{
+	struct pollfd p = {event, POLLIN, 0};
+	uint64_t n;
+
+	while ((int32_t)(__atomic_load_n(&ring->head, __ATOMIC_ACQUIRE) - i) <= 0) {
+		KT_CHECK(poll(&p, 1, 60000) == 1);
+		KT_CHECK(read(event, &n, 8) == 8);
+	}
+	return ring->done[i % SENNIT_NET_RING];
+}
+
+static void fetch_all(unsigned rounds)
+{
+	for (unsigned i = 0; i < rounds; i++) {
+		size_t from = i * 12345, to = BODY - i * 777;
+		char *at = kt_map(BODY + 5000) + 77 * i, *body = malloc(BODY);
+		struct kt_region r = kt_declare(dev, at, to, SENNIT_WRITE);
+		uint32_t number = start(r.id, from, to, 1000 + i);
+		struct sennit_net_done d = await_done(ring->head > i ? i : i);
+
+		KT_CHECK(d.number == number && d.cookie == 1000 + i && d.status == 0 && d.done == to);
+		KT_CHECK(d.ack == 9);
+		kt_fill(body, BODY, 3);
+		KT_CHECK(memcmp(at + from, body + from, to - from) == 0);
+		for (size_t b = 0; b < from; b++)
+			KT_CHECK(at[b] == 0);
+		KT_CHECK(kt_undeclare(dev, r.id) == 0);
+		free(body);
+		munmap((char *)((uintptr_t)at & ~(KT_PAGE - 1)), BODY);
+	}
+}
+
+/* The data lies in the region with no call between the start and the end; pinning and fetching overlap. */
+static void a_body_is_fetched_with_nobody_running(void)
+{
+	uint64_t frames = kt_counter(SENNIT_C_NET_FRAMES), bytes = kt_counter(SENNIT_C_NET_BYTES);
+
+	set_up();
+	fetch_all(1);
+	KT_CHECK(kt_counter(SENNIT_C_NET_BYTES) - bytes == BODY);
+	KT_CHECK(ring->frames == kt_counter(SENNIT_C_NET_FRAMES) - frames);
+	printf("  overlap misses: %llu of %u frames\n", (unsigned long long)kt_counter(SENNIT_C_NET_MISSES),
+	       ring->frames);
+	tear_down();
+}
+
+static void loss_is_made_good(void)
+{
+	uint64_t again = kt_counter(SENNIT_C_NET_AGAIN), drops = kt_counter(SENNIT_C_NET_DROPS);
+
+	sh->lose = 20;
+	sh->damage = 10;
+	sh->twice = 20;
+	sh->forge = 10;
+	set_up();
+	fetch_all(3);
+	tear_down();
+	sh->lose = sh->damage = sh->twice = sh->forge = 0;
+	KT_CHECK(kt_counter(SENNIT_C_NET_AGAIN) > again && kt_counter(SENNIT_C_NET_DROPS) > drops);
+}
+
+/* Many at once; they all end, each with its own. */
+static void many_fetches_share_the_way(void)
+{
+	enum { N = 40 };
+	struct kt_region r[N];
+	char *at[N];
+	bool seen[N] = {false};
+
+	set_up();
+	for (unsigned i = 0; i < N; i++) {
+		at[i] = kt_map(BODY / 8);
+		r[i] = kt_declare(dev, at[i], BODY / 8, SENNIT_WRITE);
+		start(r[i].id, 0, BODY / 8, i);
+	}
+	for (unsigned i = 0; i < N; i++) {
+		struct sennit_net_done d = await_done(i);
+
+		KT_CHECK(d.cookie < N && !seen[d.cookie] && d.status == 0);
+		seen[d.cookie] = true;
+		KT_CHECK(kt_same(at[d.cookie], BODY / 8, 3));
+	}
+	tear_down();
+	for (unsigned i = 0; i < N; i++)
+		munmap(at[i], BODY / 8);
+}
+
+/* Memory that is unmapped, forked, moved under a fetch: an error or the right bytes, and nobody else's page is touched. */
+static void memory_may_change_under_a_fetch(void)
+{
+	set_up();
+	for (uint32_t i = 0; i < 8; i++) {
+		char *at = kt_map(BODY), *guard;
+		struct kt_region r = kt_declare(dev, at, BODY, SENNIT_WRITE);
+		struct sennit_net_done d;
+		pid_t child = 0;
+
+		start(r.id, 0, BODY, i);
+		usleep(2000 * i);
+		if (i % 2) {
+			munmap(at + BODY / 2, BODY / 2);
+			guard = mmap(at + BODY / 2, BODY / 2, PROT_READ,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			KT_CHECK(guard == at + BODY / 2);
+		} else {
+			child = kt_fork();
+			if (!child)
+				_exit(0);
+		}
+		d = await_done(i);
+		if (i % 2) {
+			KT_CHECK(d.status == 0 || d.status == -EFAULT);
+			KT_CHECK(kt_same(at, SN_MIN_OF(d.done, (uint64_t)BODY / 2), 3));
+			for (size_t b = 0; b < BODY / 2; b += 512)
+				KT_CHECK(guard[b] == 0);
+		} else {
+			kt_join(child);
+			KT_CHECK(d.status == 0 && kt_same(at, BODY, 3));
+		}
+		KT_CHECK(kt_undeclare(dev, r.id) == 0);
+		munmap(at, BODY);
+	}
+	tear_down();
+}
+
+/* What cannot be fetched this way is left to the program: what is there, and from where on to go. */
+static void a_fetch_can_be_left(void)
+{
+	struct sennit_net_cancel c;
+	struct sennit_net_unlink u;
+	char *at = kt_map(BODY);
+	struct kt_region r;
+
+	set_up();
+	r = kt_declare(dev, at, BODY, SENNIT_WRITE);
+	c = (struct sennit_net_cancel){.net = net, .number = start(r.id, 0, BODY, 1)};
+	while (!ring->frames)
+		usleep(100);
+	KT_CHECK(ioctl(dev, SENNIT_IOC_NET_CANCEL, &c) == 0 || errno == ENOENT);
+	KT_CHECK(c.done <= BODY && kt_same(at, c.done, 3));
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_CANCEL, &c), ENOENT);
+	uint32_t frames = ring->frames;
+	usleep(20000);
+	KT_CHECK(ring->frames == frames);
+	/* A peer that does not answer, and a region that goes. */
+	sh->mute = 1;
+	start(r.id, 0, BODY, 2);
+	KT_CHECK(kt_undeclare(dev, r.id) == 0);
+	sh->mute = 0;
+	munmap(at, BODY);
+	u = (struct sennit_net_unlink){.net = net, .link = link_id};
+	KT_CHECK(ioctl(dev, SENNIT_IOC_NET_UNLINK, &u) == 0);
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_UNLINK, &u), ENOENT);
+	tear_down();
+}
+
+static void nonsense_is_refused(void)
+{
+	struct sennit_net_open o = {.mtu = MTU, .event = -1, .ifindex = 12345};
+	char *at = kt_map(BODY);
+
+	set_up();
+	struct kt_region w = kt_declare(dev, at, BODY, SENNIT_WRITE),
+			 ro = kt_declare(dev, at, BODY, SENNIT_READ);
+	struct sennit_net_pull good = {.net = net,
+				       .link = link_id,
+				       .region = w.id,
+				       .end = BODY,
+				       .frag = 1000},
+			       p;
+
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_OPEN, &o), ENODEV);
+	o.ifindex = kt_link_index("ka", sh->mac[0]);
+	o.mtu = 65000;
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_OPEN, &o), EINVAL);
+	o.mtu = MTU;
+	o.event = dev;
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_OPEN, &o), EINVAL);
+#define REFUSED(field, value, code)                                                                          \
+	p = good;                                                                                            \
+	p.field = value;                                                                                     \
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_PULL, &p), code)
+	REFUSED(net, 99, ENOENT);
+	REFUSED(link, 99, ENOENT);
+	REFUSED(region, 9999, ENOENT);
+	REFUSED(region, ro.id, EACCES);
+	REFUSED(end, BODY + 1, EINVAL);
+	REFUSED(end, 0, EINVAL);
+	REFUSED(start, BODY, EINVAL);
+	REFUSED(frag, 255, EINVAL);
+	REFUSED(frag, MTU, EINVAL);
+	for (int i = 0; i < (int)SENNIT_NETS - 1; i++) {
+		o.event = -1;
+		KT_CHECK(ioctl(dev, SENNIT_IOC_NET_OPEN, &o) == 0);
+	}
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_OPEN, &o), ENOSPC);
+	pid_t child = kt_fork();
+	if (!child) {
+		kt_become_user(1000);
+		dev = kt_open();
+		KT_FAILS(ioctl(dev, SENNIT_IOC_NET_OPEN, &o), EPERM);
+		_exit(0);
+	}
+	kt_join(child);
+	munmap(at, BODY);
+	tear_down();
+}
+
+/* The process dies, or the interface goes, with a fetch under way. Last: the wire is gone then. */
+static void ends_in_mid_fetch(void)
+{
+	char *at = kt_map(BODY);
+
+	for (int i = 0; i < 5; i++) {
+		pid_t child = kt_fork();
+
+		if (!child) {
+			set_up();
+			start(kt_declare(dev, at, BODY, SENNIT_WRITE).id, 0, BODY, 1);
+			usleep(1000 * (unsigned)i);
+			_exit(0);
+		}
+		kt_join(child);
+	}
+	kt_wait_unpinned(0);
+	sh->mute = 1;
+	set_up();
+	start(kt_declare(dev, at, BODY, SENNIT_WRITE).id, 0, BODY, 5);
+	kt_link_delete("ka");
+	struct sennit_net_done d = await_done(0);
+	KT_CHECK(d.status == -ENODEV && d.cookie == 5 && d.done == 0);
+	tear_down();
+}
+
+int main(void)
+{
+	pid_t host;
+
+	alarm(150);
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	KT_CHECK(sh != MAP_FAILED);
+	host = kt_fork();
+	if (!host)
+		other_host();
+	while (sh->ready < 1)
+		usleep(1000);
+	kt_veth_make("ka", "kb", host, MTU + 2);
+	sh->ready = 2;
+	while (sh->ready < 3)
+		usleep(1000);
+	KT_RUN(a_body_is_fetched_with_nobody_running);
+	KT_RUN(loss_is_made_good);
+	KT_RUN(many_fetches_share_the_way);
+	KT_RUN(memory_may_change_under_a_fetch);
+	KT_RUN(a_fetch_can_be_left);
+	KT_RUN(nonsense_is_refused);
+	KT_RUN(ends_in_mid_fetch);
+	KT_CHECK(sh->bad == 0 && sh->asked > 0);
+	sh->quit = 1;
+	kt_join(host);
+	return 0;
+}
