@@ -313,7 +313,7 @@ static int sn_net_pull_check(const struct sn_net *n, const struct sennit_net_pul
 {
 	if (!(r->access & SENNIT_WRITE))
 		return -EACCES;
-	if (a->start >= a->end || a->end > r->length || a->frag < SN_WIRE_FRAG_MIN ||
+	if (a->zero || a->start >= a->end || a->end > r->length || a->frag < SN_WIRE_FRAG_MIN ||
 	    a->frag > n->mtu - sizeof(struct sn_wire_data))
 		return -EINVAL;
 	return 0;
@@ -337,6 +337,8 @@ static struct sn_pull *sn_pull_new(struct sn_net *n, const struct sennit_net_pul
 	p->seq = a->seq;
 	p->rdv = a->rdv;
 	p->frag = a->frag;
+	p->rail = a->rail;
+	p->lane = a->lane;
 	p->start = p->pin_at = p->pin_to = a->start;
 	p->len = a->end;
 	p->left = a->end - a->start;

@@ -122,20 +122,23 @@ static void sn_pull_send(struct sn_pull *p, struct sn_pull_block *b)
 {
 	struct sn_net *n = p->net;
 	struct sn_link *l = p->link;
-	struct sn_wire_pull w = {.h = {.version = SN_WIRE_VERSION,
-				       .type = SN_WIRE_PULL,
-				       .len = cpu_to_le16(sizeof(w)),
-				       .link = cpu_to_le32(l->tx_link),
-				       .seq = cpu_to_le32(p->seq),
-				       .ack = cpu_to_le32(p->ack),
-				       .sack = cpu_to_le64(p->sack)},
-				 .rdv = cpu_to_le32(p->rdv),
-				 .pull = cpu_to_le32(p->number),
-				 .offset = cpu_to_le64(p->start + b->index * sn_block_bytes(p)),
-				 .end = cpu_to_le64(p->len),
-				 .want = cpu_to_le64(b->missing),
-				 .frag = cpu_to_le32(p->frag),
-				 .round = cpu_to_le32(b->round)};
+	struct sn_wire_pull w = {
+		.h = {.version = SN_WIRE_VERSION,
+		      .type = SN_WIRE_PULL,
+		      .len = cpu_to_le16(sizeof(w)),
+		      .link = cpu_to_le32(l->tx_link),
+		      .seq = cpu_to_le32(p->seq),
+		      .ack = cpu_to_le32(p->ack),
+		      .sack = cpu_to_le64(p->sack),
+		      .rail = p->rail},
+		.rdv = cpu_to_le32(p->rdv),
+		.pull = cpu_to_le32(p->number),
+		.offset = cpu_to_le64(p->start + b->index * sn_block_bytes(p)),
+		.end = cpu_to_le64(min(p->len, p->start + (b->index + 1) * sn_block_bytes(p))),
+		.want = cpu_to_le64(b->missing),
+		.frag = cpu_to_le32(p->frag),
+		.round = cpu_to_le32(b->round),
+		.rail = p->lane};
 	struct sk_buff *skb;
 
 	sn_count(SENNIT_C_NET_ASKED, 1);

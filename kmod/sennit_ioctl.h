@@ -234,6 +234,10 @@ struct sennit_net_pull {
 	__u32 seq;
 	__u32 frag;
 	__u32 number; /* out */
+	__u8 rail;    /* ours, in the header of PULL */
+	__u8 lane;    /* the peer's, by which DATA is to come */
+	__u16 zero;   /* 0 */
+	__u32 reserved;
 };
 
 /* Ends a fetch: nothing is written any more when the call returns. ENOENT: it had ended by itself. */

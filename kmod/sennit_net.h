@@ -31,17 +31,18 @@
 #define SN_NET_BLOCKS	 16    /* of one fetch under way */
 
 struct sn_wire_head {
-	u8 version;	 /*  0 */
-	u8 type;	 /*  1 */
-	__le16 len;	 /*  2 */
-	__le32 link;	 /*  4 */
-	__le64 mac;	 /*  8 */
-	__le32 seq;	 /* 16 */
-	__le32 ack;	 /* 20 */
-	__le64 sack;	 /* 24 */
-	__le32 check;	 /* 32 */
-	__le16 flags;	 /* 36 */
-	__le16 reserved; /* 38 */
+	u8 version;   /*  0 */
+	u8 type;      /*  1 */
+	__le16 len;   /*  2 */
+	__le32 link;  /*  4 */
+	__le64 mac;   /*  8 */
+	__le32 seq;   /* 16 */
+	__le32 ack;   /* 20 */
+	__le64 sack;  /* 24 */
+	__le32 check; /* 32 */
+	__le16 flags; /* 36 */
+	u8 rail;      /* 38 */
+	u8 reserved;  /* 39 */
 } __packed;
 
 struct sn_wire_data {
@@ -53,16 +54,18 @@ struct sn_wire_data {
 
 struct sn_wire_pull {
 	struct sn_wire_head h;
-	__le32 rdv;    /* 40 */
-	__le32 pull;   /* 44 */
-	__le64 offset; /* 48 */
-	__le64 end;    /* 56 */
-	__le64 want;   /* 64 */
-	__le32 frag;   /* 72 */
-	__le32 round;  /* 76 */
+	__le32 rdv;	/* 40 */
+	__le32 pull;	/* 44 */
+	__le64 offset;	/* 48 */
+	__le64 end;	/* 56 */
+	__le64 want;	/* 64 */
+	__le32 frag;	/* 72 */
+	__le32 round;	/* 76 */
+	u8 rail;	/* 80 */
+	u8 reserved[7]; /* 81 */
 } __packed;
 static_assert(sizeof(struct sn_wire_head) == 40 && sizeof(struct sn_wire_data) == 56 &&
-	      sizeof(struct sn_wire_pull) == 80);
+	      sizeof(struct sn_wire_pull) == 88);
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
 #define timer_delete_sync del_timer_sync
@@ -103,6 +106,7 @@ struct sn_pull {
 	u64 pin_at, pin_to; /* what the worker has still to pin */
 	u64 cookie, sack;
 	u32 ack, seq, number, rdv, frag, pieces;
+	u8 rail, lane; /* ours, by which PULL leaves; the peer's, by which DATA is to come */
 	u64 start, len, left, blocks, next_block;
 	bool over;
 	struct sn_pull_block block[SN_NET_BLOCKS];

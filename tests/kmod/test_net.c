@@ -80,8 +80,8 @@ static bool is_sound(const struct sn_wire_pull *w, ssize_t len, const struct sn_
 	       le16toh(w->h.len) == sizeof(*w) && le32toh(w->h.link) == (uint32_t)SESSION_B &&
 	       le64toh(w->h.mac) == sn_auth_mac(key, &w->h) && le32toh(w->h.seq) == 5 &&
 	       le32toh(w->h.check) == sn_check_of(&w->h + 1, sizeof(*w) - sizeof(w->h)) &&
-	       le32toh(w->rdv) == RDV && le64toh(w->end) <= BODY && le64toh(w->offset) < le64toh(w->end) &&
-	       w->want && (le32toh(w->pull) & SENNIT_PULL_NUMBER);
+	       le32toh(w->rdv) == RDV && w->h.rail == 2 && w->rail == 3 && le64toh(w->end) <= BODY &&
+	       le64toh(w->offset) < le64toh(w->end) && w->want && (le32toh(w->pull) & SENNIT_PULL_NUMBER);
 }
 
 static void other_host(void)
@@ -173,7 +173,9 @@ static uint32_t start(uint32_t region, uint64_t from, uint64_t to, uint64_t cook
 				    .cookie = cookie,
 				    .seq = 5,
 				    .ack = 9,
-				    .frag = MTU - 56};
+				    .frag = MTU - 56,
+				    .rail = 2,
+				    .lane = 3};
 
 	KT_CHECK(ioctl(dev, SENNIT_IOC_NET_PULL, &p) == 0);
 	KT_CHECK(p.number & SENNIT_PULL_NUMBER);
@@ -373,6 +375,7 @@ static void nonsense_is_refused(void)
 	REFUSED(start, BODY, EINVAL);
 	REFUSED(frag, 255, EINVAL);
 	REFUSED(frag, MTU, EINVAL);
+	REFUSED(zero, 1, EINVAL);
 	for (int i = 0; i < (int)SENNIT_NETS - 1; i++) {
 		o.event = -1;
 		KT_CHECK(ioctl(dev, SENNIT_IOC_NET_OPEN, &o) == 0);
