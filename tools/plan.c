@@ -102,13 +102,13 @@ static void preload(struct sn_plan *p, const char *library)
 	sn_plan_prepend(p, "LD_PRELOAD", library);
 }
 
-/* Beside the provider: what tells it which MPI calls wait. Programs that are given no MPI call it never notice. */
-static void for_waiting(struct sn_plan *p, const char *provider)
+/* A library that lies beside the provider, or where libraries for programs are installed. */
+static void preload_ours(struct sn_plan *p, const char *provider, const char *name)
 {
 	static const char *const places[] = {"", "/../sennit"};
 	char *dir = sn_tool_dirname(provider);
-	for (unsigned i = 0; i < 2 && sn_conf_num(SN_CONF_SHIM); i++) {
-		char *file = sn_tool_printf("%s%s/libsennit-mpi.so", dir, places[i]);
+	for (unsigned i = 0; i < 2; i++) {
+		char *file = sn_tool_printf("%s%s/%s", dir, places[i], name);
 		char *found = realpath(file, NULL);
 		free(file);
 		if (!found)
@@ -118,6 +118,16 @@ static void for_waiting(struct sn_plan *p, const char *provider)
 		break;
 	}
 	free(dir);
+}
+
+/* What tells the provider which MPI calls wait: programs that make no MPI call never notice. And the heap that peers may
+ * map (src/copy/heap.h). */
+static void in_front(struct sn_plan *p, const char *provider)
+{
+	if (sn_conf_num(SN_CONF_SHIM))
+		preload_ours(p, provider, "libsennit-mpi.so");
+	if (sn_conf_num(SN_CONF_HEAP))
+		preload_ours(p, provider, "libsennit-heap.so");
 }
 
 /*
@@ -250,7 +260,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		sn_plan_note(p, "%s does not say which MPI it belongs to: set up for all that are known",
 			     l->path);
 	for_libfabric(p, argv, provider);
-	for_waiting(p, provider);
+	in_front(p, provider);
 	if (open_mpi || any)
 		for_open_mpi(p, argv);
 	if (l->mpi == SN_MPI_MPICH || any)

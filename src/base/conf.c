@@ -165,6 +165,22 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"MPI_Wait, collectives; see shim), never in MPI_Test and the like. 0 "
 				"never naps.",
 		},
+	[SN_CONF_HEAP] =
+		{
+			.name = "heap",
+			.type = SN_TYPE_BOOL,
+			.unit = "",
+			.def = 1,
+			.max = 1,
+			.help = "`sennit run` loads libsennit-heap.so in front of the program (LD_PRELOAD): "
+				"allocations of 256 KiB and more come from memory that peers on the node "
+				"may map, so that large messages between such buffers are copied without "
+				"the kernel, several times faster while they fit the cache. It leaves "
+				"itself out where transparent huge pages are set to always (shared memory "
+				"does not get them), address space is limited, or memory overcommit is "
+				"forbidden. After a fork, buffers allocated before it are copied by the "
+				"kernel as without it.",
+		},
 	[SN_CONF_SHIM] =
 		{
 			.name = "shim",

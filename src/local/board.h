@@ -46,7 +46,7 @@ struct sn_board_slot {
 	uint64_t bits, mask;	   /* 24, 32 */
 	uint64_t room;		   /* 40 */
 	uint32_t seg_count;	   /* 48 */
-	uint32_t zero;		   /* 52 */
+	uint32_t heap; /* 52 generation of the owner's shareable heap that holds it all; 0: none */
 	struct {
 		uint64_t at, len;
 	} seg[SN_BOARD_SEGS]; /* 56 */
@@ -78,7 +78,7 @@ static inline void sn_board_tick(struct sn_board *b)
 /* The next serial number; every receive that could overlap with an exposed one takes one, in posting order. */
 /* Expose a receive; the slot, or -1 if none is free or it has too many segments. Serials grow from call to call. */
 int sn_board_post(struct sn_board *b, uint64_t serial, uint64_t source, uint64_t bits, uint64_t mask,
-		  const struct iovec *iov, uint32_t count, uint64_t room);
+		  const struct iovec *iov, uint32_t count, uint64_t room, uint32_t heap);
 /* Take it off again: true, or false if a sender has claimed it. */
 bool sn_board_take(struct sn_board *b, int slot, uint64_t serial);
 /* Has this endpoint claimed it? */
@@ -91,7 +91,7 @@ void sn_board_clear(struct sn_board *b, int slot);
 struct sn_board_claim {
 	int slot;
 	uint64_t serial, room;
-	uint32_t seg_count;
+	uint32_t seg_count, heap;
 	struct iovec seg[SN_BOARD_SEGS]; /* addresses in the receiver */
 };
 /* Claim the oldest entry that a message with these bits from endpoint `id` may take. False: none. Budget: one line when

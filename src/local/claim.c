@@ -42,7 +42,8 @@ int sn_claim_expose(void *r, uint64_t source, uint64_t serial, uint64_t bits, ui
 	struct sn_rail *rail = r;
 	if (rail->forked)
 		return -1;
-	int slot = sn_board_post(rail->board, serial, source, bits, mask, iov, iov_count, room);
+	uint32_t heap = sn_heap_holds(&rail->heap, iov, iov_count) ? rail->heap.generation : 0;
+	int slot = sn_board_post(rail->board, serial, source, bits, mask, iov, iov_count, room, heap);
 	if (slot < 0)
 		return -1;
 	rail->show[slot].serial = serial;
@@ -146,9 +147,12 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	uint64_t len = SN_MIN_OF(head->len, claim.room), started = sn_now_ns();
 	bool waits = req && !head->imm_len; /* somebody hears of the end, whenever that is */
 	unsigned allowed = 1u << SN_WAY_SINGLE;
+	bool mapped = claim.heap && claim.heap == link->heap_generation && link->heap.map;
+	enum sn_order order = mapped ? SN_ORDER_CLAIM_MAPPED : SN_ORDER_CLAIM;
 	if (waits)
-		allowed |= 1u << SN_WAY_STREAM | (unsigned)sn_share_may(link, len) << SN_WAY_SHARED;
-	enum sn_way way = sn_way_pick(link, SN_ORDER_CLAIM, len, allowed);
+		allowed |= (unsigned)!mapped << SN_WAY_STREAM | (unsigned)sn_share_may(link, len)
+									<< SN_WAY_SHARED;
+	enum sn_way way = sn_way_pick(link, order, len, allowed);
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
 	if (way == SN_WAY_SHARED)
 		outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
@@ -162,7 +166,7 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	if (!write_all(link, &claim, iov, iov_count, len))
 		return SN_CLAIM_ANNOUNCE;
 	if (way == SN_WAY_SINGLE)
-		sn_way_note(link, SN_ORDER_CLAIM, way, len, sn_now_ns() - started);
+		sn_way_note(link, order, way, len, sn_now_ns() - started);
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
 	sn_send_control(link, SN_REC_CLAIM, head->flags & SN_H_MASK, head->bits, head->data, &record,
 			sizeof(record));

@@ -140,6 +140,8 @@ static void conn_free(struct sn_conn *conn)
 	sn_bell_unmap(conn->bell);
 	if (conn->board)
 		munmap(conn->board, SN_BOARD_BYTES);
+	if (conn->heap.map)
+		munmap(conn->heap.map, conn->heap.bytes);
 	free(conn);
 }
 
@@ -191,15 +193,21 @@ static int hello_send(struct sn_conn *conn, bool welcome)
 				       .pid = (uint32_t)getpid(),
 				       .ring_bytes = conn->ring_bytes};
 	union {
-		char bytes[CMSG_SPACE(3 * sizeof(int))];
+		char bytes[CMSG_SPACE(4 * sizeof(int)) + 1];
 		struct cmsghdr align;
 	} control;
 	memset(&control, 0, sizeof(control));
 	hello.addr_len = (uint32_t)sn_core_address(rail->ep, hello.addr);
 	memcpy(hello.key, conn->to.key, sizeof(hello.key));
 	sn_probe_own(&hello.cookie_at, &hello.cookie);
-	int fds[3] = {sn_bell_fd(), rail->board_fd, conn->chan_fd};
-	size_t fd_bytes = sizeof(int) * (hello.no_channel ? 2 : 3);
+	int fds[4] = {sn_bell_fd(), rail->board_fd, conn->chan_fd}, n = hello.no_channel ? 2 : 3;
+	if (sn_heap_current(&rail->heap)) {
+		hello.heap_base = rail->heap.base;
+		hello.heap_bytes = rail->heap.bytes;
+		hello.heap_generation = rail->heap.generation;
+		fds[n++] = rail->heap.fd;
+	}
+	size_t fd_bytes = sizeof(int) * (size_t)n;
 	struct iovec v = {&hello, sizeof(hello)};
 	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes};
 	msg.msg_controllen = CMSG_SPACE(fd_bytes);
@@ -217,10 +225,10 @@ static int hello_send(struct sn_conn *conn, bool welcome)
 }
 
 /* Receive one message with its descriptors. Returns bytes, 0 at the end, or a negative errno; fds are -1 if missing. */
-static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[3])
+static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[4])
 {
 	union {
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
+		char bytes[CMSG_SPACE(5 * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec v = {hello, sizeof(*hello)};
@@ -239,7 +247,7 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[3])
 		for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
 			int fd;
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
-			if (count < 3)
+			if (count < 4)
 				fds[count++] = fd;
 			else
 				close(fd);
@@ -249,7 +257,7 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[3])
 }
 
 /* Check what a peer said, and map what it sent. 0 or an error with its sentence. */
-static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[3])
+static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[4])
 {
 	bool welcome = conn->state == SN_CONN_ASKED;
 	if (n != (ssize_t)sizeof(*h) || h->magic != SN_LOCAL_MAGIC)
@@ -274,15 +282,21 @@ static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssi
 		return SN_ERR_PROTO;
 	if (with_channel && !(conn->chan = sn_memfd_map(fds[2], SN_RING_OFFSET + (size_t)ring)))
 		return SN_ERR_PROTO;
+	if (h->heap_bytes && h->heap_bytes <= SN_HEAP_BYTES_MAX &&
+	    h->heap_bytes <= UINT64_MAX - h->heap_base) {
+		/* One that cannot be mapped is no error: the kernel copies. */
+		conn->heap = (struct sn_heap_peer){h->heap_base, h->heap_bytes, NULL};
+		conn->heap.map = sn_memfd_map(fds[2 + with_channel], h->heap_bytes);
+	}
 	return 0;
 }
 
 /* 0, or why the connection is at its end. */
-static int hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[3])
+static int hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssize_t n, const int fds[4])
 {
 	conn->theirs = *h;
 	int rc = hello_check(conn, &conn->theirs, n, fds);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	if (rc) {
@@ -304,7 +318,7 @@ static int hello_take(struct sn_conn *conn, const struct sn_local_hello *h, ssiz
 static int sock_read(struct sn_conn *conn)
 {
 	struct sn_local_hello hello;
-	int fds[3] = {-1, -1, -1};
+	int fds[4] = {-1, -1, -1, -1};
 	memset(&hello, 0, sizeof(hello));
 	bool expected = conn->state == SN_CONN_ASKED || conn->state == SN_CONN_ACCEPTED;
 	ssize_t n = hello_recv(conn->sock.fd, &hello, fds);
@@ -312,7 +326,7 @@ static int sock_read(struct sn_conn *conn)
 		return 0;
 	if (n > 0 && expected)
 		return hello_take(conn, &hello, n, fds);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	return n > 0 || n == -EBADMSG ? SN_ERR_PROTO : SN_ERR_PEER_GONE;

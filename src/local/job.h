@@ -43,7 +43,8 @@ struct sn_job {
 	_Atomic uint32_t helper; /* 16 written by the helper alone */
 	_Atomic uint32_t used;	 /* 20 by the opener alone: 1 from the opening on */
 	_Atomic uint64_t ended;	 /* 24 CLOCK_MONOTONIC of the last block, 0: not yet */
-	uint8_t pad[32];
+	_Atomic uint32_t mapped; /* 32 by the writer: it writes by way of the receiver's shareable heap */
+	uint8_t pad[28];
 };
 _Static_assert(sizeof(struct sn_job) == 64, "a line");
 
@@ -66,6 +67,7 @@ static inline void sn_job_open(struct sn_job *job)
 	atomic_store_explicit(&job->done, 0, memory_order_relaxed);
 	atomic_store_explicit(&job->failed, 0, memory_order_relaxed);
 	atomic_store_explicit(&job->ended, 0, memory_order_relaxed);
+	atomic_store_explicit(&job->mapped, 0, memory_order_relaxed);
 	atomic_store_explicit(&job->helper, SN_HELPER_COMING, memory_order_relaxed);
 }
 

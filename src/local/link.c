@@ -212,6 +212,9 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 	conn->bell = NULL;
 	link->board = conn->board;
 	conn->board = NULL;
+	link->heap = conn->heap;
+	conn->heap.map = NULL;
+	link->heap_generation = link->heap.map ? conn->theirs.heap_generation : 0;
 	link->fence = sn_bell_must_fence(link->bell);
 	rival_set(link, sn_bell_rival(link->bell));
 	link->copy = conn->copy;
@@ -299,6 +302,9 @@ static void board_drop(struct sn_link *link)
 	if (link->board)
 		munmap(link->board, SN_BOARD_BYTES);
 	link->board = NULL;
+	if (link->heap.map)
+		munmap(link->heap.map, link->heap.bytes);
+	link->heap.map = NULL;
 }
 
 static void bury(struct sn_link *link)

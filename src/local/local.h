@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "copy/cma.h"
+#include "copy/heap.h"
 #include "copy/learn.h"
 #include "core/rail.h"
 #include "local/board.h"
@@ -27,8 +28,9 @@ struct sn_link;
 /* Plain counters, reported by name in rail.c. */
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
-		copy_stream_bytes, copy_claim_bytes, copy_shared_bytes, shared, helped, claims, refused_read,
-		refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
+		copy_stream_bytes, copy_claim_bytes, copy_shared_bytes, copy_mapped_bytes, shared, helped,
+		claims, refused_read, refused_write, faults, rings, system_calls, peers, peers_gone,
+		bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -68,6 +70,7 @@ struct sn_conn {
 	void *chan;
 	struct sn_bell *bell;
 	struct sn_board *board;
+	struct sn_heap_peer heap;
 	/* the endpoint's */
 	struct sn_link *owner;
 	struct sn_list owner_link;
@@ -139,6 +142,9 @@ void sn_segs_free(struct sn_segs *s);
 /* Take over a peer's list. 0, SN_ERR_PROTO if its sum is not what was announced, SN_ERR_NOMEM. */
 int sn_segs_take(struct sn_segs *s, const uint8_t *from, uint32_t count, uint64_t len);
 void sn_segs_put(uint8_t *to, const struct iovec *iov, uint32_t count);
+/* Copy len bytes at `offset` of both lists, which cover them. */
+void sn_segs_copy(const struct iovec *to, uint32_t to_count, const struct iovec *from, uint32_t from_count,
+		  uint64_t offset, uint64_t len);
 
 /* How large messages are copied: values of the setting. */
 enum { SN_COPY_AUTO, SN_COPY_READ, SN_COPY_WRITE, SN_COPY_STREAM, SN_COPY_SHARED };
@@ -146,6 +152,7 @@ enum { SN_COPY_AUTO, SN_COPY_READ, SN_COPY_WRITE, SN_COPY_STREAM, SN_COPY_SHARED
 struct sn_share { /* this side's part in a job (job.h) */
 	struct sn_job *job;
 	uint32_t total;
+	bool mapped;   /* the other's segments are addresses here, in its shareable heap */
 	uint32_t slot; /* on the board, or SN_CLAIM_NONE */
 	uint64_t started;
 	struct sn_head head; /* of the message, without immediate data, where slot is set */
@@ -171,7 +178,8 @@ struct sn_send { /* a message of ours that was announced */
 	struct sn_share share;
 };
 
-enum sn_order { SN_ORDER_CLAIM, SN_ORDER_PULL, SN_ORDERS }; /* the receive was first, or the message */
+/* The receive was first, or the message; and does the other's buffer lie in its shareable heap? */
+enum sn_order { SN_ORDER_CLAIM, SN_ORDER_PULL, SN_ORDER_CLAIM_MAPPED, SN_ORDER_PULL_MAPPED, SN_ORDERS };
 
 enum sn_rdv_state {
 	SN_RDV_ANNOUNCED,
@@ -184,6 +192,7 @@ struct sn_rdv { /* a message that a peer announced */
 	struct sn_slot slot;
 	enum sn_rdv_state state;
 	bool guard;
+	bool mapped; /* segs are addresses here, in the sender's shareable heap */
 	bool stream; /* the sender wants it to stream, and to hear what that cost */
 	uint64_t started;
 	enum sn_way way;
@@ -233,6 +242,8 @@ struct sn_link {
 	struct sn_list sends;		   /* of struct sn_send: writing or streaming */
 	struct sn_list reads;		   /* of struct sn_rdv: between two slices */
 	struct sn_slots send_slots, rdv_slots;
+	struct sn_heap_peer heap; /* the peer's shareable heap, and its generation */
+	uint32_t heap_generation;
 	struct sn_cma_peer copy;     /* .pid 0: not known, or not visible */
 	bool rival;		     /* the peer may want this process's cores */
 	bool greeted;		     /* the peer's bell, pid and rights are known */
@@ -261,7 +272,8 @@ struct sn_rail {
 	uint32_t rivals;	/* links whose peers may want this process's cores */
 	struct sn_board *board; /* this endpoint's: claim.c */
 	int board_fd;
-	uint64_t shown; /* slots in use */
+	struct sn_heap_info heap; /* this process's, as every peer is told; .generation 0: none */
+	uint64_t shown;		  /* slots in use */
 	struct {
 		uint64_t serial, room;
 		struct sn_req *req;
@@ -379,12 +391,12 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
 				     struct sn_req *req);
 int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_share *rec,
-		    const void *segs);
+		    const void *segs, bool heap);
 /* A pull: open a job and read. False: nothing was done. */
 bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv);
 bool sn_share_may(const struct sn_link *link, uint64_t len);
 /* The receiver has opened a job for an announced message. */
-int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job);
+int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job, bool heap);
 int sn_share_step(struct sn_link *link);	   /* go on; returns how many moved */
 bool sn_share_pending(const struct sn_link *link); /* somebody may still look at what is sent */
 

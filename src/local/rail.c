@@ -47,6 +47,7 @@ static int local_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **out,
 	rail->ep = ep;
 	rail->ids = *ids;
 	rail->fork.in_child = in_child;
+	sn_heap_own(&rail->heap);
 	rail->listener.fd = -1;
 	sn_list_init(&rail->busy);
 	sn_list_init(&rail->doomed);
@@ -244,6 +245,7 @@ static void local_counters(void *r, void (*fn)(void *arg, const char *name, uint
 	fn(arg, "local.copy_stream_bytes", c->copy_stream_bytes);
 	fn(arg, "local.copy_claim_bytes", c->copy_claim_bytes);
 	fn(arg, "local.copy_shared_bytes", c->copy_shared_bytes);
+	fn(arg, "local.copy_mapped_bytes", c->copy_mapped_bytes);
 	fn(arg, "local.shared", c->shared);
 	fn(arg, "local.helped", c->helped);
 	fn(arg, "local.claims", c->claims);

@@ -101,7 +101,8 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	sn_segs_put(to + sizeof(rts) + ((head->imm_len + 7u) & ~7u), iov, iov_count);
 	sn_tx_publish(&link->tx, (uint32_t)SN_REC_RTS | head->kind,
 		      (head->flags & SN_H_MASK) | (slot == SN_CLAIM_NONE ? 0 : SN_RECF_SLOT) |
-			      (stream ? SN_RECF_STREAM : 0),
+			      (stream ? SN_RECF_STREAM : 0) |
+			      (sn_heap_holds(&link->rail->heap, iov, iov_count) ? SN_RECF_HEAP : 0),
 		      sn_rec_cells(bytes));
 	link->rail->count.tx_rdv++;
 	return 0;
@@ -177,7 +178,7 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 	s->offset = cts.offset;
 	s->end = cts.len;
 	if (flags & SN_RECF_SHARE)
-		return sn_share_help(link, s, cts.job);
+		return sn_share_help(link, s, cts.job, (flags & SN_RECF_HEAP) != 0);
 	s->guard = flags & SN_RECF_GUARD;
 	s->state = (flags & SN_RECF_WRITE) && !s->guard && sn_rdv_may_write(link) ? SN_SEND_WRITING
 										  : SN_SEND_STREAMING;
@@ -265,6 +266,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 		return sn_fail(rc, "an announced message with bad segments");
 	}
 	rdv->state = SN_RDV_ANNOUNCED;
+	rdv->mapped = flags & SN_RECF_HEAP && sn_heap_translate(&link->heap, rdv->segs.at, rdv->segs.count);
 	rdv->guard = rdv->exposed = false;
 	rdv->stream = flags & SN_RECF_STREAM;
 	rdv->way = SN_WAYS;
@@ -325,22 +327,34 @@ void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
 	sn_send_control(link, SN_REC_CTS, flags, rdv->sender, sn_slot_id(&rdv->slot), &record, bytes);
 }
 
+/* The sender's buffer lies in its shareable heap, and was checked to: no system call, and nothing to refuse. */
+static enum sn_cma_outcome read_mapped(const struct sn_rdv *rdv, struct sn_local_counters *count,
+				       uint64_t *done)
+{
+	*done = SN_MIN_OF(rdv->want - rdv->done, (uint64_t)SN_CMA_SLICE);
+	sn_segs_copy(rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done, *done);
+	count->copy_mapped_bytes += *done;
+	return SN_CMA_OK;
+}
+
 /* One slice. False: not finished, and still reading. */
 static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 {
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
-	if (sn_unlikely(link->read_error)) { /* refused to another one that is under way */
+	if (sn_unlikely(link->read_error && !rdv->mapped)) { /* refused to another one that is under way */
 		sn_list_del(&rdv->slot.list);
 		sn_rdv_ask(link, rdv);
 		return true;
 	}
 	enum sn_cma_outcome outcome =
-		sn_cma_read(&link->copy, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done,
-			    rdv->want - rdv->done, &done, &error, &count->system_calls);
+		rdv->mapped
+			? read_mapped(rdv, count, &done)
+			: sn_cma_read(&link->copy, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count,
+				      rdv->done, rdv->want - rdv->done, &done, &error, &count->system_calls);
 	rdv->done += done;
-	count->copy_read_bytes += done;
+	count->copy_read_bytes += rdv->mapped ? 0 : done;
 	if (sn_likely(outcome == SN_CMA_OK)) {
 		if (rdv->done < rdv->want)
 			return false;
@@ -351,7 +365,8 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 			return true;
 		}
 		if (rdv->way == SN_WAY_SINGLE)
-			sn_way_note(link, SN_ORDER_PULL, rdv->way, rdv->want, sn_now_ns() - rdv->started);
+			sn_way_note(link, rdv->mapped ? SN_ORDER_PULL_MAPPED : SN_ORDER_PULL, rdv->way,
+				    rdv->want, sn_now_ns() - rdv->started);
 		fin(link, rdv, SN_OK);
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return true;
@@ -369,13 +384,15 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 
 static enum sn_way pull_way(struct sn_link *link, const struct sn_rdv *rdv)
 {
+	unsigned shared = (unsigned)sn_share_may(link, rdv->want) << SN_WAY_SHARED;
+	if (rdv->mapped)
+		return sn_way_pick(link, SN_ORDER_PULL_MAPPED, rdv->want, 1u << SN_WAY_SINGLE | shared);
 	if (!sn_rdv_may_read(link)) /* there is no choice, and nothing to learn */
 		return SN_WAYS;
 	if (rdv->stream)
 		return SN_WAY_STREAM;
-	unsigned allowed = 1u << SN_WAY_SINGLE | 1u << SN_WAY_STREAM |
-			   (unsigned)sn_share_may(link, rdv->want) << SN_WAY_SHARED;
-	return sn_way_pick(link, SN_ORDER_PULL, rdv->want, allowed);
+	return sn_way_pick(link, SN_ORDER_PULL, rdv->want,
+			   1u << SN_WAY_SINGLE | 1u << SN_WAY_STREAM | shared);
 }
 
 /* The last byte of a stream is here. */
@@ -408,7 +425,9 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 	if (!rdv->stream)
 		rdv->started = sn_now_ns();
 	rdv->way = pull_way(link, rdv);
-	if (rdv->way == SN_WAY_STREAM || !sn_rdv_may_read(link)) {
+	int64_t copy = sn_conf_num(SN_CONF_COPY);
+	bool read = sn_rdv_may_read(link) || (rdv->mapped && copy != SN_COPY_STREAM && copy != SN_COPY_WRITE);
+	if (rdv->way == SN_WAY_STREAM || !read) {
 		sn_rdv_ask(link, rdv);
 		return;
 	}

@@ -96,7 +96,7 @@ static int take_share(struct sn_link *link, const struct record *r)
 			       .bits = r->bits,
 			       .data = r->data,
 			       .len = rec.full_len};
-	return sn_share_arrive(link, &head, &rec, r->payload + sizeof(rec));
+	return sn_share_arrive(link, &head, &rec, r->payload + sizeof(rec), (r->flags & SN_RECF_HEAP) != 0);
 }
 
 static int take_control(struct sn_link *link, const struct record *r)

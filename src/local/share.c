@@ -56,6 +56,11 @@ static void job_close(struct sn_link *link, const struct sn_share *share)
 	link->jobs &= ~(1u << (share->job - link->tx.chan->job));
 }
 
+static enum sn_order order_of(const struct sn_share *share, enum sn_order order)
+{
+	return share->mapped ? order + SN_ORDER_CLAIM_MAPPED : order;
+}
+
 /* How long it took from the opening to the last byte, whoever copied that. */
 static void job_note(struct sn_link *link, const struct sn_share *share, enum sn_order order, uint64_t len)
 {
@@ -89,6 +94,15 @@ static bool copy_slice(struct sn_link *link, const struct part *p, uint64_t at, 
 {
 	struct sn_local_counters *count = &link->rail->count;
 	int error;
+	if (p->share->mapped) {
+		if (p->reads)
+			sn_segs_copy(p->local, p->local_count, p->remote, p->remote_count, at, n);
+		else
+			sn_segs_copy(p->remote, p->remote_count, p->local, p->local_count, at, n);
+		*done = n;
+		count->copy_mapped_bytes += n;
+		return true;
+	}
 	enum sn_cma_outcome outcome =
 		p->reads ? sn_cma_read(&link->copy, p->local, p->local_count, p->remote, p->remote_count, at,
 				       n, done, &error, &count->system_calls)
@@ -120,6 +134,8 @@ static void bout(struct sn_link *link, const struct part *p, uint32_t most)
 {
 	struct sn_job *job = p->share->job;
 	uint32_t total = p->share->total, first, n;
+	if (p->share->mapped && !p->reads)
+		atomic_store_explicit(&job->mapped, 1, memory_order_relaxed);
 	for (uint32_t moved = 0; moved < most; moved += n) {
 		n = sn_job_claim(job, total, p->reads, &first);
 		if (!n)
@@ -137,17 +153,32 @@ static void bout(struct sn_link *link, const struct part *p, uint32_t most)
 	}
 }
 
+/* The message is whole. If this process has forked meanwhile, what the sender wrote lies in the heap of before. */
+static void settle(const struct sn_link *link, const struct sn_rdv *rdv)
+{
+	const struct sn_job *job = rdv->share.job;
+	uint32_t total = rdv->share.total;
+	if (!atomic_load_explicit(&job->mapped, memory_order_relaxed) || sn_heap_current(&link->rail->heap))
+		return;
+	uint64_t tail =
+		SN_MIN_OF(atomic_load_explicit(&job->claim, memory_order_relaxed) >> 32, (uint64_t)total);
+	uint64_t from = (uint64_t)(total - tail) * SN_JOB_BLOCK;
+	if (from < rdv->want)
+		sn_heap_refetch(&link->rail->heap, rdv->iov, rdv->iov_count, from, rdv->want - from);
+}
+
 /* The helper's turn. True: it is over, one way or the other, and the job is the opener's again. */
 static bool help(struct sn_link *link, const struct part *p, bool allowed, bool *good)
 {
 	struct sn_job *job = p->share->job;
 	uint32_t total = p->share->total;
 	if (allowed && !sn_job_failed(job) && !sn_job_complete(job, total)) {
-		uint64_t before = link->rail->count.copy_shared_bytes;
+		const struct sn_local_counters *count = &link->rail->count;
+		uint64_t before = count->copy_shared_bytes + count->copy_mapped_bytes;
 		sn_job_helper(job, SN_HELPER_INSIDE);
 		bout(link, p, HELP_AT_ONCE);
 		sn_job_helper(job, SN_HELPER_OUTSIDE);
-		link->rail->count.helped += before != link->rail->count.copy_shared_bytes;
+		link->rail->count.helped += before != count->copy_shared_bytes + count->copy_mapped_bytes;
 	}
 	*good = sn_job_complete(job, total);
 	if (!*good && !sn_job_failed(job))
@@ -176,7 +207,9 @@ static bool say_share(struct sn_link *link, const struct sn_send *s, uint32_t jo
 	to = sn_cell_payload(cell);
 	memcpy(to, &rec, sizeof(rec));
 	sn_segs_put(to + sizeof(rec), s->iov, s->iov_count);
-	sn_tx_publish(&link->tx, SN_REC_SHARE, s->share.head.flags & SN_H_MASK, sn_rec_cells(bytes));
+	bool heap = sn_heap_holds(&link->rail->heap, s->iov, s->iov_count);
+	sn_tx_publish(&link->tx, SN_REC_SHARE, (s->share.head.flags & SN_H_MASK) | (heap ? SN_RECF_HEAP : 0),
+		      sn_rec_cells(bytes));
 	sn_link_ring(link);
 	return true;
 }
@@ -236,6 +269,8 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 	s->share.head = *head;
 	s->share.head.imm = NULL;
 	segs_own(&s->segs, claim->seg, claim->seg_count);
+	s->share.mapped = claim->heap && claim->heap == link->heap_generation &&
+			  sn_heap_translate(&link->heap, s->segs.at, s->segs.count);
 	if (!say_share(link, s, (uint32_t)job)) {
 		sn_job_drop(s->share.job);
 		job_close(link, &s->share);
@@ -245,7 +280,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 	struct part p = part_of_send(s);
 	bout(link, &p, UINT32_MAX);
 	if (sn_likely(sn_job_complete(s->share.job, s->share.total))) {
-		job_note(link, &s->share, SN_ORDER_CLAIM, s->len);
+		job_note(link, &s->share, order_of(&s->share, SN_ORDER_CLAIM), s->len);
 		job_close(link, &s->share);
 		sn_slot_free(&link->send_slots, &s->slot);
 		return SN_SHARE_DONE;
@@ -258,7 +293,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 static bool step_written(struct sn_link *link, struct sn_send *s)
 {
 	if (sn_job_complete(s->share.job, s->share.total)) {
-		job_note(link, &s->share, SN_ORDER_CLAIM, s->len);
+		job_note(link, &s->share, order_of(&s->share, SN_ORDER_CLAIM), s->len);
 		job_close(link, &s->share);
 		sn_send_end(link, s, SN_OK);
 		return true;
@@ -279,8 +314,10 @@ static bool step_claimed(struct sn_link *link, struct sn_rdv *rdv)
 		sn_rdv_free(link, rdv);
 		return true;
 	}
-	if (!help(link, &p, sn_rdv_may_read(link), &good))
+	if (!help(link, &p, sn_rdv_may_read(link) || rdv->share.mapped, &good))
 		return false;
+	if (good)
+		settle(link, rdv);
 	struct sn_req *req = good ? sn_claim_take(link, slot) : NULL;
 	if (!good) /* an announcement that names the slot follows */
 		link->rail->show[slot].helper = NULL;
@@ -291,7 +328,7 @@ static bool step_claimed(struct sn_link *link, struct sn_rdv *rdv)
 }
 
 int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_share *rec,
-		    const void *segs)
+		    const void *segs, bool heap)
 {
 	struct sn_rail *rail = link->rail;
 	struct sn_job *job = job_of(link->rx.chan, rec->job);
@@ -316,6 +353,7 @@ int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const stru
 	rdv->want = rec->len;
 	rdv->share = (struct sn_share){
 		.job = job, .total = sn_job_total(rec->len), .slot = rec->slot, .head = *head};
+	rdv->share.mapped = heap && sn_heap_translate(&link->heap, rdv->segs.at, rdv->segs.count);
 	rail->show[rec->slot].helper = rdv;
 	if (!step_claimed(link, rdv)) {
 		sn_list_add_tail(&link->reads, &rdv->slot.list);
@@ -333,7 +371,8 @@ static bool step_pulled(struct sn_link *link, struct sn_rdv *rdv)
 	if (!sn_job_failed(job))
 		bout(link, &p, HELP_AT_ONCE);
 	if (sn_job_complete(job, rdv->share.total)) {
-		job_note(link, &rdv->share, SN_ORDER_PULL, rdv->want);
+		settle(link, rdv);
+		job_note(link, &rdv->share, order_of(&rdv->share, SN_ORDER_PULL), rdv->want);
 		job_close(link, &rdv->share);
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return true;
@@ -368,13 +407,15 @@ bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv)
 	int job = job_open(link, &rdv->share, rdv->want);
 	if (job < 0)
 		return false;
+	rdv->share.mapped = rdv->mapped;
+	unsigned flags = SN_RECF_SHARE | (sn_heap_holds(&link->rail->heap, parts, count) ? SN_RECF_HEAP : 0);
 	record.cts = (struct sn_rec_cts){.len = rdv->want, .seg_count = count, .job = (uint32_t)job};
 	sn_segs_put(record.segs, parts, count);
 	rdv->state = SN_RDV_SHARED;
 	rdv->exposed = true;
 	sn_list_add_tail(&link->reads, &rdv->slot.list);
 	sn_link_busy(link);
-	sn_send_control(link, SN_REC_CTS, SN_RECF_SHARE, rdv->sender, 0, &record,
+	sn_send_control(link, SN_REC_CTS, flags, rdv->sender, 0, &record,
 			(uint32_t)(sizeof(record.cts) + count * sizeof(struct sn_rec_seg)));
 	step_pulled(link, rdv);
 	return true;
@@ -386,7 +427,7 @@ static bool step_sent(struct sn_link *link, struct sn_send *s)
 {
 	struct part p = part_of_send(s);
 	bool good;
-	if (!help(link, &p, sn_rdv_may_write(link), &good))
+	if (!help(link, &p, sn_rdv_may_write(link) || s->share.mapped, &good))
 		return false;
 	if (good) {
 		sn_send_end(link, s, SN_OK);
@@ -399,13 +440,14 @@ static bool step_sent(struct sn_link *link, struct sn_send *s)
 	return true;
 }
 
-int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job)
+int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job, bool heap)
 {
 	struct sn_job *shared = job_of(link->rx.chan, job);
 	if (!shared || sn_job_total(s->end) > SN_JOB_TOTAL_MAX)
 		return sn_fail(SN_ERR_PROTO, "a share of a message in a job that does not exist");
 	s->share = (struct sn_share){
 		.job = shared, .total = sn_job_total(s->end), .slot = SN_CLAIM_NONE, .head = {.len = s->len}};
+	s->share.mapped = heap && sn_heap_translate(&link->heap, s->segs.at, s->segs.count);
 	s->state = SN_SEND_HELPING;
 	s->len = s->end;
 	sn_list_add_tail(&link->sends, &s->slot.list);

@@ -22,6 +22,8 @@ void sn_show_peer(struct sn_link *link)
 	snprintf(link->scope, sizeof(link->scope), "peer %u (pid %u)", sn_core_peer_number(link->peer),
 		 link->pid);
 	sn_live_text(sn_live_add(ep, link->scope, "rail", ""), "local: shared memory on this node");
+	sn_live_text(sn_live_add(ep, link->scope, "its large allocations", ""), "%s",
+		     link->heap.map ? "mapped: copied without the kernel" : "not shareable");
 	link->live.reading = sn_live_add(ep, link->scope, "reading its memory", "");
 	link->live.writing = sn_live_add(ep, link->scope, "writing its memory", "");
 	sn_show_rights(link);
@@ -41,13 +43,14 @@ void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class)
 {
 	const struct sn_learn_class *c = &link->learn[order].at[class];
 	struct sn_live_row **row = &link->live.way[order][class];
+	static const char *const kinds[SN_ORDERS] = {"sent,", "received,", "sent, mapped,",
+						     "received, mapped,"};
 	char size[32], name[48], others[48] = "", *at = others;
 	if (!link->scope[0])
 		return;
 	if (!*row) {
 		size_text(size, class);
-		snprintf(name, sizeof(name), "%s %s",
-			 order == SN_ORDER_CLAIM ? "sent, from" : "received, from", size);
+		snprintf(name, sizeof(name), "%s %s", kinds[order], size);
 		*row = sn_live_add(link->rail->ids.id, link->scope, name, "");
 	}
 	for (unsigned w = 0; w < SN_WAYS; w++)

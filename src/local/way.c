@@ -100,7 +100,8 @@ void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uin
 	if (c->relearned != relearned)
 		sn_info("peer %u (pid %u): messages of %llu bytes %s %s cost something else now; asked anew",
 			sn_core_peer_number(link->peer), link->pid, (unsigned long long)len,
-			order == SN_ORDER_CLAIM ? "sent" : "received", sn_way_name(way));
+			order == SN_ORDER_CLAIM || order == SN_ORDER_CLAIM_MAPPED ? "sent" : "received",
+			sn_way_name(way));
 	if (changed || c->turn % SHOWN_EACH == 1)
 		sn_show_way(link, order, class);
 }

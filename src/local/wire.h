@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define SN_LOCAL_MAGIC	 0x4c4e5331u /* "1SNL" */
-#define SN_LOCAL_VERSION 2
+#define SN_LOCAL_VERSION 3
 
 /*
  * The handshake. Whoever connects sends a HELLO, with two descriptors: the channel of its direction, and its bell. The
@@ -36,8 +36,12 @@ struct sn_local_hello {
 	uint32_t ring_bytes;	   /*  40 of the channel */
 	uint32_t addr_len;	   /*  44 */
 	uint8_t addr[SN_ADDR_MAX]; /* 48 the sender's whole address */
+	uint64_t heap_base;  /* 112 the sender's shareable heap (copy/heap.h), whose descriptor comes last */
+	uint64_t heap_bytes; /* 120 0: it has none */
+	uint32_t heap_generation; /* 128 */
+	uint32_t zero;		  /* 132 */
 };
-_Static_assert(sizeof(struct sn_local_hello) == 112 && offsetof(struct sn_local_hello, addr) == 48,
+_Static_assert(sizeof(struct sn_local_hello) == 136 && offsetof(struct sn_local_hello, addr) == 48,
 	       "handshake layout");
 
 /* ---- the channel ---------------------------------------------------------------------------------------------- */
@@ -110,8 +114,9 @@ enum { /* flags; the low 4 bits of messages are the core's */
 	       0x10, /* CTS, DATA: this message has met an unreadable page: copy with care on both sides */
        SN_RECF_SLOT = 0x10, /* RTS: the message has claimed the receive in rts.slot, but could not write it */
        SN_RECF_STREAM = 0x20, /* RTS: stream it, if there is no reason against it, and say what it took */
-       SN_RECF_WRITE = 0x20,  /* CTS: the segments are there, write if you can */
-       SN_RECF_SHARE = 0x40,  /* CTS: the segments are there, and the receiver reads: share the job cts.job */
+       SN_RECF_HEAP = 0x80, /* RTS, SHARE, CTS: all segments lie in the shareable heap that was handed over */
+       SN_RECF_WRITE = 0x20, /* CTS: the segments are there, write if you can */
+       SN_RECF_SHARE = 0x40, /* CTS: the segments are there, and the receiver reads: share the job cts.job */
 };
 
 struct sn_rec_rts {

@@ -5,9 +5,11 @@
 #include "sennit/sennit.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -65,7 +67,11 @@ int sn_memfd_new(const char *name, size_t bytes, void **mapped)
 void *sn_memfd_map(int fd, size_t bytes)
 {
 	struct stat st;
+	struct statfs fs;
 	int seals = fcntl(fd, F_GET_SEALS);
+	/* of hugetlbfs a page may be missing in spite of the seals, and its reader would die of it */
+	if (fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC)
+		seals = -1;
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size != (off_t)bytes) {
 		sn_fail(SN_ERR_PROTO, "a peer sent shared memory that is not sealed or not of %zu bytes",
 			bytes);

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory for large allocations that peers may map: arenas.
+ *
+ * An arena is a memfd as large as the machine's memory, mapped shared; pages exist once they are touched, and go back to
+ * the system (a hole is punched) when more than RETAIN bytes of freed memory are kept. Blocks are whole pages, first fit
+ * from the lowest address. What describes them lies outside, so that a peer who writes where it may not spoils contents
+ * and nothing else.
+ *
+ * Fork. After a fork neither process may see what the other writes, as with any heap. So just before it the arena is
+ * mapped anew at the same addresses, *private*: the same pages, copied when somebody writes. Parent and child then have
+ * each their own, and the memfd keeps what it was: an exact snapshot, at the price of one mmap. From then on peers
+ * do not see what the parent writes, so the arena's generation has ended: its blocks live on until they are freed, new
+ * ones come from a new arena, which peers that connect later learn of. An arena without a block in it need not change: it
+ * is not inherited (MADV_DONTFORK). vfork, posix_spawn, system and popen share memory or call exec, and cost nothing.
+ * A clone() that bypasses fork's handlers does not inherit large blocks at all: it faults rather than share them.
+ *
+ * Threads: one lock; whether a pointer is ours is decided without it, by bounds that only widen.
+ */
+#include "heap.h"
+#include "copy/heap.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define UNIT	    ((size_t)4096)
+#define ARENAS	    8 /* generations with blocks in use: when there are more, malloc serves */
+#define RUNS	    ((size_t)1 << 18)
+#define RETAIN	    ((size_t)128 << 20)
+#define FD_FROM	    700 /* out of the way of programs that count on low numbers */
+#define ADVISE_HUGE 14
+
+struct run { /* free units */
+	size_t at, count;
+};
+
+struct arena {
+	char *base;
+	size_t bytes, units;
+	int fd;
+	dev_t dev;
+	ino_t ino;
+	uint32_t generation;
+	bool shared;
+	uint32_t *length; /* of the block that begins at this unit; else 0 */
+	struct run *runs; /* by address */
+	size_t run_count;
+	size_t fresh; /* units from here on were never given out */
+	size_t live;  /* blocks */
+	size_t dirty; /* bytes that are free and not given back */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct arena at[ARENAS];
+	unsigned count; /* slots of at[] that were ever used */
+	uint32_t made;
+	struct arena *now; /* the one that new blocks come from */
+	bool off, hooked;
+	_Atomic uintptr_t low, high;
+} heap = {.lock = PTHREAD_MUTEX_INITIALIZER, .low = UINTPTR_MAX};
+
+/* ---- arenas --------------------------------------------------------------------------------------------------- */
+
+/* The descriptor may have been closed by a program that closes whatever it does not know. */
+static bool fd_good(const struct arena *a)
+{
+	struct stat st;
+	return a->fd >= 0 && !fstat(a->fd, &st) && st.st_dev == a->dev && st.st_ino == a->ino;
+}
+
+static size_t arena_bytes(void)
+{
+	struct rlimit limit;
+	long pages = sysconf(_SC_PHYS_PAGES);
+	size_t bytes = pages > 0 ? (size_t)pages * UNIT : (size_t)1 << 32;
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur != RLIM_INFINITY)
+		return 0; /* address space is counted: a large mapping would take it from the program */
+	if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes))
+		return 0;
+	return bytes & ~(((size_t)2 << 20) - 1);
+}
+
+static int memfd_make(size_t bytes)
+{
+	int low = memfd_create("sennit-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING | 8U /* MFD_NOEXEC_SEAL */);
+	if (low < 0 && errno == EINVAL)
+		low = memfd_create("sennit-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (low < 0)
+		return -1;
+	int fd = fcntl(low, F_DUPFD_CLOEXEC, FD_FROM);
+	if (fd < 0)
+		fd = low;
+	else
+		close(low);
+	if (!ftruncate(fd, (off_t)bytes) &&
+	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static void bounds_widen(const struct arena *a)
+{
+	uintptr_t low = (uintptr_t)a->base, high = low + a->bytes;
+	if (low < atomic_load(&heap.low))
+		atomic_store(&heap.low, low);
+	if (high > atomic_load(&heap.high))
+		atomic_store(&heap.high, high);
+}
+
+static void *mapped(size_t bytes, int flags, int fd)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+__attribute__((visibility("default"))) _Atomic uint32_t sennit_heap_generation; /* in use now; 0: none */
+
+/* With the lock held. */
+static struct arena *arena_make(void)
+{
+	if (heap.now || heap.off)
+		return heap.now;
+	unsigned slot = 0;
+	while (slot < heap.count && heap.at[slot].bytes)
+		slot++;
+	if (slot == ARENAS)
+		return NULL;
+	struct arena *a = &heap.at[slot];
+	struct stat st;
+	memset(a, 0, sizeof(*a));
+	a->bytes = arena_bytes();
+	a->units = a->bytes / UNIT;
+	a->fd = a->bytes ? memfd_make(a->bytes) : -1;
+	heap.off = a->fd < 0 || fstat(a->fd, &st);
+	if (heap.off) {
+		a->bytes = 0;
+		return NULL;
+	}
+	a->dev = st.st_dev;
+	a->ino = st.st_ino;
+	a->base = mapped(a->bytes, MAP_SHARED, a->fd);
+	a->length = mapped(a->units * sizeof(*a->length), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	a->runs = mapped(RUNS * sizeof(*a->runs), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (!a->base || !a->length || !a->runs || madvise(a->base, a->bytes, MADV_DONTFORK)) {
+		heap.off = true; /* what was mapped stays: this happens once, if ever */
+		a->bytes = 0;
+		return NULL;
+	}
+	madvise(a->base, a->bytes, ADVISE_HUGE);
+	a->generation = ++heap.made;
+	a->shared = true;
+	bounds_widen(a);
+	heap.count += slot == heap.count;
+	atomic_store(&sennit_heap_generation, a->generation);
+	return heap.now = a;
+}
+
+static struct arena *arena_of(const void *p)
+{
+	for (unsigned i = 0; i < heap.count; i++)
+		if ((const char *)p >= heap.at[i].base &&
+		    (const char *)p < heap.at[i].base + heap.at[i].bytes)
+			return &heap.at[i];
+	return NULL;
+}
+
+/* ---- free runs ------------------------------------------------------------------------------------------------ */
+
+static void run_remove(struct arena *a, size_t i)
+{
+	memmove(&a->runs[i], &a->runs[i + 1], (a->run_count - i - 1) * sizeof(*a->runs));
+	a->run_count--;
+}
+
+/* The first run that begins at or after this unit. */
+static size_t run_after(const struct arena *a, size_t at)
+{
+	size_t low = 0, high = a->run_count;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (a->runs[mid].at < at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static void run_add(struct arena *a, size_t at, size_t count)
+{
+	size_t i = run_after(a, at);
+	if (i && a->runs[i - 1].at + a->runs[i - 1].count == at) {
+		i--;
+		a->runs[i].count += count;
+	} else if (a->run_count < RUNS) {
+		memmove(&a->runs[i + 1], &a->runs[i], (a->run_count - i) * sizeof(*a->runs));
+		a->runs[i] = (struct run){at, count};
+		a->run_count++;
+	} else {
+		return; /* more holes than anybody has seen: these units are not used again */
+	}
+	if (i + 1 < a->run_count && a->runs[i].at + a->runs[i].count == a->runs[i + 1].at) {
+		a->runs[i].count += a->runs[i + 1].count;
+		run_remove(a, i + 1);
+	}
+}
+
+static size_t align_up(const struct arena *a, size_t at, size_t align)
+{
+	uintptr_t p = (uintptr_t)a->base + at * UNIT;
+	return ((p + align - 1) / align * align - (uintptr_t)a->base) / UNIT;
+}
+
+/* Take `count` units of run i, from unit `at` of the arena on. */
+static void run_take(struct arena *a, size_t i, size_t at, size_t count)
+{
+	struct run old = a->runs[i];
+	size_t before = at - old.at, after = old.count - before - count;
+	a->dirty -= count * UNIT < a->dirty ? count * UNIT : a->dirty;
+	if (before)
+		a->runs[i].count = before;
+	else
+		run_remove(a, i);
+	if (after)
+		run_add(a, at + count, after);
+}
+
+static bool find(struct arena *a, size_t align, size_t count, size_t *at)
+{
+	for (size_t i = 0; i < a->run_count; i++) {
+		*at = align_up(a, a->runs[i].at, align);
+		if (*at + count <= a->runs[i].at + a->runs[i].count) {
+			run_take(a, i, *at, count);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------------------- */
+
+void *sn_arena_alloc(size_t align, size_t size, bool *zero)
+{
+	size_t count = (size + UNIT - 1) / UNIT, at;
+	void *p = NULL;
+	*zero = false;
+	pthread_mutex_lock(&heap.lock);
+	struct arena *a = arena_make();
+	if (a && size <= a->bytes && !find(a, align < UNIT ? UNIT : align, count, &at)) {
+		at = align_up(a, a->fresh, align < UNIT ? UNIT : align);
+		*zero = true;
+		if (at < a->fresh || at + count > a->units || at + count < at) {
+			a = NULL;
+		} else {
+			if (at > a->fresh)
+				run_add(a, a->fresh, at - a->fresh);
+			a->fresh = at + count;
+		}
+	} else if (a && size > a->bytes) {
+		a = NULL;
+	}
+	if (a) {
+		a->length[at] = (uint32_t)count;
+		a->live++;
+		p = a->base + at * UNIT;
+	}
+	pthread_mutex_unlock(&heap.lock);
+	return p;
+}
+
+bool sn_arena_owns(const void *p)
+{
+	uintptr_t at = (uintptr_t)p;
+	if (at < atomic_load_explicit(&heap.low, memory_order_relaxed) ||
+	    at >= atomic_load_explicit(&heap.high, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&heap.lock); /* other mappings may lie between two arenas */
+	bool ours = arena_of(p) != NULL;
+	pthread_mutex_unlock(&heap.lock);
+	return ours;
+}
+
+/* The block's arena and first unit. A pointer that is no block ends the program, as it does in malloc. */
+static struct arena *block_of(const void *p, size_t *at)
+{
+	struct arena *a = arena_of(p);
+	*at = a ? (size_t)((const char *)p - a->base) / UNIT : 0;
+	if (!a || a->base + *at * UNIT != (const char *)p || !a->length[*at])
+		abort();
+	return a;
+}
+
+/* Give memory back: of a shared arena a hole in the memfd; of a private one this process's own copies. */
+static void give_back(struct arena *a, size_t at, size_t count)
+{
+	if (!a->shared)
+		madvise(a->base + at * UNIT, count * UNIT, MADV_DONTNEED);
+	else if (a->dirty + count * UNIT <= RETAIN)
+		a->dirty += count * UNIT;
+	else if (madvise(a->base + at * UNIT, count * UNIT, MADV_REMOVE))
+		a->dirty += count * UNIT;
+}
+
+/* The last block of a generation that has ended is gone. */
+static void arena_drop(struct arena *a)
+{
+	munmap(a->base, a->bytes);
+	munmap(a->length, a->units * sizeof(*a->length));
+	munmap(a->runs, RUNS * sizeof(*a->runs));
+	if (fd_good(a))
+		close(a->fd);
+	memset(a, 0, sizeof(*a));
+	a->fd = -1;
+}
+
+void sn_arena_free(void *p)
+{
+	size_t at;
+	int error = errno; /* free() leaves it alone */
+	pthread_mutex_lock(&heap.lock);
+	struct arena *a = block_of(p, &at);
+	size_t count = a->length[at];
+	a->length[at] = 0;
+	a->live--;
+	give_back(a, at, count);
+	if (a->shared)
+		run_add(a, at, count);
+	else if (!a->live)
+		arena_drop(a);
+	pthread_mutex_unlock(&heap.lock);
+	errno = error;
+}
+
+size_t sn_arena_size(const void *p)
+{
+	size_t at;
+	pthread_mutex_lock(&heap.lock);
+	const struct arena *a = block_of(p, &at);
+	size_t size = (size_t)a->length[at] * UNIT;
+	pthread_mutex_unlock(&heap.lock);
+	return size;
+}
+
+/* Longer: from the run behind it, or from what was never used. */
+static bool grow(struct arena *a, size_t at, size_t count)
+{
+	size_t old = a->length[at], more = count - old, i = run_after(a, at + old);
+	if (i < a->run_count && a->runs[i].at == at + old && a->runs[i].count >= more)
+		run_take(a, i, at + old, more);
+	else if (at + old == a->fresh && a->units - a->fresh >= more)
+		a->fresh += more;
+	else
+		return false;
+	a->length[at] = (uint32_t)count;
+	return true;
+}
+
+bool sn_arena_resize(void *p, size_t size)
+{
+	size_t at, count = size / UNIT + (size % UNIT != 0);
+	pthread_mutex_lock(&heap.lock);
+	struct arena *a = block_of(p, &at);
+	size_t old = a->length[at];
+	bool done = count <= old;
+	if (count > old)
+		done = a->shared && count < UINT32_MAX && grow(a, at, count);
+	else if (a->shared && count && old - count > old / 4) {
+		a->length[at] = (uint32_t)count;
+		give_back(a, at + count, old - count);
+		run_add(a, at + count, old - count);
+	}
+	pthread_mutex_unlock(&heap.lock);
+	return done;
+}
+
+/* ---- fork ----------------------------------------------------------------------------------------------------- */
+
+/* The descriptor is lost: copy each block, and put the copy in its place. */
+static void privatize_by_copy(struct arena *a)
+{
+	for (size_t at = 0; at < a->fresh; at++) {
+		size_t bytes = (size_t)a->length[at] * UNIT;
+		if (!bytes)
+			continue;
+		char *copy = mapped(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+		if (!copy)
+			abort(); /* the child would find a hole where its heap was */
+		memcpy(copy, a->base + at * UNIT, bytes);
+		if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, a->base + at * UNIT) ==
+		    MAP_FAILED)
+			abort();
+	}
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&heap.lock);
+	struct arena *a = heap.now;
+	if (!a || !a->live)
+		return;
+	if (!fd_good(a) || mmap(a->base, a->fresh * UNIT, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, a->fd, 0) == MAP_FAILED)
+		privatize_by_copy(a);
+	a->shared = false;
+	heap.now = NULL;
+	atomic_store(&sennit_heap_generation, 0);
+}
+
+static void in_parent(void)
+{
+	pthread_mutex_unlock(&heap.lock);
+}
+
+static void in_child(void)
+{
+	for (unsigned i = 0; i < heap.count; i++) {
+		if (heap.at[i].bytes && fd_good(&heap.at[i]))
+			close(heap.at[i].fd);
+		heap.at[i].fd = -1;
+	}
+	if (heap.now) { /* it had no blocks, and is not here */
+		memset(heap.now, 0, sizeof(*heap.now));
+		heap.now->fd = -1;
+		heap.now = NULL;
+		atomic_store(&sennit_heap_generation, 0);
+	}
+	pthread_mutex_unlock(&heap.lock);
+}
+
+/* Anonymous memory then gets huge pages by itself, and shared memory does not: a program would lose more than it wins. */
+static bool huge_pages_always(void)
+{
+	char text[64] = "";
+	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	return n > 0 && strstr(text, "[always]");
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	const char *setting = getenv("SENNIT_HEAP");
+	char mode = '0';
+	int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && read(fd, &mode, 1) != 1)
+		mode = '0';
+	if (fd >= 0)
+		close(fd);
+	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
+	bool off = mode == '2' || huge_pages_always() ||
+		   (setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
+				!strcmp(setting, "false")));
+	pthread_mutex_lock(&heap.lock);
+	heap.off |= off || pthread_atfork(before_fork, in_parent, in_child);
+	heap.hooked = !heap.off;
+	pthread_mutex_unlock(&heap.lock);
+}
+
+/* ---- for the engine ------------------------------------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out);
+__attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out)
+{
+	pthread_mutex_lock(&heap.lock);
+	const struct arena *a = heap.hooked ? arena_make() : NULL;
+	int rc = a && fd_good(a) ? 0 : -1;
+	if (!rc)
+		*out = (struct sn_heap_info){.version = 1,
+					     .generation = a->generation,
+					     .fd = a->fd,
+					     .base = (uint64_t)(uintptr_t)a->base,
+					     .bytes = a->bytes};
+	pthread_mutex_unlock(&heap.lock);
+	return rc;
+}
+
+__attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generation, void *at, size_t len);
+__attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generation, void *at, size_t len)
+{
+	int rc = -1;
+	pthread_mutex_lock(&heap.lock);
+	const struct arena *a = arena_of(at);
+	if (a && a->generation == generation && !a->shared && fd_good(a)) {
+		size_t done = 0;
+		ssize_t n = 1;
+		for (; done < len && n > 0; done += n > 0 ? (size_t)n : 0)
+			n = pread(a->fd, (char *)at + done, len - done,
+				  (off_t)((char *)at - a->base + (ptrdiff_t)done));
+		rc = done == len ? 0 : -1;
+	}
+	pthread_mutex_unlock(&heap.lock);
+	return rc;
+}

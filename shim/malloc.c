@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * In front of malloc: large allocations come from an arena (heap.c), all others from the malloc that the program has. That
+ * may be the C library's or any other; its hooks, and those that MPI libraries set for it, are left as they are.
+ */
+#include "heap.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static struct {
+	void *(*malloc)(size_t);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+	void (*free)(void *);
+	int (*posix_memalign)(void **, size_t, size_t);
+	void *(*aligned_alloc)(size_t, size_t);
+	void *(*memalign)(size_t, size_t);
+	size_t (*usable)(void *);
+} next;
+
+static _Atomic int state; /* 0 nobody has looked for them, 1 somebody does, 2 they are there */
+
+/* dlsym may allocate: what it asks for meanwhile comes from here, and is never given back. */
+static char early[16384] __attribute__((aligned(16)));
+static _Atomic size_t early_used;
+
+static void *early_alloc(size_t size)
+{
+	size_t at = atomic_fetch_add(&early_used, (size + 31) & ~(size_t)15);
+	if (at + size + 16 > sizeof(early))
+		return NULL;
+	memcpy(early + at, &size, sizeof(size));
+	return early + at + 16;
+}
+
+static bool is_early(const void *p)
+{
+	return (const char *)p >= early && (const char *)p < early + sizeof(early);
+}
+
+static size_t early_size(const void *p)
+{
+	size_t size;
+	memcpy(&size, (const char *)p - 16, sizeof(size));
+	return size;
+}
+
+static void find(void *slot, const char *name)
+{
+	void *at = dlsym(RTLD_NEXT, name);
+	memcpy(slot, &at, sizeof(at));
+}
+
+/* False: it is this very call that looks for them. The first call comes before there are threads. */
+static bool ready(void)
+{
+	int idle = 0;
+	if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == 2, 1))
+		return true;
+	if (!atomic_compare_exchange_strong(&state, &idle, 1))
+		return false;
+	find(&next.malloc, "malloc");
+	find(&next.calloc, "calloc");
+	find(&next.realloc, "realloc");
+	find(&next.free, "free");
+	find(&next.posix_memalign, "posix_memalign");
+	find(&next.aligned_alloc, "aligned_alloc");
+	find(&next.memalign, "memalign");
+	find(&next.usable, "malloc_usable_size");
+	atomic_store_explicit(&state, 2, memory_order_release);
+	return true;
+}
+
+static void *large(size_t align, size_t size)
+{
+	bool zero;
+	return size >= SN_HEAP_MIN && size <= PTRDIFF_MAX ? sn_arena_alloc(align, size, &zero) : NULL;
+}
+
+EXPORT void *malloc(size_t size)
+{
+	if (!ready())
+		return early_alloc(size);
+	void *p = large(16, size);
+	return p ? p : next.malloc(size);
+}
+
+EXPORT void *calloc(size_t count, size_t each)
+{
+	size_t size;
+	bool zero = true;
+	if (!ready()) /* that memory was never used before */
+		return __builtin_mul_overflow(count, each, &size) ? NULL : early_alloc(size);
+	if (__builtin_mul_overflow(count, each, &size) || size < SN_HEAP_MIN || size > PTRDIFF_MAX)
+		return next.calloc(count, each);
+	void *p = sn_arena_alloc(16, size, &zero);
+	if (!p)
+		return next.calloc(count, each);
+	return zero ? p : memset(p, 0, size);
+}
+
+EXPORT void free(void *p)
+{
+	if (!p || is_early(p))
+		return;
+	if (sn_arena_owns(p))
+		sn_arena_free(p);
+	else if (ready())
+		next.free(p);
+}
+
+static size_t size_of(void *p)
+{
+	if (is_early(p))
+		return early_size(p);
+	return sn_arena_owns(p) ? sn_arena_size(p) : next.usable(p);
+}
+
+EXPORT void *realloc(void *p, size_t size)
+{
+	if (!p)
+		return malloc(size);
+	bool ours = is_early(p) || sn_arena_owns(p);
+	if (!ours && ready() && size < SN_HEAP_MIN)
+		return next.realloc(p, size);
+	if (ours && !size) {
+		free(p);
+		return NULL;
+	}
+	if (ours && !is_early(p) && size >= SN_HEAP_MIN && sn_arena_resize(p, size))
+		return p;
+	size_t old = size_of(p);
+	if (!ours && old >= size) /* it fits where it is, or malloc knows better */
+		return next.realloc(p, size);
+	void *fresh = malloc(size);
+	if (!fresh)
+		return NULL;
+	memcpy(fresh, p, old < size ? old : size);
+	free(p);
+	return fresh;
+}
+
+static bool power_of_two(size_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+EXPORT int posix_memalign(void **out, size_t align, size_t size)
+{
+	if (!ready())
+		return ENOMEM;
+	if (!power_of_two(align) || align % sizeof(void *))
+		return EINVAL;
+	void *p = large(align, size);
+	if (!p)
+		return next.posix_memalign(out, align, size);
+	*out = p;
+	return 0;
+}
+
+EXPORT void *aligned_alloc(size_t align, size_t size)
+{
+	void *p = ready() && power_of_two(align) ? large(align, size) : NULL;
+	return p || !ready() ? p : next.aligned_alloc(align, size);
+}
+
+EXPORT void *memalign(size_t align, size_t size)
+{
+	void *p = ready() && power_of_two(align) ? large(align, size) : NULL;
+	return p || !ready() ? p : next.memalign(align, size);
+}
+
+EXPORT void *valloc(size_t size)
+{
+	return memalign(4096, size);
+}
+
+EXPORT void *pvalloc(size_t size)
+{
+	return memalign(4096, (size + 4095) & ~(size_t)4095);
+}
+
+EXPORT size_t malloc_usable_size(void *p)
+{
+	return p && ready() ? size_of(p) : 0;
+}

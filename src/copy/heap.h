@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shareable heap, as the engine sees it. libsennit-heap.so (shim/heap.c), which `sennit run` puts in front of programs,
+ * takes large allocations from memory that peers may map, so that a large message between two such buffers is copied
+ * without the kernel. In a program without that library there is none, and everything goes as before.
+ *
+ * The memory is one sealed memfd for each process, its *arena*: it can neither shrink nor grow, so that a peer who has
+ * mapped it can never be hit by SIGBUS. It is handed over with the handshake, as descriptors are; peers name bytes in it
+ * by their address in the owner, which is checked against the arena's bounds.
+ *
+ * Fork. Before a fork the arena is made private, at the same addresses (the reason is told in shim/heap.c): what peers see
+ * stays as it was, and is not what the owner sees any more. Such an arena is of an old generation and nothing in it is
+ * offered to peers again. A peer that was just then writing has written into the old memory: sn_heap_refetch() brings
+ * those bytes over when the message is whole.
+ */
+#ifndef SN_COPY_HEAP_H
+#define SN_COPY_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define SN_HEAP_BYTES_MAX (UINT64_C(1) << 46)
+
+struct sn_heap_info {	  /* also the interface to libsennit-heap.so: append only */
+	uint32_t version; /* 1 */
+	uint32_t generation;
+	int fd; /* the library's: not to be closed */
+	uint64_t base, bytes;
+};
+
+/* This process's arena; false: there is none. */
+bool sn_heap_own(struct sn_heap_info *out);
+/* Is this arena, as it was when it was handed over, still the one in use? Budget: one load. */
+bool sn_heap_current(const struct sn_heap_info *own);
+/* And do all these bytes lie in it? */
+bool sn_heap_holds(const struct sn_heap_info *own, const struct iovec *iov, uint32_t count);
+/* If it is not in use any more: bring over what peers have written into its memory. */
+void sn_heap_refetch(const struct sn_heap_info *own, const struct iovec *iov, uint32_t count, uint64_t offset,
+		     uint64_t len);
+
+/* ---- a peer's arena ---- */
+struct sn_heap_peer {
+	uint64_t base, bytes; /* as the peer sees it */
+	void *map;	      /* NULL: none */
+};
+/* Turn addresses in the peer into addresses here, in place. False: they are not all in its arena; nothing has changed. */
+bool sn_heap_translate(const struct sn_heap_peer *peer, struct iovec *iov, uint32_t count);
+
+#endif

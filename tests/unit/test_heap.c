@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shareable heap: allocations are whole and their own, also across fork, threads, realloc and alignment; peers copy
+ * through it; and a fork in the middle of a message spoils nothing. The program runs itself again with the library in
+ * front; SENNIT_HEAP_LIB says where that is.
+ */
+#include "copy/heap.h"
+#include "sennit/sennit.h"
+#include "unit.h"
+#include <malloc.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define N ((size_t)2 << 20)
+
+struct shared {
+	uint8_t addr[2][SN_ADDR_MAX];
+	size_t len[2];
+	_Atomic int ready, step[2];
+};
+
+static struct shared *sh;
+static int me;
+static sn_ep *ep;
+static sn_peer peer;
+
+#define CHECK(cond)                                                                                          \
+	do {                                                                                                 \
+		if (!(cond)) {                                                                               \
+			fprintf(stderr, "process %d: line %d: %s (%s)\n", me, __LINE__, #cond,               \
+				sn_last_error());                                                            \
+			_exit(1);                                                                            \
+		}                                                                                            \
+	} while (0)
+
+static bool ours(const void *p, size_t n)
+{
+	struct sn_heap_info own;
+	struct iovec v = {(void *)(uintptr_t)p, n};
+	return sn_heap_own(&own) && sn_heap_holds(&own, &v, 1);
+}
+
+static int child(int (*fn)(void *arg), void *arg)
+{
+	int status;
+	fflush(NULL);
+	pid_t pid = fork();
+	if (!pid)
+		_exit(fn(arg));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void large_ones_are_shareable_and_small_ones_not(void **state)
+{
+	void *small = malloc(1000), *large = malloc(N), *zero = calloc(3, N), *aligned = NULL;
+	assert_false(ours(small, 1000));
+	assert_true(ours(large, N) && ours(zero, 3 * N));
+	for (size_t i = 0; i < 3 * N; i += 511)
+		assert_int_equal(((uint8_t *)zero)[i], 0);
+	assert_int_equal(posix_memalign(&aligned, 1 << 21, N), 0);
+	assert_true(ours(aligned, N) && (uintptr_t)aligned % (1 << 21) == 0);
+	assert_true(malloc_usable_size(large) >= N);
+	free(aligned);
+	aligned = memalign(65536, N);
+	assert_int_equal((uintptr_t)aligned % 65536, 0);
+	free(small);
+	free(large);
+	free(zero);
+	free(aligned);
+	assert_null(malloc(PTRDIFF_MAX));
+	free(NULL);
+}
+
+static void realloc_keeps_what_was_there(void **state)
+{
+	uint64_t seed = unit_seed();
+	uint8_t *p = NULL;
+	size_t old = 0;
+	for (int i = 0; i < 400; i++) {
+		size_t n = 1 + unit_random(&seed) % (i % 3 ? 4 * N : 5000);
+		p = realloc(p, n);
+		assert_non_null(p);
+		for (size_t k = 0; k < (old < n ? old : n); k += 97)
+			assert_int_equal(p[k], (uint8_t)(k * 3));
+		for (size_t k = 0; k < n; k += 1)
+			p[k] = (uint8_t)(k * 3);
+		old = n;
+	}
+	free(p);
+}
+
+/* What was freed and comes back from calloc is zero. */
+static void calloc_is_zero_the_second_time(void **state)
+{
+	for (int i = 0; i < 50; i++) {
+		uint8_t *p = calloc(1, N + (size_t)i * 70000);
+		for (size_t k = 0; k < N; k += 4096)
+			assert_int_equal(p[k], 0);
+		memset(p, 0xff, N);
+		free(p);
+	}
+}
+
+static void *churn(void *arg)
+{
+	uint64_t seed = (uint64_t)(uintptr_t)arg;
+	uint8_t *at[16] = {0};
+	size_t len[16] = {0};
+	for (int i = 0; i < 3000; i++) {
+		unsigned k = (unsigned)unit_random(&seed) % 16;
+		if (at[k] && (at[k][0] != (uint8_t)k || at[k][len[k] - 1] != (uint8_t)k))
+			return arg;
+		free(at[k]);
+		len[k] = 200000 + unit_random(&seed) % 800000;
+		at[k] = malloc(len[k]);
+		at[k][0] = at[k][len[k] - 1] = (uint8_t)k;
+	}
+	for (int k = 0; k < 16; k++)
+		free(at[k]);
+	return NULL;
+}
+
+static void threads_do_not_meet(void **state)
+{
+	pthread_t t[4];
+	for (uintptr_t i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, churn, (void *)(i + 1)), 0);
+	for (int i = 0; i < 4; i++) {
+		void *bad;
+		pthread_join(t[i], &bad);
+		assert_null(bad);
+	}
+}
+
+static int change(void *arg)
+{
+	uint8_t *p = arg;
+	for (size_t i = 0; i < N; i++)
+		if (p[i] != 1)
+			return 1;
+	memset(p, 2, N / 2);
+	usleep(20000); /* the parent writes meanwhile */
+	for (size_t i = 0; i < N; i++)
+		if (p[i] != (i < N / 2 ? 2 : 1))
+			return 2;
+	uint8_t *fresh = malloc(N);
+	if (!ours(fresh, N))
+		return 3;
+	memset(fresh, 5, N);
+	p = realloc(p, 2 * N);
+	if (p[0] != 2 || p[N - 1] != 1)
+		return 4;
+	free(p);
+	free(fresh);
+	return 0;
+}
+
+/* Neither sees what the other writes after the fork; what was before is there in both. */
+static void a_fork_copies(void **state)
+{
+	for (int round = 0; round < 12; round++) { /* more often than there are generations */
+		uint8_t *p = malloc(N), *other = malloc(N);
+		int status;
+		memset(p, 1, N);
+		memset(other, 7, N);
+		fflush(NULL);
+		pid_t pid = fork();
+		if (!pid)
+			_exit(change(p));
+		memset(p + N / 2, 9, N / 2);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		for (size_t i = 0; i < N; i += 63)
+			assert_int_equal(p[i], i < N / 2 ? 1 : 9);
+		assert_int_equal(other[N - 1], 7);
+		assert_false(ours(p, N)); /* peers would see what was before */
+		free(p);
+		free(other);
+	}
+}
+
+static int grandchild(void *arg)
+{
+	uint8_t *p = arg;
+	return p[5] == 3 ? 0 : 1;
+}
+
+static int and_again(void *arg)
+{
+	uint8_t *p = arg;
+	p[5] = 3;
+	return child(grandchild, p) || p[5] != 3;
+}
+
+static void a_fork_of_a_fork(void **state)
+{
+	uint8_t *p = calloc(1, N);
+	assert_int_equal(child(and_again, p), 0);
+	assert_int_equal(p[5], 0);
+	free(p);
+}
+
+static void a_program_is_started(void **state)
+{
+	uint8_t *p = malloc(N);
+	char *argv[] = {"true", NULL};
+	pid_t pid;
+	int status;
+	memset(p, 1, N);
+	assert_int_equal(posix_spawnp(&pid, "true", NULL, NULL, argv, environ), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(system("true"), 0); /* NOLINT(cert-env33-c) */
+	free(p);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------------- */
+
+static void open_both(void)
+{
+	alarm(50);
+	CHECK(sn_ep_open(NULL, &ep) == 0);
+	sh->len[me] = SN_ADDR_MAX;
+	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);
+	sh->ready++;
+	while (sh->ready < 2)
+		usleep(100);
+	CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == 0);
+}
+
+static void meet(void)
+{
+	static int n;
+	sh->step[me] = ++n;
+	while (sh->step[!me] < n)
+		sn_progress(ep);
+}
+
+static uint64_t wanted;
+static void pick(void *arg, const char *name, uint64_t value)
+{
+	if (!strcmp(name, arg))
+		wanted = value;
+}
+
+static uint64_t counter(char *name)
+{
+	CHECK(sn_counters(ep, pick, name) == 0);
+	return wanted;
+}
+
+static int ends(void *arg)
+{
+	return 0;
+}
+
+/* Process 1 sends to process 0, the receive first or not; `forks`: 0 nobody, 1 the receiver, 2 the sender, while it waits. */
+static void one(size_t n, bool receive_first, int forks, uint8_t seed)
+{
+	uint8_t *buf = malloc(n);
+	sn_req *req;
+	sn_completion c;
+	memset(buf, me ? seed : 0, n);
+	if (me == 1)
+		for (size_t i = 0; i < n; i += 4096)
+			buf[i] = (uint8_t)(i >> 12);
+	if (receive_first != (me == 0))
+		meet();
+	CHECK((me ? sn_isend(ep, peer, buf, n, 5, &req) : sn_irecv(ep, peer, buf, n, 5, UINT64_MAX, &req)) ==
+	      0);
+	if (forks == me + 1) {
+		int status;
+		pid_t pid = fork();
+		if (!pid)
+			_exit(0);
+		waitpid(pid, &status, 0);
+		if (me == 0)
+			buf[1] = seed; /* a page of its own now, as any program may have it */
+	}
+	if (receive_first == (me == 0))
+		meet();
+	CHECK(sn_wait(ep, req, &c, 40000000) == 0 && c.status == 0 && c.len == n);
+	for (size_t i = 0; i < n && me == 0; i++)
+		CHECK(buf[i] == (i % 4096 ? seed : (uint8_t)(i >> 12)));
+	meet();
+	free(buf);
+}
+
+static void through_the_heap(void)
+{
+	open_both();
+	for (int i = 0; i < 40; i++)
+		one(300000 + (size_t)i * 77777, i & 1, 0, (uint8_t)(i + 1));
+	CHECK(counter("local.copy_mapped_bytes") > 0 || counter("local.copy_shared_bytes") == 0);
+	sh->ready += counter("local.copy_mapped_bytes") > 0;
+	meet();
+	CHECK(sh->ready > 2);
+}
+
+static void forks_meanwhile(void)
+{
+	open_both();
+	for (int i = 0; i < 24; i++)
+		one(300000 + (size_t)i * 77777, i & 1, i >> 1 & 3, (uint8_t)(i + 1));
+	CHECK(child(ends, NULL) == 0);
+}
+
+static void run(void (*scene)(void))
+{
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(sh != MAP_FAILED);
+	fflush(NULL);
+	for (int i = 0; i < 2; i++)
+		if (fork() == 0) {
+			me = i;
+			scene();
+			sn_ep_close(ep);
+			_exit(0);
+		}
+	for (int i = 0; i < 2; i++) {
+		int status;
+		wait(&status);
+		assert_int_equal(status, 0);
+	}
+	munmap(sh, sizeof(*sh));
+}
+
+static void messages_go_through_the_heap(void **state)
+{
+	run(through_the_heap);
+}
+
+static void a_fork_in_the_middle_spoils_nothing(void **state)
+{
+	run(forks_meanwhile);
+}
+
+int main(int argc, char **argv)
+{
+	const char *library = getenv("SENNIT_HEAP_LIB");
+	struct sn_heap_info own;
+	if (!library || access(library, R_OK)) {
+		fprintf(stderr, "SENNIT_HEAP_LIB names no library: this build has none (a sanitizer has its "
+				"own malloc)\n");
+		return 77;
+	}
+	if (!getenv("LD_PRELOAD")) {
+		setenv("LD_PRELOAD", library, 1);
+		execv("/proc/self/exe", argv);
+		return 1;
+	}
+	if (!sn_heap_own(&own)) {
+		fprintf(stderr, "the heap leaves itself out here: huge pages always, limited address space, "
+				"or no overcommit\n");
+		return 77;
+	}
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(large_ones_are_shareable_and_small_ones_not),
+		cmocka_unit_test(realloc_keeps_what_was_there),
+		cmocka_unit_test(calloc_is_zero_the_second_time),
+		cmocka_unit_test(threads_do_not_meet),
+		cmocka_unit_test(messages_go_through_the_heap),
+		cmocka_unit_test(a_fork_in_the_middle_spoils_nothing),
+		cmocka_unit_test(a_program_is_started),
+		cmocka_unit_test(a_fork_of_a_fork),
+		cmocka_unit_test(a_fork_copies),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
