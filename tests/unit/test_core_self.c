@@ -327,6 +327,52 @@ static void bad_arguments_are_named(void **state)
 	assert_true(len > 3);
 }
 
+static int told_count, told_status;
+
+static void told(void *arg, const sn_completion *c)
+{
+	assert_true(c->flags & SN_COMP_FORGET);
+	assert_int_equal(c->bits, 7);
+	assert_int_equal(c->len, 3);
+	told_count++;
+	told_status = c->status;
+}
+
+/* An injected message that nobody asks after: who hears of all completions hears of it, good or bad. */
+static void a_forgotten_message_is_still_accounted_for(void **state)
+{
+	sn_ep_attr attr = {.on_complete = told};
+	uint8_t addr[SN_ADDR_MAX];
+	size_t len = sizeof(addr);
+	sn_ep *loud, *gone;
+	sn_peer me, nobody;
+	struct iovec v = {"abc", 3};
+	sn_msg m = {.flags = SN_INJECT | SN_FORGET, .iov = &v, .iov_count = 1, .bits = 7};
+	sn_req *req = (sn_req *)(void *)&m;
+	assert_int_equal(sn_ep_open(&attr, &loud), 0);
+	assert_int_equal(sn_ep_address(loud, addr, &len), 0);
+	assert_int_equal(sn_peer_add(loud, addr, len, &me), 0);
+	m.peer = me;
+	assert_int_equal(sn_post_send(loud, &m, &req), 0);
+	assert_null(req);
+	assert_int_equal(told_count, 1);
+	assert_int_equal(told_status, SN_OK);
+	len = sizeof(addr);
+	assert_int_equal(sn_ep_open(NULL, &gone), 0);
+	assert_int_equal(sn_ep_address(gone, addr, &len), 0);
+	sn_ep_close(gone);
+	assert_int_equal(sn_peer_add(loud, addr, len, &nobody), 0);
+	m.peer = nobody;
+	for (int posted = 1; told_status == SN_OK;
+	     posted++) { /* the first may leave before the end is known */
+		assert_int_equal(sn_post_send(loud, &m, NULL), 0);
+		assert_int_equal(told_count, posted + 1);
+		sn_progress(loud);
+	}
+	assert_int_equal(told_status, SN_ERR_PEER_GONE);
+	sn_ep_close(loud);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +392,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_sided_access_is_checked_and_exact, setup, teardown),
 		cmocka_unit_test_setup_teardown(atomics_compute_and_fetch, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_arguments_are_named, setup, teardown),
+		cmocka_unit_test(a_forgotten_message_is_still_accounted_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

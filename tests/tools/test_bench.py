@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The benchmark's judgement: what it counts as near, far and moved, who leads a row, and that its C API part runs."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.environ["SOURCE"], "bench"))
+import bench  # noqa: E402
+import report  # noqa: E402
+
+
+def row(name, samples, regime="near"):
+    return report.Row(name, regime, {who: [[v, regime] for v in values] for who, values in samples.items()})
+
+
+class RegimeTest(unittest.TestCase):
+    def test_near_far_and_moved(self):
+        self.assertEqual(bench.regime(25, 30, False), "near")
+        self.assertEqual(bench.regime(140, 120, False), "far")
+        self.assertIsNone(bench.regime(25, 120, False))
+        self.assertIsNone(bench.regime(100, 400, False))
+        self.assertEqual(bench.regime(0, 0, True), "any")
+
+
+class VerdictTest(unittest.TestCase):
+    def test_less_is_better_for_latency(self):
+        r = row("lat:8", {"sennit, Open MPI 4": [0.2], "Intel MPI": [0.3], "MPICH 4": [0.1]})
+        self.assertEqual((r.ours, r.peer, r.verdict()), ("sennit, Open MPI 4", "MPICH 4", "BEHIND"))
+        self.assertAlmostEqual(r.ratio, 0.5)
+
+    def test_more_is_better_for_rates_and_the_best_of_ours_counts(self):
+        r = row("rate:8", {"sennit, Open MPI 4": [5], "sennit, Intel MPI": [9, 11], "MPICH 4": [8, 8, 80]})
+        self.assertEqual((r.ours, r.verdict()), ("sennit, Intel MPI", "leads"))
+        self.assertAlmostEqual(r.ratio, 10 / 8)
+
+    def test_noise_is_level(self):
+        self.assertEqual(row("bw:65536", {"sennit, MPICH 5": [98], "MPICH 5": [100]}).verdict(), "level")
+
+    def test_other_regimes_do_not_count(self):
+        r = report.Row("lat:8", "far", {"sennit, MPICH 5": [[1, "far"]], "MPICH 5": [[0.1, "near"], [2, "far"]]})
+        self.assertEqual((r.median["MPICH 5"], r.verdict()), (2, "leads"))
+
+    def test_hidden_share_needs_95_percent(self):
+        self.assertEqual(row("hiderecv:1048576", {"sennit, MPICH 5": [0.9], "MPICH 5": [0.1]}).verdict(), "behind")
+        self.assertEqual(row("hiderecv:1048576", {"sennit, MPICH 5": [0.97], "MPICH 5": [0.1]}).verdict(), "leads")
+
+
+class PageTest(unittest.TestCase):
+    def test_table_and_page_hold_every_row(self):
+        data = {"machine": {"processor": "P", "cpus": "2", "kernel": "6", "thp": "never", "date": "d", "commit": "c"},
+                "notes": ["one thing"],
+                "samples": {"lat:8": {"sennit, MPICH 5": [[1, "far"]], "MPICH 5": [[2, "far"]]},
+                            "bcast:8@4": {"sennit, MPICH 5": [[3, "any"]], "MPICH 5": [[30, "any"]]}}}
+        with tempfile.TemporaryDirectory(prefix="sennit-test-") as out:
+            source, page = os.path.join(out, "b.json"), os.path.join(out, "page.md")
+            with open(source, "w", encoding="utf-8") as f:
+                json.dump(data, f)
+            report.write(source, out, page)
+            with open(page, encoding="utf-8") as f:
+                text = f.read()
+        for words in ("latency, 8 B", "bcast, 8 B, 4 ranks", "2.00", "10.00", "one thing"):
+            self.assertIn(words, text)
+
+
+class CapiTest(unittest.TestCase):
+    def test_it_runs_and_its_lines_are_understood(self):
+        capi = os.path.join(os.path.dirname(os.environ["SENNIT"]), "bench_capi")
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("two cores are needed")
+        text = subprocess.run([capi, "2"], capture_output=True, text=True, timeout=120, check=True).stdout
+        rows = dict(line.split()[:2] for line in text.splitlines())
+        for name in ("capilat:0", "capilat:8", "capilat:4096", "capiratio:8", "capirate:8"):
+            self.assertGreater(float(rows[name]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
