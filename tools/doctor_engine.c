@@ -16,9 +16,9 @@
 #define MESSAGE	  ((size_t)4 << 20)
 #define TIMEOUT_S 20
 
-struct seen {				  /* what one side found out, handed to the parent */
-	uint64_t read, written, streamed; /* bytes by way of copying */
-	uint64_t wrong;			  /* wrong bytes + 1, or 0 */
+struct seen {					  /* what one side found out, handed to the parent */
+	uint64_t read, written, streamed, module; /* bytes by way of copying */
+	uint64_t wrong;				  /* wrong bytes + 1, or 0 */
 	int error;
 	char why[160];
 };
@@ -30,6 +30,8 @@ static void count(void *arg, const char *name, uint64_t value)
 		s->read = value;
 	else if (strcmp(name, "local.copy_write_bytes") == 0)
 		s->written = value;
+	else if (strcmp(name, "local.copy_kmod_bytes") == 0)
+		s->module = value;
 	else if (strcmp(name, "local.copy_stream_bytes") == 0)
 		s->streamed = value;
 }
@@ -86,7 +88,8 @@ static pid_t start(int stream[2], int report[2], bool second)
 
 static void report(const struct seen *a, const struct seen *b)
 {
-	uint64_t once = a->read + a->written + b->read + b->written, twice = a->streamed + b->streamed;
+	uint64_t once = a->read + a->written + b->read + b->written, twice = a->streamed + b->streamed,
+		 module = a->module + b->module;
 	if (a->error || b->error)
 		sn_doctor_report(SN_HEALTH_MISSING, "sennit itself",
 				 "the lines above; SENNIT_LOG=debug tells more",
@@ -101,6 +104,7 @@ static void report(const struct seen *a, const struct seen *b)
 				 "4 MiB each way between two processes, every byte right; copied %s",
 				 twice && once ? "partly once, partly twice"
 				 : twice       ? "twice, through shared memory"
+				 : module      ? "once, by the kernel module"
 				 : once	       ? "once"
 					       : "as its settings say");
 }

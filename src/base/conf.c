@@ -72,9 +72,9 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "copy",
 			.type = SN_TYPE_ENUM,
 			.unit = "",
-			.choices = "auto|read|write|stream|shared",
+			.choices = "auto|read|write|stream|shared|kmod",
 			.def = 0,
-			.max = 4,
+			.max = 5,
 			.help = "How large messages between processes of one node are copied. auto: whoever "
 				"comes later copies, the sender if the receive was posted first, else the "
 				"receiver; what the kernel refuses goes another way, stream at last. read: "
@@ -82,7 +82,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"the sender's memory; write: the sender copies into the receiver's; "
 				"stream: through the ring in shared memory, which needs no permission; "
 				"shared: "
-				"both at once, each a part. "
+				"both at once, each a part; kmod: by the kernel module (/dev/sennit), else "
+				"stream. auto prefers the module where it is loaded. "
 				"Forcing one is for measurements and for finding faults.",
 		},
 	[SN_CONF_CHUNK] =

@@ -12,7 +12,7 @@ static uint64_t tag_of(uint64_t id)
 }
 
 int sn_board_post(struct sn_board *b, uint64_t serial, uint64_t source, uint64_t bits, uint64_t mask,
-		  const struct iovec *iov, uint32_t count, uint64_t room, uint32_t heap)
+		  const struct iovec *iov, uint32_t count, uint64_t room, uint32_t heap, uint64_t region)
 {
 	uint64_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
 	int slot = -1;
@@ -23,6 +23,7 @@ int sn_board_post(struct sn_board *b, uint64_t serial, uint64_t source, uint64_t
 		s->bits = bits;
 		s->mask = mask;
 		s->room = room;
+		s->region = region;
 		s->seg_count = count;
 		s->heap = heap;
 		for (uint32_t i = 0; i < count; i++) {
@@ -84,6 +85,7 @@ static bool slot_fits(const struct sn_board_slot *s, uint64_t id, uint64_t bits,
 		return false;
 	c->serial = serial;
 	c->room = s->room;
+	c->region = s->region;
 	c->seg_count = s->seg_count;
 	c->heap = s->heap;
 	for (uint32_t i = 0; i < c->seg_count && i < SN_BOARD_SEGS; i++)

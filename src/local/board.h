@@ -50,15 +50,16 @@ struct sn_board_slot {
 	struct {
 		uint64_t at, len;
 	} seg[SN_BOARD_SEGS]; /* 56 */
-	uint64_t pad;	      /* 120 */
+	uint64_t region;      /* 120 the kernel module's name for the memory, 0: none */
 };
 _Static_assert(sizeof(struct sn_board_slot) == 128, "two lines a slot");
 
 struct sn_board {
 	_Atomic uint64_t
 		used; /*  0 slots that are not free: a hint that keeps an empty board one line long */
-	_Atomic uint64_t shown; /*  8 serials below this are on the board, or never will be */
-	uint8_t pad[48];
+	_Atomic uint64_t shown;	 /*  8 serials below this are on the board, or never will be */
+	_Atomic uint32_t module; /* 16 its owner uses the kernel module */
+	uint8_t pad[44];
 	struct sn_board_slot slot[SN_BOARD_SLOTS];
 	/* on a line of their own: the owner writes them whenever he looks for messages, peers read them seldom */
 	_Atomic uint64_t polls; /* grows while the owner is inside the library */
@@ -78,7 +79,7 @@ static inline void sn_board_tick(struct sn_board *b)
 /* The next serial number; every receive that could overlap with an exposed one takes one, in posting order. */
 /* Expose a receive; the slot, or -1 if none is free or it has too many segments. Serials grow from call to call. */
 int sn_board_post(struct sn_board *b, uint64_t serial, uint64_t source, uint64_t bits, uint64_t mask,
-		  const struct iovec *iov, uint32_t count, uint64_t room, uint32_t heap);
+		  const struct iovec *iov, uint32_t count, uint64_t room, uint32_t heap, uint64_t region);
 /* Take it off again: true, or false if a sender has claimed it. */
 bool sn_board_take(struct sn_board *b, int slot, uint64_t serial);
 /* Has this endpoint claimed it? */
@@ -90,7 +91,7 @@ void sn_board_clear(struct sn_board *b, int slot);
 
 struct sn_board_claim {
 	int slot;
-	uint64_t serial, room;
+	uint64_t serial, room, region;
 	uint32_t seg_count, heap;
 	struct iovec seg[SN_BOARD_SEGS]; /* addresses in the receiver */
 };

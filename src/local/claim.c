@@ -43,9 +43,16 @@ int sn_claim_expose(void *r, uint64_t source, uint64_t serial, uint64_t bits, ui
 	if (rail->forked)
 		return -1;
 	uint32_t heap = sn_heap_holds(&rail->heap, iov, iov_count) ? rail->heap.generation : 0;
-	int slot = sn_board_post(rail->board, serial, source, bits, mask, iov, iov_count, room, heap);
-	if (slot < 0)
+	/* Memory that senders can map needs no name: they copy there by themselves. */
+	bool name = iov_count && iov_count <= SN_BOARD_SEGS && !heap;
+	struct sn_kmod_region *region = name ? sn_kcopy_name(rail, iov, iov_count, true) : NULL;
+	int slot = sn_board_post(rail->board, serial, source, bits, mask, iov, iov_count, room, heap,
+				 sn_kcopy_handle(region));
+	if (slot < 0) {
+		sn_kcopy_unname(rail, &region);
 		return -1;
+	}
+	rail->show[slot].region = region;
 	rail->show[slot].serial = serial;
 	rail->show[slot].room = room;
 	rail->show[slot].req = req;
@@ -62,6 +69,7 @@ bool sn_claim_withdraw(void *r, int slot)
 	if (!sn_board_take(rail->board, slot, rail->show[slot].serial))
 		return false;
 	rail->shown &= ~(UINT64_C(1) << slot);
+	sn_kcopy_unname(rail, &rail->show[slot].region);
 	return true;
 }
 
@@ -88,6 +96,7 @@ struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot)
 	rail->show[slot].helper = NULL;
 	sn_board_clear(rail->board, (int)slot);
 	rail->shown &= ~(UINT64_C(1) << slot);
+	sn_kcopy_unname(rail, &rail->show[slot].region);
 	return rail->show[slot].req;
 }
 
@@ -116,7 +125,13 @@ static bool write_all(struct sn_link *link, const struct sn_board_claim *claim, 
 		      uint32_t iov_count, uint64_t len)
 {
 	struct sn_local_counters *count = &link->rail->count;
-	for (uint64_t at = 0, done; at < len; at += done) {
+	uint64_t at = 0, done;
+	if (claim->region && link->rail->kmod &&
+	    sn_kcopy_write(link, claim->region, iov, iov_count, len, &at))
+		return true;
+	if (!sn_rdv_may_write(link))
+		return false;
+	for (; at < len; at += done) {
 		int error;
 		enum sn_cma_outcome outcome =
 			sn_cma_write(&link->copy, iov, iov_count, claim->seg, claim->seg_count, at, len - at,
@@ -137,7 +152,8 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 {
 	struct sn_board_claim claim;
 	*slot = SN_CLAIM_NONE;
-	if (head->kind != SN_K_TAGGED || !link->board || !sn_rdv_may_write(link))
+	if (head->kind != SN_K_TAGGED || !link->board ||
+	    (!sn_rdv_may_write(link) && !sn_kcopy_may_claim(link)))
 		return SN_CLAIM_ANNOUNCE;
 	/* everything sent before must have been matched: see board.h */
 	if (link->tx.head != link->tx.tail && (!sn_tx_refresh(&link->tx) || link->tx.head != link->tx.tail))
@@ -152,7 +168,11 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	if (waits)
 		allowed |= (unsigned)!mapped << SN_WAY_STREAM | (unsigned)sn_share_may(link, len)
 									<< SN_WAY_SHARED;
-	enum sn_way way = sn_way_pick(link, order, len, allowed);
+	/* The module copies, or there may be no right to write: no choice. */
+	bool module = claim.region && link->rail->kmod && !mapped;
+	enum sn_way way = mapped ? SN_WAY_SINGLE : SN_WAYS;
+	if (!module && sn_rdv_may_write(link))
+		way = sn_way_pick(link, order, len, allowed);
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
 	if (way == SN_WAY_SHARED)
 		outcome = sn_share_write(link, &claim, head, iov, iov_count, req);

@@ -367,12 +367,18 @@ void sn_link_free(struct sn_link *link)
 	sn_send_drop(link, true, SN_OK);
 	for (uint32_t i = 0; i < link->send_slots.count; i++) {
 		struct sn_send *s = (struct sn_send *)(void *)link->send_slots.at[i];
-		if (s->slot.used && s->segs.at != s->segs.few)
+		if (!s->slot.used)
+			continue;
+		sn_kcopy_unname(link->rail, &s->region);
+		if (s->segs.at != s->segs.few)
 			free(s->segs.at);
 	}
 	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {
 		struct sn_rdv *rdv = (struct sn_rdv *)(void *)link->rdv_slots.at[i];
-		if (rdv->slot.used && rdv->segs.at != rdv->segs.few)
+		if (!rdv->slot.used)
+			continue;
+		sn_kcopy_leave(link, rdv);
+		if (rdv->segs.at != rdv->segs.few)
 			free(rdv->segs.at);
 	}
 	sn_slots_destroy(&link->send_slots);

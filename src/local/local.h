@@ -24,13 +24,15 @@
 
 struct sn_rail;
 struct sn_link;
+struct sn_kmod;
+struct sn_kmod_region;
 
 /* Plain counters, reported by name in rail.c. */
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
-		copy_stream_bytes, copy_claim_bytes, copy_shared_bytes, copy_mapped_bytes, shared, helped,
-		claims, refused_read, refused_write, faults, rings, system_calls, peers, peers_gone,
-		bad_records;
+		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, kmod_fallbacks, copy_shared_bytes,
+		copy_mapped_bytes, shared, helped, claims, refused_read, refused_write, faults, rings,
+		system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -147,7 +149,7 @@ void sn_segs_copy(const struct iovec *to, uint32_t to_count, const struct iovec 
 		  uint64_t offset, uint64_t len);
 
 /* How large messages are copied: values of the setting. */
-enum { SN_COPY_AUTO, SN_COPY_READ, SN_COPY_WRITE, SN_COPY_STREAM, SN_COPY_SHARED };
+enum { SN_COPY_AUTO, SN_COPY_READ, SN_COPY_WRITE, SN_COPY_STREAM, SN_COPY_SHARED, SN_COPY_KMOD };
 
 struct sn_share { /* this side's part in a job (job.h) */
 	struct sn_job *job;
@@ -164,6 +166,7 @@ enum sn_send_state {
 	SN_SEND_STREAMING,
 	SN_SEND_SHARED,	 /* claimed a receive, and opened a job for it */
 	SN_SEND_HELPING, /* the receiver has opened a job */
+	SN_SEND_KCOPY,	 /* the receiver has opened a copy of the kernel module's */
 };
 struct sn_send { /* a message of ours that was announced */
 	struct sn_slot slot;
@@ -176,6 +179,8 @@ struct sn_send { /* a message of ours that was announced */
 	uint64_t pull, offset, end; /* from the CTS: the receiver's number, the next byte, the last */
 	struct sn_segs segs;
 	struct sn_share share;
+	struct sn_kmod_region *region; /* kcopy.c: the name it was announced with; NULL in a free slot */
+	uint64_t kshare;
 };
 
 /* The receive was first, or the message; and does the other's buffer lie in its shareable heap? */
@@ -207,6 +212,10 @@ struct sn_rdv { /* a message that a peer announced */
 	uint64_t done, want;
 	struct sn_share share;
 	struct iovec own[SN_BOARD_SEGS]; /* helping: what iov points to */
+	/* kcopy.c; 0 and NULL in a free slot */
+	uint64_t region;	      /* the module's name for the sender's memory, 0: none */
+	uint64_t kshare;	      /* the copy that both run, 0: none */
+	struct sn_kmod_region *named; /* this side of it */
 };
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
@@ -280,7 +289,9 @@ struct sn_rail {
 		struct sn_rdv *helper; /* this side's part in the job of the sender that has claimed it */
 		uint32_t seg_count;
 		struct iovec seg[SN_BOARD_SEGS]; /* the board's own copy could be written by any peer */
+		struct sn_kmod_region *region;
 	} show[SN_BOARD_SLOTS];
+	struct sn_kmod *kmod; /* NULL: no module, or not wanted */
 	struct sn_local_counters count;
 	struct sn_fork_hook fork;
 	/* guarded by the service lock */
@@ -427,5 +438,24 @@ void sn_rdv_pull(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32
 void sn_rdv_refuse(void *link, struct sn_rdv *rdv, int status);
 bool sn_rdv_exposed(const struct sn_link *link);   /* a peer may still write into our memory */
 void sn_rdv_end(struct sn_link *link, int status); /* the peer is gone: end what waits for it */
+
+/* kcopy.c: the kernel module */
+bool sn_kcopy_wanted(void);
+void sn_kcopy_open(struct sn_rail *rail);
+void sn_kcopy_close(struct sn_rail *rail);
+/* The module's name for memory, until it is unnamed; NULL: none, go without. */
+struct sn_kmod_region *sn_kcopy_name(struct sn_rail *rail, const struct iovec *iov, uint32_t count,
+				     bool write);
+void sn_kcopy_unname(struct sn_rail *rail, struct sn_kmod_region **r);
+uint64_t sn_kcopy_handle(const struct sn_kmod_region *r);
+void sn_kcopy_begin(struct sn_link *link, struct sn_rdv *rdv); /* the receiver begins to copy */
+bool sn_kcopy_slice(struct sn_link *link, struct sn_rdv *rdv); /* false: the module is left, go another way */
+void sn_kcopy_leave(struct sn_link *link, struct sn_rdv *rdv);
+int sn_kcopy_share(struct sn_link *link, uint64_t id,
+		   uint64_t share); /* the receiver asks the sender along */
+void sn_kcopy_help(struct sn_link *link, struct sn_send *s);
+bool sn_kcopy_may_claim(const struct sn_link *link);
+bool sn_kcopy_write(struct sn_link *link, uint64_t region, const struct iovec *iov, uint32_t iov_count,
+		    uint64_t len, uint64_t *at);
 
 #endif

@@ -3,6 +3,7 @@
  * Rendezvous: messages above the eager limit.
  *
  * The sender announces (RTS: its number for the message, length, segments). When the core pulls, the receiver
+ *   0. has the kernel module copy, if both have it (kcopy.c); else, or if it refuses,
  *   1. reads straight from the sender's memory (process_vm_readv), slice by slice, and says FIN; or, if it may not,
  *   2. asks (CTS: from which byte on, and its own segments), and the sender writes straight into the receiver's memory
  *      (process_vm_writev), and says DONE; or, if that is refused too,
@@ -86,10 +87,12 @@ int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_
 	s->len = head->len;
 	s->segs.at = s->segs.few;
 	s->segs.count = 0;
+	s->region = sn_kcopy_name(link->rail, iov, iov_count, false);
 	struct sn_rec_rts rts = {.len = head->len,
 				 .id = sn_slot_id(&s->slot),
 				 .seg_count = iov_count,
-				 .slot = slot == SN_CLAIM_NONE ? 0 : slot};
+				 .slot = slot == SN_CLAIM_NONE ? 0 : slot,
+				 .region = sn_kcopy_handle(s->region)};
 	uint32_t bytes = sn_rdv_announce_bytes(head, iov_count);
 	uint8_t *to = sn_cell_payload(cell);
 	cell->len = (uint32_t)head->imm_len << 24 | bytes;
@@ -112,20 +115,26 @@ void sn_send_end(struct sn_link *link, struct sn_send *s, int status)
 {
 	struct sn_req *req = s->req;
 	sn_segs_free(&s->segs);
+	sn_kcopy_unname(link->rail, &s->region);
 	sn_slot_free(&link->send_slots, &s->slot);
 	sn_core_sent(req, status);
+}
+
+static bool is_announced(const struct sn_send *s)
+{
+	return s->state == SN_SEND_ANNOUNCED || s->state == SN_SEND_KCOPY;
 }
 
 int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status)
 {
 	struct sn_send *s = sn_slot_find(&link->send_slots, id);
-	if (!s || s->state != SN_SEND_ANNOUNCED)
+	if (!s || !is_announced(s))
 		return sn_fail(SN_ERR_PROTO, "the end of a message that was not announced");
 	sn_send_end(link, s, status_of(status));
 	return 0;
 }
 
-static int write_slice(struct sn_link *link, struct sn_send *s)
+static void write_slice(struct sn_link *link, struct sn_send *s)
 {
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
@@ -133,7 +142,7 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 	/* Closed: its memory is not ours to write any more, the farewell is on its way. Refused: by another one's try. */
 	if (sn_unlikely(sn_link_closed(link) || link->write_error)) {
 		s->state = SN_SEND_STREAMING;
-		return 1;
+		return;
 	}
 	enum sn_cma_outcome outcome =
 		sn_cma_write(&link->copy, s->iov, s->iov_count, s->segs.at, s->segs.count, s->offset,
@@ -145,7 +154,7 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 			sn_send_control(link, SN_REC_DONE, 0, s->pull, 0, NULL, 0);
 			sn_send_end(link, s, SN_OK);
 		}
-		return 1;
+		return;
 	}
 	if (outcome == SN_CMA_REFUSED)
 		sn_rdv_refused(link, false, error);
@@ -154,7 +163,6 @@ static int write_slice(struct sn_link *link, struct sn_send *s)
 		count->faults++;
 	}
 	s->state = SN_SEND_STREAMING;
-	return 1;
 }
 
 int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags, const void *payload,
@@ -162,7 +170,7 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 {
 	struct sn_rec_cts cts;
 	struct sn_send *s = sn_slot_find(&link->send_slots, id);
-	if (!s || s->state != SN_SEND_ANNOUNCED || bytes < sizeof(cts))
+	if (!s || !is_announced(s) || bytes < sizeof(cts))
 		return sn_fail(SN_ERR_PROTO, "a request for a message that was not announced");
 	memcpy(&cts, payload, sizeof(cts));
 	if (cts.seg_count > SN_IOV_MAX || bytes != sizeof(cts) + cts.seg_count * sizeof(struct sn_rec_seg) ||
@@ -276,6 +284,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	rdv->len = rts->len;
 	rdv->req = NULL;
 	rdv->done = rdv->want = 0;
+	rdv->region = rts->region;
 	struct sn_in in = {.head = *head, .rdv = rdv};
 	in.head.len = rts->len;
 	link->rail->count.rx_rdv++;
@@ -290,6 +299,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 void sn_rdv_free(struct sn_link *link, struct sn_rdv *rdv)
 {
 	sn_segs_free(&rdv->segs);
+	sn_kcopy_leave(link, rdv);
 	sn_slot_free(&link->rdv_slots, &rdv->slot);
 }
 
@@ -337,13 +347,36 @@ static enum sn_cma_outcome read_mapped(const struct sn_rdv *rdv, struct sn_local
 	return SN_CMA_OK;
 }
 
+/* Every byte was read. */
+static void read_all(struct sn_link *link, struct sn_rdv *rdv)
+{
+	/* Closed: perhaps it was something else by then. It ends with the link. */
+	if (sn_unlikely(sn_link_closed(link))) {
+		sn_kcopy_leave(link, rdv);
+		sn_list_del(&rdv->slot.list);
+		rdv->state = SN_RDV_ASKED;
+		return;
+	}
+	if (rdv->way == SN_WAY_SINGLE)
+		sn_way_note(link, rdv->mapped ? SN_ORDER_PULL_MAPPED : SN_ORDER_PULL, rdv->way, rdv->want,
+			    sn_now_ns() - rdv->started);
+	fin(link, rdv, SN_OK);
+	sn_rdv_pulled(link, rdv, SN_OK);
+}
+
 /* One slice. False: not finished, and still reading. */
 static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 {
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
-	if (sn_unlikely(link->read_error && !rdv->mapped)) { /* refused to another one that is under way */
+	if (rdv->region && sn_kcopy_slice(link, rdv)) {
+		if (rdv->done < rdv->want)
+			return false;
+		read_all(link, rdv);
+		return true;
+	}
+	if (sn_unlikely(!rdv->mapped && !sn_rdv_may_read(link))) { /* refused meanwhile, or not wanted */
 		sn_list_del(&rdv->slot.list);
 		sn_rdv_ask(link, rdv);
 		return true;
@@ -358,17 +391,7 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	if (sn_likely(outcome == SN_CMA_OK)) {
 		if (rdv->done < rdv->want)
 			return false;
-		/* Closed: perhaps it was something else by then. It ends with the link. */
-		if (sn_unlikely(sn_link_closed(link))) {
-			sn_list_del(&rdv->slot.list);
-			rdv->state = SN_RDV_ASKED;
-			return true;
-		}
-		if (rdv->way == SN_WAY_SINGLE)
-			sn_way_note(link, rdv->mapped ? SN_ORDER_PULL_MAPPED : SN_ORDER_PULL, rdv->way,
-				    rdv->want, sn_now_ns() - rdv->started);
-		fin(link, rdv, SN_OK);
-		sn_rdv_pulled(link, rdv, SN_OK);
+		read_all(link, rdv);
 		return true;
 	}
 	if (outcome == SN_CMA_REFUSED)
@@ -422,12 +445,19 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return;
 	}
-	if (!rdv->stream)
+	if (rdv->stream) {
+		rdv->region = 0;
+	} else {
 		rdv->started = sn_now_ns();
-	rdv->way = pull_way(link, rdv);
+		if (!rdv->mapped)
+			sn_kcopy_begin(link, rdv);
+		else
+			rdv->region = 0;
+	}
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	bool read = sn_rdv_may_read(link) || (rdv->mapped && copy != SN_COPY_STREAM && copy != SN_COPY_WRITE);
-	if (rdv->way == SN_WAY_STREAM || !read) {
+	rdv->way = rdv->region ? SN_WAYS : pull_way(link, rdv);
+	if (!rdv->region && (rdv->way == SN_WAY_STREAM || !read)) {
 		sn_rdv_ask(link, rdv);
 		return;
 	}
@@ -520,9 +550,13 @@ int sn_rdv_step(struct sn_link *link)
 	}
 	sn_list_for_each (at, &link->sends) {
 		struct sn_send *s = sn_container(at, struct sn_send, slot.list);
-		if (s->state != SN_SEND_WRITING)
+		if (s->state == SN_SEND_KCOPY)
+			sn_kcopy_help(link, s);
+		else if (s->state == SN_SEND_WRITING)
+			write_slice(link, s);
+		else
 			continue;
-		n += write_slice(link, s);
+		n++;
 		break;
 	}
 	return n;

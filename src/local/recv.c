@@ -112,6 +112,7 @@ static int take_control(struct sn_link *link, const struct record *r)
 	case SN_REC_CLAIM: return take_claim(link, r);
 	case SN_REC_COST: sn_way_note(link, SN_ORDER_CLAIM, SN_WAY_STREAM, r->bits, r->data); return 0;
 	case SN_REC_SHARE: return take_share(link, r);
+	case SN_REC_KSHARE: return sn_kcopy_share(link, r->bits, r->data);
 	case SN_REC_DONE: return sn_rdv_done(link, r->bits, r->data);
 	default: return malformed("unknown type");
 	}

@@ -106,7 +106,10 @@ enum sn_rec {
 				receiver may share (job.h). bits, data, flags: the message's; payload: struct
 				sn_rec_share, segments */
 	SN_REC_COST = 0xa0, /* to a sender that asked for a stream. bits: length; data: what it took, in ns */
-	SN_REC_PAD = 0x70,  /* nothing, up to the end of the ring */
+	SN_REC_KSHARE =
+		0xb0, /* to the sender of an RTS. bits: its number; data: the kernel module's name for a copy
+				 that both sides may run (kcopy.c) */
+	SN_REC_PAD = 0x70, /* nothing, up to the end of the ring */
 };
 
 enum { /* flags; the low 4 bits of messages are the core's */
@@ -124,6 +127,7 @@ struct sn_rec_rts {
 	uint64_t id;	    /*  8 the sender's number for it */
 	uint32_t seg_count; /* 16 */
 	uint32_t slot;	    /* 20 with SN_RECF_SLOT, else 0 */
+	uint64_t region;    /* 24 the kernel module's name for the body, 0: none */
 };
 struct sn_rec_claim {
 	uint64_t len;  /*  0 of the whole message; the receive got as much of it as there was room for */
@@ -147,7 +151,7 @@ struct sn_rec_share {
 struct sn_rec_seg {
 	uint64_t at, len;
 };
-_Static_assert(sizeof(struct sn_rec_rts) == 24 && sizeof(struct sn_rec_cts) == 24 &&
+_Static_assert(sizeof(struct sn_rec_rts) == 32 && sizeof(struct sn_rec_cts) == 24 &&
 		       sizeof(struct sn_rec_seg) == 16 && sizeof(struct sn_rec_claim) == 16 &&
 		       sizeof(struct sn_rec_share) == 32,
 	       "record layout");
