@@ -271,7 +271,7 @@ struct sennit_counters {
 	__u32 reserved; /* 0 */
 };
 
-/* The names in debugfs are these, in lower case and without SENNIT_C_. Append only. */
+/* Append only. */
 enum sennit_counter {
 	SENNIT_C_REGIONS_DECLARED,
 	SENNIT_C_PAGES_PINNED,
@@ -312,6 +312,31 @@ enum sennit_counter {
 	SENNIT_C_NET_DMA_BYTES,
 	SENNIT_C_COUNT
 };
+
+/* Their names, for an array of SENNIT_C_COUNT. */
+#define SENNIT_COUNTER_NAMES                                                                                 \
+	{                                                                                                    \
+		[SENNIT_C_REGIONS_DECLARED] = "regions_declared", [SENNIT_C_PAGES_PINNED] = "pages_pinned",  \
+		[SENNIT_C_PAGES_UNPINNED] = "pages_unpinned", [SENNIT_C_PIN_CHUNKS] = "pin_chunks",          \
+		[SENNIT_C_PIN_HITS] = "pin_hits", [SENNIT_C_PIN_RETRIES] = "pin_retries",                    \
+		[SENNIT_C_PIN_FAILURES] = "pin_failures", [SENNIT_C_OVERLAP_MISSES] = "overlap_misses",      \
+		[SENNIT_C_INVALIDATIONS] = "invalidations", [SENNIT_C_EVICTIONS] = "evictions",              \
+		[SENNIT_C_SHRINKS] = "shrinks", [SENNIT_C_COPIES] = "copies",                                \
+		[SENNIT_C_COPY_BYTES] = "copy_bytes", [SENNIT_C_COPY_REDONE] = "copy_redone",                \
+		[SENNIT_C_COPY_ERRORS] = "copy_errors", [SENNIT_C_SHARED_PIECES] = "shared_pieces",          \
+		[SENNIT_C_MESSAGES_SENT] = "messages_sent",                                                  \
+		[SENNIT_C_MESSAGES_EXPECTED] = "messages_expected",                                          \
+		[SENNIT_C_MESSAGES_UNEXPECTED] = "messages_unexpected",                                      \
+		[SENNIT_C_DMA_COPIES] = "dma_copies", [SENNIT_C_DMA_BYTES] = "dma_bytes",                    \
+		[SENNIT_C_DMA_BLOCKS] = "dma_blocks", [SENNIT_C_DMA_SLEEPS] = "dma_sleeps",                  \
+		[SENNIT_C_DMA_ERRORS] = "dma_errors", [SENNIT_C_DMA_TIMEOUTS] = "dma_timeouts",              \
+		[SENNIT_C_DENIED] = "denied", [SENNIT_C_NET_PULLS] = "net_pulls",                            \
+		[SENNIT_C_NET_ENDED] = "net_ended", [SENNIT_C_NET_GIVEN_UP] = "net_given_up",                \
+		[SENNIT_C_NET_FRAMES] = "net_frames", [SENNIT_C_NET_BYTES] = "net_bytes",                    \
+		[SENNIT_C_NET_MISSES] = "net_misses", [SENNIT_C_NET_DROPS] = "net_drops",                    \
+		[SENNIT_C_NET_STRAYS] = "net_strays", [SENNIT_C_NET_ASKED] = "net_asked",                    \
+		[SENNIT_C_NET_AGAIN] = "net_again", [SENNIT_C_NET_DMA_BYTES] = "net_dma_bytes",              \
+	}
 
 #define SENNIT_IOC_INFO	       _IOR(0xE5, 0x00, struct sennit_info)
 #define SENNIT_IOC_DECLARE     _IOWR(0xE5, 0x01, struct sennit_declare)

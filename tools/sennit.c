@@ -12,7 +12,7 @@ static const struct {
 	int (*main)(int argc, char **argv);
 } subcommands[] = {
 	{"run", sn_tool_run},	{"info", sn_tool_info}, {"doctor", sn_tool_doctor},
-	{"perf", sn_tool_perf}, {"tune", sn_tool_tune},
+	{"perf", sn_tool_perf}, {"tune", sn_tool_tune}, {"top", sn_tool_top},
 };
 
 struct chosen {
@@ -39,7 +39,8 @@ static const struct argp argp = {
 	       "  info     version, rails, machine, and every setting with its value and origin\n"
 	       "  doctor   what each path needs, whether it is there, and what to change\n"
 	       "  perf     latency and bandwidth between two processes of this machine\n"
-	       "  tune     measure this machine's copies, keep the thresholds, draw the curves\n",
+	       "  tune     measure this machine's copies, keep the thresholds, draw the curves\n"
+	       "  top      counters of the kernel module and what running processes show, again and again\n",
 };
 
 static void print_version(FILE *stream, struct argp_state *state)
@@ -54,7 +55,8 @@ int main(int argc, char **argv)
 	argp_err_exit_status = SN_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
 	if (!c.index) {
-		sn_tool_complain("no subcommand was given: run, info, doctor, perf or tune (sennit --help)");
+		sn_tool_complain(
+			"no subcommand was given: run, info, doctor, perf, tune or top (sennit --help)");
 		return SN_EXIT_USAGE;
 	}
 	for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++) {
@@ -66,7 +68,7 @@ int main(int argc, char **argv)
 		free(name);
 		return status;
 	}
-	sn_tool_complain("%s is not a subcommand: run, info, doctor, perf or tune (sennit --help)",
+	sn_tool_complain("%s is not a subcommand: run, info, doctor, perf, tune or top (sennit --help)",
 			 argv[c.index]);
 	return SN_EXIT_USAGE;
 }

@@ -12,6 +12,7 @@ int sn_tool_run(int argc, char **argv);
 int sn_tool_info(int argc, char **argv);
 int sn_tool_doctor(int argc, char **argv);
 int sn_tool_perf(int argc, char **argv);
+int sn_tool_top(int argc, char **argv);
 /* sennit info --peer: one process, or (NULL) all that may be looked into. live.c */
 int sn_tool_live(const char *pid);
 int sn_tool_tune(int argc, char **argv);

@@ -315,3 +315,20 @@ void sn_kmod_share_close(struct sn_kmod *k, uint64_t share)
 	if (ioctl(k->fd, SENNIT_IOC_SHARE_CLOSE, &c))
 		sn_debug("kernel module: closing a shared copy: %s", strerror(errno));
 }
+
+/* ---- counters ---- */
+
+int sn_kmod_counters(struct sn_kmod *k, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	static const char *const names[SENNIT_C_COUNT] = SENNIT_COUNTER_NAMES;
+	uint64_t values[SENNIT_C_COUNT] = {0}; /* an older module knows fewer */
+	struct sennit_counters c = {.values = (uintptr_t)values, .n = SENNIT_C_COUNT};
+	struct sennit_info info;
+
+	if (ioctl(k->fd, SENNIT_IOC_COUNTERS, &c) || ioctl(k->fd, SENNIT_IOC_INFO, &info))
+		return sn_kmod_error("counters", errno);
+	for (int i = 0; i < SENNIT_C_COUNT; i++)
+		fn(arg, names[i], values[i]);
+	fn(arg, "pinned_now", info.pinned_pages);
+	return SN_OK;
+}

@@ -59,6 +59,9 @@ struct sn_kmod *sn_kmod_acquire(void);
 void sn_kmod_release(struct sn_kmod *k);
 void sn_kmod_in_child(void);
 
+/* The module's counters, of the whole machine; 0, or an error of sn_kmod_open. */
+int sn_kmod_counters(struct sn_kmod *k, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
+
 /*
  * A name for these segments, until sn_kmod_region_put. Errors: SN_ERR_INVALID (nothing in it, too long), SN_ERR_NOMEM,
  * SN_ERR_FORKED.

@@ -6,6 +6,7 @@
  * the scheduler's.
  */
 #include "kt.h"
+#include "veth.h"
 #include <pthread.h>
 #include <sys/prctl.h>
 
@@ -162,13 +163,45 @@ static void fuzz_messages(struct fuzz *f, int fd)
 	}
 }
 
+/* Interfaces 2 and 3 are two ends of a cable, made by main(); the others are none that would do. */
+static void fuzz_net(struct fuzz *f, int fd)
+{
+	struct sennit_net_open o = {
+		.ifindex = 1 + pick(f, 3), .mtu = pick(f, 9) ? 1400 : pick(f, 70000), .event = -1};
+	struct sennit_net_close c = {.id = pick(f, 4)};
+	struct sennit_net_link l = {.net = pick(f, 4), .rx_link = 1, .tx_link = 2};
+	struct sennit_net_unlink u = {.net = pick(f, 4), .link = pick(f, 5)};
+	struct sennit_net_pull p = {.net = pick(f, 4),
+				    .link = pick(f, 5),
+				    .region = f->ids[pick(f, 8)],
+				    .start = pick(f, 3) ? 0 : any_number(f),
+				    .end = pick(f, 12) ? pick(f, 100000) : any_number(f),
+				    .frag = 256 + pick(f, 1200)};
+	struct sennit_net_cancel n = {.net = pick(f, 4), .number = (uint32_t)f->requests[7]};
+
+	switch (pick(f, 8)) {
+	case 0: ioctl(fd, SENNIT_IOC_NET_OPEN, &o); break;
+	case 1: ioctl(fd, SENNIT_IOC_NET_CLOSE, &c); break;
+	case 2: ioctl(fd, SENNIT_IOC_NET_LINK, &l); break;
+	case 3: ioctl(fd, SENNIT_IOC_NET_UNLINK, &u); break;
+	case 4: ioctl(fd, SENNIT_IOC_NET_CANCEL, &n); break;
+	case 5:
+		mmap(f->arena, KT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		     (off_t)pick(f, 5) << 16);
+		break;
+	default:
+		if (ioctl(fd, SENNIT_IOC_NET_PULL, &p) == 0)
+			f->requests[7] = p.number;
+	}
+}
+
 static void fuzz_raw(struct fuzz *f, int fd)
 {
 	unsigned char any[256];
 
 	for (size_t i = 0; i < sizeof(any); i++)
 		any[i] = pick(f, 3) ? 0 : pick(f, 256);
-	ioctl(fd, pick(f, 4) ? _IOC(pick(f, 4), 0xE5, pick(f, 17), pick(f, 120)) : any_number(f), any);
+	ioctl(fd, pick(f, 4) ? _IOC(pick(f, 4), 0xE5, pick(f, 23), pick(f, 120)) : any_number(f), any);
 	ioctl(fd, SENNIT_IOC_COPY, any_address(f));
 }
 
@@ -225,10 +258,11 @@ static void *fuzz_thread(void *arg)
 		case 4:
 		case 5: fuzz_memory(f); break;
 		default:
-			switch (pick(f, 3)) {
+			switch (pick(f, 4)) {
 			case 0: fuzz_regions(f, *fd); break;
 			case 1: fuzz_copies(f, *fd); break;
 			case 2: fuzz_messages(f, *fd); break;
+			case 3: fuzz_net(f, *fd); break;
 			}
 		}
 		__atomic_fetch_add(calls, 1, __ATOMIC_RELAXED);
@@ -262,6 +296,8 @@ int main(int argc, char **argv)
 	int killed = 0;
 
 	printf("seed %lu\n", (unsigned long)seed);
+	kt_veth_make("fa", "fb", getpid(), 9000);
+	kt_link_up("fb");
 	shared = mmap(NULL, (SHARED + 1) * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	KT_CHECK(shared != MAP_FAILED);
 	calls = shared + SHARED;

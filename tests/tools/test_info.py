@@ -94,6 +94,31 @@ class InfoTest(ToolTest):
             self.assertTrue(r.stderr)
 
 
+class TopTest(ToolTest):
+    def test_one_look_says_what_there_is(self):
+        r = self.sennit("top", "-n", "1")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertRegex(r.stdout, r"(?m)^kernel module: ")
+        self.assertEqual(len(re.findall("(?m)^kernel module: ", r.stdout)), 1)
+
+    def test_it_looks_as_often_as_it_is_told(self):
+        r = self.sennit("top", "-n", "3", "-d", "0.05")
+        self.assertEqual(len(re.findall("(?m)^kernel module: ", r.stdout)), 3)
+        if os.path.exists("/dev/sennit"):
+            self.assertRegex(r.stdout, r"(?m)^ +pinned_now +\d+|^ +copies +\d+")
+
+    def test_wrong_arguments(self):
+        for args in (("-n", "0"), ("-n", "x"), ("-d", "0"), ("-d", "nan"), ("1", "2"), ("x",)):
+            r = self.sennit("top", *args)
+            self.assertEqual(r.returncode, 2, args)
+            self.assertTrue(r.stderr)
+
+    def test_a_process_that_is_not_there_is_named(self):
+        r = self.sennit("top", "-n", "1", "4194304")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("4194304", r.stderr)
+
+
 def refuse_single_copy():
     """In a child before exec: a seccomp filter under which process_vm_readv and _writev fail with EPERM."""
     first = {"x86_64": 310, "aarch64": 270}[platform.machine()]
