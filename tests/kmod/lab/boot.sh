@@ -57,7 +57,8 @@ cp "$lab/init" "$work/root/init"
 cp "$mod/kmod/sennit.ko" ${engine:+"$mod/$engine/$engine.ko"} "$work/root/"
 cp "$program" "$work/root/test"
 # Two hosts in one machine need this one; the kernels that were built here have it inside.
-veth=$(find "$cache/$kernel/root" -path '*/drivers/net/veth.ko*' 2>/dev/null | head -n 1)
+veth=
+[ ! -d "$cache/$kernel/root" ] || veth=$(find "$cache/$kernel/root" -path '*/drivers/net/veth.ko*' -print -quit)
 case $veth in
 *.xz) xz -dc "$veth" >"$work/root/veth.ko" ;;
 *.ko) cp "$veth" "$work/root/veth.ko" ;;
