@@ -277,7 +277,9 @@ void sn_net_enter(struct sn_net *n)
 {
 	if (n->inside++ > 0)
 		return;
+	uint64_t before = n->now;
 	sn_net_look(n);
+	n->late = n->now > before + SN_NET_LATE;
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		n->port[i].full = false;
 	if (n->addr_len == 0 && !n->quiet)
@@ -299,7 +301,10 @@ int sn_net_progress(struct sn_net *n)
 	sn_net_enter(n);
 	if (!n->quiet)
 		events += report_ended(n);
-	events += sn_net_input(n);
+	int frames = sn_net_input(n);
+	if (n->late)
+		sn_net_late_look(n, frames);
+	events += frames;
 	events += run_work(n);
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		for (int blocks = 0; blocks < 4 && sn_net_serve(&n->port[i]); blocks++)

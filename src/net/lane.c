@@ -38,6 +38,25 @@ static bool lane_usable(const struct sn_net_link *l, const struct sn_net_lane *l
 }
 
 /*
+ * After a while in which nobody looked: a few frames that came just now are news of their rails as always; a heap of them has
+ * waited for us, and says nothing but that we were away.
+ */
+void sn_net_late_look(struct sn_net *n, int frames)
+{
+	sn_list_for_each (at, &n->links) {
+		struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
+		for (unsigned k = 0; k < SN_NET_RAILS; k++) {
+			struct sn_net_lane *lane = &l->lane[k];
+			if (lane->late_bytes && frames > SN_NET_BATCH)
+				lane->model.running = false;
+			else if (lane->late_bytes && !sn_list_empty(&lane->asked))
+				sn_model_arrived(&lane->model, 1 << 20, lane->late_bytes, n->now);
+			lane->late_bytes = 0;
+		}
+	}
+}
+
+/*
  * More than this under way on one of several lanes only lengthens a queue, behind which short messages would stand: what
  * it carries in a round trip and a millisecond, or, while the application computes, until the service thread looks again.
  */

@@ -45,6 +45,7 @@
 #define SN_NET_STRIKES	   2  /* timer firings in a row that take a rail out, if there is another */
 #define SN_NET_TRAIN	   12 /* frames that sample a new rail */
 #define SN_NET_RETRY	   (10 * SN_NET_MS) /* a rail that is out is tried again, first after this */
+#define SN_NET_LATE	   (300 * 1000ULL)  /* ns without a look */
 #define SN_NET_RETRY_MOST  (200 * SN_NET_MS)
 
 /* Timers with nothing to do stand at SN_NET_NEVER. */
@@ -157,6 +158,7 @@ struct sn_net_lane { /* a way of the peer's, as it arrives here */
 	unsigned backoff, retries;
 	struct sn_net_rtt rtt;
 	struct sn_model model;
+	uint64_t late_bytes;		  /* arrivals of a late look, until it is known how many they are */
 	uint64_t train_from, train_bytes; /* the sampling train that is coming */
 	uint64_t bytes;
 };
@@ -214,6 +216,7 @@ struct sn_net_link {
 	struct sn_net_lane lane[SN_NET_RAILS];
 	uint8_t reply; /* the port on which the last frame came: acknowledgements go back there */
 	bool ports_sent;
+	void *shown; /* show.c's */
 	uint8_t part_count;
 	struct sn_addr_part part[SN_NET_RAILS]; /* the peer's ports */
 };
@@ -322,8 +325,9 @@ struct sn_net_cfg {
 	struct sn_ep *ep;
 	void *owner; /* the rail, as the core knows it */
 	struct sn_ep_ids ids;
-	const char *strategy;	      /* a list, NULL: the default */
-	uint64_t (*clock)(void *arg); /* ns */
+	const char *strategy;		       /* a list, NULL: the default */
+	void (*unshow)(struct sn_net_link *l); /* a link goes; NULL: nobody shows any */
+	uint64_t (*clock)(void *arg);	       /* ns */
 	void *clock_arg;
 	uint64_t secret[2];
 	uint64_t peer_timeout; /* ns */
@@ -350,8 +354,9 @@ struct sn_net {
 	struct sn_net_past *past;
 	uint32_t past_count, past_room;
 	struct sn_net_table sends, pull_table;
-	uint64_t timer_at;
+	uint64_t timer_at, show_at;
 	unsigned in_port; /* on which the frame being handled came */
+	bool late;	  /* nobody had looked for a while: what came tells little about the rails' pace */
 	uint32_t turn;	  /* every fourth block goes to the oldest fetch */
 	bool quiet, closing;
 	unsigned inside; /* depth of progress: links are freed at 0 */
@@ -443,6 +448,7 @@ void sn_net_inbox_end(struct sn_net_link *l);
 void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
 		 uint64_t len, struct sn_req *req);
 void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
+void sn_net_late_look(struct sn_net *n, int frames); /* this many have come */
 void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len);
 void sn_net_pull_schedule(struct sn_net *n);
 uint64_t sn_net_pull_timer(struct sn_net_link *l);

@@ -429,7 +429,9 @@ static void learn(struct sn_net_link *l, struct sn_net_block *b, struct sn_net_l
 	lane->bytes += len;
 	lane->backoff = 0;
 	lane->retries = 0;
-	if (!sn_list_empty(&lane->asked))
+	if (l->net->late)
+		lane->late_bytes += len;
+	else if (!sn_list_empty(&lane->asked))
 		sn_model_arrived(&lane->model, b->pull->len, len, now);
 }
 

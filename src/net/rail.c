@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "net/iface.h"
 #include "net/net.h"
+#include "net/show.h"
 #include "progress/bell.h"
 #include "progress/service.h"
 #include <errno.h>
@@ -117,6 +118,7 @@ static void serve_quietly(struct net_rail *r)
 	n->quiet = true;
 	sn_net_progress(n);
 	n->quiet = n->closing;
+	sn_net_show(n);
 	r->services++;
 	arm(r);
 	uint64_t wait = sn_net_deadline(n);
@@ -260,6 +262,7 @@ static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_
 		.owner = r,
 		.ids = *ids,
 		.strategy = sn_conf_str(SN_CONF_STRATEGY),
+		.unshow = sn_net_unshow,
 		.clock = clock_ns,
 		.peer_timeout = (uint64_t)sn_conf_num(SN_CONF_PEER_TIMEOUT) * SN_NET_MS,
 		.eager = EAGER,
@@ -474,6 +477,7 @@ static int net_progress(void *rail)
 		return 0;
 	enter(r);
 	int events = sn_net_progress(r->net);
+	sn_net_show(r->net);
 	r->looked = r->net->clock_seen;
 	if (events)
 		r->last = r->looked;

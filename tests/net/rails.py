@@ -309,6 +309,26 @@ def case_burst(peer):
             raise Failed("%s put %.1f messages into a frame" % (strategy, ratio))
 
 
+def case_shown(peer):
+    """`sennit info --peer` shows window, model and split of each rail of a running process."""
+    h = Hosts()
+    h.rate(0, 400)
+    h.rate(1, 100)
+    ranks = start(peer, h, "stream", 4 << 20, 10, 2.5)
+    time.sleep(1.5)
+    tool = os.path.join(os.path.dirname(peer), "sennit")
+    shown = [sh(tool, "info", "--peer", str(r.proc.pid)).stdout.decode() for r in ranks]
+    finish(ranks)
+    print(shown[1])
+    for text in shown:
+        for word in ("window", "rail 0 out", "rail 1 out", "strategy aggregate,split", "rail 0 in"):
+            if word not in text:
+                raise Failed("no \"%s\" in: %s" % (word, text))
+    parts = [float(line.split(" % of")[0].split()[-1]) for line in shown[1].splitlines() if "% of the bytes" in line]
+    if len(parts) != 2 or not 98 <= sum(parts) <= 102 or parts[1] > parts[0]:
+        raise Failed("the split is shown as %r" % parts)
+
+
 CASES = {name[5:]: f for name, f in list(globals().items()) if name.startswith("case_")}
 
 

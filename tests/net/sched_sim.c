@@ -269,7 +269,7 @@ static void trace(const char *strategy)
 		if (ms == 700)
 			sim.rail[1].byte_time_ps = 10000;
 		sim.rail[0].cut = ms >= 1100 && ms < 1500;
-		while (model_undelivered() < 2)
+		while (model_undelivered() < 12)
 			node_post(sim.node[0], sim.node[1], 8 * MB);
 		sim_run(start + (ms + 10) * SIM_MS);
 		const struct sn_net_link *l =
