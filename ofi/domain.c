@@ -100,7 +100,6 @@ int sn_ofi_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->virt_addr = mode == FI_MR_BASIC || mode & FI_MR_VIRT_ADDR;
 	domain->prov_key = mode == FI_MR_BASIC || mode & FI_MR_PROV_KEY;
 	domain->next_key = 1;
-	sn_ofi_shim_find();
 	sn_list_init(&domain->eps);
 	sn_list_init(&domain->mrs);
 	sn_list_init(&domain->cntrs);

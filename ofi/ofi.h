@@ -221,8 +221,6 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set);
 bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark);
 /* Likewise after something else that found nothing, but only in an MPI call that is known to wait. */
 bool sn_ofi_set_wait(struct sn_ofi_set *set, uint64_t mark);
-/* Look for libsennit-mpi.so, which knows what kind of MPI call a thread is in (shim/shim.h). */
-void sn_ofi_shim_find(void);
 /* When a wait of timeout_ms (negative: for ever) that starts now is over. */
 uint64_t sn_ofi_deadline(int timeout_ms);
 

@@ -13,10 +13,10 @@
  */
 #include "base/conf.h"
 #include "ofi.h"
+#include "progress/caller.h"
 #include "progress/relax.h"
 #include "shim.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -129,23 +129,6 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 
 /* ---- a read that found nothing ---- */
 
-static struct sn_shim *shim;
-
-void sn_ofi_shim_find(void)
-{
-	union {
-		void *symbol;
-		struct sn_shim *(*function)(void);
-	} found = {dlsym(RTLD_DEFAULT, "sennit_mpi_shim")};
-	if (shim || !found.symbol)
-		return;
-	struct sn_shim *there = found.function();
-	if (there->version != SN_SHIM_VERSION)
-		return;
-	atomic_store(&there->wake, sn_relax_wake);
-	shim = there;
-}
-
 /* Who stays away for longer than this between two looks is not in the call that was noted last: there are calls that
  * libsennit-mpi.so does not know. */
 #define AWAY_NS 200000u
@@ -156,6 +139,7 @@ void sn_ofi_shim_find(void)
  */
 static struct sn_shim_thread *waiting_thread(struct sn_ofi_set *set, uint64_t mark)
 {
+	struct sn_shim *shim = sn_caller_shim();
 	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
 
 	if (!t || t->kind != SN_SHIM_WAITS)
@@ -177,6 +161,7 @@ static struct sn_shim_thread *waiting_thread(struct sn_ofi_set *set, uint64_t ma
  */
 static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
 {
+	struct sn_shim *shim = sn_caller_shim();
 	atomic_fetch_add(&shim->sleepers, 1);
 	uint32_t entries = atomic_load(&shim->entries);
 	bool alone = entries == t->entries_seen;
@@ -189,6 +174,7 @@ static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
 
 static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t)
 {
+	struct sn_shim *shim = sn_caller_shim();
 	bool found = false;
 	bool many = atomic_load_explicit(&shim->threads, memory_order_relaxed) > 1;
 	unsigned nap = many ? shared_nap_begin(t, set->nap) : set->nap;

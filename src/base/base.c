@@ -4,7 +4,9 @@
 #include "base/log.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -44,6 +46,56 @@ void sn_lock_slow(struct sn_lock *l)
 void sn_unlock_slow(struct sn_lock *l)
 {
 	syscall(SYS_futex, &l->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* The owner met a visitor: out again, wait until it has gone, and try anew. */
+void sn_lock_visited(struct sn_lock *l)
+{
+	do {
+		atomic_store_explicit(&l->inside, 0, memory_order_release);
+		for (int i = 0; i < LOCK_SPINS && atomic_load_explicit(&l->visitor, memory_order_relaxed);
+		     i++)
+			sn_cpu_relax();
+		uint32_t one = 1;
+		if (atomic_load_explicit(&l->visitor, memory_order_relaxed) == 2 ||
+		    atomic_compare_exchange_strong(&l->visitor, &one, 2))
+			syscall(SYS_futex, &l->visitor, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+		atomic_store_explicit(&l->inside, 1, memory_order_seq_cst);
+	} while (atomic_load_explicit(&l->visitor, memory_order_acquire));
+}
+
+bool sn_lock_visit(struct sn_lock *l)
+{
+	uint32_t is_free = 0;
+	if (l->enabled)
+		return atomic_compare_exchange_strong_explicit(&l->word, &is_free, 1, memory_order_acquire,
+							       memory_order_relaxed);
+	if (!l->biased || atomic_load_explicit(&l->inside, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&l->visitor, 1, memory_order_seq_cst);
+	syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	if (!atomic_load_explicit(&l->inside, memory_order_acquire))
+		return true;
+	sn_unlock_visit(l);
+	return false;
+}
+
+void sn_unlock_visit(struct sn_lock *l)
+{
+	if (l->enabled)
+		sn_unlock(l);
+	else if (atomic_exchange_explicit(&l->visitor, 0, memory_order_release) == 2)
+		syscall(SYS_futex, &l->visitor, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void sn_lock_share(struct sn_lock *l)
+{
+#ifdef __SANITIZE_THREAD__
+	l->enabled = true; /* the sanitizer does not know membarrier */
+#else
+	l->biased = !l->enabled && !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+	l->enabled |= !l->biased;
+#endif
 }
 
 uint64_t sn_iov_len(const struct iovec *iov, uint32_t count)

@@ -59,24 +59,55 @@ static inline void sn_list_del(struct sn_list *n)
 	for (struct sn_list *pos = (head)->next, *pos##_next = pos->next; pos != (head);                     \
 	     pos = pos##_next, pos##_next = pos->next)
 
-/* ---- the endpoint's lock: nothing at all for a SERIAL endpoint, else a futex mutex that spins briefly ---- */
+/*
+ * ---- the endpoint's lock ----
+ * enabled: a futex mutex that spins briefly. Else, biased: for an owner (one thread at a time, the caller sees to that)
+ * and a visitor that never waits; the owner pays two stores and a load, no locked instruction. Else: nothing at all.
+ *
+ * Biased, owner and visitor each write a word and then read the other's (Dekker). The visitor alone pays for the order:
+ * its membarrier fences every thread of the process, so either it sees the owner inside and goes, or the owner, which
+ * entered after, sees the visitor and waits until it has gone.
+ */
 struct sn_lock {
 	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and waited for */
-	bool enabled;
+	bool enabled, biased;
+	_Atomic uint32_t inside;  /* biased: the owner is */
+	_Atomic uint32_t visitor; /* biased: 0 nobody, 1 somebody, 2 and the owner waits for it to go */
 };
 void sn_lock_slow(struct sn_lock *l);
 void sn_unlock_slow(struct sn_lock *l);
+void sn_lock_visited(struct sn_lock *l);
+/* Take the lock unless somebody is inside; give it back. Is somebody waiting for it? */
+bool sn_lock_visit(struct sn_lock *l);
+void sn_unlock_visit(struct sn_lock *l);
+static inline bool sn_lock_wanted(const struct sn_lock *l)
+{
+	return atomic_load_explicit(l->enabled ? &l->word : &l->visitor, memory_order_relaxed) == 2;
+}
+/* Make a lock that is off one that can be visited: biased where the kernel lets it be, else enabled. */
+void sn_lock_share(struct sn_lock *l);
 static inline void sn_lock(struct sn_lock *l)
 {
 	uint32_t free_ = 0;
-	if (l->enabled && !atomic_compare_exchange_strong_explicit(&l->word, &free_, 1, memory_order_acquire,
-								   memory_order_relaxed))
-		sn_lock_slow(l);
+	if (l->enabled) {
+		if (!atomic_compare_exchange_strong_explicit(&l->word, &free_, 1, memory_order_acquire,
+							     memory_order_relaxed))
+			sn_lock_slow(l);
+	} else if (l->biased) {
+		atomic_store_explicit(&l->inside, 1, memory_order_relaxed);
+		__asm__ volatile("" ::: "memory");
+		if (sn_unlikely(atomic_load_explicit(&l->visitor, memory_order_acquire)))
+			sn_lock_visited(l);
+	}
 }
 static inline void sn_unlock(struct sn_lock *l)
 {
-	if (l->enabled && atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
-		sn_unlock_slow(l);
+	if (l->enabled) {
+		if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
+			sn_unlock_slow(l);
+	} else if (l->biased) {
+		atomic_store_explicit(&l->inside, 0, memory_order_release);
+	}
 }
 
 /* ---- segments ---- */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/rail.h"
 #include "match/match.h"
+#include "progress/engine.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -23,6 +24,7 @@ enum {			 /* sn_req.role: who looks at the completion */
        SN_ROLE_QUEUE,	 /* sn_poll */
        SN_ROLE_FORGET,	 /* nobody, unless it fails and there is a callback */
        SN_ROLE_INTERNAL, /* the core itself: ->finish */
+       SN_ROLE_TARGET,	 /* no operation of ours: what on_target is still to be told */
 };
 
 /*
@@ -127,7 +129,10 @@ struct sn_ep {
 	struct sn_list free_reqs;
 	struct sn_req **slabs;
 	uint32_t slab_count;
-	struct sn_list done; /* completed, for sn_poll */
+	struct sn_list done;	 /* completed, for sn_poll */
+	struct sn_list deferred; /* completed while the progress thread visited; visit.c */
+	bool visited;		 /* it does so now */
+	struct sn_engine_client client;
 	struct sn_claim *free_claims[2];
 	struct sn_region **regions;
 	uint32_t region_count, region_hash_size;
@@ -153,7 +158,15 @@ static inline bool sn_core_foreign(const sn_ep *ep)
 	return sn_unlikely(ep->fork_epoch != sn_fork_epoch);
 }
 int sn_core_forked(void);	 /* SN_ERR_FORKED with its sentence */
-int sn_core_progress(sn_ep *ep); /* every rail once; with the lock held */
+int sn_core_progress(sn_ep *ep); /* every rail once, and what the thread left; with the lock held */
+int sn_core_look(sn_ep *ep);	 /* every rail once */
+
+/* visit.c */
+#define SN_LEAVE_MIN 16384 /* bytes: from here on a post may be worth waking the progress thread for */
+void sn_core_engine_join(sn_ep *ep);
+void sn_core_defer(struct sn_req *req);
+int sn_core_deliver_deferred(sn_ep *ep);
+void sn_core_leave(sn_ep *ep);
 
 /* request.c */
 int sn_core_req_pool_grow(sn_ep *ep);

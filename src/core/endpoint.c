@@ -2,6 +2,7 @@
 /* Endpoints: opening, closing, arrival of messages, progress, counters. */
 #include "base/conf.h"
 #include "core/core.h"
+#include "progress/caller.h"
 #include "progress/relax.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,7 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 		return sn_fail(SN_ERR_INVALID, "there is no place for the endpoint (ep is NULL)");
 	if (attr && attr->threads != SN_THREAD_SERIAL && attr->threads != SN_THREAD_MULTIPLE)
 		return sn_fail(SN_ERR_INVALID, "unknown thread mode %d", (int)attr->threads);
+	sn_caller_find();
 	(void)sn_conf_num(SN_CONF_LOG); /* loads the settings, and with them the log level */
 	sn_ep *ep = calloc(1, sizeof(*ep));
 	if (!ep)
@@ -84,6 +86,7 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 	ep->fork_epoch = sn_fork_epoch;
 	sn_list_init(&ep->free_reqs);
 	sn_list_init(&ep->done);
+	sn_list_init(&ep->deferred);
 	sn_random(&ep->ids, sizeof(ep->ids));
 	ep->match[0] = sn_match_new();
 	ep->match[1] = sn_match_new();
@@ -100,6 +103,9 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 	for (uint32_t i = 0; i < ep->rail_count; i++)
 		parts[i] = ep->rails[i].part;
 	ep->addr_len = sn_core_addr_build(&ep->ids, parts, ep->rail_count, ep->addr);
+	if (sn_conf_num(SN_CONF_PROGRESS))
+		sn_lock_share(&ep->lock);
+	sn_core_engine_join(ep);
 	*out = ep;
 	return 0;
 }
@@ -119,6 +125,7 @@ void sn_ep_close(sn_ep *ep)
 	if (!ep ||
 	    sn_core_foreign(ep)) /* the parent's: its memory and sockets are not this process's to end */
 		return;
+	sn_engine_leave(&ep->client);
 	sn_lock(&ep->lock);
 	if (sn_conf_num(SN_CONF_STATS))
 		sn_counters(ep, print_counter, NULL);
@@ -177,11 +184,22 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	}
 }
 
-int sn_core_progress(sn_ep *ep)
+int sn_core_look(sn_ep *ep)
 {
 	int n = 0;
 	for (uint32_t i = 0; i < ep->rail_count; i++)
 		n += ep->rails[i].ops->progress(ep->rails[i].state);
+	return n;
+}
+
+int sn_core_progress(sn_ep *ep)
+{
+	atomic_store_explicit(&ep->client.calls,
+			      atomic_load_explicit(&ep->client.calls, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	int n = sn_core_look(ep);
+	if (sn_unlikely(!sn_list_empty(&ep->deferred)))
+		n += sn_core_deliver_deferred(ep);
 	return n;
 }
 
@@ -217,6 +235,7 @@ int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t valu
 			fn(arg, names[plane][i], values[i]);
 	}
 	sn_relax_counters(fn, arg);
+	sn_engine_counters(fn, arg);
 	for (uint32_t i = 0; i < ep->rail_count; i++)
 		ep->rails[i].ops->counters(ep->rails[i].state, fn, arg);
 	return 0;

@@ -127,6 +127,8 @@ struct sn_rail_ops {
 	bool (*withdraw)(void *rail, int slot);
 	/* Handle whatever arrived; returns the number of events. Never blocks; no system call when nothing is there. */
 	int (*progress)(void *rail);
+	/* Optional. The application may go away now: see to it that the progress thread is woken by what comes. */
+	void (*leave)(void *rail);
 	/* Something is queued that only further progress() calls can move (do not sleep for long). */
 	bool (*busy)(void *rail);
 	/* Report counters. */

@@ -10,6 +10,7 @@
  * has completed, and that completion says so (SN_COMP_BUFFER_DONE).
  */
 #include "core/core.h"
+#include "progress/caller.h"
 #include <stdlib.h>
 
 static const size_t claim_body[2] = {512, 16384};
@@ -389,6 +390,9 @@ static int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle, bool plain)
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
 	recv_place(req, plain);
+	if (room >= SN_LEAVE_MIN && req->generation == generation && !req->posted.shown && !plain &&
+	    req->state == SN_REQ_ACTIVE && !sn_caller_waits())
+		sn_core_leave(ep);
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);

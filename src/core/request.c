@@ -84,7 +84,13 @@ void sn_core_req_complete(struct sn_req *req, int status)
 	}
 	req->pending = 0;
 	switch (req->role) {
-	case SN_ROLE_CALLBACK: ep->attr.on_complete(ep->attr.arg, &req->comp); break;
+	case SN_ROLE_CALLBACK:
+		if (sn_unlikely(ep->visited || !sn_list_empty(&ep->deferred))) { /* the others came first */
+			sn_core_defer(req);
+			return;
+		}
+		ep->attr.on_complete(ep->attr.arg, &req->comp);
+		break;
 	case SN_ROLE_INTERNAL: req->finish(req, req->comp.status); break;
 	case SN_ROLE_FORGET: break;
 	case SN_ROLE_QUEUE:

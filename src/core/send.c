@@ -7,6 +7,7 @@
  * why it is copied even when the message leaves at once.
  */
 #include "core/core.h"
+#include "progress/caller.h"
 
 /*
  * An injected message that nobody asks after needs no request: the rail takes its bytes before it returns. Told are those
@@ -107,6 +108,8 @@ static int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
 	sn_core_hand_over(req, &out);
+	if (out.head.len >= SN_LEAVE_MIN && req->generation == generation && !sn_caller_waits())
+		sn_core_leave(ep);
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);

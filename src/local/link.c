@@ -231,7 +231,7 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 			"streamed",
 			sn_core_peer_number(link->peer), link->pid, strerror(link->read_error));
 	sn_show_peer(link);
-	sn_link_ring(link); /* what was sent before the bell was known */
+	sn_link_ring(link, true); /* what was sent before the bell was known */
 	return 0;
 }
 

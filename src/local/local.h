@@ -302,12 +302,13 @@ struct sn_rail {
 
 extern struct sn_list sn_rails; /* all rails of the process; guarded by the service lock */
 
-/* Ring the peer after something was published for it. */
-static inline void sn_link_ring(struct sn_link *link)
+/* Ring the peer after something was published for it. work: its progress thread can do something with it. */
+static inline void sn_link_ring(struct sn_link *link, bool work)
 {
 	uint64_t calls;
 	if (sn_likely(link->bell != NULL)) {
-		calls = (uint64_t)sn_bell_ring(link->bell, link->fence);
+		calls = (uint64_t)(work ? sn_bell_ring_work(link->bell, link->fence)
+					: sn_bell_ring(link->bell, link->fence));
 		if (sn_likely(!calls))
 			return;
 	} else {

@@ -173,6 +173,6 @@ int sn_recv_poll(struct sn_link *link, uint32_t limit)
 	else
 		__asm__ volatile("" ::: "memory");
 	if (sn_unlikely(atomic_load_explicit(&rx->chan->want_room, memory_order_relaxed)))
-		sn_link_ring(link);
+		sn_link_ring(link, true);
 	return (int)n;
 }

@@ -53,6 +53,12 @@ static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint3
 	link->rail->count.tx_eager++;
 }
 
+/* Does the peer have something to do about it, even while nobody waits for it there? */
+static inline bool is_request(const struct sn_head *head)
+{
+	return head->kind == SN_K_PUT || head->kind == SN_K_GET || head->kind == SN_K_ATOMIC;
+}
+
 static bool is_eager(const struct sn_link *link, uint64_t len, bool copied)
 {
 	return len <= link->eager || (copied && len <= SN_INJECT_MAX);
@@ -138,7 +144,7 @@ post_slow(struct sn_link *link, const struct sn_out *out, struct sn_req *req)
 		return SN_ERR_PEER_GONE;
 	}
 	if (rc >= 0)
-		sn_link_ring(link);
+		sn_link_ring(link, rc == 0 || is_request(&out->head));
 	return rc;
 }
 
@@ -151,7 +157,7 @@ int sn_send_post(void *l, const struct sn_out *out, struct sn_req *req)
 		struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 		if (sn_likely(cell != NULL)) {
 			write_eager(link, cell, cells, &out->head, out->iov, out->iov_count);
-			sn_link_ring(link);
+			sn_link_ring(link, is_request(&out->head));
 			return 1;
 		}
 	}
@@ -200,7 +206,7 @@ void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64
 	if (link->state != SN_LINK_OPEN)
 		return;
 	if (sn_list_empty(&link->controls) && write_control(link, type, flags, bits, data, payload, n)) {
-		sn_link_ring(link);
+		sn_link_ring(link, type == SN_REC_CTS);
 		return;
 	}
 	struct control *c = malloc(sizeof(*c) + n);
@@ -265,7 +271,7 @@ int sn_send_push(struct sn_link *link)
 	atomic_store_explicit(&link->tx.chan->want_room, waits, memory_order_relaxed);
 	link->fast = may_be_fast(link);
 	if (n)
-		sn_link_ring(link);
+		sn_link_ring(link, true);
 	return n;
 }
 

@@ -25,6 +25,7 @@
 #include "net/net.h"
 #include "net/show.h"
 #include "progress/bell.h"
+#include "progress/engine.h"
 #include "progress/service.h"
 #include <errno.h>
 #include <poll.h>
@@ -169,6 +170,7 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 		serve_quietly(r);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
 	sn_bell_ring_self();
+	sn_engine_kick(false);
 }
 
 static void in_child(struct sn_fork_hook *hook)
@@ -491,6 +493,12 @@ static int net_progress(void *rail)
 	return events;
 }
 
+/* What comes from now on rings, if nobody looks before. */
+static void net_leave(void *rail)
+{
+	arm(rail);
+}
+
 static bool net_busy(void *rail)
 {
 	struct net_rail *r = rail;
@@ -524,6 +532,7 @@ const struct sn_rail_ops sn_rail_net = {
 	.pull = net_pull,
 	.refuse = net_refuse,
 	.progress = net_progress,
+	.leave = net_leave,
 	.busy = net_busy,
 	.counters = net_counters,
 };

@@ -156,6 +156,59 @@ void sn_bell_ring_self(void)
 		futex_wake(bell);
 }
 
+/* ---- the guard ---- */
+
+int sn_bell_wake_guard(struct sn_bell *bell)
+{
+	if (!atomic_exchange_explicit(&bell->guard, 0, memory_order_seq_cst))
+		return 0;
+	atomic_fetch_add_explicit(&bell->guard_seq, 1, memory_order_seq_cst);
+	syscall(SYS_futex, &bell->guard_seq, FUTEX_WAKE, 1, NULL, NULL, 0);
+	return 1;
+}
+
+void sn_bell_guard_ring(void)
+{
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	if (!bell)
+		return;
+	atomic_store_explicit(&bell->guard, 1, memory_order_seq_cst);
+	sn_bell_wake_guard(bell);
+}
+
+void sn_bell_guard_set(bool raise)
+{
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	if (bell && atomic_load_explicit(&bell->guard, memory_order_relaxed) != raise)
+		atomic_store_explicit(&bell->guard, raise, memory_order_relaxed);
+}
+
+bool sn_bell_guarded(void)
+{
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	return bell && atomic_load_explicit(&bell->guard, memory_order_relaxed);
+}
+
+bool sn_bell_guard(bool raise, int (*poll)(void *arg), void *arg, unsigned timeout_us)
+{
+	struct timespec t = {timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000};
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	if (!bell) {
+		nanosleep(&t, NULL);
+		return false;
+	}
+	uint32_t seq = atomic_load_explicit(&bell->guard_seq, memory_order_seq_cst);
+	atomic_store_explicit(&bell->guard, raise, memory_order_seq_cst);
+	if (raise) {
+		if (own.registered)
+			membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+		if (poll(arg))
+			return true;
+	}
+	syscall(SYS_futex, &bell->guard_seq, FUTEX_WAIT, seq, &t, NULL, 0);
+	return atomic_load_explicit(&bell->guard_seq, memory_order_seq_cst) != seq;
+}
+
 static struct sn_bell *enter(uint32_t *seq)
 {
 	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);

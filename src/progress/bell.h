@@ -28,7 +28,9 @@ struct sn_bell {
 	_Atomic uint32_t seq;	     /* 0 the futex: grows with each ring */
 	_Atomic uint32_t sleeping;   /* 4 somebody sleeps, or is about to */
 	_Atomic uint32_t need_fence; /* 8 constant once shared: the owner has no membarrier */
-	uint8_t unused[52];
+	_Atomic uint32_t guard;	     /* 12 the progress thread sleeps, and looks in the application's place */
+	_Atomic uint32_t guard_seq;  /* 16 its futex */
+	uint8_t unused[44];
 	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer; all 0: not known */
 	_Atomic uint64_t cpus[SN_BELL_CPUS / 64];
 };
@@ -61,6 +63,26 @@ static inline int sn_bell_ring(struct sn_bell *bell, bool fence)
 		return sn_bell_wake(bell);
 	return 0;
 }
+
+/* After leaving work for the owner of the bell that its progress thread can do while the application is away. */
+int sn_bell_wake_guard(struct sn_bell *bell);
+static inline int sn_bell_ring_work(struct sn_bell *bell, bool fence)
+{
+	int calls = sn_bell_ring(bell, fence);
+	if (!calls && sn_unlikely(atomic_load_explicit(&bell->guard, memory_order_relaxed)))
+		return sn_bell_wake_guard(bell);
+	return calls;
+}
+
+/*
+ * The progress thread's sleep: until it is rung or timeout_us have passed. With raise it takes up the guard first, and
+ * calls poll(arg) once more, which must find nothing. Returns whether it was rung or poll found something.
+ */
+bool sn_bell_guard(bool raise, int (*poll)(void *arg), void *arg, unsigned timeout_us);
+void sn_bell_guard_ring(void); /* wake it */
+void sn_bell_guard_set(
+	bool raise); /* take up the guard, or lower it, from another thread; may be missed by a sender */
+bool sn_bell_guarded(void);
 
 /* Wake the threads of this process that sleep on its bell. From any thread, also with no bell. */
 void sn_bell_ring_self(void);

@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "base/conf.h"
 #include "progress/bell.h"
+#include "progress/engine.h"
 #include <sched.h>
 
 #define YIELD_NS	 1000000u
@@ -61,8 +62,10 @@ static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), voi
 bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	uint64_t now = sn_now_ns();
-	if (!*idle)
+	if (!*idle) {
 		*idle = now;
+		sn_engine_stay();
+	}
 	uint64_t waited = now - *idle, end = now + SN_MIN_OF(waited / 4, NAP_MIN_NS);
 	bool many = sn_relax_crowded();
 	uint64_t awake = many ? YIELD_NS : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;

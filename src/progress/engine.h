@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The progress thread: one for each process that has an endpoint. It moves messages while the application computes, and
+ * keeps out of the way while the application looks by itself.
+ *
+ * Who finds events. An application inside the library does. Its looks are counted, and the thread only wakes every 2 to
+ * 16 ms to see whether the count still grows. Once it does not, the application is away: the thread looks in its place and
+ * *guards*: it sleeps on a futex of its own in the bell's page, and whoever leaves work for this process (an announcement,
+ * a piece of a stream, a one-sided request; not a message that can just as well lie in its ring) wakes it with one system
+ * call. An application that posts something long and may go away hints at it, which raises the guard at once, for two
+ * stores; one that begins to wait takes that back.
+ *
+ * Exclusion is the client's: visit() must not wait for an application that is inside (sn_lock_visit()).
+ */
+#ifndef SN_ENGINE_H
+#define SN_ENGINE_H
+
+#include "base/base.h"
+
+struct sn_engine_client {
+	struct sn_list link;
+	_Atomic uint32_t calls; /* the application's looks; written by it alone, or under its lock */
+	/* Do what there is to do. Returns the number of events, or -1: the application is inside. */
+	int (*visit)(struct sn_engine_client *client);
+};
+
+/* Join; the first one starts the thread (never fails: without a thread everything works as before). Leave: when it
+ * returns no visit is under way, and none will come. */
+void sn_engine_join(struct sn_engine_client *client);
+void sn_engine_leave(struct sn_engine_client *client);
+
+/* From the application: it may go away now with work under way. And: it stays, and looks by itself. */
+void sn_engine_hint(void);
+void sn_engine_stay(void);
+/* There is work right now: wake the thread if the application is thought to be away (or, with force, anyway). */
+void sn_engine_kick(bool force);
+
+void sn_engine_counters(void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
+
+#endif
