@@ -73,7 +73,7 @@ static uint32_t all_calls(void)
 /* Until nothing more comes. A yield between looks leaves the core to an application that shares it. */
 static bool work(void)
 {
-	struct round r;
+	struct round r = {0};
 	for (int quiet = 0; quiet < QUIET && !atomic_load(&engine.stop);) {
 		quiet = visit_all(&r) ? 0 : quiet + 1;
 		if (r.inside && !r.events)
@@ -110,7 +110,7 @@ static void *engine_main(void *arg)
 	unsigned tick = TICK_MIN;
 	bool here = true; /* the application looks by itself */
 	while (!atomic_load(&engine.stop)) {
-		struct round r;
+		struct round r = {0};
 		bool rung;
 		atomic_store(&engine.ticking, here);
 		if (here)
