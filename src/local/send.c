@@ -206,7 +206,8 @@ void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64
 	if (link->state != SN_LINK_OPEN)
 		return;
 	if (sn_list_empty(&link->controls) && write_control(link, type, flags, bits, data, payload, n)) {
-		sn_link_ring(link, type == SN_REC_CTS);
+		sn_link_ring(link,
+			     type == SN_REC_CTS && !(flags & SN_RECF_SHARE)); /* a helper may stay away */
 		return;
 	}
 	struct control *c = malloc(sizeof(*c) + n);

@@ -142,12 +142,12 @@ static void bout(struct sn_link *link, const struct part *p, uint32_t most)
 			return;
 		if (!copy_blocks(link, p, first, n)) {
 			sn_job_fail(job, total);
-			sn_link_ring(link);
+			sn_link_ring(link, true);
 			return;
 		}
 		atomic_store_explicit(&job->ended, sn_now_ns(), memory_order_relaxed);
 		if (sn_job_done(job, total, n)) {
-			sn_link_ring(link);
+			sn_link_ring(link, false);
 			return;
 		}
 	}
@@ -210,7 +210,7 @@ static bool say_share(struct sn_link *link, const struct sn_send *s, uint32_t jo
 	bool heap = sn_heap_holds(&link->rail->heap, s->iov, s->iov_count);
 	sn_tx_publish(&link->tx, SN_REC_SHARE, (s->share.head.flags & SN_H_MASK) | (heap ? SN_RECF_HEAP : 0),
 		      sn_rec_cells(bytes));
-	sn_link_ring(link);
+	sn_link_ring(link, false); /* who is away need not help: this side copies it all */
 	return true;
 }
 
@@ -240,7 +240,7 @@ static bool announce_anew(struct sn_link *link, struct sn_send *s)
 	}
 	job_close(link, &s->share);
 	sn_slot_free(&link->send_slots, &s->slot);
-	sn_link_ring(link);
+	sn_link_ring(link, true);
 	return true;
 }
 
