@@ -407,6 +407,8 @@ int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const stru
 /* A pull: open a job and read. False: nothing was done. */
 bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv);
 bool sn_share_may(const struct sn_link *link, uint64_t len);
+/* The receiver asks anew: leave the job, if it has failed. False: it has not. */
+bool sn_share_quit(struct sn_link *link, struct sn_send *s);
 /* The receiver has opened a job for an announced message. */
 int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job, bool heap);
 int sn_share_step(struct sn_link *link);	   /* go on; returns how many moved */

@@ -170,7 +170,9 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 {
 	struct sn_rec_cts cts;
 	struct sn_send *s = sn_slot_find(&link->send_slots, id);
-	if (!s || !is_announced(s) || bytes < sizeof(cts))
+	/* The receiver may have failed and asked anew since this helper looked at their job. */
+	bool asked = s && (is_announced(s) || (s->state == SN_SEND_HELPING && sn_share_quit(link, s)));
+	if (!asked || bytes < sizeof(cts))
 		return sn_fail(SN_ERR_PROTO, "a request for a message that was not announced");
 	memcpy(&cts, payload, sizeof(cts));
 	if (cts.seg_count > SN_IOV_MAX || bytes != sizeof(cts) + cts.seg_count * sizeof(struct sn_rec_seg) ||

@@ -423,6 +423,14 @@ bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv)
 
 /* ---- the sender helps a receiver that pulls ------------------------------------------------------------------ */
 
+static void be_asked_anew(struct sn_send *s)
+{
+	sn_list_del(&s->slot.list);
+	sn_segs_free(&s->segs);
+	s->state = SN_SEND_ANNOUNCED;
+	s->len = s->share.head.len;
+}
+
 static bool step_sent(struct sn_link *link, struct sn_send *s)
 {
 	struct part p = part_of_send(s);
@@ -433,10 +441,16 @@ static bool step_sent(struct sn_link *link, struct sn_send *s)
 		sn_send_end(link, s, SN_OK);
 		return true;
 	}
-	sn_list_del(&s->slot.list); /* the receiver asks anew */
-	sn_segs_free(&s->segs);
-	s->state = SN_SEND_ANNOUNCED;
-	s->len = s->share.head.len;
+	be_asked_anew(s);
+	return true;
+}
+
+bool sn_share_quit(struct sn_link *link, struct sn_send *s)
+{
+	if (!sn_job_failed(s->share.job))
+		return false;
+	sn_job_helper(s->share.job, SN_HELPER_LEFT);
+	be_asked_anew(s);
 	return true;
 }
 
