@@ -132,6 +132,8 @@ struct sn_ep {
 	struct sn_list done;	 /* completed, for sn_poll */
 	struct sn_list deferred; /* completed while the progress thread visited; visit.c */
 	bool visited;		 /* it does so now */
+	uint32_t visit_calls;	 /* the application's looks at the last visit */
+	uint64_t visit_kept;	 /* unexpected messages there were when it looked last */
 	struct sn_engine_client client;
 	struct sn_claim *free_claims[2];
 	struct sn_region **regions;

@@ -130,6 +130,8 @@ int sn_cancel_context(sn_ep *ep, const void *context)
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
 	sn_lock(&ep->lock);
+	if (sn_unlikely(!sn_list_empty(&ep->deferred))) /* what is over already is told first */
+		sn_core_deliver_deferred(ep);
 	struct sn_req *first = NULL;
 	int rc = SN_ERR_INVALID;
 	for (uint32_t i = 0; i < ep->slab_count * SN_SLAB; i++) {

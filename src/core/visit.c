@@ -8,6 +8,8 @@
 #include "progress/bell.h"
 #include "progress/engine.h"
 
+#define KEPT_MAX                                                                                             \
+	1024 /* unexpected messages taken in while the application is away; then its peers wait in their rings */
 #define ROUNDS 64 /* looks in a visit while there is always more; then other endpoints get their turn */
 
 /* With the lock held by the visitor, or by the application: put a completion off. */
@@ -43,10 +45,14 @@ static int visit(struct sn_engine_client *client)
 {
 	sn_ep *ep = sn_container(client, struct sn_ep, client);
 	int n = 0, all = 0;
+	uint32_t calls = atomic_load_explicit(&client->calls, memory_order_relaxed);
 	if (!sn_lock_visit(&ep->lock))
 		return -1;
+	if (calls != ep->visit_calls)
+		ep->visit_kept = ep->count.unexpected;
+	ep->visit_calls = calls;
 	ep->visited = true;
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < ROUNDS && ep->count.unexpected - ep->visit_kept < KEPT_MAX; i++) {
 		n = sn_core_look(ep);
 		all += n;
 		if (!n || sn_lock_wanted(&ep->lock))

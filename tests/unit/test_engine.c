@@ -8,10 +8,12 @@
 #include "base/conf.h"
 #include "sennit/sennit.h"
 #include "unit.h"
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #define BYTES	(3u << 20)
@@ -168,6 +170,61 @@ static void target_computes(int me)
 	sn_ep_close(ep);
 }
 
+static _Atomic int signals;
+
+static void on_signal(int sig)
+{
+	atomic_fetch_add(&signals, 1);
+}
+
+/* To one core and back, of those that this process may use. */
+static void move_about(int me, int lap)
+{
+	static cpu_set_t all;
+	cpu_set_t one;
+	if (!CPU_COUNT(&all))
+		CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+	CPU_ZERO(&one);
+	for (int cpu = 0, n = lap % CPU_COUNT(&all); cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &all) && n-- == 0)
+			CPU_SET(cpu, &one);
+	CHECK(sched_setaffinity(0, sizeof(one), lap & 1 ? &one : &all) == 0);
+}
+
+/* Ping-pong while signals interrupt every call, the process forks, and is moved from core to core. */
+static void disturbed(int me)
+{
+	struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART */
+	struct itimerval timer = {{0, 700}, {0, 700}};
+	sn_ep *ep;
+	sn_peer peer;
+	meet(me, NULL, &ep, &peer);
+	CHECK(sigaction(SIGALRM, &act, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+	for (int lap = 0; lap < 200; lap++) {
+		size_t len = lap % 3 ? 200 : 300000;
+		sn_req *req;
+		sn_completion c;
+		if (lap % 10 == me)
+			move_about(me, lap / 10);
+		if (lap % 20 == 5) {
+			pid_t child = fork();
+			if (child == 0)
+				_exit(0);
+			CHECK(child > 0 && (waitpid(child, NULL, 0) == child || errno == EINTR));
+		}
+		if ((lap & 1) == me) {
+			CHECK(sn_isend(ep, peer, data, len, (uint64_t)lap, &req) == 0);
+		} else {
+			usleep((unsigned)lap % 7 * 100);
+			CHECK(sn_irecv(ep, peer, data, len, (uint64_t)lap, UINT64_MAX, &req) == 0);
+		}
+		CHECK(sn_wait(ep, req, &c, PATIENT) == 0 && c.status == 0 && c.len == len);
+	}
+	memset(&timer, 0, sizeof(timer));
+	CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0 && atomic_load(&signals) > 0);
+	sn_ep_close(ep);
+}
+
 static pthread_t caller;
 static _Atomic int called, strangers;
 static bool in_call;
@@ -269,6 +326,12 @@ static void a_callback_comes_in_a_call(void **state)
 	in_two_processes(callbacks_wait_for_a_call, "stream");
 }
 
+static void signals_forks_and_moves_do_no_harm(void **state)
+{
+	in_two_processes(disturbed, "auto");
+	in_two_processes(disturbed, "stream");
+}
+
 /* ---- the lock ---- */
 
 static struct sn_lock lock;
@@ -324,6 +387,7 @@ int main(void)
 		cmocka_unit_test(data_moves_while_both_compute),
 		cmocka_unit_test(memory_is_accessed_while_its_owner_computes),
 		cmocka_unit_test(a_callback_comes_in_a_call),
+		cmocka_unit_test(signals_forks_and_moves_do_no_harm),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
