@@ -200,14 +200,11 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.type = SN_TYPE_NUM,
 			.unit = "%",
 			.def = 100,
-			.min = 0,
 			.max = 100,
 			.help = "How much of one core, over each tenth of a second, the progress thread of "
-				"a process may use. It moves messages while the program computes without "
-				"calling MPI, sleeps while there is nothing to do, and stays away while "
-				"the program looks by itself, so it uses little; 100 does not hold it "
-				"back. 0: no thread; messages then move only in MPI calls (and by what "
-				"the other side can do alone). Counters progress.thread_us and "
+				"a process may use. It moves messages while the program computes, and "
+				"sleeps while there is nothing to do or the program looks by itself: so "
+				"100 does not hold it back. 0: no thread. Counters progress.thread_us and "
 				"progress.held_back show its use.",
 		},
 	[SN_CONF_LINGER] =
