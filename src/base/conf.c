@@ -190,9 +190,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 1,
 			.max = 1,
 			.help = "`sennit run` loads libsennit-mpi.so in front of the program (LD_PRELOAD), "
-				"which notes for each MPI call whether its caller can do anything but "
-				"wait, for a few nanoseconds. Without it nobody can tell MPI_Wait from "
-				"MPI_Test, so ranks that wait never sleep; they still yield their core.",
+				"which notes for each MPI call, in a few nanoseconds, whether its caller "
+				"can only wait. Without it ranks that wait yield but never sleep.",
 		},
 	[SN_CONF_PROGRESS] =
 		{
