@@ -142,7 +142,7 @@ static struct sn_shim_thread *waiting_thread(struct sn_ofi_set *set, uint64_t ma
 	struct sn_shim *shim = sn_caller_shim();
 	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
 
-	if (!t || t->kind != SN_SHIM_WAITS)
+	if (!t || t->kind != SN_SHIM_WAITS || atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
 		return NULL;
 	uint64_t stamp = atomic_load_explicit(set->stamps, memory_order_relaxed);
 	if (t->call_seen != t->calls || t->stamp_seen != stamp || set->mark != mark ||

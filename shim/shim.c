@@ -98,6 +98,24 @@ static void *find(const char *name)
 
 /* ---- entering by the slow way ---- */
 
+/* Is this the first call of a function that makes a window, in Open MPI? See shim.h, elsewhere. */
+static void note_window(const char *name, const void *function)
+{
+	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
+					    "MPI_Win_create_dynamic"};
+	Dl_info info;
+	void *lib = NULL;
+	name += *name == 'P';
+	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
+		if (strcmp(name, makes[i]) == 0 && dladdr(function, &info))
+			lib = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (!lib)
+		return;
+	if (dlsym(lib, "ompi_mpi_comm_world"))
+		atomic_store(&shim.elsewhere, 1);
+	dlclose(lib);
+}
+
 static void count_thread(void)
 {
 	static _Thread_local bool counted __attribute__((tls_model("initial-exec")));
@@ -126,6 +144,7 @@ void *sn_mpi_enter(uint32_t index)
 		fprintf(stderr, "sennit: the MPI library has no %s, which the program calls\n", names[index]);
 		abort();
 	}
+	note_window(names[index], next);
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);
 	atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
 	return next;

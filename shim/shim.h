@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 1
+#define SN_SHIM_VERSION 2
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -40,6 +40,11 @@ struct sn_shim {
 	_Atomic uint32_t threads; /* that have called; 1: nothing below is kept */
 	_Atomic uint32_t entries, sleepers;
 	void (*_Atomic wake)(void);
+	/*
+	 * The library also waits for what comes by other ways and rings no bell of ours: nobody naps. So it is in Open MPI
+	 * once there has been a window: one-sided traffic goes over its BTLs, whose targets take part in any MPI call.
+	 */
+	_Atomic uint32_t elsewhere;
 };
 
 /* The provider looks it up by this name. */

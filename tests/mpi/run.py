@@ -242,7 +242,7 @@ def outcomes(folder, ranks):
             running.append(f"rank {rank} never began")
             continue
         for line in lines:
-            what, _, test = line.partition(" ")
+            what, _, test = line.partition("\t")[0].partition(" ")
             last = test if what == "start" else None
             if what != "start" and worst.get(test, "ok") in ("ok", "skip") and worst.get(test) != "skip":
                 worst[test] = what
