@@ -9,6 +9,8 @@
 
 #include "core/rail.h"
 
+struct sn_kpull;
+
 struct sn_net_path { /* where a frame goes; the driver's business */
 	uint8_t bytes[32];
 };
@@ -48,6 +50,8 @@ struct sn_net_driver {
 	unsigned (*receive)(void *drv, struct sn_net_in *frames, unsigned max);
 	/* A descriptor that polls readable when receive() has something. */
 	int (*fd)(void *drv);
+	/* Optional: who fetches long messages for it in the kernel, or NULL. */
+	struct sn_kpull *(*kernel)(void *drv);
 	/* Report counters. */
 	void (*counters)(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 };

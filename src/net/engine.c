@@ -8,7 +8,7 @@ static const char *const count_names[SN_NC_COUNT] = {
 	"net.again_evidence", "net.again_timer",  "net.tx_eager",   "net.tx_rendezvous", "net.connects",
 	"net.restarts",	      "net.peers_gone",	  "net.peers_left", "net.driver_full",	 "net.tx_slices",
 	"net.tx_probes",      "net.path_shrunk",  "net.rail_down",  "net.rail_up",	 "net.stolen",
-	"net.tx_records",
+	"net.tx_records",     "net.kernel_pulls",
 };
 
 /* ---- frame buffers: a chain of free ones, last used first ---- */
@@ -71,7 +71,7 @@ void sn_net_table_del(struct sn_net_table *t, uint32_t number)
 	struct sn_net_entry *e = &t->entry[index - 1];
 
 	e->object = NULL;
-	e->number += 1u << INDEX_BITS;
+	e->number = (e->number + (1u << INDEX_BITS)) & INT32_MAX; /* the top bit marks the kernel's fetches */
 	e->next_free = t->free;
 	t->free = index;
 	t->count--;
@@ -305,6 +305,9 @@ int sn_net_progress(struct sn_net *n)
 	if (n->late)
 		sn_net_late_look(n, frames);
 	events += frames;
+	struct sn_kpull *k = sn_net_kernel(n);
+	if (k)
+		events += sn_kpull_poll(k, n);
 	events += run_work(n);
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		for (int blocks = 0; blocks < 4 && sn_net_serve(&n->port[i]); blocks++)
@@ -327,6 +330,14 @@ bool sn_net_busy(const struct sn_net *n)
 {
 	return !sn_list_empty(&n->work) || any_jobs(n) || !sn_list_empty(&n->ended_msgs) ||
 	       !sn_list_empty(&n->ended_sends) || !sn_list_empty(&n->ended_pulls);
+}
+
+/* With several rails the receiver spreads a body over them, which the kernel does not. */
+struct sn_kpull *sn_net_kernel(const struct sn_net *n)
+{
+	const struct sn_net_driver *d = n->port[0].driver;
+
+	return n->cfg.ports == 1 && d->kernel ? d->kernel(n->port[0].drv) : NULL;
 }
 
 bool sn_net_expects(const struct sn_net *n)

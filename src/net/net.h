@@ -25,6 +25,7 @@
 #include "base/base.h"
 #include "net/auth.h"
 #include "net/driver.h"
+#include "net/kpull.h"
 #include "net/wire.h"
 #include "sched/sched.h"
 
@@ -80,6 +81,7 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_RAIL_UP,
 		    SN_NC_STOLEN,
 		    SN_NC_RECORDS,
+		    SN_NC_KERNEL_PULLS,
 		    SN_NC_COUNT
 };
 
@@ -209,6 +211,7 @@ struct sn_net_link {
 	struct sn_list pulls; /* struct sn_net_pull */
 	struct sn_list sends; /* struct sn_net_send: announced by us */
 	uint32_t round;
+	uint32_t kernel; /* kpull.c: the module's number for it, 0: none */
 	unsigned jobs;
 
 	/* rails */
@@ -276,7 +279,9 @@ struct sn_net_pull {
 	uint64_t start, blocks, next_block; /* blocks are counted from byte `start` */
 	uint64_t given[SN_NET_RAILS];	    /* bytes asked for on each lane */
 	bool wait;			    /* no lane takes a block of it now */
-	struct sn_net_msg *done;	    /* the DONE to send at the end, allocated at the beginning */
+	uint32_t kernel;		    /* kpull.c: the module's number for it while that fetches it */
+	struct sn_kmod_region *region;
+	struct sn_net_msg *done; /* the DONE to send at the end, allocated at the beginning */
 	struct sn_net_block block[SN_NET_BLOCKS];
 	int status;
 };
@@ -450,6 +455,9 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
 void sn_net_late_look(struct sn_net *n, int frames); /* this many have come */
 void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len);
+/* The kernel has fetched this much of it, and goes no further. */
+void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
+struct sn_kpull *sn_net_kernel(const struct sn_net *n); /* engine.c; NULL: it fetches nothing */
 void sn_net_pull_schedule(struct sn_net *n);
 uint64_t sn_net_pull_timer(struct sn_net_link *l);
 void sn_net_pull_end(struct sn_net_link *l, int status);

@@ -13,12 +13,15 @@
 #include "base/log.h"
 #include "net/driver.h"
 #include "net/iface.h"
+#include "net/kpull.h"
+#include "net/wire.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -43,6 +46,8 @@ struct packet {
 	uint8_t *map;
 	size_t map_len;
 	struct ring rx, tx;
+	struct sn_kpull *kernel;
+	int poll_fd;   /* the socket, and the kernel's fetches; -1: there are none */
 	uint32_t held; /* slots handed out by the last receive */
 	uint64_t kicks, errors, odd;
 };
@@ -112,9 +117,16 @@ static int set_rings(struct packet *p)
 /* Only frames with our port. The socket is bound to the ethertype, so that is already decided. */
 static int set_filter(struct packet *p)
 {
+	/* DATA for the kernel's fetches, whose numbers have the top bit, is the module's. */
+	const uint32_t type = ETHER_HEAD + offsetof(struct sn_wire_head, type),
+		       top = ETHER_HEAD + offsetof(struct sn_wire_data, pull) + 3;
 	struct sock_filter code[] = {
 		{BPF_LD | BPF_H | BPF_ABS, 0, 0, 14},
-		{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, (uint32_t)p->port[0] << 8 | p->port[1]},
+		{BPF_JMP | BPF_JEQ | BPF_K, 0, 5, (uint32_t)p->port[0] << 8 | p->port[1]},
+		{BPF_LD | BPF_B | BPF_ABS, 0, 0, type},
+		{BPF_JMP | BPF_JEQ | BPF_K, 0, 2, SN_WIRE_DATA},
+		{BPF_LD | BPF_B | BPF_ABS, 0, 0, top},
+		{BPF_JMP | BPF_JSET | BPF_K, 1, 0, 0x80},
 		{BPF_RET | BPF_K, 0, 0, UINT32_MAX},
 		{BPF_RET | BPF_K, 0, 0, 0},
 	};
@@ -146,11 +158,39 @@ static void packet_close(void *drv)
 {
 	struct packet *p = drv;
 
+	if (p->kernel)
+		sn_kpull_close(p->kernel);
+	if (p->poll_fd >= 0)
+		close(p->poll_fd);
 	if (p->map)
 		munmap(p->map, p->map_len);
 	if (p->fd >= 0)
 		close(p->fd);
 	free(p);
+}
+
+/* Without it nothing is missing. */
+static void open_kernel(struct packet *p, unsigned ifindex)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+
+	p->kernel = sn_kpull_open(ifindex, p->port, p->mtu);
+	if (p->kernel == NULL)
+		return;
+	p->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (p->poll_fd >= 0 && epoll_ctl(p->poll_fd, EPOLL_CTL_ADD, p->fd, &e) == 0 &&
+	    epoll_ctl(p->poll_fd, EPOLL_CTL_ADD, sn_kpull_fd(p->kernel), &e) == 0)
+		return;
+	sn_kpull_close(p->kernel);
+	p->kernel = NULL;
+	if (p->poll_fd >= 0)
+		close(p->poll_fd);
+	p->poll_fd = -1;
+}
+
+static struct sn_kpull *packet_kernel(void *drv)
+{
+	return ((struct packet *)drv)->kernel;
 }
 
 static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
@@ -169,11 +209,13 @@ static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
 	memcpy(p->mac, iface.mac, 6);
 	sn_random(p->port, sizeof(p->port));
 	p->mtu = SN_MIN_OF(iface.mtu, 65535u) - 2; /* the port is part of the Ethernet payload */
+	p->poll_fd = -1;
 	rc = set_up(p, &iface);
 	if (rc) {
 		packet_close(p);
 		return rc;
 	}
+	open_kernel(p, iface.index);
 	part->type = SN_ADDR_ETHER;
 	part->len = 8;
 	memcpy(part->bytes, p->mac, 6);
@@ -212,7 +254,9 @@ static uint64_t packet_room(void *drv)
 
 static int packet_fd(void *drv)
 {
-	return ((struct packet *)drv)->fd;
+	const struct packet *p = drv;
+
+	return p->poll_fd >= 0 ? p->poll_fd : p->fd;
 }
 
 /* ---- out ---- */
@@ -313,5 +357,6 @@ const struct sn_net_driver sn_net_packet = {
 	.send = packet_send,
 	.receive = packet_receive,
 	.fd = packet_fd,
+	.kernel = packet_kernel,
 	.counters = packet_counters,
 };

@@ -104,12 +104,16 @@ void sn_net_pull_end(struct sn_net_link *l, int status)
 	while (!sn_list_empty(&l->pulls)) {
 		struct sn_net_pull *p = sn_container(sn_net_pop(&l->pulls), struct sn_net_pull, node);
 		struct sn_req *req = p->req;
+		if (p->kernel)
+			sn_kpull_cancel(sn_net_kernel(l->net), p);
 		unlist(p);
 		free(p->done);
 		free(p);
 		if (status)
 			sn_core_pulled(req, status);
 	}
+	if (l->kernel)
+		sn_kpull_unlink(sn_net_kernel(l->net), l);
 }
 
 /* ---- asking ---- */
@@ -322,6 +326,30 @@ void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status)
 	sn_net_leave(l->net);
 }
 
+static bool by_kernel(struct sn_net_pull *p)
+{
+	struct sn_kpull *k = sn_net_kernel(p->link->net);
+	unsigned lane = 0;
+
+	if (k == NULL || p->link->part_count > 1)
+		return false;
+	while (lane < SN_NET_RAILS && (!p->link->lane[lane].known || p->link->lane[lane].down))
+		lane++;
+	return lane < SN_NET_RAILS && sn_kpull_start(k, p->link, p, lane);
+}
+
+void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done)
+{
+	p->left = p->len - done;
+	if (p->left == 0) {
+		finish(p);
+		return;
+	}
+	p->start = done;
+	shape(p, SN_WIRE_BASE_MTU - HEAD); /* whatever the reason, these come through */
+	sn_list_add_tail(&p->link->net->pulls, &p->sched_node);
+}
+
 void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
 		 uint64_t len, struct sn_req *req)
 {
@@ -342,8 +370,11 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 		p->iov = iov;
 		p->iov_count = iov_count;
 		sn_list_add_tail(&l->pulls, &p->node);
-		sn_list_add_tail(&n->pulls, &p->sched_node);
-		sn_net_pull_schedule(n);
+		sn_list_init(&p->sched_node);
+		if (!by_kernel(p)) {
+			sn_list_add_tail(&n->pulls, &p->sched_node);
+			sn_net_pull_schedule(n);
+		}
 	}
 	sn_net_leave(n);
 }
