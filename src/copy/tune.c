@@ -175,12 +175,17 @@ bool sn_tune_known(void)
 	return sn_tune_of(SN_TUNE_NEAR)->measured || sn_tune_of(SN_TUNE_FAR)->measured;
 }
 
+bool sn_tune_far(void)
+{
+	return sn_conf_num(SN_CONF_TUNE) && sn_tune_known() &&
+	       known_since[SN_TUNE_FAR] > known_since[SN_TUNE_NEAR];
+}
+
 static void apply(void)
 {
 	if (!sn_conf_num(SN_CONF_TUNE) || !sn_tune_known())
 		return;
-	enum sn_tune_class class =
-		known_since[SN_TUNE_FAR] > known_since[SN_TUNE_NEAR] ? SN_TUNE_FAR : SN_TUNE_NEAR;
+	enum sn_tune_class class = sn_tune_far() ? SN_TUNE_FAR : SN_TUNE_NEAR;
 	char where[64];
 	snprintf(where, sizeof(where), "here, cores %s: a line in %" PRId64 " ns", class_names[class],
 		 known[class].line_ns);

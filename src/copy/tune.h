@@ -56,6 +56,8 @@ const struct sn_tune *sn_tune_of(enum sn_tune_class class);
 void sn_tune_apply(void);
 /* Has any class of this machine been measured? */
 bool sn_tune_known(void);
+/* Did the cores share no cache when this machine was measured last? False if it was not. */
+bool sn_tune_far(void);
 /* Where a class is kept; false: nowhere (no home). */
 bool sn_tune_path(enum sn_tune_class class, char *out, size_t room);
 /* Keep it. 0 or an error with its sentence. */

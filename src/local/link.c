@@ -12,6 +12,7 @@
  */
 #include "base/conf.h"
 #include "base/log.h"
+#include "copy/tune.h"
 #include "local/local.h"
 #include "progress/memfd.h"
 #include "progress/relax.h"
@@ -92,6 +93,8 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 	link->tx_bytes = SN_RING_OFFSET + *ring_bytes;
 	uint64_t most = *ring_bytes / 4 - SN_REC_HEAD - SN_IMM_MAX;
 	link->eager = (uint32_t)SN_MIN_OF((uint64_t)sn_conf_num(SN_CONF_EAGER), most);
+	/* Between cores that share a nearer cache it would take the lines away from where the receiver looks first. */
+	link->demote = sn_tune_far();
 	link->rail->channels++;
 	return fd;
 }

@@ -224,8 +224,9 @@ enum sn_link_state { SN_LINK_NEW, SN_LINK_OPEN, SN_LINK_GONE };
 
 struct sn_link {
 	/* read by every post */
-	bool fast;  /* open, and no message queued: a post may write at once */
-	bool fence; /* the peer's bell needs a fence before it is looked at */
+	bool fast;   /* open, and no message queued: a post may write at once */
+	bool demote; /* push lines beyond the first out to the shared cache */
+	bool fence;  /* the peer's bell needs a fence before it is looked at */
 	uint8_t state;
 	uint32_t eager;
 	struct sn_tx tx;

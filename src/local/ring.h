@@ -27,6 +27,16 @@
 #define SN_RING_AHEAD	  8u  /* half a KiB */
 #define SN_RING_AHEAD_MAX 72u /* an injected message of SN_INJECT_MAX */
 
+/* Push a line that was just written out to the cache that all cores share; only a hint, and nothing on older processors. */
+static inline void sn_line_demote(void *line)
+{
+#ifdef __x86_64__
+	__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"(line) : "memory"); /* cldemote (%rax) */
+#else
+	(void)line;
+#endif
+}
+
 struct sn_tx {
 	struct sn_cell *cells;
 	uint64_t tail;	/* cells written */

@@ -49,6 +49,9 @@ static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint3
 		memcpy(to, iov->iov_base, head->len);
 	else if (head->len)
 		sn_iov_read(to, iov, iov_count, 0, head->len);
+	/* The first line is on its way anyway: the receiver is waiting for it. */
+	for (uint32_t i = 1; link->demote && i < cells && i < SN_RING_AHEAD_MAX; i++)
+		sn_line_demote(cell + i);
 	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | head->kind, head->flags & SN_H_MASK, cells);
 	link->rail->count.tx_eager++;
 }
