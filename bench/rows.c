@@ -2,8 +2,8 @@
 /*
  * The rows of the benchmark, as an ordinary MPI program that knows nothing of sennit: rows ROW...
  *
- * A row is KIND:SIZE[:MS], printed as "KIND:SIZE value before after": the figure, and the cache-line probes (ns, one way)
- * around it. What the figure means:
+ * A row is KIND:SIZE[:MS], printed as "KIND:SIZE value before after lost": the figure, the cache-line probes (ns, one way)
+ * around it, and how often a rank lost its core to another program meanwhile. What the figure means:
  *   lat        us, half a round trip                      rate, rates  million messages/s of SIZE bytes, one pair in one
  *   bw         MB/s of a ping-pong, same buffers again                 direction; every rank to every other at once
  *   cold       likewise, buffers rotated through COLD bytes
@@ -317,15 +317,28 @@ static double figure(const char *kind, size_t len, double seconds)
 	return each * 1e6;
 }
 
+/* How often a rank lost its core to somebody else so far. */
+static long switches(void)
+{
+	struct rusage r;
+	getrusage(RUSAGE_SELF, &r);
+	return r.ru_nivcsw;
+}
+
 static void row(char *text)
 {
 	char *kind = strtok(text, ":"), *size = strtok(NULL, ":"), *ms = strtok(NULL, ":");
 	size_t len = size ? strtoul(size, NULL, 10) : 0;
 	if (!kind || len > LARGEST)
 		fail("a row is KIND:SIZE[:MS], at most 64 MiB");
-	double before = probe(), value = figure(kind, len, ms ? atof(ms) / 1000 : 0.05), after = probe();
+	double before = probe();
+	long lost = switches(), most = 0;
+	double value = figure(kind, len, ms ? atof(ms) / 1000 : 0.05);
+	lost = switches() - lost;
+	double after = probe();
+	MPI_Reduce(&lost, &most, 1, MPI_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
 	if (rank == 0) {
-		printf("%s:%zu %.6g %.1f %.1f\n", kind, len, value, before, after);
+		printf("%s:%zu %.6g %.1f %.1f %ld\n", kind, len, value, before, after, most);
 		fflush(stdout);
 	}
 }
