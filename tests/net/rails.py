@@ -10,6 +10,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 
 SKIP = 77
@@ -172,7 +173,66 @@ def share(hosts, before, rail):
     return now[rail] / max(1, sum(now))
 
 
+AGENT = """#!/bin/sh
+# stands for ssh: [-x] ADDRESS COMMAND...
+while [ "${1#-}" != "$1" ]; do shift; done
+n=$((${1##*.} - 1)); shift
+exec ip netns exec %s-$n unshare --uts sh -c 'hostname host'$n'; exec sh -c "$0"' "$*"
+"""
+
+
+def mpi_job(mpi, build, work, hosts, program, env, options=(), ours=True, limit=60):
+    """Run a program on both hosts with one rank each, by the stock launcher; its output. mpi: job.Mpi."""
+    agent = os.path.join(work, "agent")
+    with open(agent, "w", encoding="utf-8") as f:
+        f.write(AGENT % hosts.names[0].rsplit("-", 1)[0])
+    os.chmod(agent, 0o755)
+    if mpi.name == "m5":
+        launch = ["-launcher", "ssh", "-launcher-exec", agent, "-hosts", "10.77.0.1:1,10.77.0.2:1", "-n", "2"]
+    else:
+        prefix, rsh, place = (("--mca", "plm_rsh_agent", "--oversubscribe") if mpi.name == "o4" else
+                              ("--prtemca", "plm_ssh_agent", "--map-by=:OVERSUBSCRIBE"))
+        launch = [prefix, rsh, agent, prefix, "oob_tcp_if_include", "eth0", place, "--bind-to", "none", "-H",
+                  "10.77.0.1:1,10.77.0.2:1", "-n", "2"]
+    run = [os.path.join(build, "bin", "sennit"), "run", "--"] if ours else []
+    full = {k: v for k, v in os.environ.items() if not k.startswith(("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_"))}
+    full.update(mpi.environment(), **env)
+    job = subprocess.run(["ip", "netns", "exec", hosts.names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec "$@"',
+                          "sh"] + run + [mpi.launcher] + launch + list(options) + program, env=full, cwd=work,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, check=False)
+    out = job.stdout.decode(errors="replace")
+    if job.returncode:
+        raise Failed("%s ended with %d: %s" % (mpi.name, job.returncode, out[-3000:]))
+    return out
+
+
+def mpi_named(name):
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.join(os.path.dirname(here), "mpi"))
+    from job import Mpi
+    return Mpi(name)
+
+
 # ---- cases ----
+
+def case_mpi(peer):
+    """A stock Open MPI job over two unlike rails: collectives of all sizes, every byte checked, and both rails carry."""
+    build = os.path.dirname(os.path.dirname(os.path.abspath(peer)))
+    mpi = mpi_named("o4")
+    h = Hosts(mtus=(1500, 9000))
+    h.rate(0, 400)
+    h.rate(1, 200)
+    with tempfile.TemporaryDirectory() as work:
+        program = os.path.join(work, "mpi_job")
+        subprocess.run([mpi.compiler(), os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_job.c"), "-o", program],
+                       check=True)
+        before = [h.carried(0), h.carried(1)]
+        out = mpi_job(mpi, build, work, h, [program], {"SENNIT_STATS": "1"})
+    parts = [share(h, before, r) for r in range(2)]
+    print("shares %.2f %.2f" % tuple(parts))
+    if "OK 2 ranks" not in out or min(parts) < 0.03:
+        raise Failed("shares %r; %s" % (parts, out[-2000:]))
+
 
 def case_equal(peer):
     """Two equal rails carry a long stream about half and half."""
