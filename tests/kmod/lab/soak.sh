@@ -17,7 +17,7 @@ boot() {
 	"$lab/boot.sh" -t 600 "$@"
 }
 for kernel in 6.12 kasan; do
-	for test in regions copy match trust engine; do
+	for test in regions copy match trust engine pair net hosts; do
 		boot "$cache" $kernel "$programs/kmod_test_$test"
 	done
 	boot -d channels=2 "$cache" $kernel "$programs/kmod_test_dma"
