@@ -256,6 +256,7 @@ static int sn_kmod_copy(struct sn_kmod *k, struct sennit_copy *c, struct sennit_
 	if (!error && ioctl(k->fd, SENNIT_IOC_COPY, c))
 		error = errno;
 	*done = c->copied;
+	own->ref = 0; /* the segments end here */
 	if (segs != few)
 		free(segs);
 	return error ? sn_kmod_error("copy", error) : SN_OK;
