@@ -166,6 +166,18 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"MPI_Wait, collectives; see shim), never in MPI_Test and the like. 0 "
 				"never naps.",
 		},
+	[SN_CONF_HUGE] =
+		{
+			.name = "huge",
+			.type = SN_TYPE_BOOL,
+			.unit = "",
+			.def = 1,
+			.max = 1,
+			.help = "Collapse the parts of 2 MiB of buffers that large messages use again and "
+				"again into huge pages, which doubles the speed of copies by the kernel. "
+				"Contents and addresses stay. Nothing is done where transparent huge pages "
+				"are switched off, or the kernel is older than 6.1.",
+		},
 	[SN_CONF_HEAP] =
 		{
 			.name = "heap",

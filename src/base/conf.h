@@ -26,6 +26,7 @@ enum sn_conf_id {
 	SN_CONF_TUNE,	      /* bool: use what was measured on this machine, src/copy/tune.h */
 	SN_CONF_SPIN,	      /* us: how long a waiter polls before it yields */
 	SN_CONF_NAP,	      /* us: longest nap of somebody who waits inside an MPI call */
+	SN_CONF_HUGE,	      /* bool: collapse large buffers into huge pages, src/copy/huge.h */
 	SN_CONF_HEAP,	      /* bool: `sennit run` loads libsennit-heap.so, src/copy/heap.h */
 	SN_CONF_SHIM,	      /* bool: `sennit run` puts libsennit-mpi.so in front of the program */
 	SN_CONF_PROGRESS,     /* percent: share of a core for the progress thread; 0: there is none */

@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "copy/cma.h"
 #include "copy/heap.h"
+#include "copy/huge.h"
 #include "copy/learn.h"
 #include "core/rail.h"
 #include "local/board.h"
@@ -293,6 +294,7 @@ struct sn_rail {
 		struct sn_kmod_region *region;
 	} show[SN_BOARD_SLOTS];
 	struct sn_kmod *kmod; /* NULL: no module, or not wanted */
+	struct sn_huge huge;
 	struct sn_local_counters count;
 	struct sn_fork_hook fork;
 	/* guarded by the service lock */

@@ -134,6 +134,12 @@ class Preload(RunTest):
         path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
         self.assertIn(" -x LD_PRELOAD ", self.dry(path, "./a.out")[-1])
 
+    def test_the_heap_goes_in_front_of_it_unless_switched_off(self):
+        heap = self.dir + "/provider/libsennit-heap.so"
+        shutil.copy(os.environ["ANY_LIBRARY"], heap)
+        self.assertEqual(self.exports(self.dry("true"))["LD_PRELOAD"], heap + ":" + self.shim)
+        self.assertEqual(self.exports(self.dry("true", SENNIT_HEAP="no"))["LD_PRELOAD"], self.shim)
+
     def test_in_the_installed_place(self):
         os.mkdir(self.dir + "/sennit")
         os.rename(self.shim, self.dir + "/sennit/libsennit-mpi.so")
