@@ -63,7 +63,7 @@ static double plain(int len, int rounds)
 /* What is left of the message's time after computing, at the side that computes. */
 static double left_over(int len, double seconds, int rounds, int computing)
 {
-	double v[ROUNDS_MAX];
+	double v[ROUNDS_MAX] = {0};
 	for (int i = 0; i < rounds; i++) {
 		MPI_Request req;
 		MPI_Barrier(MPI_COMM_WORLD);

@@ -120,6 +120,7 @@ static void bounds_widen(const struct arena *a)
 static void *mapped(size_t bytes, int flags, int fd)
 {
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
 	return at == MAP_FAILED ? NULL : at;
 }
 
@@ -305,9 +306,7 @@ static void give_back(struct arena *a, size_t at, size_t count)
 {
 	if (!a->shared)
 		madvise(a->base + at * UNIT, count * UNIT, MADV_DONTNEED);
-	else if (a->dirty + count * UNIT <= RETAIN)
-		a->dirty += count * UNIT;
-	else if (madvise(a->base + at * UNIT, count * UNIT, MADV_REMOVE))
+	else if (a->dirty + count * UNIT <= RETAIN || madvise(a->base + at * UNIT, count * UNIT, MADV_REMOVE))
 		a->dirty += count * UNIT;
 }
 
@@ -408,8 +407,11 @@ static void before_fork(void)
 	struct arena *a = heap.now;
 	if (!a || !a->live)
 		return;
-	if (!fd_good(a) || mmap(a->base, a->fresh * UNIT, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, a->fd, 0) == MAP_FAILED)
+	void *same = MAP_FAILED;
+	if (fd_good(a))
+		same = mmap(a->base, a->fresh * UNIT, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, a->fd, 0);
+	if (same == MAP_FAILED)
 		privatize_by_copy(a);
 	a->shared = false;
 	heap.now = NULL;

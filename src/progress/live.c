@@ -195,6 +195,7 @@ const struct sn_live_table *sn_live_map(pid_t pid)
 	DIR *dir = opendir(path);
 	if (!dir)
 		return NULL;
+	/* cppcheck-suppress readdirCalled ; this directory is read by this thread alone */
 	for (const struct dirent *e; !t && (e = readdir(dir));) {
 		snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", (int)pid, e->d_name);
 		ssize_t n = readlink(path, link, sizeof(link) - 1);

@@ -81,8 +81,9 @@ static void realloc_keeps_what_was_there(void **state)
 	size_t old = 0;
 	for (int i = 0; i < 400; i++) {
 		size_t n = 1 + unit_random(&seed) % (i % 3 ? 4 * N : 5000);
-		p = realloc(p, n);
-		assert_non_null(p);
+		uint8_t *moved = realloc(p, n);
+		assert_non_null(moved);
+		p = moved;
 		for (size_t k = 0; k < (old < n ? old : n); k += 97)
 			assert_int_equal(p[k], (uint8_t)(k * 3));
 		for (size_t k = 0; k < n; k += 1)

@@ -67,7 +67,7 @@ static bool filled(const uint8_t *b, size_t n, uint64_t seed)
 
 static void wait_for(sn_req *req, int status, sn_completion *c)
 {
-	sn_completion own;
+	sn_completion own = {0};
 	c = c ? c : &own;
 	CHECK(sn_wait(ep, req, c, 40000000) == 0);
 	CHECK(c->status == status);
