@@ -75,16 +75,12 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.choices = "auto|read|write|stream|shared|kmod",
 			.def = 0,
 			.max = 5,
-			.help = "How large messages between processes of one node are copied. auto: whoever "
-				"comes later copies, the sender if the receive was posted first, else the "
-				"receiver; what the kernel refuses goes another way, stream at last. read: "
-				"the receiver copies from "
-				"the sender's memory; write: the sender copies into the receiver's; "
-				"stream: through the ring in shared memory, which needs no permission; "
-				"shared: "
-				"both at once, each a part; kmod: by the kernel module (/dev/sennit), else "
-				"stream. auto prefers the module where it is loaded. "
-				"Forcing one is for measurements and for finding faults.",
+			.help = "How large messages between processes of one node are copied. auto: "
+				"whoever comes later copies, or both sides, as the pair has learned; what "
+				"the kernel refuses goes another way. read: the receiver copies from the "
+				"sender's memory; write: the sender into the receiver's; stream: through "
+				"the ring, which needs no permission; shared: both at once. Forcing one "
+				"is for measurements and for finding faults.",
 		},
 	[SN_CONF_CHUNK] =
 		{
@@ -158,11 +154,11 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 20000,
 			.min = 0,
 			.max = 100000,
-			.help = "Longest nap of a rank that waits in an MPI call and has found nothing for a "
-				"while. What comes for it ends a nap at once; the limit is for what the "
-				"MPI library waits for besides messages, which a nap delays by a quarter "
-				"of the time waited at most. 20 ms use less than a hundredth of a core. "
-				"Only in calls that cannot return before something comes (MPI_Recv, "
+			.help = "Longest nap of a rank that waits in an MPI call and has found nothing "
+				"for a while. What comes for it ends a nap at once; the limit is for what "
+				"the MPI library waits for besides messages, which a nap delays by a "
+				"quarter of the time waited at most. 20 ms use less than a hundredth of a "
+				"core. Only in calls that cannot return before something comes (MPI_Recv, "
 				"MPI_Wait, collectives; see shim), never in MPI_Test and the like. 0 "
 				"never naps.",
 		},
@@ -173,10 +169,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.unit = "",
 			.def = 1,
 			.max = 1,
-			.help = "Collapse the parts of 2 MiB of buffers that large messages use again and "
-				"again into huge pages, which doubles the speed of copies by the kernel. "
-				"Contents and addresses stay. Nothing is done where transparent huge pages "
-				"are switched off, or the kernel is older than 6.1.",
+			.help = "Collapse buffers that large messages use again and again into huge "
+				"pages, where the system's transparent huge pages are not switched off.",
 		},
 	[SN_CONF_HEAP] =
 		{
@@ -185,14 +179,10 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.unit = "",
 			.def = 1,
 			.max = 1,
-			.help = "`sennit run` loads libsennit-heap.so in front of the program (LD_PRELOAD): "
-				"allocations of 256 KiB and more come from memory that peers on the node "
-				"may map, so that large messages between such buffers are copied without "
-				"the kernel, several times faster while they fit the cache. It leaves "
-				"itself out where transparent huge pages are set to always (shared memory "
-				"does not get them), address space is limited, or memory overcommit is "
-				"forbidden. After a fork, buffers allocated before it are copied by the "
-				"kernel as without it.",
+			.help = "`sennit run` loads libsennit-heap.so (LD_PRELOAD): allocations from 256 "
+				"KiB on come from memory that peers may map, so that large messages are "
+				"copied without the kernel. docs/tuning.md says where it leaves itself "
+				"out.",
 		},
 	[SN_CONF_SHIM] =
 		{
@@ -267,10 +257,11 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"every IP network) or ether (raw Ethernet frames: shorter latency, needs "
 				"the network-raw capability and hosts on one Ethernet segment), each with "
 				"an interface or address to use (udp:eth1, ether:eth0, udp:10.0.0.5), a "
-				"list of these (udp:eth0,ether:eth1) for several rails, or off. auto takes "
-				"all interfaces that are up, the fastest first: UDP on those that have an "
-				"IP address, Ethernet frames on the others where that is allowed; loopback "
-				"and the bridges of container engines only if there is nothing else.",
+				"list of these (udp:eth0,ether:eth1) for several rails, or off. auto "
+				"takes all interfaces that are up, the fastest first: UDP on those that "
+				"have an IP address, Ethernet frames on the others where that is allowed; "
+				"loopback and the bridges of container engines only if there is nothing "
+				"else.",
 		},
 	[SN_CONF_STRATEGY] =
 		{
@@ -292,13 +283,11 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.type = SN_TYPE_STR,
 			.unit = "",
 			.def_str = "",
-			.help = "Faults to inject into the copies between processes of one node, for tests: "
-				"a "
-				"list of operation:what[@n][+] such as read:eperm@3,write:short. Operations "
-				"are read, write, probe and module; what is eperm, esrch, efault, enomem, "
-				"enosys or "
-				"short. @3 means the third call only, @3+ from the third on, neither every "
-				"call.",
+			.help = "Faults to inject into the copies between processes of one node, for "
+				"tests: a list of operation:what[@n][+] such as read:eperm@3,write:short. "
+				"Operations are read, write, probe and module; what is eperm, esrch, "
+				"efault, enomem, enosys or short. @3 means the third call only, @3+ from "
+				"the third on, neither every call.",
 		},
 };
 
