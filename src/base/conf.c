@@ -180,9 +180,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 1,
 			.max = 1,
 			.help = "`sennit run` loads libsennit-heap.so (LD_PRELOAD): allocations from 256 "
-				"KiB on come from memory that peers may map, so that large messages are "
-				"copied without the kernel. docs/tuning.md says where it leaves itself "
-				"out.",
+				"KiB on come from memory that peers may map, and are copied without the "
+				"kernel.",
 		},
 	[SN_CONF_SHIM] =
 		{
