@@ -177,12 +177,14 @@ def draw(rows, out):
 
 def page(data, rows, path):
     m = data["machine"]
+    most = max((len(v) for r in rows for v in r.values.values()), default=0)
     with open(path, "w", encoding="utf-8") as f:
         f.write("# Performance\n\nWritten by `make bench DOC=1`; do not edit. Medians, with the range of all rounds; the ratio is "
                 "sennit's best to the best of the others, above 1 where sennit is ahead, also where less is better. `near`: "
                 "the two cores shared a cache while the figure was taken, `far`: they did not; the machine moved them.\n\n")
         f.write(f"Machine: {m['processor']}, {m['cpus']}; Linux {m['kernel']}; transparent huge pages {m['thp']}; {m['date']}, "
-                f"commit {m['commit']}.\n\n")
+                f"commit {m['commit']}. Samples of a figure: {most} at most. Only cores in these positions were seen: "
+                f"{', '.join(sorted({r.regime for r in rows} - {'any'}))}.\n\n")
         f.write("| " + " | ".join(h or "by" for h in HEADS) + " |\n|" + "---|" * len(HEADS) + "\n")
         for r in rows:
             f.write("| " + " | ".join(line(r)) + " |\n")
