@@ -146,7 +146,7 @@ class Bench:
             print("%s: exit status %d\n%s" % (c.name, r.returncode, r.stdout[-1500:]))
             return {}
         if self.verbose:
-            print(c.name, "\n".join(s for s in r.stdout.splitlines() if " net." in s and not s.endswith(" 0")))
+            print(c.name, "\n".join(s for s in r.stdout.splitlines() if (" net." in s) and not s.endswith(" 0")))
         found = {}
         for line in r.stdout.splitlines():
             words = line.split()

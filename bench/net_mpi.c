@@ -17,7 +17,7 @@
 #include <time.h>
 
 #define WINDOW 8
-#define MOST   200000 /* rounds */
+#define MOST   2000000 /* rounds */
 #define SHORTS 8
 
 static int rank, ranks;
