@@ -24,9 +24,31 @@ struct sn_net_out { /* a frame to send, in up to three pieces (header, body, bod
 	const struct sn_net_path *to;
 };
 
+struct sn_net_spot { /* where the bytes of one piece of a fetch belong */
+	uint8_t *at;
+	uint32_t len, pull;
+	uint64_t offset;
+};
+
 struct sn_net_in { /* a frame that came, valid until the next receive() */
-	const uint8_t *data;
+	uint8_t *data;
 	uint32_t len;
+	const struct sn_net_spot *
+		spot; /* NULL; or what follows the first SN_NET_HEAD bytes stands there, and data has room for it */
+};
+
+/*
+ * Where the next frames would best be put. A driver that learns the beginning of a train of frames before it has to say
+ * where they go (frames of `size` bytes, of which the last may be shorter, `bytes` in all) may ask: head is the first
+ * SN_NET_HEAD bytes of the first. What follows these bytes of frame i should go to spot[i], for as many frames as are
+ * returned. This is a guess from one frame's head about the whole train: who asked must be ready to find anything in
+ * the others.
+ */
+#define SN_NET_HEAD 56 /* of a DATA frame */
+struct sn_net_place {
+	unsigned (*guess)(void *arg, const uint8_t *head, uint32_t size, uint32_t bytes,
+			  struct sn_net_spot spot[SN_NET_BATCH]);
+	void *arg;
 };
 
 struct sn_net_driver {
@@ -46,8 +68,10 @@ struct sn_net_driver {
 	/* Send frames in order: returns how many are gone (a frame the system refuses for good counts as gone: lost); less
 	 * than count: no room now. Never blocks. */
 	unsigned (*send)(void *drv, const struct sn_net_out *frames, unsigned count);
-	/* Up to max frames (at most SN_NET_BATCH); gives back the buffers of the call before. Never blocks. */
-	unsigned (*receive)(void *drv, struct sn_net_in *frames, unsigned max);
+	/* Up to max frames (at most SN_NET_BATCH); gives back the buffers of the call before. Never blocks. place: NULL
+	 * when nothing is expected that has a place. */
+	unsigned (*receive)(void *drv, struct sn_net_in *frames, unsigned max,
+			    const struct sn_net_place *place);
 	/* A descriptor that polls readable when receive() has something. */
 	int (*fd)(void *drv);
 	/* Optional: who fetches long messages for it in the kernel, or NULL. */

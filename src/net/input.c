@@ -63,16 +63,17 @@ static void slice_frame(struct sn_net_link *l, const uint8_t *data, uint32_t len
 			len - (uint32_t)sizeof(*s));
 }
 
-static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len)
+static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len, const uint8_t *body)
 {
 	const struct sn_wire_head *h = (const void *)data;
+	const uint8_t *piece = body ? body : data + sizeof(struct sn_wire_data);
 
 	switch (h->type) {
 	case SN_WIRE_MSG:
 		sn_net_msg_in(l, le32toh(h->seq), data + sizeof(*h), len - (uint32_t)sizeof(*h));
 		break;
 	case SN_WIRE_DATA:
-		sn_net_data_in(l, (const void *)data, len - (uint32_t)sizeof(struct sn_wire_data));
+		sn_net_data_in(l, (const void *)data, piece, len - (uint32_t)sizeof(struct sn_wire_data));
 		break;
 	case SN_WIRE_PULL: sn_net_pull_in(l, (const void *)data); break;
 	case SN_WIRE_BYE: sn_net_bye_in(l, (const void *)data); break;
@@ -83,13 +84,33 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len)
 	}
 }
 
-static void frame_in(struct sn_net *n, const uint8_t *data, uint32_t len)
+/* The check over a frame, of which the end may stand elsewhere. */
+static uint32_t check_of(const struct sn_wire_head *h, uint32_t len, const uint8_t *body)
 {
-	const struct sn_wire_head *h = (const void *)data;
+	struct sn_check c;
+
+	if (body == NULL)
+		return sn_check_of(h + 1, len - sizeof(*h));
+	sn_check_start(&c);
+	sn_check_add(&c, h + 1, SN_NET_HEAD - sizeof(*h));
+	sn_check_add(&c, body, len - SN_NET_HEAD);
+	return sn_check_end(&c);
+}
+
+static void frame_in(struct sn_net *n, const struct sn_net_in *in)
+{
+	const struct sn_wire_head *h = (const void *)in->data;
+	const uint8_t *data = in->data;
+	uint32_t len = in->len;
 	enum sn_drop why;
 
 	if (sn_wire_check(data, &len, n->mtu, &why) < 0) {
 		n->drops[why]++;
+		return;
+	}
+	/* A frame before this one may have ended the fetch, and with it our right to its buffer. */
+	if (in->spot && sn_net_table_get(&n->pull_table, in->spot->pull) == NULL) {
+		n->drops[SN_DROP_PULL]++;
 		return;
 	}
 	if (h->type == SN_WIRE_HELLO || h->type == SN_WIRE_WELCOME) {
@@ -99,7 +120,7 @@ static void frame_in(struct sn_net *n, const uint8_t *data, uint32_t len)
 	struct sn_net_link *l = find_link(n, h);
 	if (l == NULL)
 		return;
-	if (le32toh(h->check) != sn_check_of(h + 1, len - sizeof(*h))) {
+	if (le32toh(h->check) != check_of(h, len, in->spot ? in->spot->at : NULL)) {
 		n->drops[SN_DROP_CHECK]++;
 		return;
 	}
@@ -118,24 +139,56 @@ static void frame_in(struct sn_net *n, const uint8_t *data, uint32_t len)
 	if (le16toh(h->flags) & SN_WIRE_F_ANSWER)
 		sn_net_ack_want(l, true);
 	if (l->state == SN_LINK_OPEN)
-		dispatch(l, data, len);
+		dispatch(l, data, len, in->spot ? in->spot->at : NULL);
+}
+
+/* Is it the very piece that the guess was about? */
+static bool in_place(const struct sn_net_in *in)
+{
+	const struct sn_wire_data *d = (const void *)in->data;
+
+	return d->h.type == SN_WIRE_DATA && le16toh(d->h.len) == in->len &&
+	       le32toh(d->pull) == in->spot->pull && le64toh(d->offset) == in->spot->offset;
+}
+
+/*
+ * The driver put the ends of some frames where a guess said. Those of which it was wrong are joined with their heads
+ * now, before any frame is handled: the place of one may hold the bytes of another.
+ */
+static void undo_guesses(struct sn_net *n, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct sn_net_in *in = &n->in[i];
+		if (in->spot == NULL)
+			continue;
+		if (in_place(in)) {
+			n->counts[SN_NC_RX_PLACED]++;
+			continue;
+		}
+		memcpy(in->data + SN_NET_HEAD, in->spot->at, in->len - SN_NET_HEAD);
+		in->spot = NULL;
+		n->counts[SN_NC_RX_MOVED]++;
+	}
 }
 
 /* Budget: one driver call a port when there is nothing; one for each 64 frames else. */
 int sn_net_input(struct sn_net *n)
 {
+	const struct sn_net_place place = {sn_net_guess, n};
 	int events = 0;
 
 	for (unsigned p = 0; p < n->cfg.ports; p++) {
 		for (int round = 0; round < 4; round++) {
 			const struct sn_net_port *port = &n->port[p];
-			unsigned count = port->driver->receive(port->drv, n->in, SN_NET_BATCH);
+			unsigned count = port->driver->receive(port->drv, n->in, SN_NET_BATCH,
+							       n->long_pulls > 0 ? &place : NULL);
 			n->in_port = p;
+			undo_guesses(n, count);
 			for (unsigned i = 0; i < count; i++)
-				frame_in(n, n->in[i].data, n->in[i].len);
+				frame_in(n, &n->in[i]);
 			n->counts[SN_NC_RX_FRAMES] += count;
 			events += (int)count;
-			if (count < SN_NET_BATCH)
+			if (count == 0 || (count < SN_NET_BATCH && n->long_pulls == 0))
 				break;
 		}
 	}

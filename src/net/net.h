@@ -64,6 +64,8 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_RESEND_TIMER,
 		    SN_NC_TX_DATA,
 		    SN_NC_RX_DATA,
+		    SN_NC_RX_PLACED, /* pieces that the kernel put where they belong */
+		    SN_NC_RX_MOVED,  /* pieces put elsewhere by a wrong guess, and moved */
 		    SN_NC_TX_PULL,
 		    SN_NC_AGAIN_EVIDENCE,
 		    SN_NC_AGAIN_TIMER,
@@ -336,6 +338,7 @@ struct sn_net_cfg {
 	void *clock_arg;
 	uint64_t secret[2];
 	uint64_t peer_timeout; /* ns */
+	uint64_t place; /* fetches of so many bytes are worth a look at each train beforehand (pull.c) */
 	uint32_t eager; /* longest body sent eagerly: at least SN_INJECT_MAX, at most SN_WIRE_EAGER_MAX */
 };
 
@@ -360,9 +363,10 @@ struct sn_net {
 	uint32_t past_count, past_room;
 	struct sn_net_table sends, pull_table;
 	uint64_t timer_at, show_at;
-	unsigned in_port; /* on which the frame being handled came */
-	bool late;	  /* nobody had looked for a while: what came tells little about the rails' pace */
-	uint32_t turn;	  /* every fourth block goes to the oldest fetch */
+	unsigned long_pulls; /* fetches of cfg.place bytes and more */
+	unsigned in_port;    /* on which the frame being handled came */
+	bool late;	     /* nobody had looked for a while: what came tells little about the rails' pace */
+	uint32_t turn;	     /* every fourth block goes to the oldest fetch */
 	bool quiet, closing;
 	unsigned inside; /* depth of progress: links are freed at 0 */
 	unsigned dead;	 /* links to free */
@@ -454,7 +458,9 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 		 uint64_t len, struct sn_req *req);
 void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
 void sn_net_late_look(struct sn_net *n, int frames); /* this many have come */
-void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len);
+void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len);
+unsigned sn_net_guess(void *arg, const uint8_t *head, uint32_t size, uint32_t bytes,
+		      struct sn_net_spot spot[SN_NET_BATCH]);
 /* The kernel has fetched this much of it, and goes no further. */
 void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
 struct sn_kpull *sn_net_kernel(const struct sn_net *n); /* engine.c; NULL: it fetches nothing */

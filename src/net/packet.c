@@ -307,7 +307,9 @@ static unsigned packet_send(void *drv, const struct sn_net_out *frames, unsigned
 
 /* ---- in ---- */
 
-static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max)
+/* place is of no use: the kernel has already put the frames into the ring. */
+static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max,
+			       const struct sn_net_place *place)
 {
 	struct packet *p = drv;
 	struct ring *r = &p->rx;
@@ -328,8 +330,8 @@ static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max
 			p->odd++;
 			continue;
 		}
-		frames[n++] =
-			(struct sn_net_in){(uint8_t *)h + h->tp_mac + ETHER_HEAD, h->tp_snaplen - ETHER_HEAD};
+		frames[n++] = (struct sn_net_in){.data = (uint8_t *)h + h->tp_mac + ETHER_HEAD,
+						 .len = h->tp_snaplen - ETHER_HEAD};
 	}
 	return n;
 }

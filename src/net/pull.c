@@ -9,7 +9,11 @@
  * none, and looking costs nothing. The PULL itself leaves by the port on which the answer will come, so that rails do not
  * overtake each other and a dead cable is one rail's trouble.
  *
- * Budget of a piece: found by two table look-ups, copied once from the driver's buffer into the application's.
+ * Budget of a piece: found by two table look-ups, copied once from the kernel's buffer into the application's: where the
+ * driver can be told beforehand (UDP), by the kernel itself, to the place that sn_net_guess names; else from the ring
+ * that the driver shares with the kernel. net.rx_placed and net.rx_moved count the guesses that were right and wrong. Fetches
+ * shorter than cfg.place, 512 KiB, stay in the cache; for them UDP copies twice, which is faster (at an MTU of 1500, 64 KiB
+ * took 15 us with two copies and 18 with one, 1 MiB 187 and 150).
  */
 #include "net/net.h"
 #include <stdlib.h>
@@ -79,6 +83,7 @@ static void unlist(struct sn_net_pull *p)
 			block_drop(p, &p->block[i]);
 	sn_list_del(&p->node);
 	sn_list_del(&p->sched_node);
+	p->link->net->long_pulls -= p->len >= p->link->net->cfg.place;
 	sn_net_table_del(&p->link->net->pull_table, p->number);
 }
 
@@ -369,6 +374,7 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 		p->req = req;
 		p->iov = iov;
 		p->iov_count = iov_count;
+		n->long_pulls += p->len >= n->cfg.place;
 		sn_list_add_tail(&l->pulls, &p->node);
 		sn_list_init(&p->sched_node);
 		if (!by_kernel(p)) {
@@ -444,6 +450,57 @@ static struct sn_net_block *locate(struct sn_net_pull *p, uint64_t offset, uint3
 	return NULL;
 }
 
+/* ---- where DATA goes before it is known to be DATA ---- */
+
+/* The bytes of this piece in the application's buffer if they lie together, or NULL. */
+static uint8_t *place_of(const struct sn_net_pull *p, uint64_t offset, uint32_t len)
+{
+	struct iovec v;
+	uint64_t covered;
+
+	if (p->iov_count == 1)
+		return (uint8_t *)p->iov[0].iov_base + offset;
+	if (sn_iov_slice(p->iov, p->iov_count, offset, len, &v, 1, &covered) != 1 || covered != len)
+		return NULL;
+	return v.iov_base;
+}
+
+/*
+ * The pieces that a train will bring, if its first frame is the DATA that it looks like: those still missing of the
+ * block, from this one on, for a sender answers a PULL in that order. Only an authentic head is believed, and only
+ * places that are still to be filled are given, so whatever lands there is written over, or is right.
+ */
+unsigned sn_net_guess(void *arg, const uint8_t *head, uint32_t size, uint32_t bytes,
+		      struct sn_net_spot spot[SN_NET_BATCH])
+{
+	const struct sn_wire_data *d = (const void *)head;
+	struct sn_net *net = arg;
+	struct sn_net_pull *p = sn_net_table_get(&net->pull_table, le32toh(d->pull));
+	unsigned piece, n = 0;
+	enum sn_drop why;
+
+	if (p == NULL || d->h.version != SN_WIRE_VERSION || d->h.type != SN_WIRE_DATA ||
+	    le16toh(d->h.len) != size || le32toh(d->h.link) != (uint32_t)p->link->session ||
+	    le64toh(d->h.mac) != sn_auth_mac(&p->link->rx_key, &d->h))
+		return 0;
+	struct sn_net_block *b = locate(p, le64toh(d->offset), size - (uint32_t)sizeof(*d), &piece, &why);
+	if (b == NULL)
+		return 0;
+	uint64_t from = p->start + b->index * block_bytes(p);
+	for (uint64_t rest = b->missing >> piece << piece; rest && bytes && n < SN_NET_BATCH;
+	     rest &= rest - 1) {
+		uint64_t offset = from + (uint64_t)__builtin_ctzll(rest) * p->frag;
+		uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)p->frag, p->len - offset);
+		uint32_t frame = SN_MIN_OF(bytes, size);
+		uint8_t *at = place_of(p, offset, len);
+		if (at == NULL || frame != len + sizeof(*d))
+			break;
+		spot[n++] = (struct sn_net_spot){at, len, p->number, offset};
+		bytes -= frame;
+	}
+	return n;
+}
+
 /* What the arrival of a piece on its lane teaches. */
 static void learn(struct sn_net_link *l, struct sn_net_block *b, struct sn_net_lane *lane, uint32_t round,
 		  uint32_t len)
@@ -466,7 +523,7 @@ static void learn(struct sn_net_link *l, struct sn_net_block *b, struct sn_net_l
 		sn_model_arrived(&lane->model, b->pull->len, len, now);
 }
 
-void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len)
+void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len)
 {
 	struct sn_net *n = l->net;
 	struct sn_net_pull *p = sn_net_table_get(&n->pull_table, le32toh(d->pull));
@@ -483,7 +540,8 @@ void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, uint32_
 		return;
 	}
 	n->counts[SN_NC_RX_DATA]++;
-	sn_iov_write(p->iov, p->iov_count, le64toh(d->offset), d + 1, len);
+	if (body == (const uint8_t *)(d + 1))
+		sn_iov_write(p->iov, p->iov_count, le64toh(d->offset), body, len);
 	learn(l, b, lane, round, len);
 	b->fresh = false;
 	b->tries = 0;

@@ -7,7 +7,12 @@
  * for good when the kernel refuses it. Path MTU discovery is ours (probe.c): the kernel is told to set "don't fragment" and
  * to have no opinion.
  *
- * Budget: one system call to look, whether something is there or not; one for up to 64 frames out.
+ * While long fetches are under way each train is looked at first (its first head, MSG_PEEK) and then read by one call that
+ * scatters it: the heads here, the bodies into the application's buffer. So the payload is copied once, which for a long
+ * message at an MTU of 1500 takes a fifth less time than copying it again, the look included.
+ *
+ * Budget: one system call to look, whether something is there or not, and one more for a train that has a place; one for
+ * up to 64 frames out.
  */
 #include "base/base.h"
 #include "base/log.h"
@@ -55,6 +60,9 @@ struct udp {
 	union segment_cmsg in_control[IN_MSGS];
 	unsigned in_count, in_at; /* datagrams of the last call, and the one being handed out */
 	uint32_t in_offset;	  /* in that one */
+	unsigned in_placed;	  /* frames of the only datagram whose ends stand at in_spot */
+	struct sn_net_spot in_spot[SN_NET_BATCH];
+	struct iovec in_train[2 * SN_NET_BATCH + 1];
 	struct mmsghdr out[SN_NET_BATCH];
 	unsigned out_frames[SN_NET_BATCH]; /* in each datagram */
 	struct iovec out_iov[OUT_IOVS];
@@ -290,9 +298,73 @@ static unsigned udp_send(void *drv, const struct sn_net_out *frames, unsigned co
 
 /* ---- in ---- */
 
+/* The length of the frames that a joined datagram is made of; its own length if it is not joined. */
+static uint32_t segment_size(struct msghdr *m, uint32_t len)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		int size;
+		if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO)
+			continue;
+		memcpy(&size, CMSG_DATA(c), sizeof(size));
+		if (size > 0 && (uint32_t)size < len)
+			return (uint32_t)size;
+	}
+	return len;
+}
+
+/* One datagram, in the given pieces. Its length, or negative. */
+static ssize_t read_one(struct udp *u, struct iovec *iov, size_t count, int flags)
+{
+	u->in[0].msg_hdr = (struct msghdr){.msg_iov = iov,
+					   .msg_iovlen = count,
+					   .msg_control = &u->in_control[0],
+					   .msg_controllen = sizeof(u->in_control[0])};
+	u->receive_calls++;
+	return recvmsg(u->fd, &u->in[0].msg_hdr, MSG_DONTWAIT | flags);
+}
+
+/* The pieces to read a train into: frame i's head, and all of it if no place is known, lies where it would lie anyway. */
+static unsigned train_pieces(struct udp *u, uint32_t size, unsigned placed)
+{
+	size_t rest = (size_t)placed * size;
+	unsigned pieces = 0;
+
+	for (unsigned i = 0; i < placed; i++) {
+		u->in_train[pieces++] = (struct iovec){u->in_bytes + (size_t)i * size, SN_NET_HEAD};
+		u->in_train[pieces++] = (struct iovec){u->in_spot[i].at, u->in_spot[i].len};
+	}
+	if (rest < IN_BYTES)
+		u->in_train[pieces++] = (struct iovec){u->in_bytes + rest, IN_BYTES - rest};
+	return pieces;
+}
+
+/* The next datagram, its bodies at the places that are guessed from its first head. */
+static void fill_placed(struct udp *u, const struct sn_net_place *place)
+{
+	struct iovec first = {u->in_bytes, SN_NET_HEAD};
+	ssize_t total = read_one(u, &first, 1, MSG_PEEK | MSG_TRUNC);
+
+	u->in_count = u->in_at = u->in_offset = u->in_placed = 0;
+	if (total < 0)
+		return;
+	uint32_t bytes = (uint32_t)SN_MIN_OF(total, (ssize_t)IN_BYTES);
+	uint32_t size = segment_size(&u->in[0].msg_hdr, bytes);
+	if (size > SN_NET_HEAD)
+		u->in_placed = place->guess(place->arg, u->in_bytes, size, bytes, u->in_spot);
+	ssize_t n = read_one(u, u->in_train, train_pieces(u, size, u->in_placed), 0);
+	if (n < 0)
+		return;
+	if (u->in_placed && (n != total || segment_size(&u->in[0].msg_hdr, (uint32_t)n) != size)) {
+		u->truncated++; /* not the datagram that was looked at: as if lost */
+		return;
+	}
+	u->in[0].msg_len = (unsigned)n;
+	u->in_count = 1;
+}
+
 static void fill(struct udp *u)
 {
-	u->in_count = u->in_at = u->in_offset = 0;
+	u->in_count = u->in_at = u->in_offset = u->in_placed = 0;
 	for (unsigned i = 0; i < IN_MSGS; i++) {
 		u->in_iov[i] = (struct iovec){u->in_bytes + (size_t)i * IN_BYTES, IN_BYTES};
 		u->in[i].msg_hdr = (struct msghdr){.msg_iov = &u->in_iov[i],
@@ -316,26 +388,15 @@ static void fill(struct udp *u)
 	}
 }
 
-/* The length of the frames that a joined datagram is made of; its own length if it is not joined. */
-static uint32_t segment_size(struct msghdr *m, uint32_t len)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-		int size;
-		if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO)
-			continue;
-		memcpy(&size, CMSG_DATA(c), sizeof(size));
-		if (size > 0 && (uint32_t)size < len)
-			return (uint32_t)size;
-	}
-	return len;
-}
-
-static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max)
+static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max,
+			    const struct sn_net_place *place)
 {
 	struct udp *u = drv;
 	unsigned n = 0;
 
-	if (u->in_at == u->in_count)
+	if (u->in_at == u->in_count && place)
+		fill_placed(u, place);
+	else if (u->in_at == u->in_count)
 		fill(u);
 	for (; u->in_at < u->in_count; u->in_at++, u->in_offset = 0) {
 		struct mmsghdr *m = &u->in[u->in_at];
@@ -348,8 +409,11 @@ static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max)
 			if (n == max)
 				return n;
 			uint32_t len = SN_MIN_OF(size, m->msg_len - u->in_offset);
-			frames[n++] = (struct sn_net_in){
-				u->in_bytes + (size_t)u->in_at * IN_BYTES + u->in_offset, len};
+			unsigned i = u->in_offset / size;
+			frames[n++] = (struct sn_net_in){.data = u->in_bytes + (size_t)u->in_at * IN_BYTES +
+								 u->in_offset,
+							 .len = len,
+							 .spot = i < u->in_placed ? &u->in_spot[i] : NULL};
 			u->in_offset += len;
 		}
 	}

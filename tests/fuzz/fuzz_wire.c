@@ -100,7 +100,7 @@ static unsigned send_frames(void *drv, const struct sn_net_out *frames, unsigned
 	return count;
 }
 
-static unsigned receive(void *drv, struct sn_net_in *frames, unsigned max)
+static unsigned receive(void *drv, struct sn_net_in *frames, unsigned max, const struct sn_net_place *place)
 {
 	unsigned n = SN_MIN_OF(max, inbox_count);
 
@@ -110,7 +110,13 @@ static unsigned receive(void *drv, struct sn_net_in *frames, unsigned max)
 		free(exact[i]);
 		exact[i] = malloc(inbox_len[i] ? inbox_len[i] : 1);
 		memcpy(exact[i], inbox[i], inbox_len[i]);
-		frames[i] = (struct sn_net_in){exact[i], inbox_len[i]};
+		frames[i] = (struct sn_net_in){.data = exact[i], .len = inbox_len[i]};
+		static struct sn_net_spot spots[64][SN_NET_BATCH];
+		if (place && inbox_len[i] > SN_NET_HEAD &&
+		    place->guess(place->arg, exact[i], inbox_len[i], inbox_len[i], spots[i]) == 1) {
+			frames[i].spot = spots[i];
+			memcpy(spots[i][0].at, exact[i] + SN_NET_HEAD, spots[i][0].len);
+		}
 	}
 	inbox_count = 0;
 	return n;

@@ -258,6 +258,15 @@ def case_compute(driver):
     need(total, "net.serviced")
 
 
+def case_one_copy(mtu):
+    """A long message over UDP: the kernel puts nearly every piece where it belongs; nothing is copied again."""
+    total = finish(start(two("udp", (mtu, mtu)), "compute", 0, DRIVERS["udp"]), 30)
+    pieces = total["net.rx_data"]
+    need(total, "net.rx_placed", pieces * 95 // 100)
+    if total.get("net.rx_moved", 0) > pieces // 20:
+        fail("%d of %d pieces were put elsewhere" % (total["net.rx_moved"], pieces))
+
+
 def case_deliver(driver):
     """A delivered send completes only once the receiver, busy elsewhere, has taken the message in; without a receive."""
     ranks = start(two(driver), "deliver", 0, DRIVERS[driver])
@@ -315,6 +324,8 @@ CASES = {
     "udp_incast": lambda: case_incast("udp"),
     "udp_compute": lambda: case_compute("udp"),
     "udp_deliver": lambda: case_deliver("udp"),
+    "udp_one_copy": lambda: case_one_copy(1500),
+    "udp_one_copy_9000": lambda: case_one_copy(9000),
     "ether": lambda: case_traffic("ether"),
     "ether_9000": lambda: case_traffic("ether", (9000, 9000)),
     "ether_mismatch": lambda: case_traffic("ether", (1500, 9000)),
