@@ -486,11 +486,10 @@ unsigned sn_net_guess(void *arg, const uint8_t *head, uint32_t size, uint32_t by
 	struct sn_net_block *b = locate(p, le64toh(d->offset), size - (uint32_t)sizeof(*d), &piece, &why);
 	if (b == NULL)
 		return 0;
-	uint64_t from = p->start + b->index * block_bytes(p);
 	for (uint64_t rest = b->missing >> piece << piece; rest && bytes && n < SN_NET_BATCH;
 	     rest &= rest - 1) {
-		uint64_t offset = from + (uint64_t)__builtin_ctzll(rest) * p->frag;
-		uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)p->frag, p->len - offset);
+		uint64_t offset = block_start(p, b) + (uint64_t)__builtin_ctzll(rest) * b->frag;
+		uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)b->frag, block_end(p, b) - offset);
 		uint32_t frame = SN_MIN_OF(bytes, size);
 		uint8_t *at = place_of(p, offset, len);
 		if (at == NULL || frame != len + sizeof(*d))
