@@ -7,7 +7,8 @@
  *   engine.c  life, progress, timers, counters     link.c    peers: connect, sessions, restart, silence
  *   input.c   frames in: authenticate, dispatch    stream.c  MSG frames out: pack, window, acknowledge, send again
  *   inbox.c   MSG frames in: order, deliver        pull.c    fetching: blocks, evidence, pacing
- *   serve.c   rendezvous out: answering PULL       output.c  the batch of frames being sent
+ *   serve.c   rendezvous out: answering PULL       place.c   where DATA goes before it is read
+ *   output.c  the batch of frames being sent
  *   probe.c   the path's frame size                  lane.c    which rail brings a block
  *   way.c     rails: which there are, which work, which is next for a frame
  *
@@ -459,8 +460,22 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
 void sn_net_late_look(struct sn_net *n, int frames); /* this many have come */
 void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len);
+struct sn_net_block *sn_net_locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
+				   enum sn_drop *why);
+static inline uint64_t sn_net_block_start(const struct sn_net_pull *p, const struct sn_net_block *b)
+{
+	return p->start + b->index * p->room;
+}
+static inline uint64_t sn_net_block_end(const struct sn_net_pull *p, const struct sn_net_block *b)
+{
+	return SN_MIN_OF(sn_net_block_start(p, b) + p->room, p->len);
+}
+
+/* ---- place.c ---- */
 unsigned sn_net_guess(void *arg, const uint8_t *head, uint32_t size, uint32_t bytes,
 		      struct sn_net_spot spot[SN_NET_BATCH]);
+
+/* ---- pull.c again ---- */
 /* The kernel has fetched this much of it, and goes no further. */
 void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
 struct sn_kpull *sn_net_kernel(const struct sn_net *n); /* engine.c; NULL: it fetches nothing */

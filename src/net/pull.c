@@ -41,16 +41,6 @@ static void shape(struct sn_net_pull *p, uint32_t frag)
 	p->next_block = 0;
 }
 
-static inline uint64_t block_start(const struct sn_net_pull *p, const struct sn_net_block *b)
-{
-	return p->start + b->index * p->room;
-}
-
-static inline uint64_t block_end(const struct sn_net_pull *p, const struct sn_net_block *b)
-{
-	return SN_MIN_OF(block_start(p, b) + p->room, p->len);
-}
-
 static struct sn_net_lane *lane_of(const struct sn_net_block *b)
 {
 	return &b->pull->link->lane[b->lane];
@@ -148,8 +138,8 @@ static void ask(struct sn_net_pull *p, struct sn_net_block *b)
 	sn_list_add_tail(&lane->asked, &b->node);
 	w->rdv = htole32(p->rdv);
 	w->pull = htole32(p->number);
-	w->offset = htole64(block_start(p, b));
-	w->end = htole64(block_end(p, b));
+	w->offset = htole64(sn_net_block_start(p, b));
+	w->end = htole64(sn_net_block_end(p, b));
 	w->want = htole64(b->missing);
 	w->frag = htole32(b->frag);
 	w->round = htole32(b->round);
@@ -172,7 +162,7 @@ static struct sn_net_block *free_block(struct sn_net_pull *p)
 /* All of the block is missing, in pieces as long as its lane carries. A block of more than 64 pieces cannot be asked for. */
 static void block_cut(struct sn_net_pull *p, struct sn_net_block *b)
 {
-	uint64_t bytes = block_end(p, b) - block_start(p, b);
+	uint64_t bytes = sn_net_block_end(p, b) - sn_net_block_start(p, b);
 
 	b->frag = SN_MAX_OF(sn_net_lane_frag(p, b->lane), (p->room + SN_WIRE_PIECES - 1) / SN_WIRE_PIECES);
 	unsigned pieces = (unsigned)((bytes + b->frag - 1) / b->frag);
@@ -217,7 +207,7 @@ void sn_net_block_move(struct sn_net_block *b, unsigned lane)
 	b->bytes = bytes;
 	b->lane = (uint8_t)lane;
 	if (b->frag > sn_net_lane_frag(p, lane)) {
-		p->left += block_end(p, b) - block_start(p, b) - bytes;
+		p->left += sn_net_block_end(p, b) - sn_net_block_start(p, b) - bytes;
 		block_cut(p, b);
 	}
 	block_on(b, lane);
@@ -425,7 +415,7 @@ static void block_whole(struct sn_net_pull *p, struct sn_net_block *b)
 }
 
 /* The block and piece that this DATA is, or NULL if it is none that is missing. */
-static struct sn_net_block *locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
+struct sn_net_block *sn_net_locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
 				   enum sn_drop *why)
 {
 	*why = SN_DROP_RANGE;
@@ -439,8 +429,8 @@ static struct sn_net_block *locate(struct sn_net_pull *p, uint64_t offset, uint3
 		struct sn_net_block *b = &p->block[i];
 		if (!b->active || b->index != index)
 			continue;
-		uint64_t in = offset - block_start(p, b);
-		if (in % b->frag || len != SN_MIN_OF((uint64_t)b->frag, block_end(p, b) - offset)) {
+		uint64_t in = offset - sn_net_block_start(p, b);
+		if (in % b->frag || len != SN_MIN_OF((uint64_t)b->frag, sn_net_block_end(p, b) - offset)) {
 			*why = b->moves ? SN_DROP_PULL : SN_DROP_RANGE;
 			return NULL;
 		}
@@ -448,56 +438,6 @@ static struct sn_net_block *locate(struct sn_net_pull *p, uint64_t offset, uint3
 		return b->missing >> *piece & 1 ? b : NULL;
 	}
 	return NULL;
-}
-
-/* ---- where DATA goes before it is known to be DATA ---- */
-
-/* The bytes of this piece in the application's buffer if they lie together, or NULL. */
-static uint8_t *place_of(const struct sn_net_pull *p, uint64_t offset, uint32_t len)
-{
-	struct iovec v;
-	uint64_t covered;
-
-	if (p->iov_count == 1)
-		return (uint8_t *)p->iov[0].iov_base + offset;
-	if (sn_iov_slice(p->iov, p->iov_count, offset, len, &v, 1, &covered) != 1 || covered != len)
-		return NULL;
-	return v.iov_base;
-}
-
-/*
- * The pieces that a train will bring, if its first frame is the DATA that it looks like: those still missing of the
- * block, from this one on, for a sender answers a PULL in that order. Only an authentic head is believed, and only
- * places that are still to be filled are given, so whatever lands there is written over, or is right.
- */
-unsigned sn_net_guess(void *arg, const uint8_t *head, uint32_t size, uint32_t bytes,
-		      struct sn_net_spot spot[SN_NET_BATCH])
-{
-	const struct sn_wire_data *d = (const void *)head;
-	struct sn_net *net = arg;
-	struct sn_net_pull *p = sn_net_table_get(&net->pull_table, le32toh(d->pull));
-	unsigned piece, n = 0;
-	enum sn_drop why;
-
-	if (p == NULL || d->h.version != SN_WIRE_VERSION || d->h.type != SN_WIRE_DATA ||
-	    le16toh(d->h.len) != size || le32toh(d->h.link) != (uint32_t)p->link->session ||
-	    le64toh(d->h.mac) != sn_auth_mac(&p->link->rx_key, &d->h))
-		return 0;
-	struct sn_net_block *b = locate(p, le64toh(d->offset), size - (uint32_t)sizeof(*d), &piece, &why);
-	if (b == NULL)
-		return 0;
-	for (uint64_t rest = b->missing >> piece << piece; rest && bytes && n < SN_NET_BATCH;
-	     rest &= rest - 1) {
-		uint64_t offset = block_start(p, b) + (uint64_t)__builtin_ctzll(rest) * b->frag;
-		uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)b->frag, block_end(p, b) - offset);
-		uint32_t frame = SN_MIN_OF(bytes, size);
-		uint8_t *at = place_of(p, offset, len);
-		if (at == NULL || frame != len + sizeof(*d))
-			break;
-		spot[n++] = (struct sn_net_spot){at, len, p->number, offset};
-		bytes -= frame;
-	}
-	return n;
 }
 
 /* What the arrival of a piece on its lane teaches. */
@@ -533,7 +473,7 @@ void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const u
 	struct sn_net_block *b = NULL;
 
 	if (p && p->link == l)
-		b = locate(p, le64toh(d->offset), len, &piece, &why);
+		b = sn_net_locate(p, le64toh(d->offset), len, &piece, &why);
 	if (b == NULL) {
 		n->drops[why]++;
 		return;
