@@ -46,27 +46,31 @@ static int take(struct sn_req *req, sn_completion *c)
 	return SN_OK;
 }
 
-static int check_waitable(sn_ep *ep, const sn_req *req)
+/* 0 with the endpoint's lock held: the progress thread may be completing the request at this moment. */
+static int lock_waitable(sn_ep *ep, const sn_req *req)
 {
+	int rc = 0;
 	if (sn_unlikely(!ep || !req))
 		return sn_fail(SN_ERR_INVALID, "endpoint or request is NULL");
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
+	sn_lock(&ep->lock);
 	if (sn_unlikely(req->ep != ep || req->state == SN_REQ_FREE))
-		return sn_fail(SN_ERR_INVALID,
-			       "the request is not one of this endpoint, or was already completed");
-	if (sn_unlikely(req->role != SN_ROLE_HANDLE))
-		return sn_fail(SN_ERR_INVALID,
-			       "the request completes by callback or sn_poll, not by test or wait");
-	return 0;
+		rc = sn_fail(SN_ERR_INVALID,
+			     "the request is not one of this endpoint, or was already completed");
+	else if (sn_unlikely(req->role != SN_ROLE_HANDLE))
+		rc = sn_fail(SN_ERR_INVALID,
+			     "the request completes by callback or sn_poll, not by test or wait");
+	if (sn_unlikely(rc))
+		sn_unlock(&ep->lock);
+	return rc;
 }
 
 int sn_test(sn_ep *ep, sn_req *req, sn_completion *c)
 {
-	int rc = check_waitable(ep, req);
+	int rc = lock_waitable(ep, req);
 	if (sn_unlikely(rc))
 		return rc;
-	sn_lock(&ep->lock);
 	rc = take(req, c);
 	if (rc == SN_ERR_AGAIN) {
 		sn_core_progress(ep);
@@ -100,11 +104,10 @@ static int waiting_poll(void *arg)
 
 int sn_wait(sn_ep *ep, sn_req *req, sn_completion *c, int64_t timeout_us)
 {
-	int rc = check_waitable(ep, req);
+	int rc = lock_waitable(ep, req);
 	if (sn_unlikely(rc))
 		return rc;
 	struct waiting w = {ep, req};
-	sn_lock(&ep->lock);
 	rc = take(req, c); /* an eager send is done before anybody waits for it */
 	sn_unlock(&ep->lock);
 	if (rc != SN_ERR_AGAIN)
