@@ -104,7 +104,7 @@ static void middle(struct side *s)
 /* The receiver may not read any more, so the sender writes the rest. */
 static void middle_turned(struct side *s)
 {
-	exchange(s, 1 - s->me, 2, 40u << 20);
+	exchange(s, 1 - s->me, LEARNING, 40u << 20);
 	/* a message that finds its receive on the board is written from the start: then there are fewer reads, or none */
 	uint64_t claimed = counter(s, "local.copy_claim_bytes");
 	CHECK(counter(s, "local.copy_read_bytes") + claimed > 0,
@@ -115,7 +115,7 @@ static void middle_turned(struct side *s)
 
 static void short_copies(struct side *s)
 {
-	exchange(s, 1 - s->me, 2, LONGEST);
+	exchange(s, 1 - s->me, LEARNING, LONGEST);
 	CHECK(kernel_copied(s) > 0, "no message went by kernel copy");
 }
 
