@@ -17,7 +17,7 @@ struct shared {
 	uint8_t addr[2][SN_ADDR_MAX];
 	size_t len[2];
 	_Atomic int ready, step[2];
-	_Atomic uint64_t helped;
+	_Atomic uint64_t helped, dead;
 };
 
 static struct shared *sh;
@@ -77,7 +77,7 @@ static void meet(void) /* both come here, moving what they have */
 {
 	static int n;
 	sh->step[me] = ++n;
-	while (sh->step[!me] < n)
+	while (sh->step[!me] < n && !sh->dead)
 		sn_progress(ep);
 }
 
@@ -226,6 +226,7 @@ static void the_other_dies(void)
 		CHECK(sn_irecv(ep, peer, big, len, 5, UINT64_MAX, &req) == 0);
 	if (me == victim && fork() == 0) { /* ends its parent in the middle */
 		usleep(3000);
+		sh->dead = 1; /* it may not have come to meet() by now */
 		kill(getppid(), SIGKILL);
 		_exit(0);
 	}
