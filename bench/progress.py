@@ -74,7 +74,7 @@ def run(candidate, ranks, rows, build, programs, limit):
             os.killpg(job.pid, 9)
             text = job.communicate()[0]
     found = [line.split() for line in text.splitlines()]
-    return {w[0]: float(w[1]) for w in found if len(w) == 4 and w[0].split(":")[0] in {r.split(":")[0] for r in rows}}
+    return {w[0]: float(w[1]) for w in found if len(w) >= 4 and w[0].split(":")[0] in {r.split(":")[0] for r in rows}}
 
 
 def table(samples, chosen):
