@@ -196,8 +196,10 @@ static inline struct sn_req *sn_core_req_new(sn_ep *ep)
 /* Last in, first out: the next request finds this one's lines still in the cache. */
 static inline void sn_core_req_free(struct sn_req *req)
 {
-	if (sn_unlikely(req->seg != req->inline_seg))
+	if (sn_unlikely(req->seg != req->inline_seg)) {
 		free(req->seg);
+		req->seg = req->inline_seg;
+	}
 	if (sn_unlikely(req->on_list))
 		sn_list_del(&req->link);
 	req->state = SN_REQ_FREE;

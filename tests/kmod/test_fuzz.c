@@ -186,6 +186,7 @@ static void fuzz_net(struct fuzz *f, int fd)
 	case 3: ioctl(fd, SENNIT_IOC_NET_UNLINK, &u); break;
 	case 4: ioctl(fd, SENNIT_IOC_NET_CANCEL, &n); break;
 	case 5:
+		/* cppcheck-suppress leakReturnValNotUsed */
 		mmap(f->arena, KT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 		     (off_t)pick(f, 5) << 16);
 		break;
