@@ -231,7 +231,7 @@ def case_cable(driver, word):
     time.sleep(1.5)
     wire.say("heal")
     total = finish(ranks, 60)
-    refuse(total, "core.peers_gone")
+    refuse(total, "net.peers_gone")
 
 
 def case_death(driver, how):

@@ -303,7 +303,7 @@ def case_cut(peer):
     print("MB/s over time:", " ".join("%.1f:%.0f" % s for s in steps))
     need(counters, "net.rail_down", 1)
     need(counters, "net.rail_up", 3)
-    if any(c.get("core.peers_gone") for c in counters):
+    if any(c.get("net.peers_gone") for c in counters):
         raise Failed("the peer was given up")
     if back < 0.15:
         raise Failed("the rail that came back carries only %.0f %%" % (100 * back))
