@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`sennit perf`: what it prints has the promised shape, and damage and death are reported."""
 import json
+import resource
 import subprocess
 import unittest
 
@@ -43,6 +44,19 @@ class PerfTest(ToolTest):
         for args in (("-m", "x"), ("-m", "2", "-M", "1"), ("-l", "-b"), ("-i", "0"), ("-s", "-1"), ("-M", "1t"),
                      ("-M", "99999999999g")):
             self.assertEqual(self.sennit("perf", *args).returncode, 2, args)
+
+    def test_hardly_any_descriptors(self):
+        """It works, or says what is missing; it never hangs or crashes."""
+        ends = set()
+        for limit in range(4, 24):
+            r = subprocess.run([SENNIT, "perf", "-s", "300k", "-i", "3", "-W", "2"], env=self.env, capture_output=True,
+                               text=True, timeout=60, check=False,
+                               preexec_fn=lambda n=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
+            ends.add(r.returncode)
+            self.assertIn(r.returncode, (0, 1), f"{limit} descriptors: {r.stderr}")
+            if r.returncode:
+                self.assertRegex(r.stderr, "(?i)descriptors|too many open files", f"{limit} descriptors")
+        self.assertEqual(ends, {0, 1})
 
     def test_the_other_process_dies(self):
         p = subprocess.Popen([SENNIT, "perf", "-s", "8", "-i", "100000000", "-l"], env=self.env, text=True,

@@ -155,6 +155,16 @@ class Preload(RunTest):
         self.assertIn("cannot be preloaded", r.stdout)
 
 
+class Libfabric(ToolTest):
+    def test_fi_info_finds_the_provider(self):
+        if not shutil.which("fi_info"):
+            self.skipTest("fi_info is not installed (Debian: libfabric-bin)")
+        r = self.sennit("run", "-q", "--", "fi_info", "-p", "sennit")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("provider: sennit", r.stdout)
+        self.assertIn("type: FI_EP_RDM", r.stdout)
+
+
 class Detection(RunTest):
     def test_open_mpi_4(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/")
