@@ -3,10 +3,12 @@
 #include "base/base.h"
 #include "tool.h"
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PAIR_BITS 1 /* every message of a pair has these match bits: order alone tells them apart */
+#define PATIENCE_US 500000
+#define PAIR_BITS   1 /* every message of a pair has these match bits: order alone tells them apart */
 
 bool sn_pair_write(int fd, const void *buf, size_t len)
 {
@@ -72,11 +74,25 @@ void sn_pair_close(struct sn_pair *p)
 	p->ep = NULL;
 }
 
+/* The other process has ended, or given up. The engine knows of that only where there is a connection to lose. */
+static bool other_left(const struct sn_pair *p)
+{
+	struct pollfd f = {.fd = p->fd, .events = POLLRDHUP};
+	return poll(&f, 1, 0) > 0 && f.revents & (POLLRDHUP | POLLHUP);
+}
+
 static int finish(struct sn_pair *p, int error, sn_req *req)
 {
 	sn_completion c;
+	bool left = false;
 	if (!error)
-		error = sn_wait(p->ep, req, &c, -1);
+		error = sn_wait(p->ep, req, &c, PATIENCE_US);
+	while (error == SN_ERR_TIMEOUT && !left) {
+		left = other_left(p);
+		error = sn_wait(p->ep, req, &c, PATIENCE_US); /* once more: what it sent last may be here */
+	}
+	if (error == SN_ERR_TIMEOUT)
+		return SN_ERR_PEER_GONE;
 	return error ? error : c.status;
 }
 

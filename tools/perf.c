@@ -141,7 +141,9 @@ static int run_side(const struct options *o, int fd, bool second)
 			sn_tool_complain("%zu bytes: byte %" PRIu64 " is wrong", r.size, wrong - 1);
 	}
 	if (error)
-		sn_tool_complain("%s process: %s", second ? "second" : "first", sn_strerror(error));
+		sn_tool_complain("%s process: %s%s%s", second ? "second" : "first", sn_strerror(error),
+				 error == SN_ERR_NOMEM ? ": " : "",
+				 error == SN_ERR_NOMEM ? sn_last_error() : "");
 	if (!error)
 		sn_pair_meet(&p); /* nobody closes while the other still waits for something */
 	sn_pair_close(&p);

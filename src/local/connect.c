@@ -240,7 +240,6 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[4])
 	if (n < 0)
 		return -errno;
 	uint32_t count = 0;
-	bool cut = msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
@@ -253,7 +252,9 @@ static ssize_t hello_recv(int sock, struct sn_local_hello *hello, int fds[4])
 				close(fd);
 		}
 	}
-	return cut ? -EBADMSG : n;
+	if (msg.msg_flags & MSG_CTRUNC && count < 4)
+		return -EMFILE;
+	return msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EBADMSG : n;
 }
 
 /* Check what a peer said, and map what it sent. 0 or an error with its sentence. */
@@ -329,6 +330,8 @@ static int sock_read(struct sn_conn *conn)
 	for (int i = 0; i < 4; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	if (n == -EMFILE)
+		sn_warn("a local connection fails: too many open files for the descriptors of a peer");
 	return n > 0 || n == -EBADMSG ? SN_ERR_PROTO : SN_ERR_PEER_GONE;
 }
 

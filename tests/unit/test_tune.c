@@ -135,8 +135,7 @@ static void a_damaged_file_counts_as_none(void **state)
 	static const char *const damaged[] = {
 		"",
 		"line_ns = 50\neager = 1\nchunk = 4096\nsingle_copy = 4096\nnontemporal = 4096\n",
-		"line_ns = 50\neager = 99999999999999999999\nchunk = 4096\nsingle_copy = 4096\nnontemporal = "
-		"4096\n",
+		"line_ns = 50\nsingle_copy = 4096\neager = 99999999999999999999\n",
 		"line_ns = -3\neager = 4096\nchunk = 4096\nsingle_copy = 4096\nnontemporal = 4096\n",
 		"ring.99 = 1\nkernel.-1 = 2\n.5 = 3\nchunks.4000000000 = 4\n",
 	};
