@@ -290,14 +290,18 @@ def case_cut(peer):
     h = Hosts()
     h.rate(0, 400)
     h.rate(1, 400)
-    ranks = start(peer, h, "stream", 8 << 20, 10, 5)
+    ranks = start(peer, h, "stream", 8 << 20, 10, 8)
     time.sleep(1.2)
     h.cable(0, "down")
     time.sleep(1.2)
-    before = [h.carried(0), h.carried(1)]
     h.cable(0, "up")
-    time.sleep(1.2)
-    back = share(h, before, 0)
+    back = 0
+    for _ in range(5):  # on a busy machine it takes longer until it is trusted again
+        before = [h.carried(0), h.carried(1)]
+        time.sleep(0.8)
+        back = max(back, share(h, before, 0))
+        if back >= 0.15:
+            break
     counters = finish(ranks)
     steps = ranks[1].over_time()
     print("MB/s over time:", " ".join("%.1f:%.0f" % s for s in steps))
