@@ -4,7 +4,7 @@
  * huge pages it runs at twice the speed. So the parts of 2 MiB of a buffer that large messages use again and again are
  * collapsed into huge pages (MADV_COLLAPSE, Linux 6.1): their contents stay, and nothing else of the program changes.
  *
- * Only after SN_HUGE_AFTER uses, since one collapse costs as much as copying the 2 MiB several times, and at most one for
+ * Only after SN_HUGE_AFTER uses, since one collapse costs as much as copying the 2 MiB a dozen times, and at most one for
  * each message. Not where the system's transparent huge pages are switched off ("never"), nor with the setting huge=no.
  *
  * Budget: for a message below 2 MiB nothing; above, a look into a small table for each 2 MiB, and now and then one system
@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 
 #define SN_HUGE_BYTES (UINT64_C(2) << 20)
-#define SN_HUGE_AFTER 6
+#define SN_HUGE_AFTER 64
 #define SN_HUGE_AGAIN 4096 /* uses after which it is asked again: other memory may stand there now */
 #define SN_HUGE_SLOTS 1024
 

@@ -53,8 +53,7 @@ int sn_claim_expose(void *r, uint64_t source, uint64_t serial, uint64_t bits, ui
 		return -1;
 	}
 	rail->show[slot].region = region;
-	if (room >= SN_HUGE_BYTES)
-		sn_huge_seen(&rail->huge, iov, iov_count);
+	sn_rail_huge(rail, room, iov, iov_count);
 	rail->show[slot].serial = serial;
 	rail->show[slot].room = room;
 	rail->show[slot].req = req;
@@ -176,8 +175,7 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	if (!module && sn_rdv_may_write(link))
 		way = sn_way_pick(link, order, len, allowed);
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
-	if (len >= SN_HUGE_BYTES)
-		sn_huge_seen(&link->rail->huge, iov, iov_count);
+	sn_rail_huge(link->rail, len, iov, iov_count);
 	if (way == SN_WAY_SHARED)
 		outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
 	if (outcome != SN_SHARE_NOT) {

@@ -359,6 +359,16 @@ void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
 /* way.c: which way a large message goes, and what it cost */
 void sn_way_init(struct sn_link *link);
 /* allowed: a set of 1 << way. A stream is only taken while the peer is inside the library too. */
+/*
+ * A large message uses these buffers. Those in the shareable heap are left as they are: collapsing pages that another
+ * process maps too made messages of 8 MiB and more about twice as slow (docs/tuning.md).
+ */
+static inline void sn_rail_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, uint32_t count)
+{
+	if (len >= SN_HUGE_BYTES && !sn_heap_holds(&rail->heap, iov, count))
+		sn_huge_seen(&rail->huge, iov, count);
+}
+
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);
 

@@ -459,8 +459,7 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	bool read = sn_rdv_may_read(link) || (rdv->mapped && copy != SN_COPY_STREAM && copy != SN_COPY_WRITE);
 	rdv->way = rdv->region ? SN_WAYS : pull_way(link, rdv);
-	if (len >= SN_HUGE_BYTES)
-		sn_huge_seen(&link->rail->huge, iov, iov_count);
+	sn_rail_huge(link->rail, len, iov, iov_count);
 	if (!rdv->region && (rdv->way == SN_WAY_STREAM || !read)) {
 		sn_rdv_ask(link, rdv);
 		return;

@@ -21,7 +21,7 @@ static void what_is_used_again_is_collapsed_and_stays_whole(void **state)
 	static struct sn_huge h;
 	uint8_t *at = memory(16 * MIB);
 	struct iovec v = {at + 5, 16 * MIB - 5};
-	for (int i = 0; i < 40; i++) {
+	for (int i = 0; i < SN_HUGE_AFTER + 40; i++) {
 		uint64_t before = h.collapsed + h.refused;
 		sn_huge_seen(&h, &v, 1);
 		assert_true(h.collapsed + h.refused <= before + 1); /* at most one for each message */
@@ -43,7 +43,7 @@ static void parts_and_gaps_are_left_alone(void **state)
 	static struct sn_huge h;
 	uint8_t *at = memory(2 * MIB);
 	struct iovec small = {at + 4096, 2 * MIB - 4096}, none = {NULL, 0};
-	for (int i = 0; i < 40; i++) {
+	for (int i = 0; i < SN_HUGE_AFTER + 40; i++) {
 		sn_huge_seen(&h, &small, 1);
 		sn_huge_seen(&h, &none, 1);
 	}
