@@ -5,51 +5,23 @@
  * before it calls sennit again, so what it finds there was put there by the sender alone.
  */
 #include "copy/cma.h"
-#include "sennit/sennit.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "two.h"
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define N 300000
 
 struct shared {
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t len[2];
-	_Atomic int ready, step;
+	struct meeting meeting;
+	_Atomic int step;
 };
 
 static struct shared *sh;
-static int me;
-static sn_ep *ep;
-static sn_peer peer;
 static uint8_t *buf;
-
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "process %d: %s:%d: %s (%s)\n", me, __FILE__, __LINE__, #cond,       \
-				sn_last_error());                                                            \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 static void open_both(void)
 {
-	alarm(40);
-	CHECK(sn_ep_open(NULL, &ep) == 0);
-	sh->len[me] = SN_ADDR_MAX;
-	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);
-	sh->ready++;
-	while (sh->ready < 2)
-		usleep(100);
-	CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == 0);
+	meet_other(&sh->meeting, 40);
 	buf = calloc(1, N);
 }
 

@@ -5,8 +5,7 @@
  * front; SENNIT_HEAP_LIB says where that is.
  */
 #include "copy/heap.h"
-#include "sennit/sennit.h"
-#include "unit.h"
+#include "two.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -16,24 +15,11 @@
 #define N ((size_t)2 << 20)
 
 struct shared {
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t len[2];
-	_Atomic int ready, step[2];
+	struct meeting meeting;
+	_Atomic int step[2];
 };
 
 static struct shared *sh;
-static int me;
-static sn_ep *ep;
-static sn_peer peer;
-
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "process %d: line %d: %s (%s)\n", me, __LINE__, #cond,               \
-				sn_last_error());                                                            \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 static bool ours(const void *p, size_t n)
 {
@@ -220,18 +206,6 @@ static void a_program_is_started(void **state)
 
 /* ---- messages ------------------------------------------------------------------------------------------------- */
 
-static void open_both(void)
-{
-	alarm(50);
-	CHECK(sn_ep_open(NULL, &ep) == 0);
-	sh->len[me] = SN_ADDR_MAX;
-	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);
-	sh->ready++;
-	while (sh->ready < 2)
-		usleep(100);
-	CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == 0);
-}
-
 static void meet(void)
 {
 	static int n;
@@ -292,18 +266,18 @@ static void one(size_t n, bool receive_first, int forks, uint8_t seed)
 
 static void through_the_heap(void)
 {
-	open_both();
+	meet_other(&sh->meeting, 50);
 	for (int i = 0; i < 40; i++)
 		one(300000 + (size_t)i * 77777, i & 1, 0, (uint8_t)(i + 1));
 	CHECK(counter("local.copy_mapped_bytes") > 0 || counter("local.copy_shared_bytes") == 0);
-	sh->ready += counter("local.copy_mapped_bytes") > 0;
+	sh->meeting.ready += counter("local.copy_mapped_bytes") > 0;
 	meet();
-	CHECK(sh->ready > 2);
+	CHECK(sh->meeting.ready > 2);
 }
 
 static void forks_meanwhile(void)
 {
-	open_both();
+	meet_other(&sh->meeting, 50);
 	for (int i = 0; i < 24; i++)
 		one(300000 + (size_t)i * 77777, i & 1, i >> 1 & 3, (uint8_t)(i + 1));
 	CHECK(child(ends, NULL) == 0);

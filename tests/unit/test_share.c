@@ -5,8 +5,7 @@
  */
 #include "copy/cma.h"
 #include "local/job.h"
-#include "sennit/sennit.h"
-#include "unit.h"
+#include "two.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,37 +13,17 @@
 #define N ((size_t)3 << 20)
 
 struct shared {
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t len[2];
-	_Atomic int ready, step[2];
+	struct meeting meeting;
+	_Atomic int step[2];
 	_Atomic uint64_t helped, dead;
 };
 
 static struct shared *sh;
-static int me;
-static sn_ep *ep;
-static sn_peer peer;
 static uint8_t *buf;
-
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "process %d: %s:%d: %s (%s)\n", me, __FILE__, __LINE__, #cond,       \
-				sn_last_error());                                                            \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 static void open_both(void)
 {
-	alarm(50);
-	CHECK(sn_ep_open(NULL, &ep) == 0);
-	sh->len[me] = SN_ADDR_MAX;
-	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);
-	sh->ready++;
-	while (sh->ready < 2)
-		usleep(100);
-	CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == 0);
+	meet_other(&sh->meeting, 50);
 	buf = calloc(1, N + 64);
 	CHECK(buf);
 }

@@ -4,8 +4,7 @@
  * simulated move, by costs, is in test_learn.c.
  */
 #include "progress/live.h"
-#include "sennit/sennit.h"
-#include "unit.h"
+#include "two.h"
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,25 +13,11 @@
 #define MESSAGES 200
 
 struct shared {
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t len[2];
-	_Atomic int ready;
+	struct meeting meeting;
 };
 
 static struct shared *sh;
-static int me;
-static sn_ep *ep;
-static sn_peer peer;
 static uint8_t *buf;
-
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "process %d: line %d: %s (%s)\n", me, __LINE__, #cond,               \
-				sn_last_error());                                                            \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 static void run_on(int cpu)
 {
@@ -81,15 +66,8 @@ static int relearned(void)
 
 static void side(const int cpus[2])
 {
-	alarm(50);
 	run_on(cpus[me]);
-	CHECK(sn_ep_open(NULL, &ep) == 0);
-	sh->len[me] = SN_ADDR_MAX;
-	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);
-	sh->ready++;
-	while (sh->ready < 2)
-		usleep(100);
-	CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == 0);
+	meet_other(&sh->meeting, 50);
 	buf = calloc(1, N);
 	CHECK(buf);
 	pingpong();
@@ -99,8 +77,8 @@ static void side(const int cpus[2])
 		run_on(cpus[1]);
 	pingpong();
 	CHECK(relearned() > before);
-	sh->ready++; /* a peer that has gone is not shown any more */
-	while (sh->ready < 4)
+	sh->meeting.ready++; /* a peer that has gone is not shown any more */
+	while (sh->meeting.ready < 4)
 		usleep(100);
 	sn_ep_close(ep);
 	free(buf);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two forked processes of one test, 0 and 1, each with an endpoint that knows the other's. What they share is the test's
+ * own memory, with a struct meeting in it.
+ */
+#ifndef SN_TESTS_TWO_H
+#define SN_TESTS_TWO_H
+
+#include "sennit/sennit.h"
+#include "unit.h"
+
+struct meeting {
+	uint8_t addr[2][SN_ADDR_MAX];
+	size_t len[2];
+	_Atomic int ready;
+};
+
+static int me;
+static sn_ep *ep;
+static sn_peer peer;
+
+/* In a forked process cmocka's assertions end nothing: this ends the process, and its parent sees the status. */
+#define CHECK(cond)                                                                                          \
+	do {                                                                                                 \
+		if (!(cond)) {                                                                               \
+			fprintf(stderr, "process %d: %s:%d: %s (%s)\n", me, __FILE__, __LINE__, #cond,       \
+				sn_last_error());                                                            \
+			_exit(1);                                                                            \
+		}                                                                                            \
+	} while (0)
+
+/* Both call this; the process has so many seconds to live from here on. */
+static void meet_other(struct meeting *m, unsigned seconds)
+{
+	alarm(seconds);
+	CHECK(sn_ep_open(NULL, &ep) == 0);
+	m->len[me] = SN_ADDR_MAX;
+	CHECK(sn_ep_address(ep, m->addr[me], &m->len[me]) == 0);
+	m->ready++;
+	while (m->ready < 2)
+		usleep(100);
+	CHECK(sn_peer_add(ep, m->addr[!me], m->len[!me], &peer) == 0);
+}
+
+#endif
