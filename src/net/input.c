@@ -5,6 +5,9 @@
  */
 #include "net/net.h"
 
+#define ROUNDS	    4 /* driver calls a look */
+#define LATE_ROUNDS 32
+
 static void hello_frame(struct sn_net *n, const uint8_t *data, uint32_t len)
 {
 	struct sn_wire_hello h;
@@ -171,14 +174,17 @@ static void undo_guesses(struct sn_net *n, unsigned count)
 	}
 }
 
-/* Budget: one driver call a port when there is nothing; one for each 64 frames else. */
+/*
+ * Budget: one driver call a port when there is nothing; one for each 64 frames else. A port that nobody has looked at for a
+ * while is emptied, or what its peers say would stand ever longer behind what strangers send.
+ */
 int sn_net_input(struct sn_net *n)
 {
 	const struct sn_net_place place = {sn_net_guess, n};
-	int events = 0;
+	int events = 0, rounds = n->late ? LATE_ROUNDS : ROUNDS;
 
 	for (unsigned p = 0; p < n->cfg.ports; p++) {
-		for (int round = 0; round < 4; round++) {
+		for (int round = 0; round < rounds; round++) {
 			const struct sn_net_port *port = &n->port[p];
 			unsigned count = port->driver->receive(port->drv, n->in, SN_NET_BATCH,
 							       n->long_pulls > 0 ? &place : NULL);
@@ -188,7 +194,7 @@ int sn_net_input(struct sn_net *n)
 				frame_in(n, &n->in[i]);
 			n->counts[SN_NC_RX_FRAMES] += count;
 			events += (int)count;
-			if (count == 0 || (count < SN_NET_BATCH && n->long_pulls == 0))
+			if (count == 0 || (count < SN_NET_BATCH && n->long_pulls == 0 && !n->late))
 				break;
 		}
 	}

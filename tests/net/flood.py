@@ -5,8 +5,12 @@
 Runs in the namespace of the other host. Listens to the real frames on eth0 and sends, to the endpoint whose address is
 given, random bytes, random bytes behind a right-looking header, and real frames cut, changed, aimed elsewhere or said twice.
 The key in the address is not used: whoever has it may send. Prints how many it sent.
+
+With "-" for the address it first only listens; then an address comes on standard input, and all that was heard is sent there,
+unchanged, again and again.
 """
 import random
+import select
 import socket
 import struct
 import sys
@@ -28,7 +32,7 @@ def payload_of(driver, frame, host):
     kind = struct.unpack("!H", frame[12:14])[0]
     if driver == "ether":
         return frame[16:] if kind == ETHERTYPE else None
-    if kind != 0x0800 or frame[23] != 17 or frame[30:34] != host:
+    if kind != 0x0800 or frame[23] != 17 or host not in (None, frame[30:34]):
         return None
     return frame[14 + (frame[14] & 15) * 4 + 8:]
 
@@ -50,41 +54,84 @@ def spoiled(heard, rnd):
     return bytes(real)  # kind 5: once more, as it was
 
 
-def main():
-    driver, address, seconds = sys.argv[1], bytes.fromhex(sys.argv[2]), float(sys.argv[3])
-    rnd = random.Random(1)
+class Mouth:
+    """Sends to the endpoint with this address."""
+
+    def __init__(self, driver, address, mac):
+        part = dict(parts(address))
+        self.host = b""
+        if driver == "ether":
+            self.head = part[4][:6] + mac + struct.pack("!H", ETHERTYPE) + part[4][6:8]
+            self.out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            self.out.bind(("eth0", 0))
+        else:
+            self.host, port = part[2][:4], struct.unpack("!H", part[2][4:6])[0]
+            self.head = b""
+            self.out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.out.connect((socket.inet_ntoa(self.host), port))
+
+    def say(self, body):
+        try:
+            self.out.send(self.head + body)
+            return 1
+        except OSError:
+            time.sleep(0.001)
+            return 0
+
+
+def listen():
     ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     ear.bind(("eth0", 0))
     ear.setblocking(False)
-    part = dict(parts(address))
-    host = b""
-    if driver == "ether":
-        mac, port = part[4][:6], part[4][6:8]
-        head = mac + ear.getsockname()[4] + struct.pack("!H", ETHERTYPE) + port
-        out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-        out.bind(("eth0", 0))
-        send = lambda body: out.send(head + body)  # noqa: E731
-    else:
-        host, port = part[2][:4], struct.unpack("!H", part[2][4:6])[0]
-        out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        out.connect((socket.inet_ntoa(host), port))
-        send = out.send
+    return ear
+
+
+def heard_by(ear, driver, host=None):
+    """A protocol frame that left this host, or None. host: only what went there by IP."""
+    try:
+        frame, where = ear.recvfrom(65536)
+    except BlockingIOError:
+        return None
+    real = payload_of(driver, frame, host) if where[2] == OUTGOING else None
+    return real if real and len(real) < 1472 else None
+
+
+def flood(driver, address, seconds):
+    rnd = random.Random(1)
+    ear = listen()
+    mouth = Mouth(driver, address, ear.getsockname()[4])
     heard, count, end = [], 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        try:
-            frame, where = ear.recvfrom(65536)
-            real = payload_of(driver, frame, host) if where[2] == OUTGOING else None
-            if real and len(real) < 1472:
-                heard = heard[-200:] + [real]
-        except BlockingIOError:
-            pass
+        real = heard_by(ear, driver, mouth.host)
+        if real:
+            heard = heard[-200:] + [real]
         for _ in range(20):
-            try:
-                send(spoiled(heard, rnd))
-                count += 1
-            except OSError:
-                time.sleep(0.001)
-    print(count)
+            count += mouth.say(spoiled(heard, rnd))
+    return count
+
+
+def replay(driver, seconds):
+    ear = listen()
+    print("listening", flush=True)
+    heard = []
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        select.select([sys.stdin, ear], [], [])
+        real = heard_by(ear, driver)
+        if real and len(heard) < 50000:
+            heard.append(real)
+    mouth = Mouth(driver, bytes.fromhex(sys.stdin.readline()), ear.getsockname()[4])
+    print("replaying", flush=True)
+    count, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end and heard:
+        count += mouth.say(heard[count % len(heard)])
+        if count % 20 == 0:  # so that what is meant for the endpoint comes through
+            time.sleep(0.0005)
+    return count
+
+
+def main():
+    driver, address, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    print(replay(driver, seconds) if address == "-" else flood(driver, bytes.fromhex(address), seconds), flush=True)
 
 
 main()

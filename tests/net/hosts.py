@@ -17,6 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SKIP = 77
 PEER, WIRE = (sys.argv[1], sys.argv[2]) if len(sys.argv) > 3 else ("", "")
+FATES = os.path.join(os.path.dirname(PEER), "net_fates")
 TAG = "sn%d" % os.getpid()
 made = []
 children = []
@@ -85,12 +86,13 @@ class Wire:
 
 
 class Rank:
-    def __init__(self, host, rank, count, mode, messages, env, seed=1):
-        full = dict(os.environ, SENNIT_STATS="1", **env)
+    """A process on a host; rank None: any program of which no lines are judged."""
+
+    def __init__(self, host, rank, words, env=None):
+        full = dict(os.environ, SENNIT_STATS="1", **(env or {}))
         self.rank = rank
-        self.proc = subprocess.Popen(["ip", "netns", "exec", host, PEER, str(rank), str(count), mode, str(seed),
-                                      str(messages)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                     env=full)
+        self.proc = subprocess.Popen(["ip", "netns", "exec", host] + [str(w) for w in words], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full)
         children.append(self.proc)
         self.rest = b""
 
@@ -134,9 +136,10 @@ def fail(why):
     sys.exit(1)
 
 
-def start(where, mode, messages, env, modes=None):
+def start(where, mode, messages, env, modes=None, seed=1):
     """One rank on each host of `where`; addresses exchanged."""
-    ranks = [Rank(host, i, len(where), (modes or {}).get(i, mode), messages, env) for i, host in enumerate(where)]
+    ranks = [Rank(host, i, [PEER, i, len(where), (modes or {}).get(i, mode), seed, messages], env)
+             for i, host in enumerate(where)]
     until = time.monotonic() + 20
     addrs = [r.line(until).split()[1] for r in ranks]
     for r, own in zip(ranks, addrs):
@@ -146,11 +149,12 @@ def start(where, mode, messages, env, modes=None):
     return ranks
 
 
-def finish(ranks, seconds, then=None):
-    """All must say OK; then all close. Returns the sum of their counters."""
+def finish(ranks, seconds, then=None, judged=False):
+    """All must say OK, or have said it; then all close. Returns the sum of their counters."""
     until = time.monotonic() + seconds
     for r in ranks:
-        r.verdict(until)
+        if not judged:
+            r.verdict(until)
     if then:
         then()
     total = {}
@@ -210,7 +214,7 @@ def case_bad_wire(driver, mtu=1500, messages=300, **harm):
     names = hosts(2)
     wire = Wire(names, mtu, **harm)
     if driver != "ether":
-        address(names)
+        address(names, driver == "udp6")
     total = finish(start(names, "traffic", messages, DRIVERS[driver]), 120)
     wire.proc.stdin.close()
     print("wire:", wire.proc.stdout.read().strip())
@@ -234,20 +238,104 @@ def case_cable(driver, word):
     refuse(total, "net.peers_gone")
 
 
-def case_death(driver, how):
-    """kill -9 or SIGSTOP in mid-message: all requests with the dead end within the time-out, 2 s here, and a little."""
-    names = two(driver)
-    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="2000")
-    ranks = start(names, "survive", 0, env, {1: "victim"})
+STATES = ("handshake", "eager", "announced", "serving", "fetching", "idle")
+
+
+def fated(names, env, state):
+    """Two processes of fates.c, of which the second is doomed, up to where the first says that it is in this state."""
+    ranks = [Rank(host, i, [FATES, i, state], env) for i, host in enumerate(names)]
     until = time.monotonic() + 20
-    ranks[0].wait_for("met", until)
-    pid = ranks[1].proc.pid  # ip netns exec replaces itself by the program
-    os.kill(pid, how)
-    line = ranks[0].verdict(time.monotonic() + 20)
-    took = float(line.split("after ")[1].split()[0])
-    os.kill(pid, signal.SIGKILL)
+    ranks[0].address, ranks[1].address = [r.line(until).split()[1] for r in ranks]
+    if state in ("handshake", "unmet"):
+        os.kill(ranks[1].proc.pid, signal.SIGSTOP)  # before it has heard of anybody
+    ranks[0].say(ranks[1].address)
+    ranks[1].say(ranks[0].address)
+    ranks[0].wait_for("ready", until)
+    return ranks
+
+
+def case_fates(driver, how):
+    """A peer dies, hangs or is cut off, whatever state the requests with it are in: all end with an error within the peer
+    time-out, 1 s here, and a little."""
+    names = hosts(2)
+    wire = Wire(names)
+    if driver != "ether":
+        address(names)
+
+    pairs = [fated(names, dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000"), s) for s in STATES]
+    time.sleep(0.05)
+    begin = time.monotonic()
+
+    if how == "cut":
+        wire.say("cut")
+    for survivor, doomed in pairs:
+        if how != "cut":
+            os.kill(doomed.proc.pid, signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+    for state, (survivor, doomed) in zip(STATES, pairs):
+        if state == "eager":
+            survivor.say("GO")
+    for survivor, doomed in pairs:
+        survivor.verdict(begin + 20)
+    took = time.monotonic() - begin
+
+    for survivor, doomed in pairs:
+        os.kill(doomed.proc.pid, signal.SIGKILL)
+    finish([survivor for survivor, doomed in pairs], 0, judged=True)
     if took > 6:
         fail("it took %.1f s" % took)
+
+
+def case_restart(driver):
+    """A process is killed in the middle of everything and a new one takes its place, while every frame of the old session
+    that was seen on the wire comes again and again, to both sides."""
+    names = two(driver)
+    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000")
+    flood = [sys.executable, os.path.join(HERE, "flood.py"), driver, "-", "3"]
+    echoes = [Rank(names[1 - i], None, flood) for i in range(2)]  # what is said to 0 comes from 1's host
+    until = time.monotonic() + 40
+    for e in echoes:
+        e.wait_for("listening", until)
+    ranks = [Rank(host, i, [FATES, i, "again"], env) for i, host in enumerate(names)]
+    addresses = [r.line(until).split()[1] for r in ranks]
+    for i in range(2):
+        ranks[i].say(addresses[1 - i])
+    ranks[0].wait_for("met", until)
+    time.sleep(0.3)
+    ranks[1].proc.kill()
+    ranks[0].wait_for("gone", until)
+    ranks[1] = Rank(names[1], 1, [FATES, 1, "anew"], env)
+    addresses[1] = ranks[1].line(until).split()[1]
+    for i in range(2):
+        echoes[i].say(addresses[i])
+    for e in echoes:
+        e.wait_for("replaying", until)
+    for i in range(2):
+        ranks[i].say(addresses[1 - i])
+    total = finish(ranks, 40, lambda: print("echoes:", [e.line(until) for e in echoes]))
+    refuse(total, "net.drop_record", "net.restarts")
+    need(total, "net.drop_state", 10)  # the survivor remembers the session that is over
+    need(total, "net.drop_link", 10)  # the new process never heard of it
+    if total["net.peers_gone"] != 1:
+        fail("%d peers were given up" % total["net.peers_gone"])
+
+
+def case_two_jobs(driver):
+    """Two jobs on the same hosts, with the same tags and at the same time, never see each other; nor does a stranger get in
+    who has an endpoint's address but not its key."""
+    names = two(driver)
+    jobs = [start(names, "traffic", 600, DRIVERS[driver], seed=seed) for seed in (1, 2)]
+    target = jobs[0][0].address
+    stranger = Rank(names[1], 0, [FATES, 0, "handshake"], dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000"))
+    until = time.monotonic() + 20
+    stranger.line(until)
+    stranger.say(target[:24] + "%02x" % (int(target[24:26], 16) ^ 1) + target[26:])  # byte 12: the key begins
+    totals = [finish(jobs[1], 60), finish(jobs[0], 60, lambda: stranger.verdict(until))]
+    for total in totals:
+        refuse(total, "net.drop_record", "net.drop_check", "net.peers_gone", "net.restarts")
+        if total["net.connects"] != 2:
+            fail("%d connections in a job of two" % total["net.connects"])
+    refuse(totals[0], "net.drop_mac")
+    need(totals[1], "net.drop_mac")
 
 
 def case_compute(driver):
@@ -318,8 +406,12 @@ CASES = {
     "udp_harm": lambda: case_bad_wire("udp", loss=1, duplicate=2, reorder=5, corrupt=1),
     "udp_cable": lambda: case_cable("udp", "cut"),
     "udp_oneway": lambda: case_cable("udp", "oneway"),
-    "udp_kill": lambda: case_death("udp", signal.SIGKILL),
-    "udp_stop": lambda: case_death("udp", signal.SIGSTOP),
+    "udp_kill": lambda: case_fates("udp", "kill"),
+    "udp_stop": lambda: case_fates("udp", "stop"),
+    "udp_cut_off": lambda: case_fates("udp", "cut"),
+    "udp_restart": lambda: case_restart("udp"),
+    "udp_two_jobs": lambda: case_two_jobs("udp"),
+    "udp6_harm": lambda: case_bad_wire("udp6", loss=1, duplicate=2, reorder=5, corrupt=1),
     "udp_flood": lambda: case_flood("udp"),
     "udp_incast": lambda: case_incast("udp"),
     "udp_compute": lambda: case_compute("udp"),
@@ -330,13 +422,18 @@ CASES = {
     "ether_9000": lambda: case_traffic("ether", (9000, 9000)),
     "ether_mismatch": lambda: case_traffic("ether", (1500, 9000)),
     "ether_four": lambda: case_four("ether"),
+    "ether_loss_0.1": lambda: case_bad_wire("ether", loss=0.1),
     "ether_loss_1": lambda: case_bad_wire("ether", loss=1),
     "ether_loss_10": lambda: case_bad_wire("ether", loss=10, messages=100),
     "ether_harm": lambda: case_bad_wire("ether", loss=1, duplicate=2, reorder=5, corrupt=1),
     "ether_harm_9000": lambda: case_bad_wire("ether", mtu=9000, loss=1, duplicate=2, reorder=5, corrupt=1),
     "ether_cable": lambda: case_cable("ether", "cut"),
-    "ether_kill": lambda: case_death("ether", signal.SIGKILL),
-    "ether_stop": lambda: case_death("ether", signal.SIGSTOP),
+    "ether_oneway": lambda: case_cable("ether", "oneway"),
+    "ether_kill": lambda: case_fates("ether", "kill"),
+    "ether_stop": lambda: case_fates("ether", "stop"),
+    "ether_cut_off": lambda: case_fates("ether", "cut"),
+    "ether_restart": lambda: case_restart("ether"),
+    "ether_two_jobs": lambda: case_two_jobs("ether"),
     "ether_flood": lambda: case_flood("ether"),
     "ether_incast": lambda: case_incast("ether"),
     "ether_compute": lambda: case_compute("ether"),

@@ -5,47 +5,19 @@
  * It prints "ADDR hex", reads COUNT lines of addresses, does what MODE says, prints a line that starts with OK or FAILED, and
  * then goes on making progress until "QUIT" comes.
  */
+#include "peer.h"
 #include <fcntl.h>
 #include <poll.h>
-#include <sennit/sennit.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WINDOW 8
 #define PEERS  16
 
-static sn_ep *ep;
 static sn_peer peers[PEERS];
-static unsigned rank, ranks;
+static unsigned ranks;
 static uint64_t seed;
 static unsigned long messages;
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static uint64_t mix(uint64_t z)
-{
-	z += 0x9e3779b97f4a7c15u;
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
-}
-
-static void die(const char *what, int status)
-{
-	printf("FAILED rank %u: %s: %s (%s)\n", rank, what, sn_strerror(status), sn_last_error());
-	fflush(stdout);
-	exit(1);
-}
 
 static uint64_t key_of(unsigned from, unsigned to, unsigned long i)
 {
@@ -63,41 +35,11 @@ static size_t length_of(uint64_t key)
 	}
 }
 
-static void fill(uint8_t *buf, size_t len, uint64_t key)
-{
-	for (size_t i = 0; i < len; i++)
-		buf[i] = (uint8_t)((key >> (8 * (i & 7))) + (i >> 3) * 7);
-}
-
-static bool check(const uint8_t *buf, size_t len, uint64_t key)
-{
-	for (size_t i = 0; i < len; i++)
-		if (buf[i] != (uint8_t)((key >> (8 * (i & 7))) + (i >> 3) * 7))
-			return false;
-	return true;
-}
-
 static void exchange(void)
 {
-	uint8_t addr[SN_ADDR_MAX];
-	size_t len = sizeof(addr);
-	char line[4 * SN_ADDR_MAX];
-
-	sn_ep_address(ep, addr, &len);
-	printf("ADDR ");
-	for (size_t i = 0; i < len; i++)
-		printf("%02x", addr[i]);
-	printf("\n");
-	fflush(stdout);
-	for (unsigned r = 0; r < ranks; r++) {
-		if (!fgets(line, sizeof(line), stdin))
-			exit(1);
-		for (len = 0; len < SN_ADDR_MAX && sscanf(line + 2 * len, "%2hhx", &addr[len]) == 1; len++)
-			;
-		int rc = sn_peer_add(ep, addr, len, &peers[r]);
-		if (rc)
-			die("sn_peer_add", rc);
-	}
+	say_address();
+	for (unsigned r = 0; r < ranks; r++)
+		peers[r] = read_peer();
 }
 
 /* ---- traffic: everybody to everybody, every byte checked ---- */
@@ -231,64 +173,6 @@ static void pingpong(void)
 	}
 	free(buf);
 	printf("OK\n");
-}
-
-/* ---- the others die: everything with them must end with PEER_GONE, and soon ---- */
-
-static void survive(void)
-{
-	uint8_t *big = calloc(1, 8 << 20), small[8];
-	sn_req *reqs[3 * PEERS];
-	unsigned count = 0;
-	sn_completion c = {0};
-
-	for (unsigned p = 0; p < ranks; p++) { /* they are there: a round trip */
-		sn_req *s, *r;
-		if (p == rank)
-			continue;
-		if (sn_isend(ep, peers[p], small, 8, 1, &s) ||
-		    sn_irecv(ep, peers[p], small, 8, 1, UINT64_MAX, &r) || sn_wait(ep, s, &c, -1) ||
-		    sn_wait(ep, r, &c, -1) || c.status)
-			die("greeting", c.status);
-	}
-	printf("INFO met\n");
-	fflush(stdout);
-	double start = now();
-	for (unsigned p = 0; p < ranks; p++) {
-		if (p == rank)
-			continue;
-		if (sn_isend(ep, peers[p], big, 8 << 20, 2, &reqs[count++]) ||
-		    sn_irecv(ep, peers[p], small, 8, 3, UINT64_MAX, &reqs[count++]) ||
-		    sn_irecv(ep, peers[p], big, 8 << 20, 4, UINT64_MAX, &reqs[count++]))
-			die("post", 0);
-	}
-	for (unsigned i = 0; i < count; i++) {
-		sn_wait(ep, reqs[i], &c, -1);
-		if (c.status != SN_ERR_PEER_GONE)
-			die("a request with a dead peer ended otherwise", c.status);
-	}
-	printf("OK all %u requests ended after %.1f s\n", count, now() - start);
-	free(big);
-}
-
-/* Meets the others, then is there to be killed or stopped in the middle of a long message. */
-static void victim(void)
-{
-	uint8_t small[8], *big = calloc(1, 8 << 20);
-	sn_req *s, *r;
-	sn_completion c = {0};
-
-	for (unsigned p = 0; p < ranks; p++)
-		if (p != rank && (sn_isend(ep, peers[p], small, 8, 1, &s) ||
-				  sn_irecv(ep, peers[p], small, 8, 1, UINT64_MAX, &r) ||
-				  sn_wait(ep, s, &c, -1) || sn_wait(ep, r, &c, -1)))
-			die("greeting", 0);
-	printf("INFO met\n");
-	fflush(stdout);
-	for (;;) {
-		if (sn_irecv(ep, SN_ANY_PEER, big, 8 << 20, 2, UINT64_MAX, &r) == SN_OK)
-			sn_wait(ep, r, &c, -1);
-	}
 }
 
 /* Computes for long without calling: its peers must not lose patience, and their long messages must come through. */
@@ -452,8 +336,11 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"traffic", traffic}, {"pingpong", pingpong}, {"survive", survive}, {"victim", victim},
-		     {"compute", compute}, {"deliver", deliver},   {"incast", incast}};
+	} modes[] = {{"traffic", traffic},
+		     {"pingpong", pingpong},
+		     {"compute", compute},
+		     {"deliver", deliver},
+		     {"incast", incast}};
 	struct pollfd in = {.fd = 0, .events = POLLIN};
 	char line[64];
 

@@ -311,6 +311,7 @@ static void rejoin(uint64_t seed)
 		sim_run(sim.now + sim_below(3 * SIM_MS));
 	}
 	settle(20 * TIMEOUT, 2);
+	sim_run(sim.now + 2 * TIMEOUT); /* who was not told of the end learns of it by silence */
 	model_check_all(true);
 	end_nodes(2);
 	sim_end();
