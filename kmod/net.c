@@ -74,6 +74,24 @@ static void sn_net_put(struct sn_net *n)
 	kref_put(&n->ref, sn_net_free);
 }
 
+/* ---- what DMA channels have yet ---- */
+
+static bool sn_net_is_quiet(struct sn_net *n, const unsigned int *flying)
+{
+	bool quiet;
+
+	spin_lock_bh(&n->lock);
+	quiet = !*flying;
+	spin_unlock_bh(&n->lock);
+	return quiet;
+}
+
+/* Waits until no fragment of a fetch or a link is flying: as long as a channel's silence is borne, at most. */
+static void sn_net_quiesce(struct sn_net *n, const unsigned int *flying)
+{
+	wait_event(n->landed, sn_net_is_quiet(n, flying));
+}
+
 /* ---- opening and closing ---- */
 
 /* Stops listening; fetches end with `status`, links stay. sn_nets_lock is held. */
@@ -134,6 +152,7 @@ static struct sn_net *sn_net_new(struct sn_ctx *ctx, const struct sennit_net_ope
 	INIT_LIST_HEAD(&n->pulls);
 	INIT_LIST_HEAD(&n->all);
 	__skb_queue_head_init(&n->out);
+	init_waitqueue_head(&n->landed);
 	n->credit = 256 << 10;
 	n->ring = vmalloc_user(PAGE_ALIGN(sizeof(*n->ring)));
 	if (!n->ring)
@@ -171,6 +190,7 @@ static void sn_net_end(struct sn_net *n)
 	xa_for_each(&n->links, id, l)
 	{
 		xa_erase(&n->links, id);
+		sn_net_quiesce(n, &l->flying);
 		timer_delete_sync(&l->timer);
 		kfree_sensitive(l);
 	}
@@ -299,6 +319,7 @@ int sn_net_unlink(struct sn_ctx *ctx, void *arg)
 		}
 		sn_pull_schedule(n);
 		spin_unlock_bh(&n->lock);
+		sn_net_quiesce(n, &l->flying);
 		timer_delete_sync(&l->timer); /* with nothing asked for it is not set again */
 		kfree_sensitive(l);
 	}
@@ -342,6 +363,7 @@ static struct sn_pull *sn_pull_new(struct sn_net *n, const struct sennit_net_pul
 	p->start = p->pin_at = p->pin_to = a->start;
 	p->len = a->end;
 	p->left = a->end - a->start;
+	p->channel = sn_netdma_channel(p->left);
 	sn_pull_shape(p);
 	return p;
 }
@@ -394,10 +416,12 @@ int sn_net_pull(struct sn_ctx *ctx, void *arg)
 	a->number = p->number; /* it may have ended before the caller has it */
 	spin_unlock_bh(&n->lock);
 	mutex_unlock(&n->calls);
-	if (err)
+	if (err) {
+		sn_netdma_unpick(p->channel);
 		kref_put(&p->ref, sn_pull_free);
-	else
+	} else {
 		sn_count(SENNIT_C_NET_PULLS, 1);
+	}
 	sn_net_flush(n);
 	sn_net_put(n);
 	return err;
@@ -416,13 +440,20 @@ int sn_net_cancel(struct sn_ctx *ctx, void *arg)
 	spin_lock_bh(&n->lock);
 	p = n->table[a->number % SENNIT_NET_PULLS];
 	if (p && p->number == a->number) {
-		a->done = sn_pull_done(p);
+		kref_get(&p->ref);
+		err = p->over ? -ENOENT : 0; /* over: the end is told when its last fragment is there */
 		sn_pull_end(p, -ECANCELED, false);
+		a->done = err ? 0 : p->done;
 		sn_pull_schedule(n);
-		err = 0;
+	} else {
+		p = NULL;
 	}
 	spin_unlock_bh(&n->lock);
 	sn_net_flush(n);
+	if (p) {
+		sn_net_quiesce(n, &p->flying);
+		kref_put(&p->ref, sn_pull_free);
+	}
 	sn_net_put(n);
 	return err;
 }

@@ -3,12 +3,13 @@
  * Fetching in the kernel: what src/net/pull.c does in user space, in softirqs, with the same rules (docs/protocol.md). The
  * receiver asks for blocks of pieces; evidence and a timer tell what is lost; the credit bounds what is under way.
  *
- * A piece is copied from the frame straight into the region's pinned pages. Pinning runs in a worker, a little ahead of
+ * A piece is copied from the frame straight into the region's pinned pages, by a DMA channel where the fetch has one
+ * (netdma.c: it is then in its place some time later), else by the CPU. Pinning runs in a worker, a little ahead of
  * what is asked for; a frame for a page that is not pinned is dropped, counted, and asked for again (an overlap miss),
  * and so is one whose page was taken away while it was copied. A worker that cannot pin ends the fetch: the program goes
  * on in user space from the first byte missing.
  *
- * Budget of a piece: one look-up for each pin set, its check, one copy; no allocation but for PULL frames.
+ * Budget of a piece: one look-up for each pin set, its check, one copy; no allocation but for PULL frames and DMA.
  */
 #include "sennit_net.h"
 #include <linux/highmem.h>
@@ -47,7 +48,7 @@ u64 sn_pull_done(const struct sn_pull *p)
 
 		if (b->active)
 			done = min(done, p->start + b->index * sn_block_bytes(p) +
-						 (u64)__ffs64(b->missing) * p->frag);
+						 (u64)__ffs64(b->missing | b->flying) * p->frag);
 	}
 	return done;
 }
@@ -57,7 +58,7 @@ static void sn_block_drop(struct sn_pull_block *b)
 	b->pull->net->asked -= b->bytes;
 	b->bytes = 0;
 	b->active = false;
-	list_del(&b->node);
+	list_del_init(&b->node);
 }
 
 void sn_pull_free(struct kref *ref)
@@ -76,17 +77,17 @@ void sn_pull_release_work(struct work_struct *work)
 	kfree(p);
 }
 
-static void sn_pull_report(struct sn_pull *p, int status)
+static void sn_pull_report(struct sn_pull *p)
 {
 	struct sn_net *n = p->net;
 	struct sennit_net_done *d = &n->ring->done[n->head % SENNIT_NET_RING];
 
 	*d = (struct sennit_net_done){.cookie = p->cookie,
-				      .done = status ? sn_pull_done(p) : p->len,
+				      .done = p->done,
 				      .sack = p->sack,
 				      .ack = p->ack,
 				      .number = p->number,
-				      .status = status};
+				      .status = p->status};
 	smp_store_release(&n->ring->head, ++n->head);
 	if (n->event) {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
@@ -97,23 +98,37 @@ static void sn_pull_report(struct sn_pull *p, int status)
 	}
 }
 
-/* The fetch is over, one way or the other: nothing is written for it any more. */
-void sn_pull_end(struct sn_pull *p, int status, bool report)
+/* It is over, and nothing is written for it any more. */
+static void sn_pull_finish(struct sn_pull *p)
 {
 	struct sn_net *n = p->net;
+
+	if (p->report)
+		sn_pull_report(p);
+	sn_netdma_unpick(p->channel);
+	n->table[p->number % SENNIT_NET_PULLS] = NULL;
+	n->n_pulls--;
+	kref_put(&p->ref, sn_pull_free);
+}
+
+/* The fetch is over, one way or the other: nothing more is written for it than what is with a DMA channel now. */
+void sn_pull_end(struct sn_pull *p, int status, bool report)
+{
 	unsigned int i;
 
-	if (report)
-		sn_pull_report(p, status);
+	if (p->over)
+		return;
+	p->status = status;
+	p->report = report;
+	p->done = status ? sn_pull_done(p) : p->len;
 	sn_count(status ? SENNIT_C_NET_GIVEN_UP : SENNIT_C_NET_ENDED, 1);
 	for (i = 0; i < SN_NET_BLOCKS; i++)
 		if (p->block[i].active)
 			sn_block_drop(&p->block[i]);
 	p->over = true;
 	list_del_init(&p->node);
-	n->table[p->number % SENNIT_NET_PULLS] = NULL;
-	n->n_pulls--;
-	kref_put(&p->ref, sn_pull_free);
+	if (!p->flying)
+		sn_pull_finish(p);
 }
 
 /* ---- asking ---- */
@@ -377,7 +392,7 @@ static bool sn_pull_place(struct sn_pull *p, struct sk_buff *skb, unsigned int a
 	return good;
 }
 
-/* A piece has come and is in its place. */
+/* A piece has come, and is in its place or with a DMA channel. */
 static void sn_pull_came(struct sn_pull *p, struct sn_pull_block *b, unsigned int piece, u32 round, u32 len)
 {
 	struct sn_net *n = p->net;
@@ -393,23 +408,68 @@ static void sn_pull_came(struct sn_pull *p, struct sn_pull_block *b, unsigned in
 	b->missing &= ~(1ull << piece);
 	b->bytes -= len;
 	n->asked -= len;
-	p->left -= len;
 	sn_count(SENNIT_C_NET_FRAMES, 1);
-	sn_count(SENNIT_C_NET_BYTES, len);
 	WRITE_ONCE(n->ring->frames, READ_ONCE(n->ring->frames) + 1);
 	if (b->round == round && b->missing) {
 		b->end_seen |= piece >= b->last;
 		b->later += piece > (unsigned int)__ffs64(b->missing);
 		sn_block_lost(b);
 	}
-	if (!b->missing) {
+	if (!b->missing)
+		list_del_init(&b->node); /* there is nothing to ask for */
+	sn_link_evidence(l, round);
+}
+
+/* A piece is in its place. */
+static void sn_pull_placed(struct sn_pull *p, struct sn_pull_block *b, u32 len)
+{
+	struct sn_net *n = p->net;
+
+	p->left -= len;
+	sn_count(SENNIT_C_NET_BYTES, len);
+	if (!b->missing && !b->flying) {
 		sn_block_drop(b);
 		n->credit = min_t(u64, n->credit + div_u64(sn_block_bytes(p), 8), SN_CREDIT_MOST);
 	}
-	sn_link_evidence(l, round);
 	if (!p->left)
 		sn_pull_end(p, 0, true);
+}
+
+/* A piece goes to a DMA channel. */
+void sn_pull_flies(struct sn_pull *p, struct sn_pull_block *b, unsigned int index)
+{
+	b->flying |= 1ull << index;
+	p->flying++;
+	p->link->flying++;
+}
+
+/* It has come back: in its place (0), or with its pages changed (-EAGAIN), or its channel is lost (-EIO). */
+void sn_pull_landed(struct sn_pull *p, struct sn_pull_block *b, unsigned int index, u32 len, int status)
+{
+	struct sn_net *n = p->net;
+	u64 offset = p->start + b->index * sn_block_bytes(p) + (u64)index * p->frag;
+
+	b->flying &= ~(1ull << index);
+	p->flying--;
+	p->link->flying--;
+	if (p->over) {
+		if (!p->flying)
+			sn_pull_finish(p);
+	} else if (status == -EIO) {
+		sn_pull_end(p, status, true);
+	} else if (status) {
+		b->missing |= 1ull << index;
+		b->bytes += len;
+		n->asked += len;
+		sn_count(SENNIT_C_NET_MISSES, 1);
+		sn_pull_pin(p, offset, offset + len + SN_PIN_AHEAD);
+		if (list_empty(&b->node))
+			sn_block_again(b);
+	} else {
+		sn_pull_placed(p, b, len);
+	}
 	sn_pull_schedule(n);
+	wake_up_all(&n->landed); /* the last touch of p and of its link */
 }
 
 /* A DATA frame with a number of ours; d is its head, copied out, len its length by the header. False: not authentic. */
@@ -420,8 +480,9 @@ bool sn_pull_frame(struct sn_net *n, struct sk_buff *skb, const struct sn_wire_d
 	u64 offset = le64_to_cpu(d->offset);
 	struct sn_pull_block *b;
 	unsigned int piece;
+	bool engine;
 
-	if (!p || p->number != number) {
+	if (!p || p->number != number || p->over) {
 		sn_count(SENNIT_C_NET_STRAYS, 1);
 		return true;
 	}
@@ -439,12 +500,16 @@ bool sn_pull_frame(struct sn_net *n, struct sk_buff *skb, const struct sn_wire_d
 		p->ack = le32_to_cpu(d->h.ack);
 		p->sack = le64_to_cpu(d->h.sack);
 	}
-	if (!sn_pull_place(p, skb, SN_PORT_BYTES + sizeof(*d), offset, bytes)) {
+	engine = sn_netdma_place(p, b, piece, skb, SN_PORT_BYTES + sizeof(*d), offset, bytes);
+	if (!engine && !sn_pull_place(p, skb, SN_PORT_BYTES + sizeof(*d), offset, bytes)) {
 		sn_count(SENNIT_C_NET_MISSES, 1);
 		sn_pull_pin(p, offset, offset + bytes + SN_PIN_AHEAD);
 		return true;
 	}
 	sn_pull_came(p, b, piece, round, bytes);
+	if (!engine)
+		sn_pull_placed(p, b, bytes);
+	sn_pull_schedule(n);
 	return true;
 }
 
@@ -514,8 +579,7 @@ void sn_pull_pin_work(struct work_struct *work)
 		}
 		if (at < to) {
 			spin_lock_bh(&n->lock);
-			if (!p->over)
-				sn_pull_end(p, PTR_ERR(ps), true);
+			sn_pull_end(p, PTR_ERR(ps), true);
 			sn_pull_schedule(n);
 			spin_unlock_bh(&n->lock);
 			sn_net_flush(n);

@@ -5,8 +5,9 @@
  *   file -> endpoints -> links, fetches -> region
  *
  * An endpoint's lock guards its links, fetches, credit and ring; frames and timers take it in softirqs, calls with
- * bottom halves off. A fetch is counted: by the table of its endpoint until it ends, and by its worker while that is
- * queued. What holds a region is let go by a worker, for that may sleep.
+ * bottom halves off. A fetch is counted: by the table of its endpoint until it ends, by its worker while that is
+ * queued, and by each fragment that a DMA channel copies. It is over at once, whatever ends it; it ends, and its end is
+ * told, when no fragment is flying any more. What holds a region is let go by a worker, for that may sleep.
  */
 #ifndef SENNIT_NET_H
 #define SENNIT_NET_H
@@ -73,6 +74,7 @@ static_assert(sizeof(struct sn_wire_head) == 40 && sizeof(struct sn_wire_data) =
 
 struct sn_net;
 struct sn_pull;
+struct sn_channel;
 
 struct sn_link {
 	struct sn_net *net;
@@ -84,6 +86,7 @@ struct sn_link {
 	struct timer_list timer;
 	u64 srtt, var, heard, cut_at; /* ns */
 	unsigned int backoff;
+	unsigned int flying; /* fragments with a DMA channel */
 };
 
 struct sn_pull_block {
@@ -94,21 +97,26 @@ struct sn_pull_block {
 	unsigned int later, tries;
 	u32 round, bytes;
 	u64 index, missing, asked_at;
+	u64 flying; /* pieces that came and are being copied */
 };
 
 struct sn_pull {
 	struct kref ref;
 	struct sn_net *net;
 	struct sn_link *link;
-	struct list_head node; /* net->pulls, oldest first */
+	struct list_head node; /* net->pulls, oldest first; none when it is over */
 	struct sn_end end;
+	struct sn_channel *channel; /* NULL: the CPU copies */
 	struct work_struct pin, release;
 	u64 pin_at, pin_to; /* what the worker has still to pin */
 	u64 cookie, sack;
 	u32 ack, seq, number, rdv, frag, pieces;
 	u8 rail, lane; /* ours, by which PULL leaves; the peer's, by which DATA is to come */
 	u64 start, len, left, blocks, next_block;
-	bool over;
+	unsigned int flying;
+	bool over, report;
+	int status;
+	u64 done;
 	struct sn_pull_block block[SN_NET_BLOCKS];
 };
 
@@ -131,7 +139,8 @@ struct sn_net {
 	u32 n_pulls, generation, turn;
 	struct sn_pull *table[SENNIT_NET_PULLS];
 	u64 credit, asked;
-	struct sk_buff_head out; /* frames to send when the lock is let go */
+	wait_queue_head_t landed; /* fragments of a fetch or a link */
+	struct sk_buff_head out;  /* frames to send when the lock is let go */
 };
 
 /* net.c */
@@ -153,5 +162,13 @@ void sn_pull_pin_work(struct work_struct *work);
 void sn_pull_release_work(struct work_struct *work);
 void sn_pull_free(struct kref *ref);
 void sn_net_flush(struct sn_net *n);
+void sn_pull_flies(struct sn_pull *p, struct sn_pull_block *b, unsigned int index);
+void sn_pull_landed(struct sn_pull *p, struct sn_pull_block *b, unsigned int index, u32 len, int status);
+
+/* netdma.c */
+bool sn_netdma_place(struct sn_pull *p, struct sn_pull_block *b, unsigned int index, struct sk_buff *skb,
+		     unsigned int at, u64 offset, u32 len);
+struct sn_channel *sn_netdma_channel(u64 len);
+void sn_netdma_unpick(struct sn_channel *c);
 
 #endif

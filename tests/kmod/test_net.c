@@ -393,6 +393,132 @@ static void nonsense_is_refused(void)
 	tear_down();
 }
 
+/* ---- with DMA channels ---- */
+
+static void set(const char *module, const char *name, unsigned long value)
+{
+	char path[120];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, name);
+	f = fopen(path, "w");
+	KT_CHECK(f && fprintf(f, "%lu\n", value) > 0 && fclose(f) == 0);
+}
+
+/* What came by the engine while `rounds` bodies were fetched, every byte of them right. */
+static uint64_t fetch_by_engine(unsigned rounds)
+{
+	uint64_t bytes = kt_counter(SENNIT_C_NET_DMA_BYTES);
+
+	set_up();
+	fetch_all(rounds);
+	tear_down();
+	bytes = kt_counter(SENNIT_C_NET_DMA_BYTES) - bytes;
+	printf("  %lu KiB of %lu by the engine\n", (unsigned long)bytes >> 10,
+	       (unsigned long)rounds * BODY >> 10);
+	return bytes;
+}
+
+/* All but the head, which the CPU puts into the cache; and no body that is too short. */
+static void the_engine_copies_what_comes(void)
+{
+	uint64_t least = BODY / 2, at_most = BODY - 65536 + 8000;
+	uint64_t bytes = fetch_by_engine(1);
+
+	KT_CHECK(bytes >= least && bytes <= at_most);
+	set("sennit", "dma_threshold", 64ul << 20);
+	KT_CHECK(fetch_by_engine(1) == 0);
+	set("sennit", "dma_threshold", 65536);
+	set("sennit", "dma_pending", 2); /* what finds no room is the CPU's */
+	bytes = fetch_by_engine(1);
+	KT_CHECK(bytes > 0 && bytes <= at_most);
+	set("sennit", "dma_pending", 64);
+}
+
+static void what_the_engine_fails_the_cpu_copies(void)
+{
+	uint64_t errors = kt_counter(SENNIT_C_DMA_ERRORS);
+
+	set("dmadouble", "fail_every", 5);
+	fetch_by_engine(1);
+	set("dmadouble", "fail_every", 0);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_ERRORS) > errors);
+	set("dmadouble", "starve_every", 3);
+	fetch_by_engine(1);
+	set("dmadouble", "starve_every", 0);
+	set("dmadouble", "delay_us", 300); /* late completions */
+	sh->lose = 20;
+	KT_CHECK(fetch_by_engine(1) > 0);
+	sh->lose = 0;
+	set("dmadouble", "delay_us", 0);
+}
+
+/* As from IDXD, whose driver sleeps for descriptors. */
+static void a_worker_submits_where_drivers_sleep(void)
+{
+	set("sennit", "dma_sleeps", 1);
+	set("dmadouble", "sleepy", 1);
+	KT_CHECK(fetch_by_engine(1) > BODY / 4);
+	set("dmadouble", "sleepy", 0);
+	set("sennit", "dma_sleeps", 0);
+}
+
+/* When a fetch has been taken back, what the engine had of it is there: nothing is written later. */
+static void cancelling_waits_for_the_engine(void)
+{
+	char *at = kt_map(BODY), *before = malloc(BODY);
+
+	set("dmadouble", "delay_us", 2000);
+	for (unsigned i = 0; i < 4; i++) {
+		set_up();
+		struct kt_region r = kt_declare(dev, at, BODY, SENNIT_WRITE);
+		struct sennit_net_cancel c = {.net = net, .number = start(r.id, 0, BODY, 1)};
+		struct sennit_net_unlink u = {.net = net, .link = link_id};
+
+		while (ring->frames < 20)
+			usleep(100);
+		KT_CHECK((i % 2 ? ioctl(dev, SENNIT_IOC_NET_UNLINK, &u)
+				: ioctl(dev, SENNIT_IOC_NET_CANCEL, &c)) == 0);
+		memset(at, 0x77, BODY);
+		memcpy(before, at, BODY);
+		usleep(20000);
+		KT_CHECK(memcmp(at, before, BODY) == 0);
+		KT_CHECK(ring->head == 0);
+		tear_down();
+	}
+	set("dmadouble", "delay_us", 0);
+	free(before);
+	munmap(at, BODY);
+}
+
+/* Channels fall silent under fetches: given up, and every byte is right; killed processes leave nothing. */
+static void silent_channels_end_no_fetch(void)
+{
+	uint64_t given_up = kt_counter(SENNIT_C_DMA_TIMEOUTS);
+
+	set("sennit", "dma_timeout_ms", 200);
+	set("dmadouble", "lose_every", 60);
+	fetch_by_engine(2);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_TIMEOUTS) > given_up);
+	for (unsigned i = 0; i < 4; i++) {
+		pid_t child = kt_fork();
+
+		if (!child) {
+			char *at = kt_map(BODY);
+
+			set_up();
+			start(kt_declare(dev, at, BODY, SENNIT_WRITE).id, 0, BODY, 1);
+			while (ring->frames < 20 * (i + 1))
+				usleep(100);
+			_exit(0);
+		}
+		kt_join(child);
+	}
+	kt_wait_unpinned(0);
+	set("dmadouble", "lose_every", 0);
+	set("sennit", "dma_timeout_ms", 2000);
+}
+
 /* The process dies, or the interface goes, with a fetch under way. Last: the wire is gone then. */
 static void ends_in_mid_fetch(void)
 {
@@ -419,8 +545,10 @@ static void ends_in_mid_fetch(void)
 	tear_down();
 }
 
-int main(void)
+/* test_net [dma | real]: with the engine's double, or with an engine that cannot be told to fail. */
+int main(int argc, char **argv)
 {
+	bool real = argc > 1 && !strcmp(argv[1], "real"), doubled = argc > 1 && !strcmp(argv[1], "dma");
 	pid_t host;
 
 	alarm(150);
@@ -441,6 +569,14 @@ int main(void)
 	KT_RUN(memory_may_change_under_a_fetch);
 	KT_RUN(a_fetch_can_be_left);
 	KT_RUN(nonsense_is_refused);
+	if (doubled || real)
+		KT_RUN(the_engine_copies_what_comes);
+	if (doubled) {
+		KT_RUN(what_the_engine_fails_the_cpu_copies);
+		KT_RUN(a_worker_submits_where_drivers_sleep);
+		KT_RUN(cancelling_waits_for_the_engine);
+		KT_RUN(silent_channels_end_no_fetch);
+	}
 	KT_RUN(ends_in_mid_fetch);
 	KT_CHECK(sh->bad == 0 && sh->asked > 0);
 	sh->quit = 1;

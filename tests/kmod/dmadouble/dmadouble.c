@@ -29,6 +29,9 @@ MODULE_PARM_DESC(lose_every, "at every n-th copy the channel falls silent");
 static unsigned int starve_every;
 module_param(starve_every, uint, 0644);
 MODULE_PARM_DESC(starve_every, "every n-th request for a descriptor is refused");
+static bool sleepy;
+module_param(sleepy, bool, 0644);
+MODULE_PARM_DESC(sleepy, "whoever asks for a descriptor sleeps first");
 static bool unordered;
 module_param(unordered, bool, 0444);
 MODULE_PARM_DESC(unordered, "say that copies may end in any order");
@@ -78,6 +81,8 @@ static struct dma_async_tx_descriptor *dd_prepare(struct dma_chan *chan, dma_add
 	struct dd_chan *c = container_of(chan, struct dd_chan, chan);
 	struct dd_desc *d;
 
+	if (READ_ONCE(sleepy))
+		usleep_range(20, 50);
 	if (starve_every && ++c->prepared % starve_every == 0)
 		return NULL;
 	d = kzalloc(sizeof(*d), GFP_NOWAIT);

@@ -29,8 +29,12 @@ if [ "$kernel" = arm64 ]; then
 	echo "obj-m := xilinx/zynqmp_dma.o" >"$driver/Kbuild"
 	nice make -s -C "$(readlink -f "$cache/arm64/build")" M="$driver" CONFIG_DEBUG_INFO_BTF_MODULES= "${cross[@]}" modules
 	cp -u "$driver/xilinx/zynqmp_dma.ko" "$driver/"
-	aarch64-linux-gnu-gcc -static -O2 -Wall -Wextra -D_GNU_SOURCE -I"$root/kmod" -o "$cache/arm64/mod/kmod_test_dma" \
-		"$root"/tests/kmod/test_dma.c "$root/tests/kmod/kt.c" -pthread
+	program() {
+		aarch64-linux-gnu-gcc -static -O2 -Wall -Wextra -D_GNU_SOURCE -I"$root/kmod" -I"$root/src" -I"$root/include" \
+			-I"$root/tests/kmod" -o "$cache/arm64/mod/kmod_$1" "$root/tests/kmod/$1.c" "$root/tests/kmod/kt.c" "${@:2}" -pthread
+	}
+	program test_dma
+	program test_net "$root"/tests/kmod/veth.c "$root"/src/net/auth.c "$root"/src/net/wire.c
 	exit 0
 fi
 cc=()

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * DMA channels (any dmaengine channel that does DMA_MEMCPY: I/OAT, IDXD's kernel queues, others): taken while somebody has
+ * the device open, calibrated, picked for messages, and given up. dma.c uses them for copies, netdma.c for what comes from
+ * the network.
+ *
+ * The threshold is where offloading begins to pay: measured for each channel when it is taken, by timing it against the
+ * CPU; and where the two processes share a cache, not below that cache's size, for there the CPU's copy is faster.
+ *
+ * A silent channel is stopped before its pages are let go, and is not used again; one that cannot be stopped keeps the
+ * pages for ever. Submitting takes no lock of ours (drivers have theirs, and some sleep in it): whoever submits says so, and
+ * who stops a channel first closes it and then waits until nobody is submitting.
+ */
+#include "sennit_dma.h"
+#include <linux/delay.h>
+#include <linux/device/driver.h>
+#include <linux/ktime.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/topology.h>
+#ifdef CONFIG_X86
+#include <asm/processor.h>
+#endif
+
+#define SN_CHANNELS_MAX 16
+#define SN_TEST_BYTES	(128u << 10)
+#define SN_TEST_ORDER	get_order(SN_TEST_BYTES)
+
+static bool dma = true;
+module_param(dma, bool, 0644);
+MODULE_PARM_DESC(dma, "hand large copies to DMA channels where the machine has any (default: yes)");
+static unsigned int dma_channels = 4;
+module_param(dma_channels, uint, 0644);
+MODULE_PARM_DESC(dma_channels, "channels to take while the device is open, at most 16 (default: 4)");
+static unsigned long dma_threshold;
+module_param(dma_threshold, ulong, 0644);
+MODULE_PARM_DESC(dma_threshold, "bytes from which a copy is offloaded (default 0: as calibrated)");
+static bool dma_sleeps;
+module_param(dma_sleeps, bool, 0644);
+MODULE_PARM_DESC(dma_sleeps,
+		 "the channels' driver sleeps: network fragments are submitted by a worker (IDXD: always)");
+static unsigned int dma_timeout_ms = 2000;
+module_param(dma_timeout_ms, uint, 0644);
+MODULE_PARM_DESC(dma_timeout_ms, "a channel that is silent for longer is given up (default: 2000 ms)");
+
+static DEFINE_MUTEX(sn_channels_lock);
+static struct sn_channel sn_channels[SN_CHANNELS_MAX];
+static unsigned int sn_n_channels; /* grows from 0 once, while files are open */
+static unsigned int sn_opens;
+static u64 sn_threshold = U64_MAX;
+
+static u64 sn_cache_bytes(void)
+{
+#ifdef CONFIG_X86
+	return (u64)boot_cpu_data.x86_cache_size << 10;
+#else
+	return 2 << 20;
+#endif
+}
+
+bool sn_dma_shares_cache(const struct sn_ctx *caller, const struct sn_ctx *owner)
+{
+	int a = READ_ONCE(caller->cpu), b = READ_ONCE(owner->cpu);
+
+	return topology_physical_package_id(a) == topology_physical_package_id(b);
+}
+
+bool sn_dma_wants(struct sn_ctx *from, struct sn_ctx *to, u64 len)
+{
+	u64 threshold = READ_ONCE(dma_threshold);
+
+	if (!READ_ONCE(dma) || !smp_load_acquire(&sn_n_channels))
+		return false;
+	if (threshold)
+		return len >= threshold;
+	threshold = READ_ONCE(sn_threshold);
+	if (sn_dma_shares_cache(from, to))
+		threshold = max(threshold, sn_cache_bytes());
+	return len >= threshold;
+}
+
+/* For what comes from the network: nobody has it in a cache yet. */
+bool sn_channel_wants(u64 len)
+{
+	u64 threshold = READ_ONCE(dma_threshold);
+
+	return READ_ONCE(dma) && smp_load_acquire(&sn_n_channels) &&
+	       len >= (threshold ? threshold : READ_ONCE(sn_threshold));
+}
+
+void sn_dma_info(struct sennit_info *info)
+{
+	u64 threshold = READ_ONCE(dma_threshold);
+
+	info->dma_channels = READ_ONCE(dma) ? smp_load_acquire(&sn_n_channels) : 0;
+	info->dma_threshold = threshold ? threshold : READ_ONCE(sn_threshold);
+}
+
+/* Nanoseconds that a channel takes for one copy of len bytes; 0 when it fails. */
+static u64 sn_channel_time(struct dma_chan *chan, struct page *dst, struct page *src, unsigned int len)
+{
+	struct device *dev = chan->device->dev;
+	dma_addr_t from = dma_map_page(dev, src, 0, len, DMA_TO_DEVICE);
+	dma_addr_t to = dma_map_page(dev, dst, 0, len, DMA_FROM_DEVICE);
+	struct dma_async_tx_descriptor *tx = NULL;
+	ktime_t start = ktime_get();
+	dma_cookie_t cookie;
+	u64 ns = 0;
+
+	if (!dma_mapping_error(dev, from) && !dma_mapping_error(dev, to))
+		tx = dmaengine_prep_dma_memcpy(chan, to, from, len, DMA_CTRL_ACK | DMA_PREP_INTERRUPT);
+	if (tx) {
+		cookie = dmaengine_submit(tx);
+		if (!dma_submit_error(cookie)) {
+			if (dma_sync_wait(chan, cookie) == DMA_COMPLETE)
+				ns = ktime_to_ns(ktime_sub(ktime_get(), start)) + 1;
+			else
+				dmaengine_terminate_sync(chan);
+		}
+	}
+	if (!dma_mapping_error(dev, from))
+		dma_unmap_page(dev, from, len, DMA_TO_DEVICE);
+	if (!dma_mapping_error(dev, to))
+		dma_unmap_page(dev, to, len, DMA_FROM_DEVICE);
+	return ns;
+}
+
+/*
+ * Times a channel against the CPU. Its own time for a large copy less that for a page is its rate, the rest its cost of
+ * starting. Returns the length from which to use it, or 0: it does not copy right.
+ */
+static u64 sn_channel_calibrate(struct sn_channel *c)
+{
+	struct page *src = alloc_pages(GFP_KERNEL | __GFP_ZERO, SN_TEST_ORDER);
+	struct page *dst = alloc_pages(GFP_KERNEL | __GFP_ZERO, SN_TEST_ORDER);
+	u64 small, large, cpu, per, threshold = 0;
+	ktime_t start;
+
+	if (!src || !dst)
+		goto out;
+	memset(page_address(src), 0x5a, SN_TEST_BYTES);
+	small = sn_channel_time(c->chan, dst, src, PAGE_SIZE);
+	large = small ? sn_channel_time(c->chan, dst, src, SN_TEST_BYTES) : 0;
+	if (!large)
+		return 0; /* it may write there yet: the pages are given up with it */
+	if (memcmp(page_address(dst), page_address(src), SN_TEST_BYTES))
+		goto out;
+	start = ktime_get();
+	memcpy(page_address(dst), page_address(src), SN_TEST_BYTES);
+	cpu = ktime_to_ns(ktime_sub(ktime_get(), start)) + 1;
+	per = large > small ? large - small : 1;
+	c->ns_per_block = per * (SN_BLOCK_BYTES / SN_TEST_BYTES) + small;
+	/* The CPU's time for this many bytes is twice the cost of starting; no less than a block, to be worth a sleep. */
+	threshold = max_t(u64, SN_BLOCK_BYTES, div64_u64(2 * small * SN_TEST_BYTES, cpu));
+out:
+	if (src)
+		__free_pages(src, SN_TEST_ORDER);
+	if (dst)
+		__free_pages(dst, SN_TEST_ORDER);
+	return threshold;
+}
+
+/* IDXD's prepares wait, asleep, for a free descriptor. dma_sleeps=1 has others treated like that. */
+static bool sn_channel_may_sleep(const struct sn_channel *c)
+{
+	const struct device_driver *driver = c->chan->device->dev->driver;
+
+	return READ_ONCE(dma_sleeps) || (driver && !strcmp(driver->name, "idxd"));
+}
+
+/* Channels are held while anybody has the device open, and looked for again at every open until there are some. */
+void sn_dma_open(void)
+{
+	unsigned int n = 0, want = min_t(unsigned int, READ_ONCE(dma_channels), SN_CHANNELS_MAX);
+	u64 threshold = 0;
+	dma_cap_mask_t mask;
+
+	dma_cap_zero(mask);
+	dma_cap_set(DMA_MEMCPY, mask);
+	mutex_lock(&sn_channels_lock);
+	sn_opens++;
+	while (READ_ONCE(dma) && !sn_n_channels && n < want) {
+		struct sn_channel *c = &sn_channels[n];
+		u64 own;
+
+		c->chan = dma_request_chan_by_mask(&mask);
+		if (IS_ERR_OR_NULL(c->chan))
+			break;
+		own = sn_channel_calibrate(c);
+		if (!own) {
+			pr_warn("sennit: DMA channel %s does not copy; not used\n", dma_chan_name(c->chan));
+			dma_release_channel(c->chan);
+			break;
+		}
+		mutex_init(&c->stop);
+		c->closed = c->quiet = false;
+		c->sleeps = sn_channel_may_sleep(c);
+		c->heard = jiffies;
+		atomic_set(&c->users, 0);
+		atomic_set(&c->submitting, 0);
+		sn_netdma_init(c);
+		threshold = max(threshold, own);
+		n++;
+	}
+	if (n) {
+		WRITE_ONCE(sn_threshold, threshold);
+		smp_store_release(&sn_n_channels, n);
+	}
+	mutex_unlock(&sn_channels_lock);
+}
+
+void sn_dma_close(void)
+{
+	mutex_lock(&sn_channels_lock);
+	if (--sn_opens == 0) {
+		/* No file, so no copy and no fragment: what may be left is the end of a callback. */
+		while (sn_n_channels) {
+			struct sn_channel *c = &sn_channels[--sn_n_channels];
+
+			cancel_delayed_work_sync(&c->watch);
+			dma_release_channel(c->chan);
+			sn_netdma_exit(c);
+		}
+		WRITE_ONCE(sn_threshold, U64_MAX);
+	}
+	mutex_unlock(&sn_channels_lock);
+}
+
+/* The channel with the fewest users, with one more; NULL: none is usable. sn_channel_put() ends the use. */
+struct sn_channel *sn_channel_pick(void)
+{
+	unsigned int i, n = smp_load_acquire(&sn_n_channels);
+	struct sn_channel *best = NULL;
+
+	for (i = 0; i < n; i++) {
+		struct sn_channel *c = &sn_channels[i];
+
+		if (!READ_ONCE(c->closed) && (!best || atomic_read(&c->users) < atomic_read(&best->users)))
+			best = c;
+	}
+	if (best)
+		atomic_inc(&best->users);
+	return best;
+}
+
+/* Nothing was heard of it for dma_timeout_ms, counted from `since` at the earliest: of no message that it works on. */
+bool sn_channel_is_silent(struct sn_channel *c, unsigned long since)
+{
+	unsigned long heard = READ_ONCE(c->heard);
+
+	return time_after(jiffies, (time_after(heard, since) ? heard : since) +
+					   msecs_to_jiffies(READ_ONCE(dma_timeout_ms)));
+}
+
+/* Gives up a channel that has been silent for too long. False: it does not stop. Sleeps. */
+bool sn_channel_stop(struct sn_channel *c)
+{
+	mutex_lock(&c->stop);
+	if (!c->closed) {
+		WRITE_ONCE(c->closed, true);
+		smp_mb(); /* sn_channel_enter: submitting is written before closed is read */
+		while (atomic_read_acquire(&c->submitting))
+			usleep_range(20, 100);
+		WRITE_ONCE(c->quiet, !dmaengine_terminate_sync(c->chan));
+		sn_count(SENNIT_C_DMA_TIMEOUTS, 1);
+		pr_warn("sennit: DMA channel %s is silent; %s\n", dma_chan_name(c->chan),
+			c->quiet ? "not used any more" : "it cannot be stopped, its pages stay pinned");
+		sn_netdma_abort(c);
+	}
+	mutex_unlock(&c->stop);
+	return c->quiet;
+}
