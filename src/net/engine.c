@@ -251,9 +251,9 @@ static int run_work(struct sn_net *n)
 			if (l->ack_at <= n->now)
 				sn_net_out_ack(l, 0);
 		}
-		bool wait =
-			l->state == SN_LINK_OPEN && (l->ack_at != SN_NET_NEVER || l->tx_again ||
-						     !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones));
+		bool wait = l->state == SN_LINK_OPEN &&
+			    (l->ack_at != SN_NET_NEVER || l->tx_again || l->open.frame ||
+			     !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones));
 		wait |= n->quiet && (l->rx_deliver != l->rx_next || l->bye_came || l->silent);
 		if (!wait && !l->dead)
 			sn_list_del(&l->work_node);
@@ -355,7 +355,8 @@ bool sn_net_idle(const struct sn_net *n)
 		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
 		if (l->state == SN_LINK_GONE || l->dead)
 			continue;
-		if (l->tx_una != l->tx_next || !sn_list_empty(&l->queue) || !sn_list_empty(&l->dones))
+		if (l->tx_una != l->tx_next || l->open.frame || !sn_list_empty(&l->queue) ||
+		    !sn_list_empty(&l->dones))
 			return false;
 	}
 	return true;

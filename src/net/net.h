@@ -5,10 +5,10 @@
  * (rail.c) lets one thread in at a time.
  *
  *   engine.c  life, progress, timers, counters     link.c    peers: connect, sessions, restart, silence
- *   input.c   frames in: authenticate, dispatch    stream.c  MSG frames out: pack, window, acknowledge, send again
+ *   input.c   frames in: authenticate, dispatch    stream.c  MSG frames out: acknowledge, send again
  *   inbox.c   MSG frames in: order, deliver        pull.c    fetching: blocks, evidence, pacing
  *   serve.c   rendezvous out: answering PULL       place.c   where DATA goes before it is read
- *   output.c  the batch of frames being sent
+ *   output.c  the batch of frames being sent         gather.c  MSG frames being filled: posting
  *   probe.c   the path's frame size                  lane.c    which rail brings a block
  *   way.c     rails: which there are, which work, which is next for a frame
  *
@@ -119,6 +119,13 @@ struct sn_net_msg { /* a message that waits for room in the stream */
 	uint8_t imm[SN_IMM_MAX];
 };
 
+struct sn_net_open {	/* a MSG frame being filled; no number yet */
+	uint8_t *frame; /* NULL: none */
+	uint32_t at, room;
+	uint32_t count; /* records inside */
+	uint8_t way;	/* whose frame length it has */
+};
+
 struct sn_net_rtt {
 	uint64_t srtt, var; /* 0: not measured */
 };
@@ -195,6 +202,7 @@ struct sn_net_link {
 	struct sn_list dones; /* sn_net_msg, DONE records: they pass everything */
 	struct sn_net_slot tx[SN_WIRE_WINDOW];
 	uint32_t tx_next, tx_una, tx_again;
+	struct sn_net_open open;
 	uint32_t gathered, waiting; /* bytes and requests in the queue, as far as strategies care */
 
 	/* stream in */
@@ -434,9 +442,15 @@ void sn_net_work(struct sn_net_link *l); /* put on the list of links that the ne
 void sn_net_rtt_add(struct sn_net_rtt *r, uint64_t sample);
 uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff);
 
-/* ---- stream.c ---- */
+/* ---- gather.c ---- */
 int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
 bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req);
+/* By the strategy: does what waits leave now? With so many requests, of so many bytes, more. */
+bool sn_net_ready(struct sn_net_link *l, uint32_t requests, uint64_t bytes);
+bool sn_net_push_frame(struct sn_net_link *l); /* one, of what waits; false: none */
+void sn_net_gather_end(struct sn_net_link *l);
+
+/* ---- stream.c ---- */
 struct sn_net_msg *sn_net_done_new(uint32_t rdv); /* NULL: no memory */
 void sn_net_stream_ports(struct sn_net_link *l, const uint8_t *body, uint32_t len);
 void sn_net_stream_moved(struct sn_net_way *w); /* the way is out: its frames go by another one */

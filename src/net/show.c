@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define HEAD  ((uint32_t)sizeof(struct sn_wire_head))
 #define EVERY (100 * SN_NET_MS)
 
 struct shown {
@@ -101,8 +102,8 @@ static void show_link(struct sn_net_link *l)
 	if (s == NULL || s->sum == sum)
 		return;
 	s->sum = sum;
-	sn_live_text(s->window, "%u requests, %u bytes wait; %u frames under way", l->waiting, l->gathered,
-		     l->tx_next - l->tx_una);
+	sn_live_text(s->window, "%u requests, %u bytes wait; %u frames under way", l->waiting + l->open.count,
+		     l->gathered + SN_MAX_OF(l->open.at, HEAD) - HEAD, l->tx_next - l->tx_una);
 	show_ways(l, s);
 	show_lanes(l, s);
 }

@@ -16,9 +16,16 @@ static bool join(const struct sn_window *w, uint32_t inside)
 	return true;
 }
 
+/* While enough others are under way, full frames make a train: one system call, and one look by each layer below. */
+static bool depart(const struct sn_window *w, uint32_t frames)
+{
+	return frames >= SN_SCHED_TRAIN || w->flight < SN_SCHED_GATHER + frames;
+}
+
 const struct sn_strategy sn_strategy_aggregate = {
 	.name = "aggregate",
 	.help = "requests that wait share frames",
 	.ready = ready,
 	.join = join,
+	.depart = depart,
 };

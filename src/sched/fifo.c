@@ -15,6 +15,11 @@ static bool join(const struct sn_window *w, uint32_t inside)
 	return false;
 }
 
+static bool depart(const struct sn_window *w, uint32_t frames)
+{
+	return true;
+}
+
 /* The rail of the least latency; it waits for that one. */
 static int small(const struct sn_sched_rail *rails, unsigned count, uint32_t bytes)
 {
@@ -42,6 +47,7 @@ const struct sn_strategy sn_strategy_fifo = {
 	.help = "one request a frame, in order, over the best rail",
 	.ready = ready,
 	.join = join,
+	.depart = depart,
 	.small = small,
 	.block = block,
 };

@@ -15,6 +15,7 @@ static void lay_over(struct sn_strategy *out, const struct sn_strategy *s)
 {
 	out->ready = s->ready ? s->ready : out->ready;
 	out->join = s->join ? s->join : out->join;
+	out->depart = s->depart ? s->depart : out->depart;
 	out->small = s->small ? s->small : out->small;
 	out->block = s->block ? s->block : out->block;
 }

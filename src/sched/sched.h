@@ -3,7 +3,7 @@
  * The scheduler: what goes next, in which company, over which rail. It decides and holds nothing: the network engine asks it
  * with what it knows about a peer's window and rails, so the same code runs in a simulator and in a unit test.
  *
- * A strategy fills in some of four decisions; what it leaves out the strategies before it in the setting, and at last
+ * A strategy fills in some of five decisions; what it leaves out the strategies before it in the setting, and at last
  * fifo, decide. To add one: a file that defines it, and a line in sched.c.
  */
 #ifndef SN_SCHED_H
@@ -60,13 +60,16 @@ struct sn_strategy {
 	bool (*ready)(const struct sn_window *w);
 	/* A frame holds `inside` requests: may the next one join them? */
 	bool (*join)(const struct sn_window *w, uint32_t inside);
+	/* Full frames, the last of `flight`, stand ready: do they leave, or wait for more to leave with? */
+	bool (*depart)(const struct sn_window *w, uint32_t frames);
 	/* The rail for a frame of short messages: an index, or -1 to wait. */
 	int (*small)(const struct sn_sched_rail *rails, unsigned count, uint32_t bytes);
 	/* The rail for the next `block` bytes of a long message of which `left` are not given out: an index, or -1 to wait. */
 	int (*block)(const struct sn_sched_rail *rails, unsigned count, uint64_t left, uint64_t block);
 };
 
-#define SN_SCHED_GATHER 8 /* frames under way beyond which requests gather */
+#define SN_SCHED_GATHER 4  /* frames under way beyond which requests gather */
+#define SN_SCHED_TRAIN	16 /* full frames that leave together */
 
 extern const struct sn_strategy sn_strategy_fifo, sn_strategy_aggregate, sn_strategy_split, sn_strategy_equal;
 

@@ -52,6 +52,20 @@ static void a_lone_request_leaves_at_once(void **state)
 	assert_false(sn_strategy_fifo.join(&w, 1));
 }
 
+static void full_frames_wait_for_a_train(void **state)
+{
+	struct sn_strategy s = chosen("aggregate,split");
+	struct sn_window w = {.frame = 1472, .flight = SN_SCHED_GATHER};
+
+	assert_true(s.depart(&w, 1)); /* too few besides are under way: the rails would run dry */
+	w.flight = SN_SCHED_GATHER + 1;
+	assert_false(s.depart(&w, 1));
+	w.flight = SN_SCHED_GATHER + SN_SCHED_TRAIN;
+	assert_false(s.depart(&w, SN_SCHED_TRAIN - 1));
+	assert_true(s.depart(&w, SN_SCHED_TRAIN));
+	assert_true(sn_strategy_fifo.depart(&w, 1));
+}
+
 static void short_ones_take_the_rail_that_is_through_first(void **state)
 {
 	struct sn_sched_rail r[3] = {
@@ -187,6 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_list_is_laid_over_fifo),
 		cmocka_unit_test(a_lone_request_leaves_at_once),
+		cmocka_unit_test(full_frames_wait_for_a_train),
 		cmocka_unit_test(short_ones_take_the_rail_that_is_through_first),
 		cmocka_unit_test(rails_finish_together),
 		cmocka_unit_test(equal_is_equal_and_one_is_one),
