@@ -117,6 +117,7 @@ static int attach(struct sn_peer_state *peer, const struct sn_ep_ids *ids, const
 				continue;
 			peer->ops = ep->rails[r].ops;
 			peer->rail = ep->rails[r].state;
+			peer->unmet = peer->ops->meet != NULL;
 			return peer->ops->attach(peer->rail, peer, ids, &parts[i], &peer->link);
 		}
 	}

@@ -98,6 +98,8 @@ struct sn_rail_ops {
 	int (*attach)(void *rail, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
 		      const struct sn_addr_part *part, void **link);
 	void (*detach)(void *link);
+	/* Optional. A receive from this peer was posted and nothing was ever said to it: find out whether it lives. */
+	void (*meet)(void *link);
 	/*
 	 * Send a message. req is the core's token for sn_core_sent, NULL if nobody waits for it (then the rail copies what
 	 * it needs: imm and body, len <= SN_INJECT_MAX). Returns 1 if the message is already out of the caller's hands

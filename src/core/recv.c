@@ -339,6 +339,13 @@ int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const st
 	return 0;
 }
 
+/* A receive waits for this peer, which may have died before a word was said. */
+static void meet(struct sn_peer_state *peer)
+{
+	peer->unmet = false;
+	peer->ops->meet(peer->link);
+}
+
 /* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
 static void recv_place(struct sn_req *req, bool plain)
 {
@@ -365,6 +372,8 @@ static void recv_place(struct sn_req *req, bool plain)
 		sn_core_req_complete(req, peer->gone_status);
 	else if (sn_match_post(m, &req->posted))
 		sn_core_req_complete(req, SN_ERR_NOMEM);
+	else if (peer && sn_unlikely(peer->unmet))
+		meet(peer);
 	else if (req->room > SN_INJECT_MAX && !plain)
 		recv_show(req, peer);
 }

@@ -420,6 +420,18 @@ static void net_detach(void *link)
 	leave(r);
 }
 
+/* HELLO, and all that follows when nobody answers it. */
+static void net_meet(void *link)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	sn_net_enter(r->net);
+	sn_net_connect(link);
+	sn_net_leave(r->net);
+	leave(r);
+}
+
 static int net_post(void *link, const struct sn_out *out, struct sn_req *req)
 {
 	struct net_rail *r = rail_of(link);
@@ -533,6 +545,7 @@ const struct sn_rail_ops sn_rail_net = {
 	.reaches = net_reaches,
 	.attach = net_attach,
 	.detach = net_detach,
+	.meet = net_meet,
 	.post = net_post,
 	.unpost = net_unpost,
 	.pull = net_pull,

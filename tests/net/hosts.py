@@ -238,7 +238,7 @@ def case_cable(driver, word):
     refuse(total, "net.peers_gone")
 
 
-STATES = ("handshake", "eager", "announced", "serving", "fetching", "idle")
+STATES = ("unmet", "handshake", "eager", "announced", "serving", "fetching", "idle")
 
 
 def fated(names, env, state):
