@@ -3,6 +3,7 @@
  * Frames in: everything from the network passes here, and nothing passes that is not authentic. Each frame ends in exactly
  * one place: handled, or counted in drops[].
  */
+#include "base/log.h"
 #include "net/net.h"
 
 #define ROUNDS	    4 /* driver calls a look */
@@ -108,7 +109,10 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in)
 	enum sn_drop why;
 
 	if (sn_wire_check(data, &len, n->mtu, &why) < 0) {
-		n->drops[why]++;
+		if (n->drops[why]++ == 0 && why == SN_DROP_VERSION && len == sizeof(struct sn_wire_hello))
+			sn_warn("a frame of version %u of the network protocol came, and this is version %u: is "
+				"another sennit installed on a host of this job?",
+				h->version, SN_WIRE_VERSION);
 		return;
 	}
 	/* A frame before this one may have ended the fetch, and with it our right to its buffer. */

@@ -384,19 +384,20 @@ static void open_link(struct sn_net_link *l, uint64_t peer_session, uint32_t pee
 	sn_net_work(l);
 }
 
-/* An answer without state: a link that lives only for this call. False if the way back is unknown. */
-static bool welcome_out(struct sn_net *n, const struct sn_wire_hello *h, uint64_t session)
+/* An answer without state: a link that lives only for this call. */
+static void welcome_out(struct sn_net *n, const struct sn_wire_hello *h, uint64_t session)
 {
 	struct sn_net_link back = {.net = n, .session = session, .peer_session = le64toh(h->session)};
 	struct sn_addr_part part = {.type = h->part_type, .len = (uint8_t)le16toh(h->part_len)};
 
 	memcpy(part.bytes, h->secret.part, part.len);
-	if (!sn_net_ways_first(&back, &part))
-		return false;
+	if (!sn_net_ways_first(&back, &part)) {
+		n->drops[SN_DROP_HELLO]++;
+		return;
+	}
 	sn_auth_hello_key(&back.hello_key, h->secret.key);
 	hello_out(n, &back, SN_WIRE_WELCOME);
 	sn_net_flush(n); /* before `back` goes */
-	return true;
 }
 
 /* A HELLO that knows our session: the peer is alive and means this session. Make or take the link. */
@@ -454,7 +455,9 @@ static void on_hello(struct sn_net *n, struct sn_net_link *l, const struct sn_wi
 	}
 	if (ours != 0)
 		n->drops[SN_DROP_STALE]++;
-	if (!n->closing)
+	if (n->closing)
+		n->drops[SN_DROP_REFUSED]++;
+	else
 		welcome_out(n, h, offer);
 }
 

@@ -49,7 +49,7 @@ struct packet {
 	struct sn_kpull *kernel;
 	int poll_fd;   /* the socket, and the kernel's fetches; -1: there are none */
 	uint32_t held; /* slots handed out by the last receive */
-	uint64_t kicks, errors, odd;
+	uint64_t kicks, errors, odd, overruns;
 };
 
 static struct tpacket2_hdr *slot(const struct ring *r, uint32_t i)
@@ -338,15 +338,16 @@ static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max
 
 static void packet_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
-	const struct packet *p = drv;
+	struct packet *p = drv;
 	struct tpacket_stats s = {0};
 	socklen_t len = sizeof(s);
 
-	getsockopt(p->fd, SOL_PACKET, PACKET_STATISTICS, &s, &len);
+	getsockopt(p->fd, SOL_PACKET, PACKET_STATISTICS, &s, &len); /* since the last time */
+	p->overruns += s.tp_drops;
 	fn(arg, "net.ether_kicks", p->kicks);
 	fn(arg, "net.ether_send_errors", p->errors);
 	fn(arg, "net.ether_odd_frames", p->odd);
-	fn(arg, "net.ether_ring_overruns", s.tp_drops);
+	fn(arg, "net.ether_ring_overruns", p->overruns);
 }
 
 const struct sn_net_driver sn_net_packet = {

@@ -155,8 +155,10 @@ void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p)
 {
 	uint32_t size = le32toh(p->size);
 
-	if (p->rail >= l->net->cfg.ports)
+	if (p->rail >= l->net->cfg.ports) {
+		l->net->drops[SN_DROP_RANGE]++;
 		return;
+	}
 	struct sn_net_way *w = &l->way[p->rail];
 	if (size <= sizeof(*p) && w->tried_at)
 		sn_net_rtt_add(&w->rtt, l->net->now - w->tried_at);

@@ -19,6 +19,7 @@
 #include "net/driver.h"
 #include "net/iface.h"
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -423,12 +424,16 @@ static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max,
 static void udp_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
 	const struct udp *u = drv;
+	uint32_t info[SK_MEMINFO_VARS] = {0};
+	socklen_t len = sizeof(info);
 
+	getsockopt(u->fd, SOL_SOCKET, SO_MEMINFO, info, &len);
 	fn(arg, "net.udp_send_calls", u->send_calls);
 	fn(arg, "net.udp_receive_calls", u->receive_calls);
 	fn(arg, "net.udp_joined_sends", u->joined);
 	fn(arg, "net.udp_send_errors", u->errors);
 	fn(arg, "net.udp_truncated", u->truncated);
+	fn(arg, "net.udp_overruns", info[SK_MEMINFO_DROPS]);
 }
 
 const struct sn_net_driver sn_net_udp = {

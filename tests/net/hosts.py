@@ -85,14 +85,19 @@ class Wire:
         self.proc.stdin.flush()
 
 
+def on(host, *command):
+    """Run there. `ip netns exec` would also mount and unmount, for which it waits long where all cores are busy."""
+    return ["nsenter", "--net=/run/netns/" + host, "--"] + [str(c) for c in command]
+
+
 class Rank:
     """A process on a host; rank None: any program of which no lines are judged."""
 
     def __init__(self, host, rank, words, env=None):
         full = dict(os.environ, SENNIT_STATS="1", **(env or {}))
         self.rank = rank
-        self.proc = subprocess.Popen(["ip", "netns", "exec", host] + [str(w) for w in words], stdin=subprocess.PIPE,
-                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full)
+        self.proc = subprocess.Popen(on(host, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, env=full)
         children.append(self.proc)
         self.rest = b""
 
@@ -129,7 +134,7 @@ class Rank:
 def fail(why):
     print("FAILED:", why)
     for c in children:
-        if c.poll() is None and c.args[0] == "ip":
+        if c.poll() is None and c.args[0] == "nsenter":
             c.send_signal(signal.SIGKILL)
             err = c.stderr.read().decode()
             print("--- counters and errors of a rank:\n" + err[-3000:])
@@ -247,11 +252,26 @@ def fated(names, env, state):
     until = time.monotonic() + 20
     ranks[0].address, ranks[1].address = [r.line(until).split()[1] for r in ranks]
     if state in ("handshake", "unmet"):
-        os.kill(ranks[1].proc.pid, signal.SIGSTOP)  # before it has heard of anybody
+        meets(ranks[1].proc, signal.SIGSTOP)  # before it has heard of anybody
     ranks[0].say(ranks[1].address)
     ranks[1].say(ranks[0].address)
     ranks[0].wait_for("ready", until)
     return ranks
+
+
+def meets(proc, how):
+    """It is killed or stopped, and is so in all its threads when this returns."""
+    os.kill(proc.pid, how)
+    if how == signal.SIGKILL:
+        proc.wait(20)
+        return
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        tasks = ["/proc/%d/task/%s/stat" % (proc.pid, t) for t in os.listdir("/proc/%d/task" % proc.pid)]
+        if all(open(t, encoding="utf-8").read().rpartition(")")[2].split()[0] == "T" for t in tasks):
+            return
+        time.sleep(0.001)
+    fail("a process does not stop")
 
 
 def case_fates(driver, how):
@@ -270,7 +290,7 @@ def case_fates(driver, how):
         wire.say("cut")
     for survivor, doomed in pairs:
         if how != "cut":
-            os.kill(doomed.proc.pid, signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+            meets(doomed.proc, signal.SIGKILL if how == "kill" else signal.SIGSTOP)
     for state, (survivor, doomed) in zip(STATES, pairs):
         if state == "eager":
             survivor.say("GO")
@@ -279,7 +299,7 @@ def case_fates(driver, how):
     took = time.monotonic() - begin
 
     for survivor, doomed in pairs:
-        os.kill(doomed.proc.pid, signal.SIGKILL)
+        doomed.proc.kill()
     finish([survivor for survivor, doomed in pairs], 0, judged=True)
     if took > 6:
         fail("it took %.1f s" % took)
@@ -367,8 +387,8 @@ def case_flood(driver):
     """Forged, cut, changed, misdirected and repeated frames at an endpoint while it works: nothing lost, nothing accepted."""
     names = two(driver)
     ranks = start(names, "traffic", 1500, DRIVERS[driver])
-    flood = subprocess.Popen(["ip", "netns", "exec", names[1], sys.executable, os.path.join(HERE, "flood.py"), driver,
-                              ranks[0].address, "4"], stdout=subprocess.PIPE, text=True)
+    flood = subprocess.Popen(on(names[1], sys.executable, os.path.join(HERE, "flood.py"), driver, ranks[0].address, 4),
+                             stdout=subprocess.PIPE, text=True)
     children.append(flood)
     total = finish(ranks, 90, lambda: print("flood: %s frames" % flood.communicate(timeout=60)[0].strip()))
     refuse(total, "net.peers_gone", "net.restarts", "net.drop_record")
