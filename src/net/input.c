@@ -109,8 +109,11 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in)
 	enum sn_drop why;
 
 	if (sn_wire_check(data, &len, n->mtu, &why) < 0) {
-		if (n->drops[why]++ == 0 && why == SN_DROP_VERSION && len == sizeof(struct sn_wire_hello))
-			sn_warn("a frame of version %u of the network protocol came, and this is version %u: is "
+		bool first = n->drops[why]++ == 0;
+		if (first && why == SN_DROP_VERSION && len == sizeof(struct sn_wire_hello) &&
+		    h->type <= SN_WIRE_WELCOME && h->version < 16) /* no junk, most likely */
+			sn_warn("a frame of version %u of the network protocol came, and this is version %u: "
+				"is "
 				"another sennit installed on a host of this job?",
 				h->version, SN_WIRE_VERSION);
 		return;

@@ -279,6 +279,44 @@ static void deaths(uint64_t seed)
 	model_end();
 }
 
+/* A peer is cut off for good, or dies, in the middle of everything: after the time-out, and the eighth of it that a question may
+ * take, nothing waits any more. */
+static void prompt(uint64_t seed)
+{
+	struct sim_net_params p;
+
+	sim.random = seed;
+	p = some_network();
+	p.loss = SN_MIN_OF(p.loss, 0.01);
+	p.path_mtu = 65535;
+	sim_start(sim_rand(), &p);
+	some_rails();
+	model_start();
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	bool met = sim_chance(0.8), late = sim_chance(0.5);
+	if (!met)
+		sim.cut[0][1] = sim.cut[1][0] = true;
+	a->late = b->late = 0.3;
+	for (unsigned i = 5 + (unsigned)sim_below(30); i > 0; i--) {
+		node_post(a, b, some_length());
+		if (met)
+			node_post(b, a, some_length());
+		sim_run(sim.now + sim_below(SIM_MS));
+	}
+	if (late)
+		sim_run(sim.now + sim_below(TIMEOUT)); /* then links are idle */
+	sim.cut[0][1] = sim.cut[1][0] = true;
+	if (sim_chance(0.5))
+		node_crash(b);
+	if (late && met && sim.node[1])
+		node_post(a, b, some_length());
+	sim_run(sim.now + TIMEOUT + TIMEOUT / 8);
+	model_check_all(true);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
 /* One side drops the other and connects again under the same identity, while frames of the old session still fly. */
 static void rejoin(uint64_t seed)
 {
@@ -387,6 +425,8 @@ int main(int argc, char **argv)
 			parked(seed);
 		else if (seed % 10 == 3)
 			rejoin(seed);
+		else if (seed % 10 == 7)
+			prompt(seed);
 		else if (seed % 4 == 0)
 			deaths(seed);
 		else
