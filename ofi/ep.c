@@ -167,6 +167,7 @@ static int ep_enable(struct sn_ofi_ep *ep)
 	if ((!ep->tx_cq && !tx_counted && ep->caps & (FI_SEND | FI_WRITE | FI_READ)) ||
 	    (!ep->rx_cq && !ep->cntr[SN_OFI_RECV] && ep->caps & FI_RECV))
 		return -FI_ENOCQ;
+	sn_ep_quiet(ep->sn, !ep->cntr[SN_OFI_SEND]);
 	ep->enabled = true;
 	return 0;
 }

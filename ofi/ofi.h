@@ -164,6 +164,10 @@ struct sn_ofi_cq {
 	struct sn_ofi_event *ring;
 	size_t head, tail, mask; /* head and tail run freely */
 	size_t entry_size;
+	/* a read is under way, in the only thread there is: entries go straight into the reader's array */
+	char *direct;
+	size_t direct_left;
+	size_t given; /* entries that went there so far */
 	size_t misses; /* entries so far that say that a probe found nothing: for who waits, nothing happened */
 	bool overrun;	/* the ring could not grow: a completion is lost */
 	bool alone;	/* the next read gets one entry */
@@ -275,7 +279,7 @@ void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep);
 /* How many entries that mean something were read; the caller reads this queue. */
 static inline uint64_t sn_ofi_cq_mark(const struct sn_ofi_cq *cq)
 {
-	return cq->head - cq->misses;
+	return cq->head + cq->given - cq->misses;
 }
 bool sn_ofi_cq_ready(struct sn_ofi_cq *cq); /* makes progress; true if a read would return something */
 /* The engine's callbacks. */

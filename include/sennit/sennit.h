@@ -125,6 +125,8 @@ typedef struct sn_ep_attr {
  * Errors: SN_ERR_NOMEM, SN_ERR_PERM; sn_last_error() says which call was refused.
  */
 SN_API int sn_ep_open(const sn_ep_attr *attr, sn_ep **ep);
+/* on_complete need not be called for sends posted with SN_FORGET that succeed (quiet 0: it must). Before the first post. */
+SN_API int sn_ep_quiet(sn_ep *ep, int quiet);
 /*
  * Close. Requests still in flight are dropped without completion, after eager data already accepted has been handed
  * to every live peer (waits at most SENNIT_LINGER). Handles of this endpoint are invalid afterwards. NULL is ignored.

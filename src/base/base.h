@@ -110,6 +110,46 @@ static inline void sn_unlock(struct sn_lock *l)
 	}
 }
 
+/* ---- copying a few bytes ---- */
+/*
+ * For short messages: up to 32 bytes with two loads and two stores that may overlap, instead of a call. 8 bytes, the
+ * commonest length, with one of each, so that the load can be served by the caller's store just before.
+ */
+static inline void sn_copy_small(void *to, const void *from, size_t n)
+{
+	struct two {
+		uint64_t a, b;
+	} first, last;
+	char *t = to;
+	const char *f = from;
+	uint64_t x, y;
+	uint32_t v, w;
+	if (sn_likely(n == 8)) {
+		memcpy(&x, f, 8);
+		memcpy(t, &x, 8);
+	} else if (n > 32) {
+		memcpy(t, f, n);
+	} else if (n >= 16) {
+		memcpy(&first, f, 16);
+		memcpy(&last, f + n - 16, 16);
+		memcpy(t, &first, 16);
+		memcpy(t + n - 16, &last, 16);
+	} else if (n > 8) {
+		memcpy(&x, f, 8);
+		memcpy(&y, f + n - 8, 8);
+		memcpy(t, &x, 8);
+		memcpy(t + n - 8, &y, 8);
+	} else if (n >= 4) {
+		memcpy(&v, f, 4);
+		memcpy(&w, f + n - 4, 4);
+		memcpy(t, &v, 4);
+		memcpy(t + n - 4, &w, 4);
+	} else {
+		for (size_t i = 0; i < n; i++)
+			((volatile char *)t)[i] = f[i];
+	}
+}
+
 /* ---- segments ---- */
 /* Sum of lengths; UINT64_MAX on overflow. */
 uint64_t sn_iov_len(const struct iovec *iov, uint32_t count);

@@ -33,22 +33,28 @@ enum {			 /* sn_req.role: who looks at the completion */
  * comes back from a peer, late or invented, names either this very operation or nothing.
  */
 struct sn_req {
-	struct sn_list link; /* free list, completion queue, peer->ops, peer->waiting */
+	/* the first three lines are all that an eager message touches */
+	struct sn_list link; /* free list (next alone), completion queue, peer->ops, peer->waiting */
 	sn_ep *ep;
 	struct sn_peer_state *peer;
 	uint32_t index, generation;
-	uint8_t state, role;
-	uint8_t pending;
-	bool answered;	/* the peer's ACK or RESULT has been taken; a second one is a protocol error */
-	bool big;	/* one-sided and not certainly eager: later overlapping operations wait for it */
-	bool on_list;	/* link is on peer->ops or peer->waiting */
-	bool withdrawn; /* multi-receive: cancelled while children were in flight */
+	union {
+		struct {
+			uint8_t state, role;
+			uint8_t pending;
+			bool answered; /* the peer's ACK or RESULT has been taken; a second one is a protocol error */
+			bool big; /* one-sided and not certainly eager: later overlapping operations wait for it */
+			bool on_list; /* link is on peer->ops or peer->waiting */
+			bool multi; /* a multi-receive, or a child of one: the fields below hold something */
+			bool withdrawn; /* multi-receive: cancelled while children were in flight */
+		};
+		uint64_t fresh; /* all of them, set at once */
+	};
 	struct iovec *seg;
 	uint32_t seg_count;    /* what travels out, or where a receive lands */
 	uint32_t result_count; /* fetch: seg[seg_count ...] receive the old values */
-	uint64_t room;	       /* receive: sum of the segments */
-	int slot;	       /* receive: where it is shown, with posted.shown */
 	sn_completion comp;
+	uint64_t room; /* receive: sum of the segments */
 	union {
 		struct sn_match_posted posted; /* receives */
 		struct {		       /* one-sided, at the origin */
@@ -56,6 +62,7 @@ struct sn_req {
 			uint64_t key, offset, extent;
 		} os;
 	};
+	int slot; /* receive: where it is shown, with posted.shown */
 	/* multi-receive */
 	struct sn_req *parent;
 	uint64_t used, min_room;
@@ -64,7 +71,10 @@ struct sn_req {
 	uint64_t answer_op;				/* at a target: the origin's operation number */
 	uint8_t imm[SN_IMM_MAX];
 	struct iovec inline_seg[SN_INLINE_SEG];
-};
+} sn_aligned;
+_Static_assert(offsetof(struct sn_req, comp) == SN_LINE && sizeof(sn_completion) == SN_LINE &&
+		       offsetof(struct sn_req, posted) + sizeof(struct sn_match_posted) <= 3 * SN_LINE,
+	       "three lines");
 
 /* ---- unexpected messages ------------------------------------------------------------------------------------- */
 
@@ -127,7 +137,8 @@ struct sn_ep {
 	uint32_t peer_count, peer_room;
 	struct sn_peer_state **peer_hash;
 	uint32_t peer_hash_size;
-	struct sn_list free_reqs;
+	bool quiet;		   /* on_complete need not hear of sends that were forgotten and succeeded */
+	struct sn_list *free_reqs; /* by link.next, NULL: none */
 	struct sn_req **slabs;
 	uint32_t slab_count;
 	struct sn_list done;	 /* completed, for sn_poll */
@@ -175,22 +186,18 @@ void sn_core_leave(sn_ep *ep);
 int sn_core_req_pool_grow(sn_ep *ep);
 static inline struct sn_req *sn_core_req_new(sn_ep *ep)
 {
-	if (sn_unlikely(sn_list_empty(&ep->free_reqs)) && sn_core_req_pool_grow(ep))
+	if (sn_unlikely(!ep->free_reqs) && sn_core_req_pool_grow(ep))
 		return NULL;
-	struct sn_req *req = sn_container(ep->free_reqs.next, struct sn_req, link);
-	sn_list_del(&req->link);
+	struct sn_req *req = sn_container(ep->free_reqs, struct sn_req, link);
+	ep->free_reqs = req->link.next;
+	req->fresh = 0;
 	req->state = SN_REQ_ACTIVE;
 	req->role = SN_ROLE_HANDLE;
 	req->pending = 1;
-	req->answered = req->big = req->on_list = req->withdrawn = false;
-	req->seg = req->inline_seg;
 	req->seg_count = req->result_count = 0;
-	req->parent = NULL;
-	req->children = 0;
 	req->comp.status = SN_OK;
 	req->comp.flags = 0;
 	req->posted.queued = req->posted.stays = req->posted.shown = false;
-	req->used = req->min_room = 0;
 	return req;
 }
 
@@ -205,8 +212,8 @@ static inline void sn_core_req_free(struct sn_req *req)
 		sn_list_del(&req->link);
 	req->state = SN_REQ_FREE;
 	req->generation++;
-	struct sn_list *head = &req->ep->free_reqs;
-	sn_list_add_tail(head->next, &req->link);
+	req->link.next = req->ep->free_reqs;
+	req->ep->free_reqs = &req->link;
 }
 
 /* Copy up to three segment lists into the request. */
@@ -228,6 +235,18 @@ static inline struct sn_req *sn_core_req_handle(struct sn_req *req, uint32_t gen
 struct sn_req *sn_core_req_find(sn_ep *ep, uint64_t op);
 /* Common checks of a post; 0 or an error with its sentence. */
 int sn_core_check_msg(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *len);
+/* The same for the commonest message at once: one segment, known peer. */
+static inline int sn_core_check(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *len)
+{
+	if (sn_likely(ep && msg && !sn_core_foreign(ep) && msg->iov_count == 1 && msg->iov &&
+		      (msg->peer < ep->peer_count || (any_peer_ok && msg->peer == SN_ANY_PEER)) &&
+		      (msg->iov->iov_base || !msg->iov->iov_len) &&
+		      msg->iov->iov_len <= (uint64_t)INT64_MAX)) {
+		*len = msg->iov->iov_len;
+		return 0;
+	}
+	return sn_core_check_msg(ep, msg, any_peer_ok, len);
+}
 /* Hand the message to the peer's rail and account for the outcome. The request may be gone when this returns. */
 int sn_core_hand_over(struct sn_req *req, const struct sn_out *out);
 

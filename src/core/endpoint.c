@@ -84,7 +84,6 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 		ep->attr = *attr;
 	ep->lock.enabled = ep->attr.threads == SN_THREAD_MULTIPLE;
 	ep->fork_epoch = sn_fork_epoch;
-	sn_list_init(&ep->free_reqs);
 	sn_list_init(&ep->done);
 	sn_list_init(&ep->deferred);
 	sn_random(&ep->ids, sizeof(ep->ids));
@@ -107,6 +106,14 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 		sn_lock_share(&ep->lock);
 	sn_core_engine_join(ep);
 	*out = ep;
+	return 0;
+}
+
+int sn_ep_quiet(sn_ep *ep, int quiet)
+{
+	if (!ep)
+		return sn_fail(SN_ERR_INVALID, "the endpoint is NULL");
+	ep->quiet = quiet;
 	return 0;
 }
 

@@ -92,7 +92,8 @@ static int cancel_recv(struct sn_req *req)
 		sn_match_remove_posted(ep->match[req->comp.op == SN_OP_MRECV], &req->posted);
 	else if (!req->posted.stays || req->withdrawn)
 		return SN_ERR_AGAIN;
-	if (req->children) { /* messages are still landing in the buffer: reported after the last of them */
+	if (req->multi &&
+	    req->children) { /* messages are still landing in the buffer: reported after the last of them */
 		req->withdrawn = true;
 		return SN_OK;
 	}

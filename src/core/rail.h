@@ -107,6 +107,12 @@ struct sn_rail_ops {
 	 * (SN_ERR_NOMEM, SN_ERR_PEER_GONE). Order is the order of the calls, whatever is returned.
 	 */
 	int (*post)(void *link, const struct sn_out *out, struct sn_req *req);
+	/*
+	 * Optional, for the commonest message: one segment (body NULL: none), no immediate data. Returns 1 if it could leave at
+	 * once, else SN_ERR_AGAIN with nothing done: post() it, which also says what is wrong.
+	 */
+	int (*post_now)(void *link, uint8_t kind, uint8_t flags, uint64_t bits, uint64_t data,
+			const void *body, uint64_t len);
 	/* Take back a message that has not left yet: true if it was still queued (no sn_core_sent will come). */
 	bool (*unpost)(void *link, struct sn_req *req);
 	/*
@@ -144,6 +150,9 @@ extern const struct sn_rail_ops sn_rail_net;
 
 /* A message arrived from a peer. Negative: it makes no sense; the rail disconnects the peer. */
 int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in);
+/* The same for the commonest message: tagged, no immediate data, not synchronous, its body here. */
+int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
+			  const void *body, uint64_t len);
 /* A message given to post() has left the caller's buffers (for a rendezvous: the receiver has fetched or refused it). */
 void sn_core_sent(struct sn_req *req, int status);
 /* A pull has ended. */

@@ -83,7 +83,7 @@ void sn_core_recv_complete(struct sn_req *req, int status)
 		status = SN_ERR_TRUNCATED;
 		req->ep->count.truncated++;
 	}
-	struct sn_req *parent = req->parent;
+	struct sn_req *parent = req->multi ? req->parent : NULL;
 	bool withdrawn = parent && parent->withdrawn && parent->children == 1;
 	if (parent && !withdrawn)
 		multi_child_done(parent, &req->comp);
@@ -101,7 +101,9 @@ static struct sn_req *multi_child(struct sn_req *parent, uint64_t len)
 	if (!child)
 		return NULL;
 	uint64_t left = parent->room - parent->used;
+	child->multi = true;
 	child->parent = parent;
+	child->children = 0;
 	child->role = parent->role;
 	child->comp.context = parent->comp.context;
 	child->comp.op = SN_OP_MRECV;
@@ -206,14 +208,17 @@ static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, b
 	return rc;
 }
 
-/* Match a message that is welcome, or keep it. op: the sender's number of it, with SN_H_SYNC. */
-static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool plain, uint64_t op)
+/*
+ * Match a message that is welcome, or keep it. p: the receive that it has just taken out of the matcher. op: the sender's
+ * number of it, with SN_H_SYNC.
+ */
+static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool plain, uint64_t op,
+		      struct sn_match_posted *p)
 {
 	sn_ep *ep = peer->ep;
-	struct sn_match_posted *p;
-	do /* a shown receive that a sender was faster to claim is gone already */
+	/* a shown receive that a sender was faster to claim is gone already */
+	while (p && sn_unlikely(p->shown) && !sn_core_recv_withdraw(sn_container(p, struct sn_req, posted)))
 		p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
-	while (p && sn_unlikely(p->shown) && !sn_core_recv_withdraw(sn_container(p, struct sn_req, posted)));
 	if (!p)
 		return keep_unexpected(peer, in, plain, op);
 	struct sn_req *req = sn_container(p, struct sn_req, posted);
@@ -241,10 +246,39 @@ int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool
 				       peer->num);
 		memcpy(&sync, in->head.imm, sizeof(sync));
 	}
-	int rc = recv_match(peer, in, plain, sync.op);
+	int rc = recv_match(peer, in, plain, sync.op,
+			    sn_match_arrive(peer->ep->match[plain], plain ? 0 : in->head.bits, peer->num));
 	if (sn_unlikely(in->head.flags & SN_H_ARRIVED) && !rc)
 		rc = sn_core_ack(peer, sync.op, SN_OK);
 	return rc < 0 ? rc : 0;
+}
+
+/* Budget where it meets its receive in one piece and with room: three lines of the request, one copy, one callback. */
+int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
+			  const void *body, uint64_t len)
+{
+	sn_ep *ep = peer->ep;
+	if (sn_unlikely(ep->closing))
+		return 0;
+	struct sn_match_posted *p = sn_match_arrive(ep->match[0], bits, peer->num);
+	struct sn_req *req = sn_container(p, struct sn_req, posted);
+	if (sn_unlikely(!p || p->shown || req->seg_count != 1 || len > req->room)) {
+		struct sn_in in = {
+			.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
+			.body = body};
+		int rc = recv_match(peer, &in, false, 0, p);
+		return rc < 0 ? rc : 0;
+	}
+	req->peer = peer;
+	req->comp.peer = peer->num;
+	req->comp.flags |= flags & SN_H_DATA ? SN_COMP_DATA : 0;
+	req->comp.bits = bits;
+	req->comp.len = req->comp.full_len = len;
+	req->comp.data = data;
+	if (sn_likely(len != 0))
+		sn_copy_small(req->comp.buf, body, len);
+	sn_core_req_complete(req, SN_OK);
+	return 0;
 }
 
 static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_t room, bool wants_handle)
@@ -252,9 +286,17 @@ static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_
 	struct sn_req *req = sn_core_req_new(ep);
 	if (!req)
 		return NULL;
-	if (sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0)) {
+	req->comp.buf = NULL;
+	if (sn_likely(msg->iov_count == 1)) {
+		req->comp.buf = msg->iov->iov_base;
+		req->seg_count = 1;
+		req->inline_seg[0].iov_base = req->comp.buf;
+		req->inline_seg[0].iov_len = room;
+	} else if (sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0)) {
 		sn_core_req_free(req);
 		return NULL;
+	} else if (msg->iov_count) {
+		req->comp.buf = msg->iov->iov_base;
 	}
 	req->room = room;
 	req->comp.context = msg->context;
@@ -263,13 +305,15 @@ static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_
 	req->comp.bits = msg->bits;
 	req->comp.len = req->comp.full_len = 0;
 	req->comp.data = 0;
-	req->comp.buf = msg->iov_count ? msg->iov[0].iov_base : NULL;
 	req->posted.bits = plain ? 0 : msg->bits;
 	req->posted.mask = plain ? 0 : msg->mask;
 	req->posted.source = msg->peer;
 	sn_core_req_role(req, msg->flags, wants_handle);
 	if (msg->flags & SN_MULTI) {
-		req->posted.stays = true;
+		req->posted.stays = req->multi = true;
+		req->parent = NULL;
+		req->children = 0;
+		req->used = 0;
 		req->min_room = SN_MAX_OF(msg->min_room, 1u);
 		if (req->role == SN_ROLE_HANDLE) /* one handle cannot stand for many messages */
 			req->role = SN_ROLE_QUEUE;
@@ -355,6 +399,9 @@ static void recv_place(struct sn_req *req, bool plain)
 	bool stays = req->posted.stays;
 	uint32_t generation = req->generation;
 	struct sn_match_unexpected *u;
+	struct sn_peer_state *peer = source == SN_ANY_PEER ? NULL : ep->peers[source];
+	if (sn_likely(!stays && !(peer && peer->gone) && sn_match_post_again(m, &req->posted)))
+		goto posted;
 	if (stays && sn_match_post(m, &req->posted)) {
 		sn_core_req_complete(req, SN_ERR_NOMEM);
 		return;
@@ -367,21 +414,25 @@ static void recv_place(struct sn_req *req, bool plain)
 	}
 	if (stays)
 		return;
-	struct sn_peer_state *peer = source == SN_ANY_PEER ? NULL : ep->peers[source];
-	if (peer && peer->gone)
+	if (peer && peer->gone) {
 		sn_core_req_complete(req, peer->gone_status);
-	else if (sn_match_post(m, &req->posted))
+		return;
+	}
+	if (sn_match_post(m, &req->posted)) {
 		sn_core_req_complete(req, SN_ERR_NOMEM);
-	else if (peer && sn_unlikely(peer->unmet))
+		return;
+	}
+posted:
+	if (peer && sn_unlikely(peer->unmet))
 		meet(peer);
-	else if (req->room > SN_INJECT_MAX && !plain)
+	else if (sn_unlikely(req->room > SN_INJECT_MAX) && !plain)
 		recv_show(req, peer);
 }
 
 static int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle, bool plain)
 {
 	uint64_t room;
-	int rc = sn_core_check_msg(ep, msg, true, &room);
+	int rc = sn_core_check(ep, msg, true, &room);
 	if (sn_unlikely(rc))
 		return rc;
 	if (sn_unlikely(!plain && (msg->bits & ~msg->mask)))

@@ -11,15 +11,18 @@ int sn_core_req_pool_grow(sn_ep *ep)
 		return sn_fail(SN_ERR_NOMEM, "no memory for more requests (%u in use)",
 			       ep->slab_count * SN_SLAB);
 	ep->slabs = slabs;
-	struct sn_req *slab = calloc(SN_SLAB, sizeof(*slab));
+	struct sn_req *slab = aligned_alloc(SN_LINE, SN_SLAB * sizeof(*slab));
 	if (!slab)
 		return sn_fail(SN_ERR_NOMEM, "no memory for more requests (%u in use)",
 			       ep->slab_count * SN_SLAB);
-	for (uint32_t i = 0; i < SN_SLAB; i++) {
+	memset(slab, 0, SN_SLAB * sizeof(*slab));
+	for (uint32_t i = SN_SLAB; i-- > 0;) {
 		slab[i].ep = ep;
 		slab[i].index = ep->slab_count * SN_SLAB + i;
 		slab[i].generation = 1;
-		sn_list_add_tail(&ep->free_reqs, &slab[i].link);
+		slab[i].seg = slab[i].inline_seg;
+		slab[i].link.next = ep->free_reqs;
+		ep->free_reqs = &slab[i].link;
 	}
 	slabs[ep->slab_count++] = slab;
 	return 0;

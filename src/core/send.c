@@ -2,16 +2,52 @@
 /*
  * Two-sided sends.
  *
- * Budget of an eager send to a known local peer: one request from the free list (none if it is injected and forgotten), one copy into the ring, no system call,
- * no allocation, no locked instruction (SERIAL). The request's segment list is the rail's until sn_core_sent, which is
- * why it is copied even when the message leaves at once.
+ * Budget of an eager send to a known local peer: one copy into the ring, no system call, no allocation, no locked
+ * instruction (SERIAL); one request from the free list if somebody will ask for it, else none. A request's segment list
+ * is the rail's until sn_core_sent, so it is copied when the message cannot leave at once.
  */
 #include "core/core.h"
 #include "progress/caller.h"
 
 /*
- * An injected message that nobody asks after needs no request: the rail takes its bytes before it returns. Told are those
- * who want to hear of everything (on_complete), from the stack.
+ * A message of one segment that its rail takes at once needs no request, unless somebody wants to ask for it later. Told
+ * of it are, from the stack, those who want to hear of everything (on_complete). 1: done. 0: nothing was done.
+ */
+static inline int send_now(sn_ep *ep, const sn_msg *msg, uint64_t len, uint8_t kind)
+{
+	const struct sn_peer_state *peer = ep->peers[msg->peer];
+	uint32_t forget = msg->flags & SN_FORGET;
+	if (sn_unlikely(peer->gone || !peer->ops->post_now || !sn_list_empty(&ep->deferred)) ||
+	    peer->ops->post_now(peer->link, kind, msg->flags & SN_DATA ? SN_H_DATA : 0, msg->bits, msg->data,
+				msg->iov->iov_base, len) != 1)
+		return 0;
+	ep->count.sends++;
+	if (!ep->attr.on_complete || (forget && ep->quiet))
+		return 1;
+	sn_completion c = {
+		.context = msg->context,
+		.op = kind == SN_K_TAGGED ? SN_OP_SEND : SN_OP_MSEND,
+		.flags = forget ? SN_COMP_FORGET : 0,
+		.peer = msg->peer,
+		.bits = msg->bits,
+		.len = len,
+		.full_len = len,
+		.data = msg->data,
+		.buf = msg->iov->iov_base,
+	};
+	ep->attr.on_complete(ep->attr.arg, &c);
+	return 1;
+}
+
+/* Nobody will ask for a handle, no answer is awaited, and the rail may keep nothing but a copy. */
+static inline bool may_go_now(const sn_ep *ep, const sn_msg *msg)
+{
+	return !(msg->flags & SN_SYNC) && msg->iov_count == 1 &&
+	       (ep->attr.on_complete || msg->flags & SN_FORGET);
+}
+
+/*
+ * An injected message that nobody asks after needs no request in any case: the rail takes its bytes before it returns.
  */
 static void send_forgotten(sn_ep *ep, struct sn_peer_state *peer, const sn_msg *msg, uint64_t len,
 			   uint8_t kind)
@@ -29,7 +65,7 @@ static void send_forgotten(sn_ep *ep, struct sn_peer_state *peer, const sn_msg *
 	};
 	ep->count.sends++;
 	int rc = sn_unlikely(peer->gone) ? peer->gone_status : peer->ops->post(peer->link, &out, NULL);
-	if (!ep->attr.on_complete)
+	if (!ep->attr.on_complete || (ep->quiet && rc >= 0))
 		return;
 	sn_completion c = {
 		.context = msg->context,
@@ -52,16 +88,22 @@ static bool is_forgotten(const sn_ep *ep, const sn_msg *msg)
 	return (msg->flags & (wanted | SN_SYNC)) == wanted && !ep->peers[msg->peer]->ops->far;
 }
 
-static int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind)
+/* The same with a request, which somebody will ask for. */
+static inline bool req_goes_now(struct sn_req *req, const sn_msg *msg, uint64_t len, uint8_t kind)
 {
-	uint64_t len;
-	int rc = sn_core_check_msg(ep, msg, false, &len);
-	if (sn_unlikely(rc))
-		return rc;
-	if (sn_unlikely((msg->flags & SN_INJECT) && len > SN_INJECT_MAX))
-		return sn_fail(SN_ERR_INVALID, "an injected message has %llu bytes, at most %d are allowed",
-			       (unsigned long long)len, SN_INJECT_MAX);
-	sn_lock(&ep->lock);
+	const struct sn_peer_state *peer = req->peer;
+	if (sn_unlikely(msg->flags & SN_SYNC || msg->iov_count != 1 || peer->gone || !peer->ops->post_now) ||
+	    peer->ops->post_now(peer->link, kind, msg->flags & SN_DATA ? SN_H_DATA : 0, msg->bits, msg->data,
+				msg->iov->iov_base, len) != 1)
+		return false;
+	req->ep->count.sends++;
+	sn_core_req_complete(req, SN_OK);
+	return true;
+}
+
+/* With the lock, which it gives back. */
+static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind, uint64_t len)
+{
 	if (is_forgotten(ep, msg)) {
 		send_forgotten(ep, ep->peers[msg->peer], msg, len, kind);
 		if (handle)
@@ -70,9 +112,7 @@ static int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind
 		return 0;
 	}
 	struct sn_req *req = sn_core_req_new(ep);
-	if (sn_unlikely(!req || sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0))) {
-		if (req)
-			sn_core_req_free(req);
+	if (sn_unlikely(!req)) {
 		sn_unlock(&ep->lock);
 		return SN_ERR_NOMEM;
 	}
@@ -85,6 +125,15 @@ static int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind
 	req->comp.data = msg->data;
 	req->comp.buf = msg->iov_count ? msg->iov[0].iov_base : NULL;
 	sn_core_req_role(req, msg->flags, handle != NULL);
+	uint32_t generation = req->generation;
+	uint8_t role = req->role;
+	if (sn_likely(req_goes_now(req, msg, len, kind)))
+		goto out;
+	if (sn_unlikely(sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0))) {
+		sn_core_req_free(req);
+		sn_unlock(&ep->lock);
+		return SN_ERR_NOMEM;
+	}
 	struct sn_out out = {
 		.head = {.kind = kind, .bits = msg->bits, .data = msg->data, .len = len, .imm = req->imm},
 		.iov = req->seg,
@@ -105,15 +154,33 @@ static int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind
 		sn_list_add_tail(&req->peer->pending_ops, &req->link);
 	}
 	ep->count.sends++;
-	uint32_t generation = req->generation;
-	uint8_t role = req->role;
 	sn_core_hand_over(req, &out);
 	if (out.head.len >= SN_LEAVE_MIN && req->generation == generation && !sn_caller_waits())
 		sn_core_leave(ep);
+out:
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);
 	return 0;
+}
+
+static inline int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t kind)
+{
+	uint64_t len;
+	int rc = sn_core_check(ep, msg, false, &len);
+	if (sn_unlikely(rc))
+		return rc;
+	if (sn_unlikely((msg->flags & SN_INJECT) && len > SN_INJECT_MAX))
+		return sn_fail(SN_ERR_INVALID, "an injected message has %llu bytes, at most %d are allowed",
+			       (unsigned long long)len, SN_INJECT_MAX);
+	sn_lock(&ep->lock);
+	if (sn_likely(may_go_now(ep, msg)) && sn_likely(send_now(ep, msg, len, kind))) {
+		if (handle)
+			*handle = NULL;
+		sn_unlock(&ep->lock);
+		return 0;
+	}
+	return post_request(ep, msg, handle, kind, len);
 }
 
 int sn_post_send(sn_ep *ep, const sn_msg *msg, sn_req **req)

@@ -276,6 +276,7 @@ const struct sn_rail_ops sn_rail_local = {
 	.attach = sn_link_attach,
 	.detach = sn_link_detach,
 	.post = sn_send_post,
+	.post_now = sn_send_now,
 	.unpost = sn_send_unpost,
 	.pull = sn_rdv_pull,
 	.refuse = sn_rdv_refuse,

@@ -167,6 +167,36 @@ int sn_send_post(void *l, const struct sn_out *out, struct sn_req *req)
 	return post_slow(link, out, req);
 }
 
+/* The same with nothing to look at but a segment, for post_now. */
+int sn_send_now(void *l, uint8_t kind, uint8_t flags, uint64_t bits, uint64_t data, const void *body,
+		uint64_t len)
+{
+	struct sn_link *link = l;
+	struct sn_cell *cell;
+	uint32_t cells = 1;
+	if (sn_unlikely(!link->fast || len > link->eager))
+		return SN_ERR_AGAIN;
+	if (sn_likely(len <= sizeof(cell->payload))) {
+		cell = sn_tx_room(&link->tx, 1);
+	} else {
+		cells = sn_rec_cells(len);
+		cell = sn_tx_room(&link->tx, cells);
+	}
+	if (sn_unlikely(!cell))
+		return SN_ERR_AGAIN;
+	cell->len = (uint32_t)len;
+	cell->bits = bits;
+	cell->data = data;
+	if (sn_likely(len != 0))
+		sn_copy_small(sn_cell_payload(cell), body, len);
+	for (uint32_t i = 1; sn_unlikely(link->demote) && i < cells && i < SN_RING_AHEAD_MAX; i++)
+		sn_line_demote(cell + i);
+	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | kind, flags & SN_H_MASK, cells);
+	link->rail->count.tx_eager++;
+	sn_link_ring(link, false);
+	return 1;
+}
+
 static bool may_be_fast(const struct sn_link *link)
 {
 	return link->state == SN_LINK_OPEN && !link->doom && !link->lost && sn_list_empty(&link->messages);

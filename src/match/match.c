@@ -34,15 +34,14 @@ struct sn_match_group {
 	struct sn_match_group *chain; /* the next in the bucket, or in the pool of free groups */
 	struct sn_match_posted *posted_head, *posted_tail;
 	struct sn_match_link *link_head, *link_tail;
-	uint64_t hidden;     /* receives posted under this key that are not shown */
-	struct sn_list busy; /* in sn_match.busy while receives are posted under this key */
+	uint64_t posted, shown; /* receives posted under this key, and how many of them are on the board */
+	struct sn_list busy;	/* in sn_match.busy while receives are posted under this key */
 };
 
 struct match_class {
 	uint64_t mask;
-	bool any; /* receives from any source */
-	uint64_t posted;
-	uint64_t hidden; /* of these, not shown */
+	bool any;		/* receives from any source */
+	uint64_t posted, shown; /* receives, and how many of them are on the board */
 	uint64_t groups;
 	struct sn_match_group *recent; /* used last: looked at first, and kept when it is empty */
 	struct sn_match_group **buckets;
@@ -56,7 +55,7 @@ struct match_slab {
 
 struct sn_match {
 	struct match_class classes[SN_MATCH_CLASSES];
-	unsigned class_count;
+	unsigned class_count, last_class; /* of them; the one that was posted in last */
 	uint64_t serial;
 	uint64_t seed; /* keys come from peers: they must not be able to aim at one bucket */
 	struct sn_match_unexpected *waiting_head, *waiting_tail;
@@ -322,9 +321,28 @@ static void group_add(struct sn_match *m, struct sn_match_group *g, struct sn_ma
 		sn_list_add_tail(&m->busy, &g->busy);
 	}
 	g->posted_tail = p;
-	g->hidden++;
+	g->posted++;
 	m->classes[g->class].posted++;
-	m->classes[g->class].hidden++;
+}
+
+static void posted_now(struct sn_match *m, struct sn_match_posted *p)
+{
+	p->serial = m->serial++;
+	p->queued = true;
+	m->stats.posted++;
+}
+
+bool sn_match_post_again(struct sn_match *m, struct sn_match_posted *p)
+{
+	const struct match_class *c = &m->classes[m->last_class];
+	struct sn_match_group *g = c->recent; /* NULL as long as there is no class */
+	if (m->waiting_head || !g || c->mask != p->mask || g->key != p->bits || g->source != p->source)
+		return false;
+	p->next = NULL;
+	p->shown = false;
+	group_add(m, g, p);
+	posted_now(m, p);
+	return true;
 }
 
 int sn_match_post(struct sn_match *m, struct sn_match_posted *p)
@@ -345,17 +363,10 @@ int sn_match_post(struct sn_match *m, struct sn_match_posted *p)
 		if (!g)
 			return sn_fail(SN_ERR_NOMEM, "no memory to queue a receive");
 		group_add(m, g, p);
+		m->last_class = (unsigned)class;
 	}
-	p->serial = m->serial++;
-	p->queued = true;
-	m->stats.posted++;
+	posted_now(m, p);
 	return 0;
-}
-
-static void hidden_less(struct sn_match *m, struct sn_match_group *g)
-{
-	g->hidden--;
-	m->classes[g->class].hidden--;
 }
 
 bool sn_match_hidden_before(struct sn_match *m, const struct sn_match_posted *p)
@@ -366,13 +377,13 @@ bool sn_match_hidden_before(struct sn_match *m, const struct sn_match_posted *p)
 	for (unsigned i = 0; i < m->class_count; i++) {
 		const struct match_class *c = &m->classes[i];
 		bool own = p->group->class == i;
-		if (c->hidden == (own && !p->shown))
+		if (c->posted - c->shown == (own && !p->shown))
 			continue;
 		/* under another mask, or from some source while p takes any: no key to look up */
 		if (c->mask != p->mask || (any && !c->any))
 			return true;
 		const struct sn_match_group *g = own ? p->group : group_find(m, c, p->bits, SN_MATCH_ANY);
-		if (g && g->hidden != (own && !p->shown))
+		if (g && g->posted - g->shown != (own && !p->shown))
 			return true;
 	}
 	return false;
@@ -381,7 +392,8 @@ bool sn_match_hidden_before(struct sn_match *m, const struct sn_match_posted *p)
 void sn_match_show(struct sn_match *m, struct sn_match_posted *p)
 {
 	p->shown = true;
-	hidden_less(m, p->group);
+	p->group->shown++;
+	m->classes[p->group->class].shown++;
 }
 
 void sn_match_remove_posted(struct sn_match *m, struct sn_match_posted *p)
@@ -405,12 +417,18 @@ void sn_match_remove_posted(struct sn_match *m, struct sn_match_posted *p)
 	m->stats.posted--;
 	if (!g)
 		return;
-	m->classes[g->class].posted--;
-	if (!p->shown)
-		hidden_less(m, g);
-	if (!g->posted_head)
-		sn_list_del(&g->busy);
-	group_put(m, g);
+	struct match_class *c = &m->classes[g->class];
+	c->posted--;
+	g->posted--;
+	if (sn_unlikely(p->shown)) {
+		c->shown--;
+		g->shown--;
+	}
+	if (g->posted_head)
+		return;
+	sn_list_del(&g->busy);
+	if (c->recent != g)
+		group_put(m, g);
 }
 
 struct sn_match_posted *sn_match_posted_from(struct sn_match *m, uint32_t source)

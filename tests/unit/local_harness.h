@@ -209,6 +209,19 @@ static inline void pull(struct sn_peer_state *peer, struct sn_rdv *rdv, uint64_t
 	sn_rail_local.pull(peer->link, rdv, req->iov, req->iov_count, len, req);
 }
 
+int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
+			  const void *body, uint64_t len)
+{
+	struct sn_in in = {.head = {.kind = SN_K_TAGGED,
+				    .flags = flags,
+				    .bits = bits,
+				    .data = data,
+				    .len = len,
+				    .imm = ""},
+			   .body = len ? body : NULL};
+	return sn_core_arrive(peer, &in);
+}
+
 int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 {
 	struct sn_ep *ep = peer->ep;

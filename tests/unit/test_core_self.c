@@ -357,6 +357,11 @@ static void a_forgotten_message_is_still_accounted_for(void **state)
 	assert_null(req);
 	assert_int_equal(told_count, 1);
 	assert_int_equal(told_status, SN_OK);
+	assert_int_equal(sn_ep_quiet(loud, 1), 0); /* who hears only of what fails */
+	assert_int_equal(sn_post_send(loud, &m, NULL), 0);
+	assert_int_equal(told_count, 1);
+	assert_int_equal(sn_ep_quiet(loud, 0), 0);
+	assert_int_equal(sn_ep_quiet(NULL, 0), SN_ERR_INVALID);
 	len = sizeof(addr);
 	assert_int_equal(sn_ep_open(NULL, &gone), 0);
 	assert_int_equal(sn_ep_address(gone, addr, &len), 0);
