@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Progress: how much of a transfer hides behind computing, what a waiting rank uses, what more ranks than cores cost, and
-what the progress thread costs a ping-pong. Sennit with and without its thread, and each MPI of this machine by itself, with
-its own asynchronous progress where it has one.
+what the progress thread costs. Sennit with and without its thread, and each MPI of this machine by itself, with its own
+asynchronous progress where it has one.
 
-    progress.py [--build BUILD] [--rounds N] [--only WORDS] [--ranks 2,4,8,16] [--sizes 4k,64k,...] [--minutes M]
+    progress.py [--build BUILD] [--rounds N] [--cells CELLS] [--only WORDS] [--ranks 2,4,8,16] [--sizes 4k,64k,...]
+                [--minutes M] [--append] [--report]
 
-Each round runs every candidate once; shown are medians, and the range over the rounds. Overlap is the share of the shorter of
-transfer and computation that was hidden, 1: all of it. Nothing is written to disk.
+Cells, each of which can run by itself and add to what stands in out/progress.json (--append):
+    lat      latency at 8 B and 4 KiB, with the thread and without
+    idle     share of a core that a waiting rank uses
+    overlap  share of a transfer that is hidden, sender's and receiver's side
+    total    both ranks work for 20 ms while they exchange a message, no core idle: what a turn takes
+    crowd    collectives with 2, 4, 8 and 16 ranks
+    udp, ether    idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
+Each round runs every candidate once, in an order that changes; shown are medians and ranges. Writes out/progress.json.
 """
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -17,10 +25,16 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 import bench  # pylint: disable=wrong-import-position
 
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
+NODE = ["lat", "idle", "overlap", "total", "crowd"]
+HOSTS = ["udp", "ether"]
+NO_THREAD = ", no thread"
+ALLOWED = 1.05  # latency with the thread over latency without
+WORSE = 1.03    # a turn without an idle core, likewise
 
 
 def candidates():
@@ -30,13 +44,16 @@ def candidates():
     all_of = [
         bench.Candidate("Open MPI 4", "o4", options=[*ob1, "self,vader"]),
         bench.Candidate("Open MPI 5", "o5", options=[*ob1, "self,sm"]),
+        bench.Candidate("MPICH 4", "m4"),
+        bench.Candidate("MPICH 4, async", "m4", env={"MPIR_CVAR_ASYNC_PROGRESS": "1", "MPICH_ASYNC_PROGRESS": "1"}),
         bench.Candidate("MPICH 5", "m5"),
         bench.Candidate("MPICH 5, async", "m5", env={"MPIR_CVAR_ASYNC_PROGRESS": "1"}),
         bench.Candidate("Intel MPI", "im", env=shm),
-        bench.Candidate("Intel MPI, async", "im", env={"I_MPI_ASYNC_PROGRESS": "1"}),
+        bench.Candidate("Intel MPI, async", "im", env={"I_MPI_ASYNC_PROGRESS": "1", "I_MPI_ASYNC_PROGRESS_PIN": "0,1"}),
         bench.Candidate("sennit, Open MPI 4", "o4", ours=True),
-        bench.Candidate("sennit, Open MPI 4, no thread", "o4", ours=True, env=off),
+        bench.Candidate("sennit, Open MPI 4" + NO_THREAD, "o4", ours=True, env=off),
         bench.Candidate("sennit, Open MPI 5", "o5", ours=True),
+        bench.Candidate("sennit, Open MPI 5" + NO_THREAD, "o5", ours=True, env=off),
         bench.Candidate("sennit, MPICH 5", "m5", ours=True),
         bench.Candidate("sennit, Intel MPI", "im", ours=True),
     ]
@@ -48,10 +65,15 @@ def size_of(text):
     return int(text[:-1] if shift else text) << shift
 
 
-def rows_of(ranks, sizes):
-    if ranks > (os.cpu_count() or 1):
+def rows_of(cell, ranks, sizes):
+    if cell == "crowd":
         return ["allreduce:8:100", "exchange:8:100", "alltoall:4096:100"]
-    return ["lat:8:100", "lat:4096:100", "idle:0", *(f"{side}:{n}" for n in sizes for side in ("hidesend", "hiderecv"))]
+    if ranks != 2:
+        return []
+    hide = [f"{side}:{n}" for n in sizes for side in ("hidesend", "hiderecv")]
+    totals = [f"total:{n}" for n in sizes]
+    return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0"], "overlap": hide, "total": totals}.get(
+        cell, ["idle:0", *hide, *totals])
 
 
 def compile_for(build, chosen):
@@ -63,56 +85,199 @@ def compile_for(build, chosen):
     return programs
 
 
-def run(candidate, ranks, rows, build, programs, limit):
-    """{row: value}, as far as it got."""
-    command = candidate.command([os.path.join(programs, "rows." + candidate.mpi), *rows], ranks, build)
-    with subprocess.Popen(command, env=candidate.environment(ranks), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True, cwd=programs, start_new_session=True) as job:
+def figures(text, rows):
+    """{row: value} of what the program printed."""
+    kinds = {r.split(":")[0] for r in rows}
+    found = [line.split() for line in text.splitlines()]
+    return {w[0]: float(w[1]) for w in found if len(w) >= 4 and w[0].split(":")[0] in kinds}
+
+
+def run(command, env, cwd, limit):
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                          text=True, cwd=cwd, start_new_session=True) as job:
         try:
-            text = job.communicate(timeout=limit)[0]
+            return job.communicate(timeout=limit)[0]
         except subprocess.TimeoutExpired:
             os.killpg(job.pid, 9)
-            text = job.communicate()[0]
-    found = [line.split() for line in text.splitlines()]
-    return {w[0]: float(w[1]) for w in found if len(w) >= 4 and w[0].split(":")[0] in {r.split(":")[0] for r in rows}}
+            return job.communicate()[0]
 
 
-def table(samples, chosen):
-    for row in samples:
-        print(f"\n{row}")
-        for c in chosen:
-            v = samples[row].get(c.name)
-            if v:
-                print(f"  {c.name:30} {statistics.median(v):10.3f}   {min(v):.3f} to {max(v):.3f}")
+class Between:
+    """Two hosts, and who runs between them: the candidates of net.py, and sennit without its thread."""
+
+    def __init__(self, build, programs, words):
+        import net  # pylint: disable=import-outside-toplevel
+        self.net, self.build, self.programs, self.words = net, build, programs, words
+
+    def chosen(self, driver):
+        ours = [c for c in self.net.candidates(["o4", "m5"]) if not c.ours or c.ours == driver]
+        ours += [self.net.Candidate(c.name + NO_THREAD, c.mpi, ours=c.ours, env=dict(c.env, SENNIT_PROGRESS="0"))
+                 for c in ours if c.ours and c.mpi.name == "o4"]
+        return [c for c in ours if not self.words or any(w.lower() in c.name.lower() for w in self.words)]
+
+    def run(self, c, names, rows, limit):
+        bench_net = self.net.Bench.__new__(self.net.Bench)  # for its command line alone
+        bench_net.build = bench_net.work = self.build
+        bench_net.program = lambda mpi: os.path.join(self.programs, "rows." + mpi.name)
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_"))}
+        for who in ("OMPI", "PRTE"):
+            env.update({f"{who}_ALLOW_RUN_AS_ROOT": "1", f"{who}_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        env.update(c.mpi.environment(), **c.env)
+        if c.ours:
+            env["SENNIT_NET"] = c.ours
+        text = run(bench_net.command(c, names, rows), env, self.build, limit)
+        for name in names:  # what a job that was killed has left
+            pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
+            subprocess.run(["kill", "-9", *pids], check=False, stderr=subprocess.DEVNULL)
+        return figures(text, rows)
+
+
+class Progress:
+    def __init__(self, args):
+        self.args = args
+        self.build = os.path.abspath(args.build)
+        self.out = os.path.join(ROOT, "out")
+        os.makedirs(self.out, exist_ok=True)
+        self.path = os.path.join(self.out, "progress.json")
+        self.end = time.monotonic() + args.minutes * 60
+        self.samples = {}  # "cell/row@ranks" -> candidate -> [values]
+        if (args.append or args.report) and os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as f:
+                self.samples = json.load(f)["samples"]
+        self.words = args.only.split(";") if args.only else []
+        self.sizes = [size_of(s) for s in args.sizes.split(",")]
+
+    def note(self, cell, ranks, name, found):
+        for row, value in found.items():
+            self.samples.setdefault(f"{cell}/{row}@{ranks}", {}).setdefault(name, []).append(value)
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def node(self, cell, turn, chosen, programs):
+        for ranks in ([2] if cell != "crowd" else [int(n) for n in self.args.ranks.split(",")]):
+            rows = rows_of(cell, ranks, self.sizes)
+            for i in range(len(chosen)):
+                c = chosen[(i + turn) % len(chosen)]
+                if self.left() < 5 or not rows:
+                    return
+                command = c.command([os.path.join(programs, "rows." + c.mpi), *rows], ranks, self.build)
+                text = run(command, c.environment(ranks), programs, min(60, self.left()))
+                self.note(cell, ranks, c.name, figures(text, rows))
+
+    def hosts(self, cell, turn, between):
+        if os.geteuid() != 0:
+            print(f"{cell}: left out, making network namespaces needs root")
+            return
+        chosen, rows = between.chosen(cell), rows_of(cell, 2, self.sizes)
+        names = between.net.hosts_up(2, self.args.mtu)
+        try:
+            for i in range(len(chosen)):
+                c = chosen[(i + turn) % len(chosen)]
+                if self.left() < 5:
+                    return
+                self.note(cell, 2, c.name, between.run(c, names, rows, min(60, self.left())))
+        finally:
+            between.net.hosts_down()
+
+    def run(self):
+        cells = self.args.cells.split(",")
+        chosen = [c for c in candidates() if not self.words or any(w.lower() in c.name.lower() for w in self.words)]
+        programs = compile_for(self.build, candidates())
+        between = Between(self.build, programs, self.words) if set(cells) & set(HOSTS) else None
+        for turn in range(self.args.rounds):
+            for cell in cells:
+                if cell in NODE:
+                    self.node(cell, turn, chosen, programs)
+                elif cell in HOSTS:
+                    self.hosts(cell, turn, between)
+                else:
+                    sys.exit(f"progress.py: there is no cell {cell}; there are {', '.join(NODE + HOSTS)}")
+                self.save()
+
+    def save(self):
+        with open(self.path, "w", encoding="utf-8") as f:
+            json.dump({"samples": self.samples}, f)
+
+
+# ---- what it says ----
+
+PLACES = {"udp": "between hosts, UDP", "ether": "between hosts, Ethernet"}
+
+
+def title(name):
+    cell, _, row = name.partition("/")
+    row, _, ranks = row.partition("@")
+    place = PLACES.get(cell, "one node")
+    return f"{bench.title(row)}, {ranks} ranks" if cell == "crowd" else f"{bench.title(row)}, {place}"
+
+
+def in_order(samples):
+    kinds = list(bench.TITLES)
+
+    def key(name):
+        cell, _, row = name.partition("/")
+        kind, size = row.partition("@")[0].split(":")
+        return ((NODE + HOSTS).index(cell), kinds.index(kind) if kind in kinds else 99, kind, int(row.partition("@")[2]), int(size))
+    return sorted(samples, key=key)
+
+
+def text_of(values):
+    return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+
+
+def costs(samples):
+    """[(row, MPI, with the thread over without, allowed or not)]: what the thread itself costs."""
+    found = []
+    for name in in_order(samples):
+        kind = name.partition("/")[2].split(":")[0]
+        for who, values in samples[name].items():
+            without = samples[name].get(who + NO_THREAD)
+            if kind in ("lat", "total") and without:
+                ratio = statistics.median(values) / statistics.median(without)
+                found.append((title(name), who, ratio, ratio <= (ALLOWED if kind == "lat" else WORSE)))
+    return found
+
+
+def section(samples):
+    """The lines of docs/performance.md."""
+    lines = ["", "## Progress", "", "From `bench/progress.py`, a part of `make bench`: medians and ranges of all rounds. \"no thread\" is sennit "
+             "with `SENNIT_PROGRESS=0`, \"async\" the MPI's own asynchronous progress.", ""]
+    for name in in_order(samples):
+        lines += [f"**{title(name)}** ({bench.UNITS.get(name.partition('/')[2].split(':')[0], 'us') or 'share'}): " +
+                  "; ".join(f"{who} {text_of(v)}" for who, v in sorted(samples[name].items())), ""]
+    lines += ["What the thread costs (with it over without it):", ""]
+    lines += [f"- {row}, {who}: {ratio:.3f}{'' if fine else ' (more than allowed)'}" for row, who, ratio, fine in costs(samples)]
+    return lines
+
+
+def show(samples):
+    for name in in_order(samples):
+        print(f"\n{title(name)}")
+        for who, values in samples[name].items():
+            print(f"  {who:34} {text_of(values)}")
+    print()
+    for row, who, ratio, fine in costs(samples):
+        print(f"the thread costs: {row}, {who}: {ratio:.3f}{'' if fine else '  MORE THAN ALLOWED'}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cells", default=",".join(NODE + HOSTS))
     parser.add_argument("--only", help="candidates whose names contain one of these, separated by ;")
-    parser.add_argument("--ranks", default="2,4,8,16")
+    parser.add_argument("--ranks", default="2,4,8,16", help="of the cell crowd")
     parser.add_argument("--sizes", default=",".join(f"{n >> 10}k" for n in SIZES))
+    parser.add_argument("--mtu", type=int, default=1500, help="between hosts")
     parser.add_argument("--minutes", type=float, default=15)
+    parser.add_argument("--append", action="store_true", help="add to the samples of out/progress.json")
+    parser.add_argument("--report", action="store_true", help="run nothing: show out/progress.json")
     args = parser.parse_args()
-    build = os.path.abspath(args.build)
-    chosen = [c for c in candidates() if not args.only or any(w.lower() in c.name.lower() for w in args.only.split(";"))]
-    if not chosen:
-        sys.exit("progress.py: no MPI of this machine is meant")
-    programs = compile_for(build, chosen)
-    sizes = [size_of(s) for s in args.sizes.split(",")]
-    samples, end = {}, time.monotonic() + args.minutes * 60
-    for turn in range(args.rounds):
-        for ranks in (int(n) for n in args.ranks.split(",")):
-            for i in range(len(chosen)):
-                c = chosen[(i + turn) % len(chosen)]
-                left = end - time.monotonic()
-                if left < 5:
-                    break
-                got = run(c, ranks, rows_of(ranks, sizes), build, programs, min(60, left))
-                for row, value in got.items():
-                    samples.setdefault(f"{bench.title(row)}, {ranks} ranks", {}).setdefault(c.name, []).append(value)
-    table(samples, chosen)
+    progress = Progress(args)
+    if not args.report:
+        progress.run()
+    show(progress.samples)
 
 
 if __name__ == "__main__":

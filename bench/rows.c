@@ -10,6 +10,7 @@
  *   used       likewise, written by the sender before each message and read by the receiver after it
  *   hidesend   share of the transfer that is hidden behind the sender's computing (MPI_Isend, compute, MPI_Wait)
  *   hiderecv   likewise the receiver's
+ *   total      a turn in which both ranks exchange SIZE bytes and work for WORK s meanwhile, over the work alone
  *   alltoall, allreduce, bcast, exchange   us a call
  *   idle       percent of a core used by a rank that waits in MPI_Recv
  * Probes are taken by ranks 0 and 1; with more ranks than cores they say nothing and are 0.
@@ -28,6 +29,8 @@
 #define COLD	(192u << 20)
 #define WINDOW	64
 #define COMPUTE 0.1 /* s */
+#define WORK	0.02
+#define TURNS	15
 #define LARGEST (64u << 20)
 
 static int rank, ranks;
@@ -177,8 +180,23 @@ static void compute(double seconds)
 			sink += i;
 }
 
+static int by_time(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* Of what the slower rank took in each turn: part 2 the median, 4 the lower quartile. */
+static double part_of(const double *turn, int turns, int part)
+{
+	double most[TURNS];
+	MPI_Allreduce(turn, most, turns, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+	qsort(most, (size_t)turns, sizeof(*most), by_time);
+	return most[turns / part];
+}
+
 /* The side that computes posts first; what is left of the transfer when it has computed is what was not hidden. */
-static double left_over(size_t len, int computes)
+static double left_over(size_t len, int computes, double seconds)
 {
 	MPI_Request req;
 	double start;
@@ -189,12 +207,12 @@ static double left_over(size_t len, int computes)
 			MPI_Isend(mine, (int)len, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &req);
 		else
 			MPI_Irecv(theirs, (int)len, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &req);
-		compute(COMPUTE);
+		compute(seconds);
 		start = MPI_Wtime();
 		MPI_Wait(&req, MPI_STATUS_IGNORE);
 		return MPI_Wtime() - start;
 	}
-	usleep(10000); /* the other has posted by now, whatever a barrier means */
+	usleep((unsigned)(seconds * 1e5)); /* the other has posted by now, whatever a barrier means */
 	if (sends)
 		MPI_Send(mine, (int)len, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
 	else
@@ -202,14 +220,74 @@ static double left_over(size_t len, int computes)
 	return 0;
 }
 
+/* The first call after as much computing, with nothing to do: its code and data are out of the cache by then. */
+static double first_call(int computes, double seconds)
+{
+	int flag;
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank != computes)
+		return 0;
+	compute(seconds);
+	double start = MPI_Wtime();
+	MPI_Iprobe(!rank, 2, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+	return MPI_Wtime() - start;
+}
+
 static double hidden(size_t len, int computes)
 {
-	double whole = pingpong(len, 2, SAME), sum = 0, left;
-	whole = pingpong(len, 4, SAME) / 8;
-	for (int i = 0; i < 3; i++)
-		sum += left_over(len, computes);
-	MPI_Allreduce(&sum, &left, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-	return 1 - left / 3 / whole;
+	bool large = len >= 1 << 20;
+	double whole = pingpong(len, 2, SAME), left[TURNS], call[TURNS];
+	int turns = large ? 3 : TURNS, rounds = large ? 4 : 100;
+	whole = pingpong(len, rounds, SAME) / (2 * rounds);
+	for (int i = 0; i < turns; i++) {
+		left[i] = left_over(len, computes, large ? COMPUTE : COMPUTE / 10);
+		call[i] = first_call(computes, large ? COMPUTE / 5 : COMPUTE / 10);
+	}
+	double rest = part_of(left, turns, 2) - part_of(call, turns, 2);
+	return 1 - rest / whole;
+}
+
+/*
+ * Both work and no core is idle: a turn with an exchange of messages over a turn without, alternating. The work is counted
+ * in steps of arithmetic, not in time: what somebody does on the working core meanwhile counts.
+ */
+static void work(long steps)
+{
+	unsigned long x = (unsigned long)steps;
+	for (long i = 0; i < steps; i++)
+		x = x * 6364136223846793005u + 1442695040888963407u;
+	sink += (long)x;
+}
+
+static double turn(size_t len, long steps, bool exchange)
+{
+	MPI_Request req[2];
+	MPI_Barrier(MPI_COMM_WORLD);
+	double start = MPI_Wtime();
+	if (exchange) {
+		MPI_Irecv(theirs, (int)len, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, &req[0]);
+		MPI_Isend(mine, (int)len, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, &req[1]);
+	}
+	work(steps);
+	if (exchange)
+		MPI_Waitall(2, req, MPI_STATUSES_IGNORE);
+	return MPI_Wtime() - start;
+}
+
+static double total(size_t len)
+{
+	double with[TURNS], without[TURNS];
+	long steps = 1 << 20;
+	double start = MPI_Wtime();
+	work(steps);
+	steps = (long)((double)steps * WORK / (MPI_Wtime() - start));
+	MPI_Bcast(&steps, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+	for (int i = 0; i < TURNS; i++) {
+		with[i] = turn(len, steps, true);
+		without[i] = turn(len, steps, false);
+	}
+	double both = part_of(with, TURNS, 4); /* what disturbs from outside only adds */
+	return both / part_of(without, TURNS, 4);
 }
 
 /* ---- collectives ---- */
@@ -303,6 +381,8 @@ static double figure(const char *kind, size_t len, double seconds)
 		return hidden(len, 0);
 	if (!strcmp(kind, "hiderecv"))
 		return hidden(len, 1);
+	if (!strcmp(kind, "total"))
+		return total(len);
 	if (!strcmp(kind, "idle"))
 		return idle();
 	double each = calibrated(kind, len, seconds, &rounds) / (double)rounds;
