@@ -26,13 +26,13 @@ PEERS = os.path.join(ROOT, ".peers")
 NEAR_NS = 65      # a line that goes over in less went through a shared cache
 SWITCHES = 8      # a figure during which a rank lost its core more often was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
-LESS_IS_BETTER = ("lat", "alltoall", "allreduce", "bcast", "exchange", "idle", "total", "capilat", "capiratio")
+LESS_IS_BETTER = ("lat", "alltoall", "allreduce", "bcast", "exchange", "idle", "total", "away", "capilat", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
-         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "total": "x", "capiratio": "x"}
+         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "total": "x", "away": "us", "capiratio": "x"}
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
-          "idle": "core used while waiting", "total": "work and an exchange, over the work alone", "capilat": "C API latency", "capirate": "C API rate",
+          "idle": "core used while waiting", "away": "read from a rank outside the library", "total": "work and an exchange, over the work alone", "capilat": "C API latency", "capirate": "C API rate",
           "capiratio": "C API latency over a bare line pair"}
 
 

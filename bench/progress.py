@@ -10,6 +10,7 @@ asynchronous progress where it has one.
 Cells, each of which can run by itself and add to what stands in out/progress.json (--append):
     lat      latency at 8 B and 4 KiB, with the thread and without
     idle     share of a core that a waiting rank uses
+    away     one-sided reads from a rank that is outside the library, its core idle
     overlap  share of a transfer that is hidden, sender's and receiver's side
     total    both ranks work for 20 ms while they exchange a message, no core idle: what a turn takes
     crowd    collectives with 2, 4, 8 and 16 ranks
@@ -30,7 +31,7 @@ sys.path.insert(0, HERE)
 import bench  # pylint: disable=wrong-import-position
 
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
-NODE = ["lat", "idle", "overlap", "total", "crowd"]
+NODE = ["lat", "idle", "away", "overlap", "total", "crowd"]
 HOSTS = ["udp", "ether"]
 NO_THREAD = ", no thread"
 ALLOWED = 1.05  # latency with the thread over latency without
@@ -72,8 +73,8 @@ def rows_of(cell, ranks, sizes):
         return []
     hide = [f"{side}:{n}" for n in sizes for side in ("hidesend", "hiderecv")]
     totals = [f"total:{n}" for n in sizes]
-    return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0"], "overlap": hide, "total": totals}.get(
-        cell, ["idle:0", *hide, *totals])
+    return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0"], "away": ["away:8", "away:65536"], "overlap": hide, "total": totals}.get(
+        cell, ["idle:0", "away:8", *hide, *totals])
 
 
 def compile_for(build, chosen):

@@ -11,6 +11,8 @@
  *   hidesend   share of the transfer that is hidden behind the sender's computing (MPI_Isend, compute, MPI_Wait)
  *   hiderecv   likewise the receiver's
  *   total      a turn in which both ranks exchange SIZE bytes and work for WORK s meanwhile, over the work alone
+ *   away       us of MPI_Get and MPI_Win_flush from a rank that is outside the library, its core idle; the
+ *              origin does something else for GAP between two of them
  *   alltoall, allreduce, bcast, exchange   us a call
  *   idle       percent of a core used by a rank that waits in MPI_Recv
  * Probes are taken by ranks 0 and 1; with more ranks than cores they say nothing and are 0.
@@ -31,6 +33,8 @@
 #define COMPUTE 0.1 /* s */
 #define WORK	0.02
 #define TURNS	15
+#define AWAY	200
+#define GAP	30e-6 /* s between two of them */
 #define LARGEST (64u << 20)
 
 static int rank, ranks;
@@ -176,7 +180,7 @@ static void compute(double seconds)
 {
 	double end = MPI_Wtime() + seconds;
 	while (MPI_Wtime() < end)
-		for (int i = 0; i < 1000; i++)
+		for (int i = 0; i < 100; i++)
 			sink += i;
 }
 
@@ -290,6 +294,34 @@ static double total(size_t len)
 	return both / part_of(without, TURNS, 4);
 }
 
+/* Each needs something done on the target's side, unless the MPI can reach its memory by itself. */
+static double away(size_t len)
+{
+	MPI_Win win;
+	double start, took = 0, gaps = 0;
+	MPI_Win_create(theirs, (MPI_Aint)len, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+	MPI_Win_lock_all(0, win);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 1) {
+		usleep(200000);
+	} else if (rank == 0) {
+		usleep(50000); /* it is away, and may be known to be */
+		start = MPI_Wtime();
+		for (int i = 0; i < AWAY; i++) {
+			MPI_Get(mine, (int)len, MPI_BYTE, 1, 0, (int)len, MPI_BYTE, win);
+			MPI_Win_flush(1, win);
+			double t0 = MPI_Wtime();
+			compute(GAP);
+			gaps += MPI_Wtime() - t0;
+		}
+		took = (MPI_Wtime() - start - gaps) / AWAY;
+	}
+	MPI_Win_unlock_all(win);
+	MPI_Win_free(&win);
+	MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+	return took * 1e6;
+}
+
 /* ---- collectives ---- */
 
 static double collective(const char *kind, size_t len, long rounds)
@@ -381,6 +413,8 @@ static double figure(const char *kind, size_t len, double seconds)
 		return hidden(len, 0);
 	if (!strcmp(kind, "hiderecv"))
 		return hidden(len, 1);
+	if (!strcmp(kind, "away"))
+		return away(len);
 	if (!strcmp(kind, "total"))
 		return total(len);
 	if (!strcmp(kind, "idle"))

@@ -207,6 +207,19 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"100 does not hold it back. 0: no thread. Counters progress.thread_us and "
 				"progress.held_back show its use.",
 		},
+	[SN_CONF_POLL] =
+		{
+			.name = "poll",
+			.type = SN_TYPE_NUM,
+			.unit = "us",
+			.def = 100,
+			.min = 0,
+			.max = 100000,
+			.help = "How long the progress thread goes on looking after the last thing that it "
+				"found, on a core that nobody else wants: what comes meanwhile needs no "
+				"wake-up of 25 to 50 us. It offers the core after each look, and sleeps at "
+				"once when somebody takes it. progress limits this, too.",
+		},
 	[SN_CONF_LINGER] =
 		{
 			.name = "linger",

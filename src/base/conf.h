@@ -30,6 +30,7 @@ enum sn_conf_id {
 	SN_CONF_HEAP,	      /* bool: `sennit run` loads libsennit-heap.so, src/copy/heap.h */
 	SN_CONF_SHIM,	      /* bool: `sennit run` puts libsennit-mpi.so in front of the program */
 	SN_CONF_PROGRESS,     /* percent: share of a core for the progress thread; 0: there is none */
+	SN_CONF_POLL,	      /* us: how long that thread goes on looking, on a core nobody else wants */
 	SN_CONF_LINGER,	      /* ms: how long sn_ep_close waits for accepted data to leave */
 	SN_CONF_STATS,	      /* bool: print the counters of an endpoint to standard error when it closes */
 	SN_CONF_PEER_TIMEOUT, /* ms: how long a peer may be silent (network) before it counts as gone */

@@ -41,7 +41,7 @@ static void leave_rails(sn_ep *ep)
 			ep->rails[i].ops->leave(ep->rails[i].state);
 }
 
-static int visit(struct sn_engine_client *client)
+static int visit(struct sn_engine_client *client, bool sleeps)
 {
 	sn_ep *ep = sn_container(client, struct sn_ep, client);
 	int n = 0, all = 0;
@@ -58,7 +58,7 @@ static int visit(struct sn_engine_client *client)
 		if (!n || sn_lock_wanted(&ep->lock))
 			break;
 	}
-	if (!n)
+	if (!n && sleeps)
 		leave_rails(ep);
 	ep->visited = false;
 	sn_unlock_visit(&ep->lock);

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define WATCH_LOOKS 16 /* between two questions to linger(), which reads the clock and yields */
+
 static struct {
 	pthread_mutex_t
 		mutex; /* opening; and waiters with bell->sleeping, so that the last to leave may clear it */
@@ -158,11 +160,15 @@ void sn_bell_ring_self(void)
 
 /* ---- the guard ---- */
 
+/* As with the bell, whoever takes the guard down rings for all; only if the thread sleeps that takes the kernel. */
 int sn_bell_wake_guard(struct sn_bell *bell)
 {
-	if (!atomic_exchange_explicit(&bell->guard, 0, memory_order_seq_cst))
+	uint32_t guard = atomic_exchange_explicit(&bell->guard, SN_GUARD_DOWN, memory_order_seq_cst);
+	if (guard == SN_GUARD_DOWN)
 		return 0;
 	atomic_fetch_add_explicit(&bell->guard_seq, 1, memory_order_seq_cst);
+	if (guard == SN_GUARD_POLLS)
+		return 0;
 	syscall(SYS_futex, &bell->guard_seq, FUTEX_WAKE, 1, NULL, NULL, 0);
 	return 1;
 }
@@ -172,7 +178,7 @@ void sn_bell_guard_ring(void)
 	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
 	if (!bell)
 		return;
-	atomic_store_explicit(&bell->guard, 1, memory_order_seq_cst);
+	atomic_store_explicit(&bell->guard, SN_GUARD_SLEEPS, memory_order_seq_cst);
 	sn_bell_wake_guard(bell);
 }
 
@@ -189,24 +195,48 @@ bool sn_bell_guarded(void)
 	return bell && atomic_load_explicit(&bell->guard, memory_order_relaxed);
 }
 
-bool sn_bell_guard(bool raise, int (*poll)(void *arg), void *arg, unsigned timeout_us)
+static bool rung(const struct sn_bell *bell, uint32_t seq)
+{
+	return atomic_load_explicit(&bell->guard_seq, memory_order_acquire) != seq;
+}
+
+/* Awake, until rung. False: linger has had enough, and the guard is up for a sleep. */
+static bool watch(struct sn_bell *bell, uint32_t seq, bool (*linger)(void *arg), void *arg)
+{
+	uint32_t polls = SN_GUARD_POLLS;
+	while (linger(arg))
+		for (int i = 0; i < WATCH_LOOKS; i++) {
+			if (rung(bell, seq))
+				return true;
+			sn_cpu_relax();
+		}
+	/* If not, a ringer has it down and is about to count up. */
+	return !atomic_compare_exchange_strong_explicit(&bell->guard, &polls, SN_GUARD_SLEEPS,
+							memory_order_seq_cst, memory_order_seq_cst);
+}
+
+enum sn_rung sn_bell_guard(bool raise, int (*poll)(void *arg), bool (*linger)(void *arg), void *arg,
+			   unsigned timeout_us)
 {
 	struct timespec t = {timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000};
 	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
 	if (!bell) {
 		nanosleep(&t, NULL);
-		return false;
+		return SN_RUNG_NOT;
 	}
 	uint32_t seq = atomic_load_explicit(&bell->guard_seq, memory_order_seq_cst);
-	atomic_store_explicit(&bell->guard, raise, memory_order_seq_cst);
+	uint32_t guard = !raise ? SN_GUARD_DOWN : linger ? SN_GUARD_POLLS : SN_GUARD_SLEEPS;
+	atomic_store_explicit(&bell->guard, guard, memory_order_seq_cst);
 	if (raise) {
 		if (own.registered)
 			membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 		if (poll(arg))
-			return true;
+			return SN_RUNG_FOUND;
+		if (linger && watch(bell, seq, linger, arg))
+			return SN_RUNG_AWAKE;
 	}
 	syscall(SYS_futex, &bell->guard_seq, FUTEX_WAIT, seq, &t, NULL, 0);
-	return atomic_load_explicit(&bell->guard_seq, memory_order_seq_cst) != seq;
+	return rung(bell, seq) ? SN_RUNG_ASLEEP : SN_RUNG_NOT;
 }
 
 static struct sn_bell *enter(uint32_t *seq)

@@ -24,11 +24,17 @@
 #define SN_BELL_BYTES 4096
 #define SN_BELL_CPUS  1024
 
+enum sn_guard {
+	SN_GUARD_DOWN,	 /* the application looks by itself, or the thread is at work */
+	SN_GUARD_SLEEPS, /* the thread looks in the application's place, and sleeps on guard_seq */
+	SN_GUARD_POLLS	 /* likewise, but it is awake and watches that word: no system call wakes it */
+};
+
 struct sn_bell {
 	_Atomic uint32_t seq;	     /* 0 the futex: grows with each ring */
 	_Atomic uint32_t sleeping;   /* 4 somebody sleeps, or is about to */
 	_Atomic uint32_t need_fence; /* 8 constant once shared: the owner has no membarrier */
-	_Atomic uint32_t guard;	     /* 12 the progress thread sleeps, and looks in the application's place */
+	_Atomic uint32_t guard;	     /* 12 enum sn_guard: what the progress thread does */
 	_Atomic uint32_t guard_seq;  /* 16 its futex */
 	uint8_t unused[44];
 	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer; all 0: not known */
@@ -64,7 +70,8 @@ static inline int sn_bell_ring(struct sn_bell *bell, bool fence)
 	return 0;
 }
 
-/* After leaving work for the owner of the bell that its progress thread can do while the application is away. */
+/* After leaving work for the owner of the bell that its progress thread can do while the application is away. No system
+ * call if the thread polls. */
 int sn_bell_wake_guard(struct sn_bell *bell);
 static inline int sn_bell_ring_work(struct sn_bell *bell, bool fence)
 {
@@ -76,9 +83,12 @@ static inline int sn_bell_ring_work(struct sn_bell *bell, bool fence)
 
 /*
  * The progress thread's sleep: until it is rung or timeout_us have passed. With raise it takes up the guard first, and
- * calls poll(arg) once more, which must find nothing. Returns whether it was rung or poll found something.
+ * calls poll(arg) once more, which must find nothing; then it watches for rings without sleeping for as long as linger(arg)
+ * says true (NULL: not at all).
  */
-bool sn_bell_guard(bool raise, int (*poll)(void *arg), void *arg, unsigned timeout_us);
+enum sn_rung { SN_RUNG_NOT, SN_RUNG_FOUND, SN_RUNG_AWAKE, SN_RUNG_ASLEEP }; /* found: by poll */
+enum sn_rung sn_bell_guard(bool raise, int (*poll)(void *arg), bool (*linger)(void *arg), void *arg,
+			   unsigned timeout_us);
 void sn_bell_guard_ring(void); /* wake it */
 void sn_bell_guard_set(
 	bool raise); /* take up the guard, or lower it, from another thread; may be missed by a sender */

@@ -3,17 +3,23 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "progress/bell.h"
+#include "progress/live.h"
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define STACK_BYTES ((size_t)256 * 1024)
 #define TICK_MIN    2000u   /* us */
 #define TICK_MAX    16000u  /* us */
 #define GUARD_US    250000u /* longest sleep on guard: bounds the harm of a guard that a race took down */
-#define QUIET	    3	    /* looks that find nothing before the thread sleeps */
-#define WINDOW_NS   100000000u
+#define SWITCHED_NS                                                                                          \
+	10000u /* a yield that took longer was somebody else's turn; one that did nothing takes 0.5 us */
+#define WINDOW_NS    100000000u
+#define BACK_OFF_MIN 10000000u
+#define BACK_OFF_MAX 1000000000u
+#define BUDGET_EACH  256 /* looks between two readings of the thread's processor time, a system call */
 
 static struct {
 	pthread_mutex_t changing; /* join and leave, one at a time; taken before mutex */
@@ -23,7 +29,8 @@ static struct {
 	bool running;
 	_Atomic bool stop, ticking;
 	pthread_t thread;
-	_Atomic uint64_t visits, events, wakes, cpu_ns, held_back;
+	_Atomic uint64_t visits, events, wakes, cpu_ns, held_back, gave_way, spared;
+	struct sn_live_row *row; /* what `sennit info --peer` shows */
 } engine = {.changing = PTHREAD_MUTEX_INITIALIZER,
 	    .mutex = PTHREAD_MUTEX_INITIALIZER,
 	    .clients = {&engine.clients, &engine.clients}};
@@ -38,7 +45,10 @@ static void count(_Atomic uint64_t *counter, uint64_t n) /* one writer: the thre
 
 struct round {
 	int events;
-	bool inside; /* an application is in the library */
+	bool inside;	/* an application is in the library */
+	bool sleeps;	/* told to the clients: the last look before a sleep */
+	uint64_t until; /* how long to poll */
+	unsigned looks;
 };
 
 static int visit_all(void *arg)
@@ -49,7 +59,7 @@ static int visit_all(void *arg)
 	pthread_mutex_lock(&engine.mutex);
 	sn_list_for_each (at, &engine.clients) {
 		struct sn_engine_client *c = sn_container(at, struct sn_engine_client, link);
-		int n = c->visit(c);
+		int n = c->visit(c, r->sleeps);
 		r->inside |= n < 0;
 		r->events += n > 0 ? n : 0;
 	}
@@ -70,60 +80,140 @@ static uint32_t all_calls(void)
 	return sum;
 }
 
-/* Until nothing more comes. A yield between looks leaves the core to an application that shares it. */
+static struct {
+	uint64_t since, used; /* the window, and the thread's processor time when it began */
+	uint64_t cpu;
+} budget; /* the thread's alone */
+
+static bool over_budget(uint64_t now)
+{
+	struct timespec t;
+	int percent = (int)sn_conf_num(SN_CONF_PROGRESS);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	budget.cpu = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	atomic_store_explicit(&engine.cpu_ns, budget.cpu, memory_order_relaxed);
+	if (now - budget.since <= WINDOW_NS)
+		return budget.cpu - budget.used >= WINDOW_NS / 100 * (uint64_t)percent;
+	sn_live_text(engine.row, "%.1f %% of a core lately (of %d %%), %llu wake-ups, gave way %llu times",
+		     100.0 * (double)(budget.cpu - budget.used) / (double)(now - budget.since), percent,
+		     (unsigned long long)atomic_load(&engine.wakes),
+		     (unsigned long long)atomic_load(&engine.gave_way));
+	budget.since = now;
+	budget.used = budget.cpu;
+	return false;
+}
+
+/* Over its budget, the thread does nothing until the window is over; the application's own looks go on. */
+static bool keep_budget(void)
+{
+	uint64_t now = sn_now_ns();
+	if (!over_budget(now))
+		return false;
+	count(&engine.held_back, 1);
+	struct timespec t = {0, (long)(budget.since + WINDOW_NS - now)};
+	nanosleep(&t, NULL);
+	return true;
+}
+
+/* All cores that the process may ever use, but not `but`: one that is bound to a core computes there, and others may be idle. */
+static void roam(pthread_t thread, int but)
+{
+	cpu_set_t all;
+	memset(&all, 0xff, sizeof(all));
+	if (but >= 0)
+		CPU_CLR((size_t)but, &all);
+	pthread_setaffinity_np(thread, sizeof(all), &all);
+}
+
+/*
+ * Somebody else wants this core. The thread leaves it for any other; if that one is wanted, too, it sleeps where it would
+ * have polled, for longer each time: while it waits for its turn with the guard down nothing moves.
+ */
+static struct {
+	uint64_t until, back_off;
+	unsigned strikes; /* cores in a row that were wanted */
+} wanted;
+
+static void give_way(uint64_t now)
+{
+	count(&engine.gave_way, 1);
+	roam(pthread_self(), sched_getcpu());
+	if (!wanted.strikes++)
+		return;
+	wanted.back_off =
+		SN_MIN_OF(SN_MAX_OF(2 * wanted.back_off, (uint64_t)BACK_OFF_MIN), (uint64_t)BACK_OFF_MAX);
+	wanted.until = now + wanted.back_off;
+}
+
+/* Offer the core. True: somebody took it for a while (and not the host, nor an interrupt: those are no switches of ours). */
+static bool core_is_wanted(uint64_t before)
+{
+	static long switches; /* the thread's alone */
+	struct rusage u;
+	sched_yield();
+	if (sn_now_ns() - before < SWITCHED_NS || getrusage(RUSAGE_THREAD, &u))
+		return false;
+	bool switched = u.ru_nivcsw != switches;
+	switches = u.ru_nivcsw;
+	return switched;
+}
+
+/* Until nothing is left to do. Returns whether an application is inside. */
 static bool work(void)
 {
 	struct round r = {0};
-	for (int quiet = 0; quiet < QUIET && !atomic_load(&engine.stop);) {
-		quiet = visit_all(&r) ? 0 : quiet + 1;
-		if (r.inside && !r.events)
-			return true;
-		sched_yield();
-	}
+	for (unsigned looks = 1; !atomic_load(&engine.stop); looks++)
+		if (!visit_all(&r) || (looks % BUDGET_EACH == 0 && keep_budget()))
+			break;
 	return r.inside;
 }
 
-/* The budget: over it, the thread does nothing until the window is over; the application's own looks go on. */
-static void keep_budget(void)
+/* Between looks at the guard: go on for as long as the setting says, unless somebody else wants this core. */
+static bool linger(void *arg)
 {
-	static uint64_t window, used;
-	struct timespec t;
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	uint64_t cpu = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec, now = sn_now_ns();
-	atomic_store_explicit(&engine.cpu_ns, cpu, memory_order_relaxed);
-	if (now - window > WINDOW_NS) {
-		window = now;
-		used = cpu;
-		return;
+	struct round *r = arg;
+	uint64_t now = sn_now_ns();
+	if (atomic_load(&engine.stop) || (++r->looks % BUDGET_EACH == 0 && over_budget(now)))
+		return false;
+	if (now >= r->until) {
+		wanted.back_off = wanted.strikes = 0;
+		return false;
 	}
-	uint64_t allowed = WINDOW_NS / 100 * (uint64_t)sn_conf_num(SN_CONF_PROGRESS);
-	if (cpu - used < allowed)
-		return;
-	count(&engine.held_back, 1);
-	t = (struct timespec){0, (long)(window + WINDOW_NS - now)};
-	nanosleep(&t, NULL);
+	if (!core_is_wanted(now))
+		return true;
+	give_way(now);
+	return false;
+}
+
+/* On guard, polling first if something came a moment ago. */
+static enum sn_rung guard(struct round *r, bool lately)
+{
+	uint64_t now = sn_now_ns();
+	r->until = now + (uint64_t)sn_conf_num(SN_CONF_POLL) * 1000;
+	bool polls = lately && now >= wanted.until && r->until > now;
+	return sn_bell_guard(true, visit_all, polls ? linger : NULL, r, GUARD_US);
 }
 
 static void *engine_main(void *arg)
 {
 	uint32_t seen = 0;
 	unsigned tick = TICK_MIN;
+	memset(&budget, 0, sizeof(budget));
+	memset(&wanted, 0, sizeof(wanted));
 	bool here = true; /* the application looks by itself */
+	bool lately = false;
 	while (!atomic_load(&engine.stop)) {
-		struct round r = {0};
-		bool rung;
+		struct round r = {.sleeps = true};
 		atomic_store(&engine.ticking, here);
-		if (here)
-			rung = sn_bell_guard(false, NULL, NULL, tick);
-		else
-			rung = sn_bell_guard(true, visit_all, &r, GUARD_US);
+		enum sn_rung rung = here ? sn_bell_guard(false, NULL, NULL, NULL, tick) : guard(&r, lately);
 		keep_budget();
 		uint32_t calls = all_calls();
 		bool called = calls != seen;
 		seen = calls;
-		if (rung)
-			count(&engine.wakes, 1);
-		if (!rung && called) {
+		count(&engine.wakes, rung == SN_RUNG_ASLEEP);
+		count(&engine.spared, rung == SN_RUNG_AWAKE);
+		lately = rung != SN_RUNG_NOT;
+		if (!lately && called) {
 			tick = here ? SN_MIN_OF(2 * tick, TICK_MAX) : TICK_MIN;
 			here = true;
 			continue;
@@ -153,6 +243,7 @@ static void in_child(void) /* no thread, and the endpoints are the parent's */
 	sn_list_init(&engine.clients);
 	engine.count = 0;
 	engine.running = false;
+	engine.row = NULL; /* of the parent's table */
 	in_parent();
 }
 
@@ -161,21 +252,15 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* All cores that the process may ever use: one that is bound to a core computes there, and others may be idle. */
-static void roam(void)
-{
-	cpu_set_t all;
-	memset(&all, 0xff, sizeof(all));
-	pthread_setaffinity_np(engine.thread, sizeof(all), &all);
-}
-
 static void start(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	sigset_t all, before;
 	pthread_attr_t attr;
-	pthread_once(&once, watch_forks);
 	atomic_store(&engine.stop, false);
+	/* before the handlers of fork are registered: the live view's lock is the inner one, in fork, too */
+	engine.row = sn_live_add(0, "this process", "progress thread", "");
+	pthread_once(&once, watch_forks);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	sigfillset(&all); /* signals are for the application's threads */
@@ -185,12 +270,14 @@ static void start(void)
 	pthread_attr_destroy(&attr);
 	engine.running = !rc;
 	if (rc) {
+		sn_live_remove(engine.row);
+		engine.row = NULL;
 		sn_warn("no progress thread (%s): messages move only while the program calls MPI",
 			strerror(rc));
 		return;
 	}
 	pthread_setname_np(engine.thread, "sennit-move");
-	roam();
+	roam(engine.thread, -1);
 }
 
 void sn_engine_join(struct sn_engine_client *client)
@@ -220,6 +307,8 @@ void sn_engine_leave(struct sn_engine_client *client)
 		sn_bell_guard_ring();
 		pthread_join(engine.thread, NULL);
 		engine.running = false;
+		sn_live_remove(engine.row);
+		engine.row = NULL;
 	}
 	pthread_mutex_unlock(&engine.changing);
 }
@@ -250,5 +339,7 @@ void sn_engine_counters(void (*fn)(void *arg, const char *name, uint64_t value),
 	fn(arg, "progress.events", atomic_load_explicit(&engine.events, memory_order_relaxed));
 	fn(arg, "progress.wakes", atomic_load_explicit(&engine.wakes, memory_order_relaxed));
 	fn(arg, "progress.thread_us", atomic_load_explicit(&engine.cpu_ns, memory_order_relaxed) / 1000);
+	fn(arg, "progress.wakes_spared", atomic_load_explicit(&engine.spared, memory_order_relaxed));
+	fn(arg, "progress.gave_way", atomic_load_explicit(&engine.gave_way, memory_order_relaxed));
 	fn(arg, "progress.held_back", atomic_load_explicit(&engine.held_back, memory_order_relaxed));
 }

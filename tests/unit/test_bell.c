@@ -229,6 +229,95 @@ static void bound_to_other_cores_is_no_rival(void **state)
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
+/* ---- the guard ---- */
+
+static struct sn_bell *own_bell;
+static _Atomic int lingers, rung_laps;
+static _Atomic bool guarding;
+
+static int none(void *arg)
+{
+	return 0;
+}
+
+static bool linger(void *arg)
+{
+	return atomic_load(&lingers) > 0;
+}
+
+static bool linger_a_little(void *arg)
+{
+	return ++*(unsigned *)arg % 7;
+}
+
+static void *guard_once(void *arg)
+{
+	return (void *)(uintptr_t)sn_bell_guard(true, none, linger, NULL, LONG_US);
+}
+
+static void *guard_on(void *arg)
+{
+	unsigned looks = 0;
+	while (atomic_load(&guarding)) {
+		assert_int_not_equal(sn_bell_guard(true, none, linger_a_little, &looks, LONG_US),
+				     SN_RUNG_NOT);
+		atomic_fetch_add(&rung_laps, 1);
+	}
+	return NULL;
+}
+
+static void wait_for_guard(enum sn_guard guard)
+{
+	while (atomic_load(&own_bell->guard) != (uint32_t)guard)
+		sched_yield();
+}
+
+/* Who leaves work for a process whose progress thread polls makes no system call, and one if it sleeps: one for all. */
+static void who_polls_is_rung_without_a_system_call(void **state)
+{
+	pthread_t thread;
+	void *how;
+	assert_int_equal(sn_bell_open(), 0);
+	own_bell = sn_bell_map(sn_bell_fd());
+	assert_non_null(own_bell);
+	atomic_store(&lingers, 1);
+	assert_int_equal(pthread_create(&thread, NULL, guard_once, NULL), 0);
+	wait_for_guard(SN_GUARD_POLLS);
+	assert_int_equal(sn_bell_ring_work(own_bell, true), 0);
+	assert_int_equal(pthread_join(thread, &how), 0);
+	assert_int_equal((uintptr_t)how, SN_RUNG_AWAKE);
+	assert_int_equal(pthread_create(&thread, NULL, guard_once, NULL), 0);
+	wait_for_guard(SN_GUARD_POLLS);
+	atomic_store(&lingers, 0);
+	wait_for_guard(SN_GUARD_SLEEPS);
+	assert_int_equal(sn_bell_ring_work(own_bell, true), 1);
+	assert_int_equal(sn_bell_ring_work(own_bell, true), 0);
+	assert_int_equal(pthread_join(thread, &how), 0);
+	assert_int_equal((uintptr_t)how, SN_RUNG_ASLEEP);
+}
+
+/* Rung at any moment of polling, of falling asleep and of sleep: each time it comes back. */
+static void no_ring_at_the_guard_is_lost(void **state)
+{
+	pthread_t thread;
+	atomic_store(&guarding, true);
+	assert_int_equal(pthread_create(&thread, NULL, guard_on, NULL), 0);
+	for (int lap = 0; lap < LAPS; lap++) {
+		if (lap % 2)
+			wait_for_guard(SN_GUARD_SLEEPS);
+		while (atomic_load(&own_bell->guard) == SN_GUARD_DOWN)
+			sched_yield();
+		int seen = atomic_load(&rung_laps);
+		if (lap == LAPS - 1)
+			atomic_store(&guarding, false);
+		sn_bell_ring_work(own_bell, true);
+		while (atomic_load(&rung_laps) == seen)
+			sched_yield();
+	}
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	sn_bell_unmap(own_bell);
+}
+
 static int polls;
 
 static int nothing(void *arg)
@@ -328,6 +417,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(two_processes_wake_each_other, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_senders_wake_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_thread_wakes_a_thread, setup, teardown),
+		cmocka_unit_test(who_polls_is_rung_without_a_system_call),
+		cmocka_unit_test(no_ring_at_the_guard_is_lost),
 		cmocka_unit_test(bound_to_other_cores_is_no_rival),
 		cmocka_unit_test(waiting_spins_then_naps),
 		cmocka_unit_test(in_a_crowd_waiting_yields_at_once),

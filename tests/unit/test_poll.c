@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The progress thread stays awake for a while after it has been of use, gives way to others, and keeps within its budget:
+ * seen in its counters, in a process that stays away from the library while another one reads its memory.
+ */
+#include "base/base.h"
+#include "two.h"
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define BYTES	64
+#define PATIENT 20000000 /* us */
+
+struct shared {
+	struct meeting meeting;
+	_Atomic int added, enough, over;
+};
+static struct shared *sh;
+static uint8_t data[BYTES];
+static uint64_t spared, gave_way, held_back, wakes;
+
+static void note(void *arg, const char *name, uint64_t value)
+{
+	const struct {
+		const char *name;
+		uint64_t *to;
+	} wanted[] = {{"progress.wakes_spared", &spared},
+		      {"progress.gave_way", &gave_way},
+		      {"progress.held_back", &held_back},
+		      {"progress.wakes", &wakes}};
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++)
+		if (!strcmp(name, wanted[i].name))
+			*wanted[i].to = value;
+}
+
+static void read_until_enough(void)
+{
+	uint8_t got[BYTES];
+	struct iovec v = {got, sizeof(got)};
+	sn_msg m = {.peer = peer, .iov = &v, .iov_count = 1};
+	sn_remote at = {7, 0};
+	while (!atomic_load(&sh->added))
+		usleep(100);
+	while (!atomic_load(&sh->enough)) {
+		sn_req *req;
+		memset(got, 0, sizeof(got));
+		CHECK(sn_get(ep, &m, &at, &req) == 0 && sn_wait(ep, req, NULL, PATIENT) == 0);
+		CHECK(got[0] == 0x5a && got[BYTES - 1] == 0x5a);
+	}
+	atomic_store(&sh->over, 1);
+}
+
+static void stay_away(bool (*enough)(void))
+{
+	sn_region *region = NULL;
+	memset(data, 0x5a, sizeof(data));
+	CHECK(sn_region_add(ep, data, sizeof(data), 7, SN_REMOTE_READ, &region) == 0);
+	atomic_store(&sh->added, 1);
+	do {
+		usleep(1000);
+		CHECK(sn_counters(ep, note, NULL) == 0);
+	} while (!enough()); /* not enough: the alarm ends the test */
+	atomic_store(&sh->enough, 1);
+	while (!atomic_load(&sh->over))
+		usleep(1000);
+}
+
+static void two_processes(bool (*enough)(void))
+{
+	pid_t pid[2];
+#ifdef __SANITIZE_THREAD__
+	print_message("the thread sanitizer cannot follow threads of forked processes\n");
+	skip();
+#endif
+	memset(sh, 0, sizeof(*sh));
+	fflush(NULL);
+	for (int i = 0; i < 2; i++) {
+		pid[i] = fork();
+		if (pid[i])
+			continue;
+		me = i;
+		meet_other(&sh->meeting, 25);
+		if (me)
+			stay_away(enough);
+		else
+			read_until_enough();
+		sn_ep_close(ep);
+		_exit(0);
+	}
+	for (int i = 0; i < 2; i++) {
+		int status;
+		assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
+		assert_int_equal(status, 0);
+	}
+}
+
+/* With an idle core somebody rings it while it polls; without one it finds that its core is wanted. */
+static bool polled(void)
+{
+	return spared > 0 || gave_way > 0;
+}
+
+static void it_polls_after_it_was_of_use(void **state)
+{
+	setenv("SENNIT_POLL", "2000", 1);
+	two_processes(polled);
+}
+
+static bool only_woken(void)
+{
+	CHECK(spared == 0 && gave_way == 0);
+	return wakes >= 20;
+}
+
+static void with_poll_0_it_sleeps_at_once(void **state)
+{
+	setenv("SENNIT_POLL", "0", 1);
+	two_processes(only_woken);
+}
+
+static bool held(void)
+{
+	return held_back > 0;
+}
+
+static void it_keeps_within_its_budget(void **state)
+{
+	setenv("SENNIT_POLL", "100000", 1);
+	setenv("SENNIT_PROGRESS", "1", 1);
+	two_processes(held);
+	unsetenv("SENNIT_PROGRESS");
+}
+
+static _Atomic bool busy;
+
+static void *hog(void *arg)
+{
+	while (atomic_load(&busy))
+		;
+	return NULL;
+}
+
+static bool gave(void)
+{
+	return gave_way > 0;
+}
+
+/* Every core has somebody who computes. */
+static void it_gives_way(void **state)
+{
+	pthread_t thread[64];
+	int cores = sn_topo()->cpus, count = 2 * cores > 64 ? 64 : 2 * cores;
+	if (cores > 32)
+		skip();
+	setenv("SENNIT_POLL", "100000", 1);
+	atomic_store(&busy, true);
+	for (int i = 0; i < count; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, hog, NULL), 0);
+	two_processes(gave);
+	atomic_store(&busy, false);
+	for (int i = 0; i < count; i++)
+		assert_int_equal(pthread_join(thread[i], NULL), 0);
+}
+
+int main(void)
+{
+	alarm(110);
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_polls_after_it_was_of_use),
+		cmocka_unit_test(with_poll_0_it_sleeps_at_once),
+		cmocka_unit_test(it_keeps_within_its_budget),
+		cmocka_unit_test(it_gives_way),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
