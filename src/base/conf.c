@@ -6,6 +6,7 @@
  * Budget: sn_conf_num() is two loads after the first call; loading opens two files, once in a process.
  */
 #include "base/conf.h"
+#include "base/conf_parse.h"
 #include "base/log.h"
 #include <ctype.h>
 #include <errno.h>
@@ -19,7 +20,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define CONF_TEXT_MAX	256
 #define CONF_WHERE_MAX	288
 #define CONF_COMPLAINTS 8 /* kept while loading, as the log level may come last; more are only counted */
 
@@ -306,7 +306,7 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 struct conf_value {
 	_Atomic int64_t num;
 	enum sn_conf_origin origin;
-	char text[CONF_TEXT_MAX]; /* the value in words: what sn_conf_str returns */
+	char text[SN_CONF_TEXT_MAX]; /* the value in words: what sn_conf_str returns */
 	char where[CONF_WHERE_MAX];
 };
 
@@ -315,7 +315,7 @@ static _Atomic bool loaded;
 static pthread_mutex_t conf_mutex = PTHREAD_MUTEX_INITIALIZER; /* loading and sn_conf_set */
 
 struct complaints {
-	char text[CONF_COMPLAINTS][CONF_TEXT_MAX + CONF_WHERE_MAX];
+	char text[CONF_COMPLAINTS][SN_CONF_TEXT_MAX + CONF_WHERE_MAX];
 	unsigned count;
 };
 
@@ -331,78 +331,6 @@ static void complain(struct complaints *c, const char *fmt, ...)
 	c->count++;
 }
 
-/* The position of word among "a|b|c", or -1. */
-static int64_t choice_index(const char *choices, const char *word)
-{
-	size_t len = strlen(word);
-	int64_t index = 0;
-	for (const char *at = choices; at; index++) {
-		size_t span = strcspn(at, "|");
-		if (span == len && !strncasecmp(at, word, len))
-			return index;
-		at = at[span] ? at + span + 1 : NULL;
-	}
-	return -1;
-}
-
-static void choice_name(const char *choices, int64_t index, char *out, size_t room)
-{
-	const char *at = choices;
-	while (index-- > 0)
-		at += strcspn(at, "|") + 1;
-	snprintf(out, room, "%.*s", (int)strcspn(at, "|"), at);
-}
-
-static bool parse_num(const struct sn_conf_desc *d, const char *text, int64_t *out)
-{
-	char *end;
-	errno = 0;
-	long long n = strtoll(text, &end, 10);
-	if (end == text || errno)
-		return false;
-	if (*end && !strcmp(d->unit, "bytes")) {
-		const char *suffix = "kmg";
-		const char *s = strchr(suffix, tolower((unsigned char)*end));
-		if (!s || __builtin_mul_overflow(n, 1LL << (10 * (s - suffix + 1)), &n))
-			return false;
-		end++;
-	}
-	*out = n;
-	return !*end && n >= d->min && n <= d->max;
-}
-
-static bool parse_value(const struct sn_conf_desc *d, const char *text, int64_t *out)
-{
-	static const char *const words[] = {"0", "1", "no", "yes", "off", "on", "false", "true"};
-	switch (d->type) {
-	case SN_TYPE_NUM: return parse_num(d, text, out);
-	case SN_TYPE_ENUM: return (*out = choice_index(d->choices, text)) >= 0;
-	case SN_TYPE_STR: *out = 0; return strlen(text) < CONF_TEXT_MAX;
-	case SN_TYPE_BOOL:
-		for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
-			if (!strcasecmp(text, words[i])) {
-				*out = i & 1;
-				return true;
-			}
-		return false;
-	}
-	return false;
-}
-
-/* "a number of bytes from 64 to 65536": what the setting would have accepted. */
-static void describe_range(const struct sn_conf_desc *d, char *out, size_t room)
-{
-	switch (d->type) {
-	case SN_TYPE_NUM:
-		snprintf(out, room, "a number%s%s from %" PRId64 " to %" PRId64 "%s", *d->unit ? " of " : "",
-			 d->unit, d->min, d->max, strcmp(d->unit, "bytes") ? "" : " (suffixes k, m, g)");
-		break;
-	case SN_TYPE_BOOL: snprintf(out, room, "yes or no"); break;
-	case SN_TYPE_ENUM: snprintf(out, room, "one of %s", d->choices); break;
-	case SN_TYPE_STR: snprintf(out, room, "at most %d characters", CONF_TEXT_MAX - 1); break;
-	}
-}
-
 static void store(enum sn_conf_id id, int64_t num, const char *text, enum sn_conf_origin o, const char *where)
 {
 	const struct sn_conf_desc *d = &table[id];
@@ -413,7 +341,7 @@ static void store(enum sn_conf_id id, int64_t num, const char *text, enum sn_con
 	switch (d->type) {
 	case SN_TYPE_NUM: snprintf(v->text, sizeof v->text, "%" PRId64, num); break;
 	case SN_TYPE_BOOL: snprintf(v->text, sizeof v->text, "%s", num ? "yes" : "no"); break;
-	case SN_TYPE_ENUM: choice_name(d->choices, num, v->text, sizeof v->text); break;
+	case SN_TYPE_ENUM: sn_conf_choice_name(d->choices, num, v->text, sizeof v->text); break;
 	case SN_TYPE_STR: snprintf(v->text, sizeof v->text, "%s", text); break;
 	}
 	if (id == SN_CONF_LOG)
@@ -424,12 +352,12 @@ static void offer(struct complaints *c, enum sn_conf_id id, const char *text, en
 		  const char *where)
 {
 	int64_t num;
-	if (parse_value(&table[id], text, &num)) {
+	if (sn_conf_parse(&table[id], text, &num)) {
 		store(id, num, text, o, where);
 		return;
 	}
 	char range[128];
-	describe_range(&table[id], range, sizeof range);
+	sn_conf_describe_range(&table[id], range, sizeof range);
 	complain(c, "%s: \"%.64s\" is not %s; %s stays %s", where, text, range, table[id].name,
 		 values[id].text);
 }
