@@ -29,7 +29,12 @@ static uint64_t slice(const struct iovec *a, uint32_t na, const struct iovec *b,
 	return got_b;
 }
 
-enum sn_cma_outcome sn_cma_read(const struct sn_cma_peer *peer, const struct iovec *local,
+static bool is_known(const struct sn_cma_peer *peer)
+{
+	return peer->known && sn_now_ns() - peer->known < SN_CMA_KNOWN_NS;
+}
+
+enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local,
 				uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
 				uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {
@@ -44,8 +49,11 @@ enum sn_cma_outcome sn_cma_read(const struct sn_cma_peer *peer, const struct iov
 	}
 	uint64_t want =
 		slice(local, local_count, remote, remote_count, offset, limit, to, &n_to, from, &n_from);
-	to[n_to++] = (struct iovec){&cookie, sizeof(cookie)};
-	from[n_from++] = (struct iovec){(void *)(uintptr_t)peer->cookie_at, sizeof(cookie)};
+	uint64_t look = is_known(peer) ? 0 : sizeof(cookie);
+	if (look) {
+		to[n_to++] = (struct iovec){&cookie, look};
+		from[n_from++] = (struct iovec){(void *)(uintptr_t)peer->cookie_at, look};
+	}
 	ssize_t got = process_vm_readv(peer->pid, to, n_to, from, n_from, 0);
 	++*calls;
 	if (got < 0) {
@@ -57,16 +65,21 @@ enum sn_cma_outcome sn_cma_read(const struct sn_cma_peer *peer, const struct iov
 		*error = EFAULT;
 		return SN_CMA_FAULT;
 	}
-	if (sn_unlikely((uint64_t)got != want + sizeof(cookie) || cookie != peer->cookie)) {
-		*error = ESRCH;
-		return SN_CMA_REFUSED;
+	if (look) {
+		if (sn_unlikely((uint64_t)got != want + look || cookie != peer->cookie)) {
+			*error = ESRCH;
+			return SN_CMA_REFUSED;
+		}
+		peer->known = sn_now_ns();
 	}
 	*done = want;
 	return SN_CMA_OK;
 }
 
-static int identify(const struct sn_cma_peer *peer, uint64_t *calls)
+static int identify(struct sn_cma_peer *peer, uint64_t *calls)
 {
+	if (is_known(peer))
+		return 0;
 	uint64_t cookie = 0;
 	struct iovec to = {&cookie, sizeof(cookie)},
 		     from = {(void *)(uintptr_t)peer->cookie_at, sizeof(cookie)};
@@ -76,10 +89,13 @@ static int identify(const struct sn_cma_peer *peer, uint64_t *calls)
 	ssize_t got = process_vm_readv(peer->pid, &to, 1, &from, 1, 0);
 	if (got < 0)
 		return errno == EFAULT ? ESRCH : errno;
-	return got == sizeof(cookie) && cookie == peer->cookie ? 0 : ESRCH;
+	if (got != sizeof(cookie) || cookie != peer->cookie)
+		return ESRCH;
+	peer->known = sn_now_ns();
+	return 0;
 }
 
-enum sn_cma_outcome sn_cma_write(const struct sn_cma_peer *peer, const struct iovec *local,
+enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local,
 				 uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
 				 uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {

@@ -6,9 +6,11 @@
  * Which process is it? A pid may be another process by now (the peer died and the number was used again, or it called
  * exec, or pids of another namespace were compared). Every process keeps a random cookie at an address that it tells
  * its peers. A read fetches the cookie as the last segment of the same system call, after the data, so data of a wrong
- * process is never reported as copied; a write reads the cookie just before.
+ * process is never reported as copied; a write reads the cookie just before. Looking there costs as much as copying a few
+ * KiB, so what was seen holds for SN_CMA_KNOWN_NS: no number is used again so soon, since the system hands out all others
+ * first, and a program that calls exec takes longer until it runs.
  *
- * Budget: one system call per slice (reads), two (writes), no allocation.
+ * Budget: one system call per slice (a write: two, once in a while), no allocation.
  */
 #ifndef SN_CMA_H
 #define SN_CMA_H
@@ -18,10 +20,13 @@
 
 #define SN_CMA_SLICE (4u << 20) /* most bytes per call: a refusal, or a death, is noticed between slices */
 
+#define SN_CMA_KNOWN_NS UINT64_C(1000000)
+
 struct sn_cma_peer {
 	pid_t pid;	    /* as seen from here; 0: not visible */
 	uint64_t cookie_at; /* where it keeps its cookie */
 	uint64_t cookie;
+	uint64_t known; /* when the cookie was seen there last, sn_now_ns(); 0: not yet */
 };
 
 enum sn_cma_outcome {
@@ -36,10 +41,10 @@ enum sn_cma_outcome {
  * other way (write). *done: bytes copied for certain, also when the outcome is bad. *error: the errno of a bad outcome.
  * *calls grows by the system calls made.
  */
-enum sn_cma_outcome sn_cma_read(const struct sn_cma_peer *peer, const struct iovec *local,
+enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local,
 				uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
 				uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls);
-enum sn_cma_outcome sn_cma_write(const struct sn_cma_peer *peer, const struct iovec *local,
+enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local,
 				 uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
 				 uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls);
 

@@ -68,6 +68,7 @@ struct sn_in {
 	struct sn_head head;
 	const void *body;
 	struct sn_rdv *rdv;
+	bool only_posted; /* with rdv: pull it within the call, or say SN_ERR_AGAIN and keep nothing of it */
 };
 
 struct sn_addr_part { /* one rail's piece of an endpoint address */

@@ -220,10 +220,10 @@ static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool p
 	while (p && sn_unlikely(p->shown) && !sn_core_recv_withdraw(sn_container(p, struct sn_req, posted)))
 		p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
 	if (!p)
-		return keep_unexpected(peer, in, plain, op);
+		return in->only_posted ? SN_ERR_AGAIN : keep_unexpected(peer, in, plain, op);
 	struct sn_req *req = sn_container(p, struct sn_req, posted);
 	if (p->stays && !(req = multi_child(req, in->head.len)))
-		return keep_unexpected(peer, in, plain, op);
+		return in->only_posted ? SN_ERR_AGAIN : keep_unexpected(peer, in, plain, op);
 	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);
 	if (sn_unlikely(in->head.flags & SN_H_SYNC))
 		sn_core_ack(peer, op, SN_OK);

@@ -11,6 +11,7 @@
  * instruction if something else takes it; a claimed message one locked instruction, two system calls per 4 MiB, and one
  * record; no waiting for the receiver.
  */
+#include "base/conf.h"
 #include "base/log.h"
 #include "local/local.h"
 #include "progress/memfd.h"
@@ -101,11 +102,15 @@ struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot)
 	return rail->show[slot].req;
 }
 
-int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t slot)
+int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t slot, bool heap)
 {
+	struct sn_rail *rail = link->rail;
 	struct sn_req *req = sn_claim_take(link, slot);
 	if (!req)
 		return sn_fail(SN_ERR_PROTO, "a message for a receive that was not claimed");
+	if (sn_unlikely(heap && !sn_heap_current(&rail->heap))) /* this process has forked meanwhile */
+		sn_heap_refetch(&rail->heap, rail->show[slot].seg, rail->show[slot].seg_count, 0,
+				SN_MIN_OF(head->len, rail->show[slot].room));
 	sn_core_claimed(req, link->peer, head, SN_OK);
 	return 0;
 }
@@ -148,13 +153,37 @@ static bool write_all(struct sn_link *link, const struct sn_board_claim *claim, 
 	return true;
 }
 
+/* By way of the receiver's shareable heap. False: not all of it lies there. */
+static bool write_mapped(struct sn_link *link, const struct sn_board_claim *claim, const struct iovec *iov,
+			 uint32_t iov_count, uint64_t len)
+{
+	struct iovec to[SN_BOARD_SEGS];
+	uint64_t room = 0;
+	for (uint32_t i = 0; i < claim->seg_count; i++) {
+		to[i] = claim->seg[i];
+		room += to[i].iov_len;
+	}
+	if (room < len || sn_link_closed(link) || !sn_heap_translate(&link->heap, to, claim->seg_count))
+		return false;
+	sn_segs_copy(to, claim->seg_count, iov, iov_count, 0, len);
+	link->rail->count.copy_mapped_bytes += len;
+	return true;
+}
+
+/* May this message be written at all, if a receive is found for it? */
+static bool may_claim(const struct sn_link *link)
+{
+	int64_t copy = sn_conf_num(SN_CONF_COPY);
+	return sn_rdv_may_write(link) || sn_kcopy_may_claim(link) ||
+	       (link->heap.map && (copy == SN_COPY_AUTO || copy == SN_COPY_SHARED));
+}
+
 enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 				   uint32_t iov_count, struct sn_req *req, uint32_t *slot)
 {
 	struct sn_board_claim claim;
 	*slot = SN_CLAIM_NONE;
-	if (head->kind != SN_K_TAGGED || !link->board ||
-	    (!sn_rdv_may_write(link) && !sn_kcopy_may_claim(link)))
+	if (head->kind != SN_K_TAGGED || !link->board || !may_claim(link))
 		return SN_CLAIM_ANNOUNCE;
 	/* everything sent before must have been matched: see board.h */
 	if (link->tx.head != link->tx.tail && (!sn_tx_refresh(&link->tx) || link->tx.head != link->tx.tail))
@@ -172,7 +201,7 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	/* The module copies, or there may be no right to write: no choice. */
 	bool module = claim.region && link->rail->kmod && !mapped;
 	enum sn_way way = mapped ? SN_WAY_SINGLE : SN_WAYS;
-	if (!module && sn_rdv_may_write(link))
+	if (!module && (mapped || sn_rdv_may_write(link)))
 		way = sn_way_pick(link, order, len, allowed);
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
 	sn_rail_huge(link->rail, len, iov, iov_count);
@@ -185,12 +214,13 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	*slot = (uint32_t)claim.slot;
 	if (way == SN_WAY_STREAM)
 		return SN_CLAIM_STREAM;
-	if (!write_all(link, &claim, iov, iov_count, len))
+	bool by_heap = mapped && write_mapped(link, &claim, iov, iov_count, len);
+	if (!by_heap && !write_all(link, &claim, iov, iov_count, len))
 		return SN_CLAIM_ANNOUNCE;
 	if (way == SN_WAY_SINGLE)
 		sn_way_note(link, order, way, len, sn_now_ns() - started);
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
-	sn_send_control(link, SN_REC_CLAIM, head->flags & SN_H_MASK, head->bits, head->data, &record,
+	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (by_heap ? SN_RECF_HEAP : 0), head->bits, head->data, &record,
 			sizeof(record));
 	link->rail->count.claims++;
 	return SN_CLAIM_DONE;

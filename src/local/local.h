@@ -192,6 +192,7 @@ enum sn_rdv_state {
 	SN_RDV_READING,
 	SN_RDV_ASKED,
 	SN_RDV_SHARED, /* pulled, and opened a job for it */
+	SN_RDV_PART, /* no rendezvous, but pulled like one: part.c */
 	SN_RDV_HELPING, /* the sender has claimed a receive, and opened a job: no rendezvous, but as many fields */
 };
 struct sn_rdv { /* a message that a peer announced */
@@ -229,14 +230,17 @@ struct sn_link {
 	bool demote; /* push lines beyond the first out to the shared cache */
 	bool fence;  /* the peer's bell needs a fence before it is looked at */
 	uint8_t state;
-	uint32_t eager;
+	uint32_t eager; /* longest message that goes without being asked for */
+	uint32_t whole; /* and in one piece */
 	struct sn_tx tx;
 	struct sn_bell *bell;	/* NULL: not known yet */
 	struct sn_board *board; /* the peer's; likewise */
 	struct sn_rail *rail;
 	struct sn_peer_state *peer;
 	/* read by every arrival */
-	struct sn_rx rx; /* .cells NULL: nothing mapped yet */
+	struct sn_rx rx;     /* .cells NULL: nothing mapped yet */
+	struct sn_rdv *part; /* the message at the head of the ring, being copied: part.c */
+	bool part_kept;	     /* nobody has posted for it: it is left there until it is whole */
 
 	struct sn_ep_ids ids;
 	struct sn_list link;   /* rail->links */
@@ -383,6 +387,19 @@ void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64
 		     const void *payload, uint32_t n);
 void sn_send_drop(struct sn_link *link, bool all, int status); /* queued messages: all, or those not eager */
 
+/* part.c: eager messages that are copied out while they are copied in */
+#define SN_PART_FROM 4096u /* bytes */
+#define SN_PART_STEP 2048u
+enum { SN_PART_DONE = 0, SN_PART_LATER = 1000, SN_PART_WHOLE }; /* unlike anything that the core returns */
+static inline uint32_t sn_part_cells(const struct sn_head *head)
+{
+	return sn_rec_cells(sizeof(struct sn_rec_part) + head->imm_len + head->len);
+}
+void sn_part_write(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
+		   const struct iovec *iov, uint32_t iov_count);
+/* The record at the head of the ring: DONE, LATER (look again), WHOLE (deliver it as any other), or an error. */
+int sn_part_take(struct sn_link *link, const struct sn_head *head, uint8_t *payload);
+
 /* recv.c */
 int sn_recv_poll(struct sn_link *link, uint32_t limit); /* returns how many records were handled */
 
@@ -406,7 +423,8 @@ enum sn_claim_outcome {
 /* Claim a receive of the peer for this message and write into it. req NULL: nobody waits. */
 enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 				   uint32_t iov_count, struct sn_req *req, uint32_t *slot);
-int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t slot);
+/* heap: it was written by way of our shareable heap. */
+int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t slot, bool heap);
 /* The request in a slot that this peer has claimed, taken off the board. NULL: it has not claimed it. */
 struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot);
 bool sn_claim_holds(const struct sn_link *link, uint32_t slot); /* has this peer claimed it? */

@@ -438,6 +438,8 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 	rdv->iov = iov;
 	rdv->iov_count = iov_count;
 	rdv->want = len;
+	if (rdv->state == SN_RDV_PART) /* whoever called the core for it goes on */
+		return;
 	if (sn_unlikely(link->state == SN_LINK_GONE || link->leaving)) {
 		sn_rdv_pulled(link, rdv, SN_ERR_PEER_GONE);
 		return;

@@ -16,7 +16,7 @@ struct record {
 	unsigned type, kind, flags;
 	uint32_t cells, len, imm_len;
 	uint64_t bits, data;
-	const uint8_t *payload;
+	uint8_t *payload;
 	uint32_t room; /* payload bytes that the cells hold */
 };
 
@@ -25,12 +25,13 @@ static int malformed(const char *what)
 	return sn_fail(SN_ERR_PROTO, "a malformed record: %s", what);
 }
 
-/* An eager message: imm and body fill the cells exactly. */
+/* An eager message: imm and body fill the cells exactly. SN_PART_LATER: it is not whole yet. */
 static int take_message(struct sn_link *link, const struct record *r)
 {
-	uint8_t imm[SN_IMM_MAX];
+	uint8_t imm[SN_IMM_MAX], *at = r->payload;
+	uint32_t before = sn_unlikely(r->flags & SN_RECF_PART) ? sizeof(struct sn_rec_part) : 0;
 	if (sn_unlikely(r->imm_len > SN_IMM_MAX || r->kind == SN_K_NONE || r->kind > SN_K_MAX ||
-			sn_rec_cells((uint64_t)r->imm_len + r->len) != r->cells))
+			sn_rec_cells((uint64_t)before + r->imm_len + r->len) != r->cells))
 		return malformed("message");
 	struct sn_in in = {.head = {.kind = (uint8_t)r->kind,
 				    .flags = r->flags & SN_H_MASK,
@@ -39,10 +40,16 @@ static int take_message(struct sn_link *link, const struct record *r)
 				    .data = r->data,
 				    .len = r->len,
 				    .imm = imm}};
+	at += before;
 	if (r->imm_len)
-		memcpy(imm, r->payload, r->imm_len);
+		memcpy(imm, at, r->imm_len);
+	if (sn_unlikely(before)) {
+		int rc = sn_part_take(link, &in.head, r->payload);
+		if (rc != SN_PART_WHOLE)
+			return rc;
+	}
 	if (r->len)
-		in.body = r->payload + r->imm_len;
+		in.body = at + r->imm_len;
 	link->rail->count.rx_eager++;
 	if (r->kind == SN_K_TAGGED && !r->imm_len && !(r->flags & (SN_H_SYNC | SN_H_ARRIVED)))
 		return sn_core_arrive_tagged(link->peer, r->flags & SN_H_MASK, r->bits, r->data, in.body,
@@ -83,7 +90,7 @@ static int take_claim(struct sn_link *link, const struct record *r)
 			       .bits = r->bits,
 			       .data = r->data,
 			       .len = claim.len};
-	return sn_claim_arrive(link, &head, claim.slot);
+	return sn_claim_arrive(link, &head, claim.slot, (r->flags & SN_RECF_HEAP) != 0);
 }
 
 static int take_share(struct sn_link *link, const struct record *r)
@@ -156,6 +163,8 @@ static int take(struct sn_link *link, uint32_t mark)
 	int rc = sn_likely(r.type == SN_REC_MSG)   ? take_message(link, &r)
 		 : sn_likely(r.type == SN_REC_RTS) ? take_announcement(link, &r)
 						   : take_control(link, &r);
+	if (sn_unlikely(rc == SN_PART_LATER))
+		return rc;
 	rx->head += r.cells;
 	return rc;
 }
@@ -166,6 +175,8 @@ int sn_recv_poll(struct sn_link *link, uint32_t limit)
 	uint32_t n = 0, mark;
 	while (n < limit && (mark = sn_rx_mark(rx)) != 0) {
 		int rc = take(link, mark);
+		if (sn_unlikely(rc == SN_PART_LATER))
+			break;
 		n++;
 		if (sn_unlikely(rc < 0)) {
 			link->rail->count.bad_records++;

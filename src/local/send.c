@@ -67,6 +67,12 @@ static bool is_eager(const struct sn_link *link, uint64_t len, bool copied)
 	return len <= link->eager || (copied && len <= SN_INJECT_MAX);
 }
 
+/* Only what is matched: the rest has no receive to be copied into. */
+static bool in_parts(const struct sn_link *link, const struct sn_head *head)
+{
+	return head->len > link->whole && (head->kind == SN_K_TAGGED || head->kind == SN_K_PLAIN);
+}
+
 /* Write a message, or its announcement. 1: written and done, 0: announced, SN_ERR_AGAIN: no room, or another error. */
 static int write_message(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 			 uint32_t iov_count, bool copied, struct sn_req *req)
@@ -81,14 +87,19 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 			return outcome == SN_CLAIM_DONE ? 2 : 0;
 		stream = outcome == SN_CLAIM_STREAM;
 	}
-	uint32_t cells =
-		sn_rec_cells(eager ? head->imm_len + head->len : sn_rdv_announce_bytes(head, iov_count));
+	bool part = eager && !copied && in_parts(link, head);
+	uint32_t cells = part ? sn_part_cells(head)
+			      : sn_rec_cells(eager ? head->imm_len + head->len
+						   : sn_rdv_announce_bytes(head, iov_count));
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (!cell)
 		return SN_ERR_AGAIN;
 	if (!eager)
 		return sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req);
-	write_eager(link, cell, cells, head, iov, iov_count);
+	if (part)
+		sn_part_write(link, cell, head, iov, iov_count);
+	else
+		write_eager(link, cell, cells, head, iov, iov_count);
 	return 1;
 }
 
@@ -155,7 +166,7 @@ int sn_send_post(void *l, const struct sn_out *out, struct sn_req *req)
 {
 	struct sn_link *link = l;
 	uint64_t bytes = out->head.imm_len + out->head.len;
-	if (sn_likely(link->fast && out->head.len <= link->eager)) {
+	if (sn_likely(link->fast && out->head.len <= link->whole)) {
 		uint32_t cells = sn_rec_cells(bytes);
 		struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 		if (sn_likely(cell != NULL)) {

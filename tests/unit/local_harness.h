@@ -225,6 +225,8 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 {
 	struct sn_ep *ep = peer->ep;
+	if (in->only_posted && (ep->unchecked || ep->refuse || ep->hold || peer->arrived % 3 == 0))
+		return SN_ERR_AGAIN;
 	uint64_t number = peer->arrived++;
 	CHECK(!peer->gone);
 	if (ep->unchecked) {

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Longer eager messages are copied out of the ring while they are still being copied in.
+ *
+ * Of a message of 8 or 16 KiB most of the time goes into two copies, one after the other: the receiver sees it when the
+ * last byte is in the ring. So from SN_PART_FROM on the sender publishes the record when only its header is there, and
+ * says in the record's first payload word how many bytes have followed (`filled`), a step at a time. The receiver looks
+ * for a posted receive at once, and copies what is there at each look; it never waits for the rest, so a sender that has
+ * lost its core holds up nobody but its own later messages.
+ *
+ * A message that nobody has posted for is left in the ring until it is whole, and then delivered as any other eager
+ * message, so that nothing of the matching above needs to know about halves (rail.h: sn_in.only_posted).
+ *
+ * Death. A sender killed between two steps leaves a record that is never whole: nothing after it exists, and the message
+ * ends with the link, like an announced one.
+ *
+ * Trust. `filled` may say anything: it is bounded by the length that was read first, and that by the record's cells.
+ *
+ * Budget: no system call, no locked instruction, no allocation in the steady state; for each step of SN_PART_STEP one line
+ * more than a message in one piece would move.
+ */
+#include "base/log.h"
+#include "local/local.h"
+
+#define FIRST_STEP 1024u /* the sooner the receiver begins, the more of the two copies overlaps */
+
+static inline _Atomic uint32_t *filled_of(uint8_t *payload)
+{
+	return &((struct sn_rec_part *)(void *)payload)->filled;
+}
+
+/* ---- the sender ---------------------------------------------------------------------------------------------- */
+
+void sn_part_write(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
+		   const struct iovec *iov, uint32_t iov_count)
+{
+	uint8_t *payload = sn_cell_payload(cell), *body = payload + sizeof(struct sn_rec_part) + head->imm_len;
+	uint32_t len = (uint32_t)head->len, cells = sn_part_cells(head);
+	cell->len = len | (uint32_t)head->imm_len << 24;
+	cell->bits = head->bits;
+	cell->data = head->data;
+	atomic_store_explicit(filled_of(payload), 0, memory_order_relaxed);
+	if (head->imm_len)
+		memcpy(payload + sizeof(struct sn_rec_part), head->imm, head->imm_len);
+	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | head->kind, (head->flags & SN_H_MASK) | SN_RECF_PART,
+		      cells);
+	sn_link_ring(link, false); /* who sleeps wakes while this copies */
+	for (uint32_t at = 0, n = FIRST_STEP; at < len; at += n, n = SN_PART_STEP) {
+		n = SN_MIN_OF(n, len - at);
+		if (sn_likely(iov_count == 1))
+			memcpy(body + at, (const char *)iov->iov_base + at, n);
+		else
+			sn_iov_read(body + at, iov, iov_count, at, n);
+		atomic_store_explicit(filled_of(payload), at + n, memory_order_release);
+	}
+	link->rail->count.tx_eager++;
+}
+
+/* ---- the receiver -------------------------------------------------------------------------------------------- */
+
+static int begin(struct sn_link *link, const struct sn_head *head)
+{
+	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
+	if (!rdv)
+		return sn_fail(SN_ERR_NOMEM, "no memory for a message");
+	rdv->state = SN_RDV_PART;
+	rdv->guard = rdv->exposed = rdv->stream = rdv->mapped = false;
+	rdv->segs.at = rdv->segs.few;
+	rdv->segs.count = 0;
+	rdv->status = SN_OK;
+	rdv->len = head->len;
+	rdv->req = NULL;
+	rdv->done = rdv->want = 0;
+	link->part = rdv;
+	struct sn_in in = {.head = *head, .rdv = rdv, .only_posted = true};
+	int rc = sn_core_arrive(link->peer, &in);
+	if (rc) { /* SN_ERR_AGAIN: nobody has posted for it */
+		link->part = NULL;
+		sn_rdv_free(link, rdv);
+	}
+	return rc;
+}
+
+/* Copy what has come since the last look. */
+static int take_more(struct sn_link *link, struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
+{
+	uint64_t end = SN_MIN_OF((uint64_t)filled, rdv->want);
+	if (rdv->done < end) {
+		const uint8_t *from = body + rdv->done;
+		uint64_t n = end - rdv->done;
+		for (uint64_t at = 0; at < SN_MIN_OF(n, (uint64_t)SN_PART_STEP); at += SN_CELL)
+			__builtin_prefetch(from + at);
+		if (sn_likely(rdv->iov_count == 1))
+			memcpy((char *)rdv->iov->iov_base + rdv->done, from, n);
+		else
+			sn_iov_write(rdv->iov, rdv->iov_count, rdv->done, from, n);
+		rdv->done = end;
+	}
+	if (filled < rdv->len)
+		return SN_PART_LATER;
+	link->part = NULL;
+	link->part_kept = false;
+	link->rail->count.rx_eager++;
+	sn_rdv_pulled(link, rdv, SN_OK);
+	return SN_PART_DONE;
+}
+
+int sn_part_take(struct sn_link *link, const struct sn_head *head, uint8_t *payload)
+{
+	const uint8_t *body = payload + sizeof(struct sn_rec_part) + head->imm_len;
+	uint32_t filled = atomic_load_explicit(filled_of(payload), memory_order_acquire);
+	struct sn_rdv *rdv = link->part;
+	if (sn_unlikely(filled > head->len || (rdv && rdv->len != head->len)))
+		return sn_fail(SN_ERR_PROTO, "a message that is longer than it was");
+	if (rdv)
+		return take_more(link, rdv, body, filled);
+	if (filled == head->len) {
+		link->part_kept = false;
+		return SN_PART_WHOLE;
+	}
+	if (link->part_kept)
+		return SN_PART_LATER;
+	int rc = begin(link, head);
+	if (rc == SN_ERR_AGAIN) {
+		link->part_kept = true;
+		return SN_PART_LATER;
+	}
+	return rc ? rc : take_more(link, link->part, body, filled);
+}
