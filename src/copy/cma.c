@@ -34,9 +34,9 @@ static bool is_known(const struct sn_cma_peer *peer)
 	return peer->known && sn_now_ns() - peer->known < SN_CMA_KNOWN_NS;
 }
 
-enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local,
-				uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
-				uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls)
+enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
+				const struct iovec *remote, uint32_t remote_count, uint64_t offset,
+				uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {
 	struct iovec to[SEGMENTS], from[SEGMENTS];
 	uint32_t n_to, n_from;
@@ -95,9 +95,9 @@ static int identify(struct sn_cma_peer *peer, uint64_t *calls)
 	return 0;
 }
 
-enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local,
-				 uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
-				 uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls)
+enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
+				 const struct iovec *remote, uint32_t remote_count, uint64_t offset,
+				 uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {
 	struct iovec from[SEGMENTS], to[SEGMENTS];
 	uint32_t n_to, n_from;

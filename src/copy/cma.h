@@ -41,12 +41,12 @@ enum sn_cma_outcome {
  * other way (write). *done: bytes copied for certain, also when the outcome is bad. *error: the errno of a bad outcome.
  * *calls grows by the system calls made.
  */
-enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local,
-				uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
-				uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls);
-enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local,
-				 uint32_t local_count, const struct iovec *remote, uint32_t remote_count,
-				 uint64_t offset, uint64_t len, uint64_t *done, int *error, uint64_t *calls);
+enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
+				const struct iovec *remote, uint32_t remote_count, uint64_t offset,
+				uint64_t len, uint64_t *done, int *error, uint64_t *calls);
+enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
+				 const struct iovec *remote, uint32_t remote_count, uint64_t offset,
+				 uint64_t len, uint64_t *done, int *error, uint64_t *calls);
 
 /* ---- probe.c ---- */
 

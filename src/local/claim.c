@@ -220,8 +220,8 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	if (way == SN_WAY_SINGLE)
 		sn_way_note(link, order, way, len, sn_now_ns() - started);
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
-	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (by_heap ? SN_RECF_HEAP : 0), head->bits, head->data, &record,
-			sizeof(record));
+	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (by_heap ? SN_RECF_HEAP : 0),
+			head->bits, head->data, &record, sizeof(record));
 	link->rail->count.claims++;
 	return SN_CLAIM_DONE;
 }

@@ -192,7 +192,7 @@ enum sn_rdv_state {
 	SN_RDV_READING,
 	SN_RDV_ASKED,
 	SN_RDV_SHARED, /* pulled, and opened a job for it */
-	SN_RDV_PART, /* no rendezvous, but pulled like one: part.c */
+	SN_RDV_PART,   /* no rendezvous, but pulled like one: part.c */
 	SN_RDV_HELPING, /* the sender has claimed a receive, and opened a job: no rendezvous, but as many fields */
 };
 struct sn_rdv { /* a message that a peer announced */
@@ -212,6 +212,7 @@ struct sn_rdv { /* a message that a peer announced */
 	const struct iovec *iov;
 	uint32_t iov_count;
 	uint64_t done, want;
+	uint64_t seen; /* part.c: bytes that were there at the last look */
 	struct sn_share share;
 	struct iovec own[SN_BOARD_SEGS]; /* helping: what iov points to */
 	/* kcopy.c; 0 and NULL in a free slot */
@@ -388,8 +389,7 @@ void sn_send_control(struct sn_link *link, unsigned type, unsigned flags, uint64
 void sn_send_drop(struct sn_link *link, bool all, int status); /* queued messages: all, or those not eager */
 
 /* part.c: eager messages that are copied out while they are copied in */
-#define SN_PART_FROM 4096u /* bytes */
-#define SN_PART_STEP 2048u
+#define SN_PART_FROM 6144u					/* bytes */
 enum { SN_PART_DONE = 0, SN_PART_LATER = 1000, SN_PART_WHOLE }; /* unlike anything that the core returns */
 static inline uint32_t sn_part_cells(const struct sn_head *head)
 {

@@ -85,8 +85,8 @@ static inline bool sn_tx_refresh(struct sn_tx *tx)
 	return true;
 }
 
-/* Make the record of n cells at the tail visible. */
-static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags, uint32_t n)
+/* Make the record of n cells at the tail visible, and clean nothing ahead: of a long one whose lines come after it. */
+static inline void sn_tx_publish_bare(struct sn_tx *tx, uint32_t type, uint32_t flags, uint32_t n)
 {
 	uint32_t mask = tx->count - 1;
 	struct sn_cell *cell = &tx->cells[tx->tail & mask];
@@ -96,6 +96,13 @@ static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags
 		tx->clean = tx->tail + 1;
 	}
 	atomic_store_explicit(&cell->mark, sn_rec_mark(type, flags, n), memory_order_release);
+}
+
+/* Make the record of n cells at the tail visible. */
+static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags, uint32_t n)
+{
+	uint32_t mask = tx->count - 1;
+	sn_tx_publish_bare(tx, type, flags, n);
 	uint64_t ahead = SN_MIN_OF(SN_MAX_OF(n, SN_RING_AHEAD), SN_RING_AHEAD_MAX);
 	uint64_t limit = SN_MIN_OF(tx->tail + 1 + ahead, tx->head + tx->count);
 	for (; tx->clean < limit; tx->clean++)

@@ -115,18 +115,19 @@ enum sn_rec {
 enum { /* flags; the low 4 bits of messages are the core's */
        SN_RECF_GUARD =
 	       0x10, /* CTS, DATA: this message has met an unreadable page: copy with care on both sides */
-       SN_RECF_PART = 0x10, /* MSG: a struct sn_rec_part comes before imm and body, which are still being written */
+       SN_RECF_PART =
+	       0x10, /* MSG: a struct sn_rec_part comes before imm and body, which are still being written */
        SN_RECF_SLOT = 0x10, /* RTS: the message has claimed the receive in rts.slot, but could not write it */
        SN_RECF_STREAM = 0x20, /* RTS: stream it, if there is no reason against it, and say what it took */
-       SN_RECF_HEAP = 0x80, /* RTS, SHARE, CTS: all segments lie in the shareable heap that was handed over.
+       SN_RECF_HEAP = 0x80,   /* RTS, SHARE, CTS: all segments lie in the shareable heap that was handed over.
 			      CLAIM: the message was written by way of the receiver's */
-       SN_RECF_WRITE = 0x20, /* CTS: the segments are there, write if you can */
-       SN_RECF_SHARE = 0x40, /* CTS: the segments are there, and the receiver reads: share the job cts.job */
+       SN_RECF_WRITE = 0x20,  /* CTS: the segments are there, write if you can */
+       SN_RECF_SHARE = 0x40,  /* CTS: the segments are there, and the receiver reads: share the job cts.job */
 };
 
-struct sn_rec_part {
-	_Atomic uint32_t filled; /*  0 bytes of the body that are there */
-	uint32_t zero;		 /*  4 */
+struct sn_rec_part { /* at the end of the record's first cell; imm and body follow on the next, a line of their own */
+	uint8_t pad[36];
+	_Atomic uint32_t filled; /* 36 bytes of the body that are there */
 };
 struct sn_rec_rts {
 	uint64_t len;	    /*  0 of the whole body */
@@ -159,7 +160,8 @@ struct sn_rec_seg {
 };
 _Static_assert(sizeof(struct sn_rec_rts) == 32 && sizeof(struct sn_rec_cts) == 24 &&
 		       sizeof(struct sn_rec_seg) == 16 && sizeof(struct sn_rec_claim) == 16 &&
-		       sizeof(struct sn_rec_share) == 32 && sizeof(struct sn_rec_part) == 8,
+		       sizeof(struct sn_rec_share) == 32 &&
+		       sizeof(struct sn_rec_part) == SN_CELL - SN_REC_HEAD,
 	       "record layout");
 
 /* The payload runs on past the first cell: not an access to the member, whose size would be wrong. */
