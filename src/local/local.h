@@ -14,6 +14,7 @@
 #include "copy/cma.h"
 #include "copy/heap.h"
 #include "copy/huge.h"
+#include "copy/lap.h"
 #include "copy/learn.h"
 #include "core/rail.h"
 #include "local/board.h"
@@ -223,6 +224,9 @@ struct sn_rdv { /* a message that a peer announced */
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
+#define SN_WAY_LAPS	 5 /* sizes for which the ring competes: from 4 KiB, by powers of two */
+#define SN_WAY_LAP_FIRST 12
+
 enum sn_link_state { SN_LINK_NEW, SN_LINK_OPEN, SN_LINK_GONE };
 
 struct sn_link {
@@ -233,6 +237,7 @@ struct sn_link {
 	uint8_t state;
 	uint32_t eager; /* longest message that goes without being asked for */
 	uint32_t whole; /* and in one piece */
+	uint32_t parts; /* longest message that fits the ring in parts */
 	struct sn_tx tx;
 	struct sn_bell *bell;	/* NULL: not known yet */
 	struct sn_board *board; /* the peer's; likewise */
@@ -271,6 +276,7 @@ struct sn_link {
 		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES];
 	} live;
 	struct sn_learn learn[SN_ORDERS]; /* way.c */
+	struct sn_lap laps[SN_WAY_LAPS];
 	uint32_t cpus[2], since_move; /* of this process and the peer; messages since one of them changed */
 	uint32_t poll_index;
 };
@@ -374,6 +380,8 @@ static inline void sn_rail_huge(struct sn_rail *rail, uint64_t len, const struct
 		sn_huge_seen(&rail->huge, iov, count);
 }
 
+/* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited. */
+bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager);
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);
 
@@ -395,7 +403,7 @@ static inline uint32_t sn_part_cells(const struct sn_head *head)
 {
 	return sn_rec_cells(sizeof(struct sn_rec_part) + head->imm_len + head->len);
 }
-void sn_part_write(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
+void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, const struct sn_head *head,
 		   const struct iovec *iov, uint32_t iov_count);
 /* The record at the head of the ring: DONE, LATER (look again), WHOLE (deliver it as any other), or an error. */
 int sn_part_take(struct sn_link *link, const struct sn_head *head, uint8_t *payload);

@@ -23,6 +23,7 @@
 #include "local/local.h"
 
 #define PAGE	   4096u
+#define AHEAD	   1024u
 #define LOOKS	   400u
 #define SHORT_STEP 1536u /* a shorter one is not worth a hand-over of its own */
 
@@ -43,7 +44,7 @@ static uint32_t step(const uint8_t *to, uint32_t left)
 	return left < n + SHORT_STEP ? left : n;
 }
 
-void sn_part_write(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
+void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, const struct sn_head *head,
 		   const struct iovec *iov, uint32_t iov_count)
 {
 	uint8_t *payload = sn_cell_payload(cell),
@@ -64,7 +65,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, const struct sn_h
 		if (at)
 			continue;
 		sn_tx_publish_bare(&link->tx, (uint32_t)SN_REC_MSG | head->kind,
-				   (head->flags & SN_H_MASK) | SN_RECF_PART, sn_part_cells(head));
+				   (head->flags & SN_H_MASK) | SN_RECF_PART, cells);
 		sn_link_ring(link, false); /* who sleeps wakes while this copies */
 	}
 	link->rail->count.tx_eager++;
@@ -100,6 +101,20 @@ static int begin(struct sn_link *link, const struct sn_head *head)
 	return rc;
 }
 
+/* Every line comes from the other core: ask for many at a time, and for none beyond what is there. */
+static void copy_ahead(uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	uint64_t at = 0;
+	for (; at < SN_MIN_OF(n, (uint64_t)AHEAD); at += SN_CELL)
+		__builtin_prefetch(from + at);
+	for (at = 0; at + SN_CELL <= n; at += SN_CELL) {
+		if (at + AHEAD < n)
+			__builtin_prefetch(from + at + AHEAD);
+		memcpy(to + at, from + at, SN_CELL);
+	}
+	memcpy(to + at, from + at, n - at);
+}
+
 /* Copy what has come since the last look. */
 static void take_more(struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
 {
@@ -107,10 +122,8 @@ static void take_more(struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
 	if (rdv->done < end) {
 		const uint8_t *from = body + rdv->done;
 		uint64_t n = end - rdv->done;
-		for (uint64_t at = 0; at < SN_MIN_OF(n, (uint64_t)PAGE); at += SN_CELL)
-			__builtin_prefetch(from + at);
 		if (sn_likely(rdv->iov_count == 1))
-			memcpy((char *)rdv->iov->iov_base + rdv->done, from, n);
+			copy_ahead((uint8_t *)rdv->iov->iov_base + rdv->done, from, n);
 		else
 			sn_iov_write(rdv->iov, rdv->iov_count, rdv->done, from, n);
 		rdv->done = end;

@@ -69,40 +69,67 @@ static bool is_eager(const struct sn_link *link, uint64_t len, bool copied)
 	return len <= link->eager || (copied && len <= SN_INJECT_MAX);
 }
 
-/* Only what is matched: the rest has no receive to be copied into. */
-static bool in_parts(const struct sn_link *link, const struct sn_head *head)
+/* Can it go through the ring in parts? Only what is matched: the rest has no receive to be copied into. */
+static bool may_part(const struct sn_link *link, const struct sn_head *head, bool copied)
 {
-	return head->len > link->whole && (head->kind == SN_K_TAGGED || head->kind == SN_K_PLAIN);
+	return head->len > link->whole && head->len <= link->parts && !copied &&
+	       (head->kind == SN_K_TAGGED || head->kind == SN_K_PLAIN);
 }
 
-/* Write a message, or its announcement. 1: written and done, 0: announced, SN_ERR_AGAIN: no room, or another error. */
+static int announce(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+		    uint32_t iov_count, uint32_t slot, bool stream, struct sn_req *req)
+{
+	struct sn_cell *cell = sn_tx_room(&link->tx, sn_rec_cells(sn_rdv_announce_bytes(head, iov_count)));
+	return cell ? sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req) : SN_ERR_AGAIN;
+}
+
+static int write_whole(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+		       uint32_t iov_count)
+{
+	uint32_t cells = sn_rec_cells(head->imm_len + head->len);
+	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
+	if (!cell)
+		return SN_ERR_AGAIN;
+	write_eager(link, cell, cells, head, iov, iov_count);
+	return 1;
+}
+
+static int write_parts(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+		       uint32_t iov_count)
+{
+	uint32_t cells = sn_part_cells(head);
+	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
+	if (!cell)
+		return SN_ERR_AGAIN;
+	sn_part_write(link, cell, cells, head, iov, iov_count);
+	return 1;
+}
+
+/* Write a message, or its announcement. 1: written and done, 2: and matched, 0: announced, SN_ERR_AGAIN: no room, or
+ * another error. */
 static int write_message(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 			 uint32_t iov_count, bool copied, struct sn_req *req)
 {
-	bool eager = is_eager(link, head->len, copied);
+	bool eager = is_eager(link, head->len, copied), parts = may_part(link, head, copied);
+	bool straight = !eager, stream = false;
 	uint32_t slot = SN_CLAIM_NONE;
-	bool stream = false;
-	if (!eager && sn_list_empty(&link->messages)) {
+	if (parts && link->greeted && head->kind == SN_K_TAGGED)
+		straight = sn_way_straight(link, head->len, eager);
+	if (straight && sn_list_empty(&link->messages)) {
 		enum sn_claim_outcome outcome =
 			sn_claim_try(link, head, iov, iov_count, copied ? NULL : req, &slot);
 		if (outcome == SN_CLAIM_DONE || outcome == SN_CLAIM_PENDING)
 			return outcome == SN_CLAIM_DONE ? 2 : 0;
 		stream = outcome == SN_CLAIM_STREAM;
 	}
-	bool part = eager && !copied && in_parts(link, head);
-	uint32_t cells = part ? sn_part_cells(head)
-			      : sn_rec_cells(eager ? head->imm_len + head->len
-						   : sn_rdv_announce_bytes(head, iov_count));
-	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
-	if (!cell)
-		return SN_ERR_AGAIN;
-	if (!eager)
-		return sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req);
-	if (part)
-		sn_part_write(link, cell, head, iov, iov_count);
-	else
-		write_eager(link, cell, cells, head, iov, iov_count);
-	return 1;
+	if (slot == SN_CLAIM_NONE && parts && (eager || !straight)) {
+		int rc = write_parts(link, head, iov, iov_count);
+		if (rc != SN_ERR_AGAIN || eager)
+			return rc;
+	}
+	if (slot == SN_CLAIM_NONE && eager)
+		return write_whole(link, head, iov, iov_count);
+	return announce(link, head, iov, iov_count, slot, stream, req);
 }
 
 static int enqueue(struct sn_link *link, const struct sn_out *out, struct sn_req *req)

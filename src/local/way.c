@@ -13,8 +13,9 @@
 #include "local/local.h"
 #include <sched.h>
 
-#define LOOK_NS	    400 /* a process that waits polls several times in this */
-#define MOVED_AGAIN 64	/* messages: unbound processes that wander are not followed at each step */
+#define LOOK_NS	    400	  /* a process that waits polls several times in this */
+#define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
+#define MOVED_AGAIN 64	  /* messages: unbound processes that wander are not followed at each step */
 #define SHOWN_EACH  16
 #define TUNE_MIB    10 /* index of 1 MiB in the curves */
 
@@ -70,6 +71,16 @@ static void look_for_moves(struct sn_link *link)
 	for (int order = 0; order < SN_ORDERS; order++)
 		for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
 			sn_learn_restart(&link->learn[order].at[i]);
+}
+
+bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
+{
+	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
+	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
+		return !eager;
+	struct sn_lap *l = &link->laps[class];
+	uint64_t now = sn_lap_asks(l) ? sn_now_ns() : 0;
+	return sn_lap_next(l, now, LAP_NS + 2 * len, !eager);
 }
 
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed)

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ring or straight, for messages of some KiB to some ten KiB, learned from the laps of the program's own loop.
+ *
+ * What a copy costs its sender says little here. A sender that writes straight into the receiver's buffer is done sooner
+ * than one that copies into the ring; but then the bytes lie in the sender's cache, and a receiver that looks at them
+ * fetches every line, which a copy out of the ring has done already. Which of the two the program pays for only the
+ * program's own speed tells. So messages of one size to one peer are sent in groups that all go one way, and what is
+ * compared is how long a group took, whatever the program did in between. That means something only while messages
+ * follow each other closely: a group that took longer than the caller's bound a message says nothing, and the way that
+ * the caller prefers is taken.
+ *
+ * Every SN_LAP_HOLD groups there is a trial: two groups go the other way, in turn with two that go this one, and the faster
+ * ones are compared. After a trial that the other way has lost clearly the next one comes later; when three groups in a row
+ * took much longer than those before (the program does something else now, or the cores have moved), at once. The first
+ * messages of each group are not counted: their lines still lie where the way before has left them. The peer learns as
+ * well, and its trials are seen here as noise, which is why one odd group means nothing.
+ *
+ * Pure arithmetic. Budget: a handful of instructions, and two readings of the clock in SN_LAP_GROUP messages.
+ */
+#ifndef SN_COPY_LAP_H
+#define SN_COPY_LAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SN_LAP_SKIP  4u
+#define SN_LAP_GROUP 16u
+#define SN_LAP_HOLD  64u
+
+struct sn_lap {
+	uint64_t since; /* when the counted part of this group began */
+	float ns[2];	/* a message, with each way; 0: not known */
+	float least[2]; /* in this trial */
+	uint16_t count, groups;
+	uint8_t way; /* 0 or 1: of this group */
+	uint8_t trial, odd;
+};
+
+/* The next message is about to go: is a clock reading due? */
+static inline bool sn_lap_asks(const struct sn_lap *l)
+{
+	return l->count == SN_LAP_SKIP || l->count == SN_LAP_GROUP;
+}
+
+/* The way for it. now: needed only if one is due. bound: ns a message. preferred: the way where nothing can be learned. */
+unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned preferred);
+
+#endif
