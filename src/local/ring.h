@@ -15,6 +15,13 @@
  * sender looks there only when its own copy says that the ring is full. So a message of up to 40 bytes moves one line
  * between the cores, and a head line now and then.
  *
+ * Footprint. A ring is large so that a sender may run ahead, but a receiver that keeps up needs little of it. So with more
+ * processes than cores the sender looks every SN_RING_LAP cells whether everything has been read, and then goes on at the
+ * beginning (the way there is padding): two processes that take turns stay within two pages. With eight ranks
+ * the rings of a process would else be 3 MiB, each line used once and then not before it has left the cache (alltoall of
+ * 8 B: 30 us without, 18 with). Not so with a core for each: a line that the receiver has just read lies in its cache, and to
+ * write it takes 0.04 us longer than an old one.
+ *
  * Trust. head is checked to lie between the last head and the tail. The sender never reads cells. Records are checked by
  * the receiver (recv.c).
  */
@@ -23,8 +30,10 @@
 
 #include "base/base.h"
 #include "local/wire.h"
+#include "progress/relax.h"
 
 #define SN_RING_AHEAD	  8u  /* half a KiB */
+#define SN_RING_LAP	  64u /* a page */
 #define SN_RING_AHEAD_MAX 72u /* an injected message of SN_INJECT_MAX */
 
 /* Push a line that was just written out to the cache that all cores share; only a hint, and nothing on older processors. */
@@ -42,6 +51,7 @@ struct sn_tx {
 	uint64_t tail;	/* cells written */
 	uint64_t head;	/* cells known to be consumed */
 	uint64_t clean; /* the marks of the cells from the tail up to here are zero */
+	uint64_t lap;	/* from this tail on, look whether to go back to the beginning */
 	uint32_t count;
 	bool bad; /* the receiver's head made no sense */
 	struct sn_chan *chan;
@@ -60,6 +70,7 @@ static inline void sn_tx_init(struct sn_tx *tx, void *map, uint32_t ring_bytes)
 	*tx = (struct sn_tx){.cells = (void *)((char *)map + SN_RING_OFFSET),
 			     .count = ring_bytes / SN_CELL,
 			     .clean = ring_bytes / SN_CELL,
+			     .lap = SN_RING_LAP,
 			     .chan = map}; /* a new channel is all zero */
 }
 
@@ -109,17 +120,32 @@ static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags
 		atomic_store_explicit(&tx->cells[tx->clean & mask].mark, 0, memory_order_relaxed);
 }
 
+/* A lap of cells was written: how many to skip from `at` on, so that a record of n cells begins the ring anew. */
+static inline uint32_t sn_tx_lap(struct sn_tx *tx, uint32_t at, uint32_t n)
+{
+	uint32_t skip = tx->count - at;
+	bool go = sn_relax_crowded() && at >= SN_RING_LAP && n < at && skip <= SN_REC_CELLS_MAX &&
+		  sn_tx_refresh(tx) && tx->head == tx->tail;
+	tx->lap = tx->tail + (go ? skip : 0) + SN_RING_LAP;
+	return go ? skip : 0;
+}
+
 /* Where a record of n cells goes (n at most a quarter of the ring), or NULL: no room now, or tx->bad. */
 static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 {
 	uint32_t at = (uint32_t)tx->tail & (tx->count - 1);
 	uint32_t pad = sn_unlikely(at + n > tx->count) ? tx->count - at : 0;
+	if (sn_unlikely(tx->tail >= tx->lap && !pad)) {
+		pad = sn_tx_lap(tx, at, n);
+		if (sn_unlikely(tx->bad))
+			return NULL;
+	}
 	if (sn_unlikely(tx->tail - tx->head + pad + n + 1 > tx->count)) {
 		if (!sn_tx_refresh(tx) || tx->tail - tx->head + pad + n + 1 > tx->count)
 			return NULL;
 	}
 	if (sn_unlikely(pad)) {
-		sn_tx_publish(tx, SN_REC_PAD, 0, pad);
+		sn_tx_publish_bare(tx, SN_REC_PAD, 0, pad);
 		at = 0;
 	}
 	return &tx->cells[at];

@@ -2,6 +2,7 @@
 #include "progress/bell.h"
 #include "base/log.h"
 #include "progress/memfd.h"
+#include "progress/spread.h"
 #include "sennit/sennit.h"
 #include <errno.h>
 #include <limits.h>
@@ -54,6 +55,9 @@ int sn_bell_open(void)
 			own.fd = -1;
 		} else {
 			struct sn_bell *bell = page;
+			uint64_t id;
+			sn_random(&id, sizeof(id));
+			atomic_store_explicit(&bell->id, id, memory_order_relaxed);
 			own.registered = !membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
 					 !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 			if (!own.registered)
@@ -72,6 +76,11 @@ int sn_bell_open(void)
 int sn_bell_fd(void)
 {
 	return own.fd;
+}
+
+struct sn_bell *sn_bell_own(void)
+{
+	return atomic_load_explicit(&own.bell, memory_order_acquire);
 }
 
 bool sn_bell_rival(const struct sn_bell *theirs)
@@ -103,19 +112,25 @@ void sn_bell_after_fork(bool child)
 		own.waiters = 0;
 		own.registered = false;
 		atomic_store_explicit(&own.bell, NULL, memory_order_relaxed);
+		sn_spread_after_fork();
 	}
 	pthread_mutex_unlock(&own.mutex);
 }
 
 struct sn_bell *sn_bell_map(int fd)
 {
-	return sn_memfd_map(fd, SN_BELL_BYTES);
+	struct sn_bell *bell = sn_memfd_map(fd, SN_BELL_BYTES);
+	if (bell)
+		sn_spread_see(bell);
+	return bell;
 }
 
 void sn_bell_unmap(struct sn_bell *bell)
 {
-	if (bell)
-		munmap(bell, SN_BELL_BYTES);
+	if (!bell)
+		return;
+	sn_spread_forget(bell);
+	munmap(bell, SN_BELL_BYTES);
 }
 
 bool sn_bell_must_fence(const struct sn_bell *theirs)

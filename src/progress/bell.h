@@ -36,14 +36,17 @@ struct sn_bell {
 	_Atomic uint32_t need_fence; /* 8 constant once shared: the owner has no membarrier */
 	_Atomic uint32_t guard;	     /* 12 enum sn_guard: what the progress thread does */
 	_Atomic uint32_t guard_seq;  /* 16 its futex */
-	uint8_t unused[44];
+	_Atomic uint32_t cpu;	     /* 20 1 + the core on which the owner waits in a crowd; 0: not known */
+	_Atomic uint64_t id;	     /* 24 the owner's number, drawn by lot */
+	uint8_t unused[32];
 	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer; all 0: not known */
 	_Atomic uint64_t cpus[SN_BELL_CPUS / 64];
 };
 
 /* Make this process's bell, once; sn_service_open() calls it. 0 or an error with its sentence. */
 int sn_bell_open(void);
-int sn_bell_fd(void); /* to hand to peers; stays open */
+int sn_bell_fd(void);		   /* to hand to peers; stays open */
+struct sn_bell *sn_bell_own(void); /* NULL before sn_bell_open() */
 /* Around fork; in the child the bell is the parent's, and forgotten. */
 void sn_bell_before_fork(void);
 void sn_bell_after_fork(bool child);

@@ -15,6 +15,7 @@
 #include "base/conf.h"
 #include "progress/bell.h"
 #include "progress/engine.h"
+#include "progress/spread.h"
 #include <sched.h>
 
 #define YIELD_NS	 1000000u
@@ -37,6 +38,7 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
 {
 	fn(arg, "progress.naps", atomic_load_explicit(&count_naps, memory_order_relaxed));
 	fn(arg, "progress.yields", atomic_load_explicit(&count_yields, memory_order_relaxed));
+	fn(arg, "progress.spreads", sn_spread_moves());
 }
 
 bool sn_relax_crowded(void)
@@ -68,6 +70,8 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	}
 	uint64_t waited = now - *idle, end = now + SN_MIN_OF(waited / 4, NAP_MIN_NS);
 	bool many = sn_relax_crowded();
+	if (many)
+		sn_spread_look(now);
 	uint64_t awake = many ? YIELD_NS : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
 	int found = 0;
 	if (waited >= awake && max_nap_us)

@@ -10,6 +10,7 @@
  *   - records come out complete, once, in order;
  *   - nobody waits for ever, although the receiver publishes its head only when it likes or runs dry;
  *   - a sender killed between any two stores leaves the receiver with whole records and an empty mark (-DKILL).
+ * With -DLAP the sender may go back to the beginning of a ring that was read to its end.
  * With -DNO_CLEAR the sender does not clear the mark behind its record, and the model must fail.
  * Stores become visible in program order (release stores; total store order on x86).
  */
@@ -94,6 +95,13 @@ proctype sender()
 		fi;
 		pos = tail % SIZE;
 		pad = (pos + cells > SIZE -> SIZE - pos : 0);
+#ifdef LAP
+		/* everything was read: the sender may go back to the beginning, the way there is padding */
+		if
+		:: pad == 0 && head == tail && cells < pos -> seen = head; pad = SIZE - pos
+		:: true
+		fi;
+#endif
 		/* the record, its padding, and the cell that stays clear behind it */
 		if
 		:: SIZE - (tail - seen) < pad + cells + 1 ->

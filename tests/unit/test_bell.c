@@ -330,7 +330,10 @@ static uint64_t naps, yields;
 
 static void note_counter(void *arg, const char *name, uint64_t value)
 {
-	*(strcmp(name, "progress.naps") ? &yields : &naps) = value;
+	if (strcmp(name, "progress.naps") == 0)
+		naps = value;
+	else if (strcmp(name, "progress.yields") == 0)
+		yields = value;
 }
 
 /* Since the last call. */

@@ -86,6 +86,7 @@ static void an_empty_ring_takes_the_longest_record_anywhere(void **state)
 	sn_tx_init(&tx, map, bytes);
 	sn_rx_init(&rx, map, bytes);
 	for (uint32_t start = 0; start < 3 * cells; start++) {
+		tx.lap = UINT64_MAX; /* from everywhere, not from the beginning again and again */
 		struct sn_cell *cell = sn_tx_room(&tx, cells / 4);
 		assert_non_null(cell);
 		sn_tx_publish(&tx, SN_REC_MSG, 0, cells / 4);
@@ -98,6 +99,55 @@ static void an_empty_ring_takes_the_longest_record_anywhere(void **state)
 		assert_int_equal(rx.head, tx.tail);
 		sn_rx_publish(&rx);
 	}
+	free(map);
+}
+
+/* Write a record of n cells; the cell it began in, -1: no room. */
+static int put(struct sn_tx *tx, uint32_t n)
+{
+	struct sn_cell *cell = sn_tx_room(tx, n);
+	if (!cell)
+		return -1;
+	sn_tx_publish(tx, SN_REC_MSG, 0, n);
+	return (int)(cell - tx->cells);
+}
+
+static void read_all(struct sn_rx *rx)
+{
+	uint32_t mark;
+	while ((mark = sn_rx_mark(rx)) != 0)
+		rx->head += mark >> 16;
+	sn_rx_publish(rx);
+}
+
+static void in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring(void **state)
+{
+	void *map = segment(SN_RING_BYTES_MIN);
+	const int cells = SN_RING_BYTES_MIN / SN_CELL, lap = SN_RING_LAP;
+	struct sn_tx tx;
+	struct sn_rx rx;
+	int farthest = 0, at;
+	sn_tx_init(&tx, map, SN_RING_BYTES_MIN);
+	sn_rx_init(&rx, map, SN_RING_BYTES_MIN);
+	sn_relax_crowd(1000000);
+	for (uint32_t i = 0; i < 10000; i++) {
+		at = put(&tx, 1 + i % 3);
+		farthest = SN_MAX_OF(farthest, at);
+		read_all(&rx);
+	}
+	assert_in_range(farthest, lap - 3, lap + 2);
+	while ((at = put(&tx, 1)) >= 0) /* who lags behind has all of it */
+		farthest = SN_MAX_OF(farthest, at);
+	assert_int_equal(farthest, cells - 1);
+	read_all(&rx);
+	sn_relax_crowd(0);
+	farthest = 0;
+	for (int i = 0; i < cells; i++) {
+		at = put(&tx, 1);
+		farthest = SN_MAX_OF(farthest, at);
+		read_all(&rx);
+	}
+	assert_int_equal(farthest, cells - 1);
 	free(map);
 }
 
@@ -138,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_come_out_as_they_went_in),
 		cmocka_unit_test(an_empty_ring_takes_the_longest_record_anywhere),
+		cmocka_unit_test(in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring),
 		cmocka_unit_test(a_head_that_makes_no_sense_is_noticed),
 		cmocka_unit_test(a_head_that_goes_back_is_noticed),
 	};

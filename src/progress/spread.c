@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress/spread.h"
+#include "base/log.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LOOK_NS	 2000000u  /* between two looks: a thousand rounds of yields */
+#define MOVED_NS 20000000u /* after a move: time for the others, and for the kernel, to move too */
+
+static struct {
+	pthread_mutex_t mutex; /* the list, and what it points to */
+	struct sn_bell **bells;
+	unsigned count, room;
+	_Atomic uint64_t next;	/* when to look again */
+	_Atomic int thread;	/* the one that waits; -1: there are several */
+	_Atomic uint64_t moves; /* written by that one */
+} spread = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void sn_spread_see(struct sn_bell *bell)
+{
+	pthread_mutex_lock(&spread.mutex);
+	if (spread.count == spread.room) {
+		unsigned room = spread.room ? 2 * spread.room : 16;
+		struct sn_bell **bells = realloc(spread.bells, room * sizeof(struct sn_bell *));
+		if (bells) {
+			spread.bells = bells;
+			spread.room = room;
+		}
+	}
+	if (spread.count < spread.room) /* one that is not listed is not counted */
+		spread.bells[spread.count++] = bell;
+	pthread_mutex_unlock(&spread.mutex);
+}
+
+void sn_spread_forget(struct sn_bell *bell)
+{
+	pthread_mutex_lock(&spread.mutex);
+	for (unsigned i = 0; i < spread.count; i++) {
+		if (spread.bells[i] != bell)
+			continue;
+		spread.bells[i] = spread.bells[--spread.count];
+		break;
+	}
+	pthread_mutex_unlock(&spread.mutex);
+}
+
+void sn_spread_after_fork(void)
+{
+	pthread_mutex_init(&spread.mutex, NULL); /* its holder may have been another thread of the parent */
+	spread.count = 0;
+	atomic_store(&spread.thread, 0);
+	atomic_store(&spread.next, 0);
+}
+
+/* Is the calling thread the only one of this process that ever waited? */
+static bool alone(void)
+{
+	int tid = gettid(), other = 0;
+	return atomic_compare_exchange_strong(&spread.thread, &other, tid) || other == tid;
+}
+
+struct census {
+	unsigned on[SN_BELL_CPUS]; /* awake processes on each core, this one not among them */
+	unsigned after;		   /* of those on this one's core: with a higher number */
+};
+
+/* A peer that has several endpoints is listed several times, one page each; the number says that it is the same. */
+static bool seen_before(unsigned i, uint64_t id)
+{
+	for (unsigned k = 0; k < i; k++)
+		if (atomic_load_explicit(&spread.bells[k]->id, memory_order_relaxed) == id)
+			return true;
+	return false;
+}
+
+static void take_census(struct census *c, unsigned here, uint64_t id)
+{
+	pthread_mutex_lock(&spread.mutex);
+	for (unsigned i = 0; i < spread.count; i++) {
+		const struct sn_bell *b = spread.bells[i];
+		uint64_t its = atomic_load_explicit(&b->id, memory_order_relaxed);
+		unsigned cpu = atomic_load_explicit(&b->cpu, memory_order_relaxed) - 1;
+		if (cpu >= SN_BELL_CPUS || its == id ||
+		    atomic_load_explicit(&b->sleeping, memory_order_relaxed) || seen_before(i, its))
+			continue;
+		c->on[cpu]++;
+		c->after += cpu == here && its > id;
+	}
+	pthread_mutex_unlock(&spread.mutex);
+}
+
+/* The core to move to; -1: this one is as good as any. */
+static int better_core(unsigned here, uint64_t id, const cpu_set_t *allowed)
+{
+	struct census c = {0};
+	int best = -1;
+	take_census(&c, here, id);
+	for (int cpu = 0; cpu < SN_BELL_CPUS; cpu++)
+		if (CPU_ISSET(cpu, allowed) && (unsigned)cpu != here && (best < 0 || c.on[cpu] < c.on[best]))
+			best = cpu;
+	if (best < 0 || c.on[here] + 1 < c.on[best] + 2)
+		return -1;
+	return c.after < (c.on[here] + 1 - c.on[best]) / 2 ? best : -1;
+}
+
+static void move(int cpu, const cpu_set_t *allowed)
+{
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), &one)) /* the core is gone, or forbidden since */
+		return;
+	sched_setaffinity(0, sizeof(*allowed), allowed);
+	atomic_store_explicit(&spread.moves, sn_spread_moves() + 1, memory_order_relaxed);
+	sn_debug("moved to core %d: fewer processes wait there", cpu);
+}
+
+static void look(uint64_t now)
+{
+	struct sn_bell *own = sn_bell_own();
+	int here = sched_getcpu();
+	cpu_set_t allowed;
+	if (!own || here < 0)
+		return;
+	if (!alone()) {
+		atomic_store(&spread.thread, -1);
+		atomic_store_explicit(&spread.next, UINT64_MAX, memory_order_relaxed);
+		atomic_store_explicit(&own->cpu, 0, memory_order_relaxed);
+		return;
+	}
+	atomic_store_explicit(&spread.next, now + LOOK_NS, memory_order_relaxed);
+	if (!sched_getaffinity(0, sizeof(allowed), &allowed)) {
+		uint64_t id = atomic_load_explicit(&own->id, memory_order_relaxed);
+		int there = better_core((unsigned)here, id, &allowed);
+		if (there >= 0) {
+			move(there, &allowed);
+			atomic_store_explicit(&spread.next, now + MOVED_NS, memory_order_relaxed);
+			here = sched_getcpu();
+		}
+	}
+	if (atomic_load_explicit(&own->cpu, memory_order_relaxed) != (unsigned)here + 1)
+		atomic_store_explicit(&own->cpu, (unsigned)here + 1, memory_order_relaxed);
+}
+
+void sn_spread_look(uint64_t now)
+{
+	if (now >= atomic_load_explicit(&spread.next, memory_order_relaxed))
+		look(now);
+}
+
+uint64_t sn_spread_moves(void)
+{
+	return atomic_load_explicit(&spread.moves, memory_order_relaxed);
+}
