@@ -26,13 +26,13 @@ unsigned sn_learn_class_of(uint64_t len)
 	return SN_MIN_OF(log - SN_LEARN_FIRST, (unsigned)SN_LEARN_CLASSES - 1);
 }
 
-static unsigned cheapest(const struct sn_learn_class *c, unsigned allowed)
+enum sn_way sn_learn_best(const struct sn_learn_class *c, unsigned allowed)
 {
 	unsigned best = SN_WAYS;
 	for (unsigned w = 0; w < SN_WAYS; w++)
 		if ((allowed >> w & 1) && (best == SN_WAYS || c->cost[w] < c->cost[best]))
 			best = w;
-	return best == SN_WAYS ? SN_WAY_SINGLE : best;
+	return best == SN_WAYS ? SN_WAY_SINGLE : (enum sn_way)best;
 }
 
 /* The next way in turn among these. */
@@ -49,11 +49,15 @@ enum sn_way sn_learn_pick(struct sn_learn_class *c, unsigned allowed)
 	allowed &= (1u << SN_WAYS) - 1;
 	if (!allowed)
 		return SN_WAY_SINGLE;
-	unsigned best = cheapest(c, allowed), others = allowed & ~(1u << best);
+	unsigned best = sn_learn_best(c, allowed), others = allowed & ~(1u << best);
 	c->turn++;
 	if (c->fresh) {
-		c->fresh--;
-		return (enum sn_way)next_probe(c, allowed);
+		unsigned unsure = 0;
+		for (unsigned w = 0; w < SN_WAYS; w++)
+			unsure |= (unsigned)(c->samples[w] < SN_LEARN_FRESH) << w;
+		c->fresh = unsure & allowed ? c->fresh - 1 : 0;
+		if (unsure & allowed)
+			return (enum sn_way)next_probe(c, unsure & allowed);
 	}
 	if (!others || c->turn % SN_LEARN_EXPLORE)
 		return (enum sn_way)best;
@@ -94,13 +98,13 @@ bool sn_learn_note(struct sn_learn_class *c, enum sn_way way, uint64_t len, uint
 	unsigned tried = 0;
 	for (unsigned w = 0; w < SN_WAYS; w++)
 		tried |= (unsigned)(c->samples[w] != 0) << w;
-	uint8_t best = (uint8_t)cheapest(c, tried), before = c->best;
+	uint8_t best = (uint8_t)sn_learn_best(c, tried), before = c->best;
 	c->best = best;
 	return best != before;
 }
 
 const char *sn_way_name(enum sn_way way)
 {
-	static const char *const names[SN_WAYS] = {"single", "shared", "stream"};
+	static const char *const names[SN_WAYS] = {"single", "shared", "stream", "module"};
 	return (unsigned)way < SN_WAYS ? names[way] : "unknown";
 }

@@ -9,7 +9,7 @@
  * moves the average little, and one that is far off not at all (somebody lost his core); but when SN_LEARN_ODD in a row are far
  * off, then the cores have moved, or the buffers are of another kind: everything that was known is asked anew, each way
  * SN_LEARN_FRESH times in turn. So a move is noticed and answered within SN_LEARN_ODD + SN_LEARN_FRESH * ways messages,
- * which is 13 for three ways. The caller asks for the same (sn_learn_restart) when it sees that one of the two processes
+ * which is 13 for three ways that are allowed. The caller asks for the same (sn_learn_restart) when it sees that one of the two processes
  * runs on another processor. A way that became better while the best stayed as it was shows when it is tried.
  *
  * Budget: a pick and a note are some ten instructions, no clock is read here.
@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sn_way { SN_WAY_SINGLE, SN_WAY_SHARED, SN_WAY_STREAM, SN_WAYS };
+enum sn_way { SN_WAY_SINGLE, SN_WAY_SHARED, SN_WAY_STREAM, SN_WAY_MODULE, SN_WAYS };
 
 #define SN_LEARN_EXPLORE 32u
 #define SN_LEARN_ODD	 4u
@@ -45,6 +45,8 @@ void sn_learn_init(struct sn_learn *l, const uint32_t mbytes_s[SN_WAYS], const u
 unsigned sn_learn_class_of(uint64_t len);
 /* The way for the next message of this class; allowed is a set of 1 << way, not empty. */
 enum sn_way sn_learn_pick(struct sn_learn_class *c, unsigned allowed);
+/* The cheapest of these, so far as is known. */
+enum sn_way sn_learn_best(const struct sn_learn_class *c, unsigned allowed);
 /* A message of len bytes went this way and took so long. True: another way is the best now. */
 bool sn_learn_note(struct sn_learn_class *c, enum sn_way way, uint64_t len, uint64_t ns);
 /* What is known may not hold any more: ask each way anew. */

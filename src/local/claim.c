@@ -126,15 +126,17 @@ void sn_claim_end(struct sn_link *link, int status)
 
 /* ---- the sender ---------------------------------------------------------------------------------------------- */
 
-/* Write the first len bytes of the message. False: refused or faulted somewhere. */
+/* Write the first len bytes of the message, the way that was picked. False: refused or faulted somewhere. */
 static bool write_all(struct sn_link *link, const struct sn_board_claim *claim, const struct iovec *iov,
-		      uint32_t iov_count, uint64_t len)
+		      uint32_t iov_count, uint64_t len, enum sn_way *way)
 {
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t at = 0, done;
-	if (claim->region && link->rail->kmod &&
-	    sn_kcopy_write(link, claim->region, iov, iov_count, len, &at))
-		return true;
+	if (*way == SN_WAY_MODULE) {
+		if (sn_kcopy_write(link, claim->region, iov, iov_count, len, &at))
+			return true;
+		*way = SN_WAYS; /* two of them: neither learns from this one */
+	}
 	if (!sn_rdv_may_write(link))
 		return false;
 	for (; at < len; at += done) {
@@ -198,11 +200,11 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	if (waits)
 		allowed |= (unsigned)!mapped << SN_WAY_STREAM | (unsigned)sn_share_may(link, len)
 									<< SN_WAY_SHARED;
-	/* The module copies, or there may be no right to write: no choice. */
 	bool module = claim.region && link->rail->kmod && !mapped;
-	enum sn_way way = mapped ? SN_WAY_SINGLE : SN_WAYS;
-	if (!module && (mapped || sn_rdv_may_write(link)))
-		way = sn_way_pick(link, order, len, allowed);
+	/* Without the right to write there is no choice. */
+	enum sn_way way = mapped ? SN_WAY_SINGLE : module ? SN_WAY_MODULE : SN_WAYS;
+	if (mapped || sn_rdv_may_write(link))
+		way = sn_way_pick(link, order, len, allowed | (unsigned)module << SN_WAY_MODULE);
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
 	sn_rail_huge(link->rail, len, iov, iov_count);
 	if (way == SN_WAY_SHARED)
@@ -215,9 +217,9 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	if (way == SN_WAY_STREAM)
 		return SN_CLAIM_STREAM;
 	bool by_heap = mapped && write_mapped(link, &claim, iov, iov_count, len);
-	if (!by_heap && !write_all(link, &claim, iov, iov_count, len))
+	if (!by_heap && !write_all(link, &claim, iov, iov_count, len, &way))
 		return SN_CLAIM_ANNOUNCE;
-	if (way == SN_WAY_SINGLE)
+	if (way == SN_WAY_SINGLE || way == SN_WAY_MODULE)
 		sn_way_note(link, order, way, len, sn_now_ns() - started);
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
 	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (by_heap ? SN_RECF_HEAP : 0),

@@ -7,6 +7,9 @@
  * from SHARE_FROM on it opens a copy that both may run (KSHARE), and the sender, if it is inside the library, takes pieces
  * too. Receives on the board carry a name as well, so a sender that claims one copies into it.
  *
+ * Whether a message goes this way is learned as for the other ways (way.c): the module is tried first, and stays where it is
+ * the cheapest.
+ *
  * Any refusal, even in mid-message, ends the use of the module for this message: the rest goes the next way from the byte
  * reached (a shared copy, whose bytes come in no order, from the start, when no piece of it is on its way any more). It
  * is counted in kmod_fallbacks and never an error; what is wrong with the memory itself the next way finds out.
@@ -92,9 +95,7 @@ void sn_kcopy_begin(struct sn_link *link, struct sn_rdv *rdv)
 	struct sn_rail *rail = link->rail;
 	struct iovec parts[SN_IOV_MAX];
 	uint64_t covered;
-	if (!rail->kmod)
-		rdv->region = 0;
-	if (!rdv->region || rdv->want < SHARE_FROM)
+	if (rdv->want < SHARE_FROM)
 		return;
 	uint32_t count = sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_IOV_MAX, &covered);
 	rdv->named = sn_kcopy_name(rail, parts, count, true);

@@ -359,7 +359,7 @@ static void read_all(struct sn_link *link, struct sn_rdv *rdv)
 		rdv->state = SN_RDV_ASKED;
 		return;
 	}
-	if (rdv->way == SN_WAY_SINGLE)
+	if (rdv->way == SN_WAY_SINGLE || rdv->way == SN_WAY_MODULE)
 		sn_way_note(link, rdv->mapped ? SN_ORDER_PULL_MAPPED : SN_ORDER_PULL, rdv->way, rdv->want,
 			    sn_now_ns() - rdv->started);
 	fin(link, rdv, SN_OK);
@@ -372,11 +372,13 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
-	if (rdv->region && sn_kcopy_slice(link, rdv)) {
-		if (rdv->done < rdv->want)
-			return false;
-		read_all(link, rdv);
-		return true;
+	if (rdv->region) {
+		bool good = sn_kcopy_slice(link, rdv);
+		if (good && rdv->done == rdv->want)
+			read_all(link, rdv);
+		if (good)
+			return rdv->done == rdv->want;
+		rdv->way = SN_WAYS; /* two of them: neither learns from this one */
 	}
 	if (sn_unlikely(!rdv->mapped && !sn_rdv_may_read(link))) { /* refused meanwhile, or not wanted */
 		sn_list_del(&rdv->slot.list);
@@ -413,11 +415,12 @@ static enum sn_way pull_way(struct sn_link *link, const struct sn_rdv *rdv)
 	if (rdv->mapped)
 		return sn_way_pick(link, SN_ORDER_PULL_MAPPED, rdv->want, 1u << SN_WAY_SINGLE | shared);
 	if (!sn_rdv_may_read(link)) /* there is no choice, and nothing to learn */
-		return SN_WAYS;
+		return rdv->region ? SN_WAY_MODULE : SN_WAYS;
 	if (rdv->stream)
 		return SN_WAY_STREAM;
 	return sn_way_pick(link, SN_ORDER_PULL, rdv->want,
-			   1u << SN_WAY_SINGLE | 1u << SN_WAY_STREAM | shared);
+			   1u << SN_WAY_SINGLE | 1u << SN_WAY_STREAM | shared |
+				   (unsigned)(rdv->region != 0) << SN_WAY_MODULE);
 }
 
 /* The last byte of a stream is here. */
@@ -449,18 +452,17 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return;
 	}
-	if (rdv->stream) {
-		rdv->region = 0;
-	} else {
+	if (!rdv->stream)
 		rdv->started = sn_now_ns();
-		if (!rdv->mapped)
-			sn_kcopy_begin(link, rdv);
-		else
-			rdv->region = 0;
-	}
+	if (rdv->stream || rdv->mapped || !link->rail->kmod)
+		rdv->region = 0;
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	bool read = sn_rdv_may_read(link) || (rdv->mapped && copy != SN_COPY_STREAM && copy != SN_COPY_WRITE);
-	rdv->way = rdv->region ? SN_WAYS : pull_way(link, rdv);
+	rdv->way = pull_way(link, rdv);
+	if (rdv->way == SN_WAY_MODULE)
+		sn_kcopy_begin(link, rdv);
+	else
+		rdv->region = 0;
 	sn_rail_huge(link->rail, len, iov, iov_count);
 	if (!rdv->region && (rdv->way == SN_WAY_STREAM || !read)) {
 		sn_rdv_ask(link, rdv);

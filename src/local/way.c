@@ -21,7 +21,8 @@
 
 void sn_way_init(struct sn_link *link)
 {
-	uint32_t mbytes_s[SN_WAYS] = {10000, 18000, 8000}, start_ns[SN_WAYS] = {1500, 2500, 1500};
+	uint32_t mbytes_s[SN_WAYS] = {10000, 18000, 8000, 20000},
+		 start_ns[SN_WAYS] = {1500, 2500, 1500, 2500};
 	const struct sn_tune *t = sn_tune_of(SN_TUNE_FAR);
 	if (!t->measured)
 		t = sn_tune_of(SN_TUNE_NEAR);
@@ -30,8 +31,14 @@ void sn_way_init(struct sn_link *link)
 		mbytes_s[SN_WAY_SHARED] = mbytes_s[SN_WAY_SINGLE] * 9 / 5;
 		mbytes_s[SN_WAY_STREAM] = (uint32_t)((1000 << 20) / t->ns[SN_TUNE_STREAM][TUNE_MIB]);
 	}
-	for (int order = 0; order < SN_ORDERS; order++)
+	/* Where it is, somebody put it there: it comes first until its messages say otherwise. */
+	mbytes_s[SN_WAY_MODULE] = mbytes_s[SN_WAY_SHARED] / 10 * 11;
+	for (int order = 0; order < SN_ORDERS; order++) {
 		sn_learn_init(&link->learn[order], mbytes_s, start_ns);
+		/* Its first copy from a buffer pins the memory: one sample would not do it justice. */
+		for (unsigned i = 0; i < SN_LEARN_CLASSES && link->rail->kmod; i++)
+			link->learn[order].at[i].fresh = SN_LEARN_FRESH * SN_WAYS;
+	}
 }
 
 /* Does the peer look for messages at this moment? */
@@ -89,16 +96,14 @@ enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len,
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	if (copy == SN_COPY_SHARED && allowed & 1u << SN_WAY_SHARED)
 		return SN_WAY_SHARED;
+	if (copy == SN_COPY_KMOD && allowed & 1u << SN_WAY_MODULE)
+		return SN_WAY_MODULE;
 	if (copy != SN_COPY_AUTO)
 		return SN_WAY_SINGLE;
 	look_for_moves(link);
 	enum sn_way way = sn_learn_pick(c, allowed);
-	if (way == SN_WAY_STREAM && !peer_polls(link)) {
-		unsigned others = allowed & ~(1u << SN_WAY_STREAM);
-		way = c->cost[SN_WAY_SHARED] < c->cost[SN_WAY_SINGLE] && others & 1u << SN_WAY_SHARED
-			      ? SN_WAY_SHARED
-			      : SN_WAY_SINGLE;
-	}
+	if (way == SN_WAY_STREAM && !peer_polls(link))
+		way = sn_learn_best(c, allowed & ~(1u << SN_WAY_STREAM));
 	return way;
 }
 

@@ -8,12 +8,15 @@
 #include "copy/learn.h"
 #include <stdbool.h>
 
-#define LEN (1u << 20)
-#define ALL ((1u << SN_WAYS) - 1)
+#define LEN    (1u << 20)
+#define ALL    (1u << SN_WAY_SINGLE | 1u << SN_WAY_SHARED | 1u << SN_WAY_STREAM)
+#define MODULE (ALL | 1u << SN_WAY_MODULE)
 
-static const uint32_t guess_mb[SN_WAYS] = {10000, 20000, 8000}, guess_ns[SN_WAYS] = {1500, 2500, 1500};
+static const uint32_t guess_mb[SN_WAYS] = {10000, 20000, 8000, 22000},
+		      guess_ns[SN_WAYS] = {1500, 2500, 1500, 2500};
 /* ns for a message of LEN: the cores share a cache, or do not */
-static const uint64_t near_ns[SN_WAYS] = {90000, 50000, 35000}, far_ns[SN_WAYS] = {90000, 50000, 480000};
+static const uint64_t near_ns[SN_WAYS] = {90000, 50000, 35000, 45000},
+		      far_ns[SN_WAYS] = {90000, 50000, 480000, 40000};
 
 static struct sn_learn learn;
 static struct sn_learn_class *c;
@@ -46,6 +49,17 @@ static unsigned send(unsigned n, const uint64_t *ns, unsigned allowed, enum sn_w
 static void the_guess_decides_at_first(void **state)
 {
 	assert_int_equal(sn_learn_pick(c, ALL), SN_WAY_SHARED);
+}
+
+/* The module comes first where it is, and stays where it wins; where it does not, it is hardly asked. */
+static void the_module_has_to_win(void **state)
+{
+	assert_int_equal(sn_learn_pick(c, MODULE), SN_WAY_MODULE);
+	send(200, far_ns, MODULE, SN_WAY_MODULE, NULL);
+	assert_true(send(320, far_ns, MODULE, SN_WAY_MODULE, NULL) >= 300);
+	sn_learn_restart(c);
+	send(64, near_ns, MODULE, SN_WAY_MODULE, NULL);
+	assert_true(send(320, near_ns, MODULE, SN_WAY_MODULE, NULL) <= 20);
 }
 
 static void a_move_is_answered_within_a_few_dozen_messages(void **state)
@@ -112,6 +126,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_guess_decides_at_first, start),
+		cmocka_unit_test_setup(the_module_has_to_win, start),
 		cmocka_unit_test_setup(a_move_is_answered_within_a_few_dozen_messages, start),
 		cmocka_unit_test_setup(a_known_move_is_answered_at_once, start),
 		cmocka_unit_test_setup(a_silent_move_is_found, start),
