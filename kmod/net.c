@@ -258,6 +258,12 @@ int sn_net_map(struct sn_ctx *ctx, struct vm_area_struct *vma)
 
 	if (!n)
 		return -ENOENT;
+		/* A fork's child has no use for it, and would keep the file open, with all that is pinned for it. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_set(vma, VM_DONTCOPY);
+#else
+	vma->vm_flags |= VM_DONTCOPY;
+#endif
 	err = remap_vmalloc_range(vma, n->ring, vma->vm_pgoff & ((1 << (16 - PAGE_SHIFT)) - 1));
 	sn_net_put(n);
 	return err;

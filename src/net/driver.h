@@ -78,6 +78,8 @@ struct sn_net_driver {
 	int (*fd)(void *drv);
 	/* Optional: who fetches long messages for it in the kernel, or NULL. */
 	struct sn_kpull *(*kernel)(void *drv);
+	/* Optional: after fork, in the child: close what it must not keep open for the parent. Else fd() is closed. */
+	void (*in_child)(void *drv);
 	/* Report counters. */
 	void (*counters)(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 };

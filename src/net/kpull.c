@@ -64,6 +64,12 @@ void sn_kpull_close(struct sn_kpull *k)
 	free(k);
 }
 
+void sn_kpull_in_child(struct sn_kpull *k)
+{
+	close(k->event);
+	sn_kmod_in_child(); /* after the local rail's it does nothing */
+}
+
 int sn_kpull_fd(const struct sn_kpull *k)
 {
 	return k->event;

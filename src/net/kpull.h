@@ -19,7 +19,8 @@ struct sn_net_pull;
 /* NULL: no module, or it does not want to. */
 struct sn_kpull *sn_kpull_open(unsigned ifindex, const uint8_t port[2], uint32_t mtu);
 void sn_kpull_close(struct sn_kpull *k);
-int sn_kpull_fd(const struct sn_kpull *k); /* polls readable when a fetch has ended */
+void sn_kpull_in_child(struct sn_kpull *k); /* after fork: closes what is the parent's */
+int sn_kpull_fd(const struct sn_kpull *k);  /* polls readable when a fetch has ended */
 /* Have the kernel fetch all of p, on this lane of the link. False: it does not. */
 bool sn_kpull_start(struct sn_kpull *k, struct sn_net_link *l, struct sn_net_pull *p, unsigned lane);
 /* The kernel writes nothing for it any more when this returns. */

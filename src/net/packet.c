@@ -188,6 +188,18 @@ static void open_kernel(struct packet *p, unsigned ifindex)
 	p->poll_fd = -1;
 }
 
+/* The rings are not mapped there, nor is the kernel's. */
+static void packet_in_child(void *drv)
+{
+	struct packet *p = drv;
+
+	close(p->fd);
+	if (p->kernel) {
+		close(p->poll_fd);
+		sn_kpull_in_child(p->kernel);
+	}
+}
+
 static struct sn_kpull *packet_kernel(void *drv)
 {
 	return ((struct packet *)drv)->kernel;
@@ -361,5 +373,6 @@ const struct sn_net_driver sn_net_packet = {
 	.receive = packet_receive,
 	.fd = packet_fd,
 	.kernel = packet_kernel,
+	.in_child = packet_in_child,
 	.counters = packet_counters,
 };

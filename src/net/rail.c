@@ -182,8 +182,14 @@ static void in_child(struct sn_fork_hook *hook)
 {
 	struct net_rail *r = sn_container(hook, struct net_rail, fork);
 
-	for (unsigned i = 0; i < r->ports; i++)
-		close(fd_of(r, i));
+	for (unsigned i = 0; i < r->ports; i++) {
+		const struct sn_net_cfg_port *p = &r->port[i];
+
+		if (p->driver->in_child)
+			p->driver->in_child(p->drv);
+		else
+			close(fd_of(r, i));
+	}
 }
 
 /* ---- open ---- */

@@ -9,6 +9,7 @@
 #include "veth.h"
 #include <net/if.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 static struct {
 	uint8_t addr[2][SN_ADDR_MAX];
@@ -59,6 +60,34 @@ static void transfer(int from, size_t n, unsigned seed)
 	meet();
 }
 
+/* A forked child has nothing of the network, and nothing of the module, before it ever calls exec. */
+static void a_child_keeps_nothing_open(void)
+{
+	pid_t child = kt_fork();
+
+	if (!child) {
+		char path[64], to[256], line[512];
+
+		for (int fd = 3; fd < 1024; fd++) {
+			int domain = 0;
+			socklen_t len = sizeof(domain);
+
+			KT_CHECK(getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
+				 domain != AF_PACKET);
+			snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+			ssize_t n = readlink(path, to, sizeof(to) - 1);
+			to[n < 0 ? 0 : n] = '\0';
+			KT_CHECK(strcmp(to, SENNIT_DEVICE) != 0);
+		}
+		FILE *maps = fopen("/proc/self/maps", "r");
+		KT_CHECK(maps != NULL);
+		while (fgets(line, sizeof(line), maps))
+			KT_CHECK(!strstr(line, SENNIT_DEVICE) && !strstr(line, "socket:["));
+		_exit(0);
+	}
+	kt_join(child);
+}
+
 static void host(const char *net, const char *copy)
 {
 	static const size_t sizes[] = {1000, 20000, 65536, 300001, 1u << 20, 5000001};
@@ -73,6 +102,9 @@ static void host(const char *net, const char *copy)
 	KT_CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == SN_OK);
 	for (unsigned i = 0; i < 2 * sizeof(sizes) / sizeof(*sizes); i++)
 		transfer((int)i % 2, sizes[i / 2], i);
+	a_child_keeps_nothing_open();
+	transfer(0, 300001, 100);
+	transfer(1, 300001, 101);
 	sn_counters(ep, count, NULL);
 	meet();
 	sn_ep_close(ep);

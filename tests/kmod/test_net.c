@@ -536,6 +536,23 @@ static void ends_in_mid_fetch(void)
 		kt_join(child);
 	}
 	kt_wait_unpinned(0);
+	/* A child that lives on has not the ring, so the file goes with its owner, and what was pinned for it. */
+	set_up();
+	start(kt_declare(dev, at, BODY, SENNIT_WRITE).id, 0, BODY, 1);
+	pid_t child = kt_fork();
+	if (!child) {
+		close(dev);
+		pause();
+	}
+	while (!ring->frames)
+		usleep(100);
+	usleep(20000);
+	close(dev);
+	munmap(ring, sizeof(*ring));
+	kt_wait_unpinned(0);
+	kill(child, SIGKILL);
+	KT_CHECK(waitpid(child, NULL, 0) == child);
+	close(event);
 	sh->mute = 1;
 	set_up();
 	start(kt_declare(dev, at, BODY, SENNIT_WRITE).id, 0, BODY, 5);
