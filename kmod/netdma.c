@@ -95,14 +95,15 @@ static bool sn_piece_add(struct sn_piece *d, struct page *src, unsigned int src_
 }
 
 /*
- * A contiguous run: one part for the engine, and before and after it what fills no whole line of a cache that does not see
- * the engine's writes. All the CPU's where the engine wants both sides aligned and they are not.
+ * A contiguous run: one part for the engine, and before and after it, for the CPU, what fills no whole line of a cache.
+ * The line's rest is another fragment's: mappings may not share one, and where the cache does not see the engine's writes
+ * one would undo the other's. All the CPU's where the engine wants both sides aligned and they are not.
  */
 static bool sn_piece_run(struct sn_piece *d, struct page *src, unsigned int src_at, const struct sn_span *dst,
 			 unsigned int len)
 {
 	unsigned int engine = 1u << d->channel->chan->device->copy_align;
-	unsigned int line = max(engine, sn_channel_line(d->channel));
+	unsigned int line = max3(engine, sn_channel_line(d->channel), (unsigned int)L1_CACHE_BYTES);
 	unsigned int lead = min(len, ALIGN(dst->offset, line) - dst->offset);
 	unsigned int body = ALIGN_DOWN(len - lead, line);
 
@@ -430,11 +431,10 @@ static bool sn_piece_go(struct sn_piece *d)
 
 static struct sn_piece *sn_piece_new(struct sn_pull *p, struct sk_buff *skb, u64 offset, u32 len)
 {
-	/* Contiguous on both sides: so many at most; and each in three, where a cache does not see the engine. */
-	unsigned int most = 2 * (len / PAGE_SIZE + SN_PIECE_SPANS) + skb_shinfo(skb)->nr_frags;
+	/* Contiguous on both sides: so many at most, and each in up to three. */
+	unsigned int most = 3 * (2 * (len / PAGE_SIZE + SN_PIECE_SPANS) + skb_shinfo(skb)->nr_frags);
 	struct sn_piece *d;
 
-	most *= sn_channel_line(p->channel) > 1 ? 3 : 1;
 	d = kzalloc(struct_size(d, runs, most), GFP_ATOMIC | __GFP_NOWARN);
 	if (!d)
 		return NULL;
