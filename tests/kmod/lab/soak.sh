@@ -21,8 +21,8 @@ for kernel in 6.12 kasan; do
 		boot "$cache" $kernel "$programs/kmod_test_$test"
 	done
 	boot -d channels=2 "$cache" $kernel "$programs/kmod_test_dma"
-	boot -d channels=2 -m dma_threshold=65536 "$cache" $kernel "$programs/kmod_test_net" dma
-	boot -d "channels=2 unordered=1" -m dma_threshold=65536 -a swiotlb=force "$cache" $kernel "$programs/kmod_test_net" dma
+	boot -d channels=2 -m "dma_threshold=65536 dma_timeout_ms=20000" "$cache" $kernel "$programs/kmod_test_net" dma
+	boot -d "channels=2 unordered=1" -m "dma_threshold=65536 dma_timeout_ms=20000" -a swiotlb=force "$cache" $kernel "$programs/kmod_test_net" dma
 	boot -d "channels=2 unordered=1" -a swiotlb=force "$cache" $kernel "$programs/kmod_test_dma"
 done
 seed=${SENNIT_SOAK_SEED:-$(date +%Y%m%d)}
