@@ -244,6 +244,33 @@ void sn_check_add(struct sn_check *c, const void *bytes, size_t len)
 	check_words(c, bytes, len, &ways);
 }
 
+void sn_check_pieces(struct sn_check *c, const struct iovec *iov, uint32_t count)
+{
+	uint8_t word[8];
+	size_t have = 0; /* bytes of a word that lies across pieces */
+
+	for (uint32_t i = 0; i < count; i++) {
+		const uint8_t *at = iov[i].iov_base;
+		size_t len = iov[i].iov_len, n = have ? SN_MIN_OF(8 - have, len) : 0;
+		memcpy(word + have, at, n);
+		have += n;
+		at += n;
+		len -= n;
+		if (have == 8) {
+			sn_check_add(c, word, 8);
+			have = 0;
+		}
+		if (len >= 8)
+			sn_check_add(c, at, len & ~(size_t)7);
+		if (have == 0 && len % 8) {
+			have = len % 8;
+			memcpy(word, at + (len & ~(size_t)7), have);
+		}
+	}
+	if (have)
+		sn_check_add(c, word, have);
+}
+
 uint32_t sn_check_end(const struct sn_check *c)
 {
 	return check_end(c, &ways);

@@ -31,6 +31,8 @@ struct sn_check {
 };
 void sn_check_start(struct sn_check *c);
 void sn_check_add(struct sn_check *c, const void *bytes, size_t len);
+/* All pieces, of any lengths. */
+void sn_check_pieces(struct sn_check *c, const struct iovec *iov, uint32_t count);
 uint32_t sn_check_end(const struct sn_check *c);
 static inline uint32_t sn_check_of(const void *bytes, size_t len)
 {

@@ -17,8 +17,10 @@ struct sn_net_path { /* where a frame goes; the driver's business */
 
 #define SN_NET_BATCH 64 /* most frames in one call */
 
-struct sn_net_out { /* a frame to send, in up to three pieces (header, body, body), valid until send() returns */
-	struct iovec iov[3];
+#define SN_NET_PIECES 8 /* segments of a body that a frame is gathered from; how many pay, output.c says */
+
+struct sn_net_out { /* a frame to send: header and pieces of the body, valid until send() returns */
+	struct iovec iov[1 + SN_NET_PIECES];
 	uint32_t iov_count;
 	uint32_t len;
 	const struct sn_net_path *to;

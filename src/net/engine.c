@@ -3,12 +3,13 @@
 #include <stdlib.h>
 
 static const char *const count_names[SN_NC_COUNT] = {
-	"net.tx_frames",     "net.rx_frames",	 "net.tx_msg",	       "net.rx_msg",	   "net.tx_ack",
-	"net.resend_fast",   "net.resend_timer", "net.tx_data",	       "net.rx_data",	   "net.rx_placed",
-	"net.rx_moved",	     "net.tx_pull",	 "net.again_evidence", "net.again_timer",  "net.tx_eager",
-	"net.tx_rendezvous", "net.connects",	 "net.restarts",       "net.peers_gone",   "net.peers_left",
-	"net.driver_full",   "net.tx_slices",	 "net.tx_probes",      "net.path_shrunk",  "net.rail_down",
-	"net.rail_up",	     "net.stolen",	 "net.tx_records",     "net.kernel_pulls",
+	"net.tx_frames",     "net.rx_frames",	 "net.tx_msg",	       "net.rx_msg",	  "net.tx_ack",
+	"net.resend_fast",   "net.resend_timer", "net.tx_data",	       "net.rx_data",	  "net.rx_placed",
+	"net.rx_moved",	     "net.tx_pull",	 "net.again_evidence", "net.again_timer", "net.tx_eager",
+	"net.tx_rendezvous", "net.connects",	 "net.restarts",       "net.peers_gone",  "net.peers_left",
+	"net.driver_full",   "net.tx_slices",	 "net.tx_probes",      "net.path_shrunk", "net.rail_down",
+	"net.rail_up",	     "net.stolen",	 "net.tx_records",     "net.tx_gathered", "net.tx_packed",
+	"net.kernel_pulls",
 };
 
 /* ---- frame buffers: a chain of free ones, last used first ---- */

@@ -84,6 +84,8 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_RAIL_UP,
 		    SN_NC_STOLEN,
 		    SN_NC_RECORDS,
+		    SN_NC_GATHERED, /* pieces of several segments, gathered by the rail */
+		    SN_NC_PACKED,   /* the same, copied together first */
 		    SN_NC_KERNEL_PULLS,
 		    SN_NC_COUNT
 };
@@ -312,6 +314,7 @@ struct sn_net_tx { /* an entry of the batch */
 	struct sn_net_link *link;
 	void *ref; /* slot or job */
 	unsigned bit;
+	uint8_t *own;	   /* a frame buffer that goes back when this has left */
 	uint8_t room[184]; /* header, and the whole of control frames */
 };
 

@@ -32,10 +32,10 @@
 #define UDP_GRO 104
 #endif
 
-#define IN_MSGS	     8	   /* datagrams a call */
-#define IN_BYTES     65536 /* longest, joined */
-#define OUT_IOVS     (SN_NET_BATCH * 3)
-#define SEGMENTS     64 /* the kernel's limit for one joined datagram */
+#define IN_MSGS	     8					  /* datagrams a call */
+#define IN_BYTES     65536				  /* longest, joined */
+#define OUT_IOVS     (SN_NET_BATCH * (1 + SN_NET_PIECES)) /* fewer than the 1,024 of a call */
+#define SEGMENTS     64					  /* the kernel's limit for one joined datagram */
 #define BUFFER_BYTES (8 << 20)
 
 union udp_addr {

@@ -43,6 +43,34 @@ static void any_source(int rank, int ranks)
 	}
 }
 
+/* Blocks with gaps between, to the next rank in blocks of another size; every byte is looked at, also in the gaps. */
+static void vectors(int rank, int ranks)
+{
+	enum { BLOCK = 12345, STRIDE = 15000, BLOCKS = 4, TOTAL = BLOCK * BLOCKS };
+	static unsigned char out[STRIDE * BLOCKS], in[TOTAL * 2];
+	MPI_Datatype strided, pairs;
+
+	MPI_Type_vector(BLOCKS, BLOCK, STRIDE, MPI_CHAR, &strided);
+	MPI_Type_vector(2, TOTAL / 2, TOTAL, MPI_CHAR, &pairs);
+	MPI_Type_commit(&strided);
+	MPI_Type_commit(&pairs);
+	for (int turn = 0; turn < 10; turn++) {
+		int from = (rank + ranks - 1) % ranks;
+		for (int i = 0; i < TOTAL; i++)
+			out[i / BLOCK * STRIDE + i % BLOCK] = (unsigned char)(i * 31 + i / 251 + rank + turn);
+		memset(in, 0xee, sizeof(in));
+		MPI_Sendrecv(out, 1, strided, (rank + 1) % ranks, 3, in, 1, pairs, from, 3, MPI_COMM_WORLD,
+			     MPI_STATUS_IGNORE);
+		for (int i = 0; i < TOTAL; i++)
+			check(in[i / (TOTAL / 2) * TOTAL + i % (TOTAL / 2)] ==
+				      (unsigned char)(i * 31 + i / 251 + from + turn),
+			      "a byte of a vector");
+		check(in[TOTAL / 2] == 0xee && in[TOTAL - 1] == 0xee, "a byte in a gap");
+	}
+	MPI_Type_free(&strided);
+	MPI_Type_free(&pairs);
+}
+
 int main(int argc, char **argv)
 {
 	int rank, ranks;
@@ -51,6 +79,13 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	vectors(rank, ranks);
+	if (argc > 1 && strcmp(argv[1], "vectors") == 0) {
+		if (rank == 0)
+			printf("OK %d ranks\n", ranks);
+		MPI_Finalize();
+		return 0;
+	}
 	for (int size = 1; size <= 1 << 20; size *= 4)
 		all_to_all(rank, ranks, size);
 	any_source(rank, ranks);

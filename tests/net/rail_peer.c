@@ -7,47 +7,30 @@
  *           passed; rank 1 prints "AT seconds MB/s" every 100 ms, and "RATE MB/s" over all
  *   burst   COUNT bursts of 256 messages of BYTES each; rank 0 prints "RATE messages/s"
  *   lone    COUNT messages of BYTES back and forth, one at a time; rank 0 prints "LATENCY us" one way, the median
+ *   vector  COUNT messages from segments of BYTES into segments of twice that, every byte checked, also those between; rank 1
+ *           prints "RATE MB/s"
  *   mixed   short messages numbered, among long ones: order and bytes are checked
  */
+#include "peer.h"
 #include <poll.h>
-#include <sennit/sennit.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BURST 256
+#define PAD   24 /* bytes between segments */
 
-static sn_ep *ep;
 static sn_peer other;
-static unsigned rank;
 static size_t bytes;
 static unsigned long count;
 static double seconds;
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static void die(const char *what, int status)
-{
-	printf("FAILED rank %u: %s: %s (%s)\n", rank, what, sn_strerror(status), sn_last_error());
-	fflush(stdout);
-	exit(1);
-}
 
 static uint64_t word(unsigned long message, size_t i)
 {
 	return (message + 1) * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u;
 }
 
-static void fill(void *buf, size_t len, unsigned long message)
+/* By words: these stand between the posts that are timed. */
+static void stamp(void *buf, size_t len, unsigned long message)
 {
 	uint64_t *w = buf;
 
@@ -55,7 +38,7 @@ static void fill(void *buf, size_t len, unsigned long message)
 		w[i] = word(message, i);
 }
 
-static bool check(const void *buf, size_t len, unsigned long message)
+static bool stamped(const void *buf, size_t len, unsigned long message)
 {
 	const uint64_t *w = buf;
 
@@ -63,27 +46,6 @@ static bool check(const void *buf, size_t len, unsigned long message)
 		if (w[i] != word(message, i))
 			return false;
 	return true;
-}
-
-static void exchange(void)
-{
-	uint8_t addr[SN_ADDR_MAX];
-	size_t len = sizeof(addr);
-	char line[4 * SN_ADDR_MAX];
-
-	sn_ep_address(ep, addr, &len);
-	printf("ADDR ");
-	for (size_t i = 0; i < len; i++)
-		printf("%02x", addr[i]);
-	printf("\n");
-	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
-		exit(1);
-	for (len = 0; len < SN_ADDR_MAX && sscanf(line + 2 * len, "%2hhx", &addr[len]) == 1; len++)
-		;
-	int rc = sn_peer_add(ep, addr, len, &other);
-	if (rc)
-		die("sn_peer_add", rc);
 }
 
 static sn_req *post(void *buf, size_t len, uint64_t tag, bool send)
@@ -112,7 +74,7 @@ static size_t end(sn_req *req)
 /* The first word of each message is checked, and all of every eighth: checking costs as much as carrying. */
 static void taken(const uint8_t *buf, unsigned long i)
 {
-	if (!check(buf, i % 8 ? 8 : bytes, i))
+	if (!stamped(buf, i % 8 ? 8 : bytes, i))
 		die("wrong bytes", 0);
 }
 
@@ -129,7 +91,7 @@ static void stream_send(void)
 			end(req[i % 2]);
 		if (i < 2)
 			memset(buf[i % 2], 0, bytes);
-		fill(buf[i % 2], i % 8 ? 8 : bytes, i);
+		stamp(buf[i % 2], i % 8 ? 8 : bytes, i);
 		req[i % 2] = post(buf[i % 2], bytes, 1, true);
 	}
 	for (int k = 0; k < 2; k++)
@@ -189,7 +151,7 @@ static void burst(void)
 		if (rank == 0) {
 			end(post(ready, 8, 2, false));
 			for (unsigned i = 0; i < BURST; i++) {
-				fill(buf + i * bytes, bytes, n + i);
+				stamp(buf + i * bytes, bytes, n + i);
 				req[i] = post(buf + i * bytes, bytes, 3 + i % 4, true);
 			}
 		} else {
@@ -200,7 +162,7 @@ static void burst(void)
 		for (unsigned i = 0; i < BURST; i++)
 			end(req[i]);
 		for (unsigned i = 0; i < BURST && rank == 1; i++)
-			if (!check(buf + i * bytes, bytes, n + i))
+			if (!stamped(buf + i * bytes, bytes, n + i))
 				die("wrong bytes", 0);
 	}
 	if (rank == 0)
@@ -250,17 +212,61 @@ static void mixed(void)
 		unsigned k = n % 16;
 		if (req[k]) {
 			size_t len = end(req[k]), want = sizes[(n - 16) % 10];
-			if (rank == 1 && (len != want || !check(buf[k], len, n - 16)))
+			if (rank == 1 && (len != want || !stamped(buf[k], len, n - 16)))
 				die("not the message whose turn it is", 0);
 		}
 		req[k] = NULL;
 		if (n >= count)
 			continue;
 		if (rank == 0)
-			fill(buf[k], sizes[n % 10], n);
+			stamp(buf[k], sizes[n % 10], n);
 		req[k] = post(buf[k], rank == 0 ? sizes[n % 10] : 700000, 1, rank == 0);
 	}
 	printf("OK %lu messages in order\n", count);
+}
+
+/* Segments of `size` bytes in buf with gaps between; returns what was written for all. */
+static size_t layout(struct iovec *v, unsigned segments, uint8_t *buf, size_t size)
+{
+	for (unsigned i = 0; i < segments; i++)
+		v[i] = (struct iovec){buf + i * (size + PAD), size};
+	return segments * (size + PAD);
+}
+
+static void vector(void)
+{
+	unsigned segments = rank == 0 ? SN_IOV_MAX : SN_IOV_MAX / 2;
+	size_t size = rank == 0 ? bytes : 2 * bytes, total = SN_IOV_MAX * bytes;
+	struct iovec v[SN_IOV_MAX];
+	uint8_t *buf = malloc(segments * (size + PAD)), *flat = malloc(total);
+	size_t room = layout(v, segments, buf, size);
+	sn_msg m = {.peer = other, .iov = v, .iov_count = segments, .bits = 5, .mask = UINT64_MAX};
+	double start = 0;
+
+	for (unsigned long n = 0; n < count; n++) {
+		sn_req *req = NULL;
+		if (n == count / 10)
+			start = now();
+		if (n < 3 ||
+		    n + 3 > count) { /* the first and the last ones are looked at, the others timed */
+			fill(flat, total, n);
+			memset(buf, 0xee, room);
+			for (unsigned i = 0; i < segments && rank == 0; i++)
+				memcpy(v[i].iov_base, flat + i * size, size);
+		}
+		int rc = rank == 0 ? sn_post_send(ep, &m, &req) : sn_post_recv(ep, &m, &req);
+		if (rc || (end(req) != total && rank == 1))
+			die("a vector", rc);
+		for (unsigned i = 0; i < segments && rank == 1 && (n < 3 || n + 3 > count); i++) {
+			uint8_t *at = v[i].iov_base;
+			if (memcmp(at, flat + i * size, size) || at[size] != 0xee ||
+			    at[size + PAD - 1] != 0xee)
+				die("wrong bytes in a vector", 0);
+		}
+	}
+	if (rank == 1)
+		printf("RATE %.1f MB/s\n", (double)((count - count / 10) * total) / (now() - start) / 1e6);
+	printf("OK\n");
 }
 
 int main(int argc, char **argv)
@@ -278,7 +284,8 @@ int main(int argc, char **argv)
 	int rc = sn_ep_open(NULL, &ep);
 	if (rc)
 		die("sn_ep_open", rc);
-	exchange();
+	say_address();
+	other = read_peer();
 	if (strcmp(argv[2], "stream") == 0) {
 		if (rank == 0) {
 			stream_send();
@@ -288,6 +295,8 @@ int main(int argc, char **argv)
 		}
 	} else if (strcmp(argv[2], "burst") == 0) {
 		burst();
+	} else if (strcmp(argv[2], "vector") == 0) {
+		vector();
 	} else if (strcmp(argv[2], "lone") == 0) {
 		lone();
 	} else {

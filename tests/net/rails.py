@@ -405,6 +405,35 @@ def case_burst(peer):
             raise Failed("%s put %.1f messages into a frame" % (strategy, ratio))
 
 
+def case_vectors(peer):
+    """Messages of many segments: the rail gathers long ones where they lie, short ones are copied together; every byte, and those
+    between the segments, are looked at."""
+    for size, least, mtu in ((100, "net.tx_packed", 1500), (1501, "net.tx_gathered", 1500), (1501, "net.tx_gathered", 9000)):
+        for net in ("udp:eth0", "ether:eth0"):
+            h = Hosts(1, (mtu,))
+            counters = finish(start(peer, h, "vector", size, 12, 0, {"SENNIT_NET": net}))
+            need(counters, least, 100)
+            other = counters[0].get({"net.tx_packed": "net.tx_gathered", "net.tx_gathered": "net.tx_packed"}[least], 0)
+            if other > counters[0]["net.tx_data"] / 10:
+                raise Failed("%s, %d bytes: %d pieces went the other way: %r" % (net, size, other, counters[0]))
+            tear_down()
+
+
+def case_mpi_vectors(peer):
+    """A derived type of few blocks, which MPICH hands over as segments: the rail gathers them."""
+    build = os.path.dirname(os.path.dirname(os.path.abspath(peer)))
+    mpi = mpi_named("m5")
+    h = Hosts(1)
+    with tempfile.TemporaryDirectory() as work:
+        program = os.path.join(work, "mpi_job")
+        subprocess.run([mpi.compiler(), os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_job.c"), "-o", program],
+                       check=True)
+        out = mpi_job(mpi, build, work, h, [program, "vectors"], {"SENNIT_STATS": "1", "MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK": "1"})
+    if "OK 2 ranks" not in out or "net.tx_gathered" not in out:
+        raise Failed(out[-2000:])
+    print("gathered", [line.split()[-1] for line in out.splitlines() if "net.tx_gathered" in line])
+
+
 def case_shown(peer):
     """`sennit info --peer` shows window, model and split of each rail of a running process."""
     h = Hosts()

@@ -54,6 +54,17 @@ static void check_is_the_same_fast_portable_and_in_pieces(void **state)
 		size_t cut = unit_random(&seed) % (len + 1) & ~(size_t)7;
 		size_t cut2 = cut + (unit_random(&seed) % (len - cut + 1) & ~(size_t)7);
 		assert_int_equal(want, sn_check_portable(bytes, len));
+		struct iovec v[40];
+		uint32_t pieces = 0;
+		for (size_t at = 0; at < len; pieces++) { /* of any lengths, odd and none */
+			size_t some = unit_random(&seed) % 60, n = len - at;
+			n = pieces == 39 ? n : SN_MIN_OF(some, n);
+			v[pieces] = (struct iovec){bytes + at, n};
+			at += n;
+		}
+		sn_check_start(&c);
+		sn_check_pieces(&c, v, pieces);
+		assert_int_equal(want, sn_check_end(&c));
 		sn_check_start(&c);
 		sn_check_add(&c, bytes, cut);
 		sn_check_add(&c, bytes + cut, cut2 - cut);
