@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Several rails and bursts, between two hosts: sennit's strategies against each other, Open MPI's (multi-link) TCP and MPICH's.
 
-    net_multi.py BUILD [burst] [equal] [unequal] [degrade] [lone]
+    net_multi.py BUILD [burst] [equal] [unequal] [degrade] [die] [lone] [rails]
 
 The hosts are network namespaces that this makes (it needs root and tc with tbf). One MPI program for all; each figure is the median
-of three runs (two for streams), alternating.
+of three runs (two for streams, one where a rail changes), alternating.
 """
 import os
 import statistics
@@ -25,7 +25,7 @@ BOTH = "eth0,eth1"
 def candidates(interfaces):
     tcp = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", interfaces)
     found = [("sennit", "o4", {}, (), True)]
-    for strategy in ("fifo", "aggregate,equal"):
+    for strategy in ("fifo", "aggregate", "aggregate,equal"):
         found.append(("sennit " + strategy, "o4", {"SENNIT_STRATEGY": strategy}, (), True))
     found.append(("Open MPI 4 TCP", "o4", {}, tcp, False))
     found.append(("MPICH 5 TCP", "m5", {"FI_PROVIDER": "tcp", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_TCP_IFACE": "eth0"}, (), False))
@@ -85,11 +85,19 @@ def degrade(hosts):
     hosts.rate(1, 40)
 
 
+def die(hosts):
+    """The second rail is cut after two seconds, and whole again after two more."""
+    time.sleep(2)
+    hosts.cable(1, "down")
+    time.sleep(2)
+    hosts.cable(1, "up")
+
+
 def main():
     if len(sys.argv) < 2 or os.geteuid() != 0:
         print(__doc__)
         return 2
-    what = sys.argv[2:] or ["burst", "lone", "equal", "unequal", "degrade"]
+    what = sys.argv[2:] or ["burst", "lone", "rails", "equal", "unequal", "degrade", "die"]
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(os.path.abspath(sys.argv[1]), work)
         try:
@@ -102,7 +110,7 @@ def main():
             if "lone" in what:
                 h = two([0])
                 bench.table("8 bytes back and forth, us one way", h, ["lone", "8", "5000"], 3,
-                            ("sennit", "sennit fifo", "Open MPI 4 TCP", "MPICH 5 TCP"))
+                            ("sennit", "sennit aggregate", "sennit fifo", "Open MPI 4 TCP", "MPICH 5 TCP"))
                 rails.tear_down()
             for name, rates in (("equal", [400, 400]), ("unequal", [800, 200])):
                 if name in what:
@@ -115,6 +123,16 @@ def main():
             if "degrade" in what:
                 bench.table("400 + 400, the second falling to 40, MB/s over 5 s", two([400, 400]), ["stream", str(1 << 20), "5"],
                             1, None, degrade)
+                rails.tear_down()
+            if "die" in what:
+                bench.table("400 + 400, the second cut for 2 s, MB/s over 6 s", two([400, 400]), ["stream", str(1 << 20), "6"],
+                            1, ("sennit", "sennit aggregate,equal", "Open MPI 4 TCP"), die)
+                rails.tear_down()
+            if "rails" in what:
+                for rates in ([0], [0, 0]):
+                    bench.table("8 bytes back and forth, us one way, %d rails" % len(rates), two(rates), ["lone", "8", "5000"], 3,
+                                ("sennit",))
+                    rails.tear_down()
         finally:
             rails.tear_down()
     return 0
