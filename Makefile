@@ -42,7 +42,8 @@ bench:
 	@sh cmake/deps.sh build bench
 	@sh tests/peers.sh || [ $$? -eq 77 ]
 	$(MAKE) all
-	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick) $(if $(DOC),--doc docs/performance.md)
+	$(if $(QUICK),,$(PYTHON_PLOT) bench/progress.py --build $(BUILD) --rounds 1 --minutes 4)
+	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick,--minutes 11) $(if $(DOC),--doc docs/performance.md)
 
 soak: all
 	ctest --test-dir $(BUILD) --output-on-failure -C soak -L soak

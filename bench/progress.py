@@ -247,14 +247,29 @@ def costs(samples):
     return found
 
 
+def best(samples, less, wanted):
+    """"value (range) by whom" of the best whom `wanted` takes."""
+    found = {who: v for who, v in samples.items() if wanted(who)}
+    if not found:
+        return "-"
+    who = (min if less else max)(found, key=lambda w: statistics.median(found[w]))
+    return f"{text_of(found[who])}, {who.replace('sennit, ', 'over ').replace(NO_THREAD, '').replace(', async', '')}"
+
+
 def section(samples):
     """The lines of docs/performance.md."""
-    lines = ["", "## Progress", "", "From `bench/progress.py`, a part of `make bench`: medians and ranges of all rounds. \"no thread\" is sennit "
-             "with `SENNIT_PROGRESS=0`, \"async\" the MPI's own asynchronous progress.", ""]
+    def ours(who):
+        return who.startswith("sennit")
+    groups = [("sennit", lambda w: ours(w) and NO_THREAD not in w), ("sennit, no thread", lambda w: NO_THREAD in w),
+              ("best other", lambda w: not ours(w) and "async" not in w), ("best other, own asynchronous progress", lambda w: "async" in w)]
+    lines = ["", "## Progress", "", "From `bench/progress.py`, a part of `make bench`: medians and ranges over the rounds. \"No thread\" is "
+             "sennit with `SENNIT_PROGRESS=0`. A hidden share of 1 is all of the transfer; beyond 1, or far below 0 at a few KiB, is noise of "
+             "some microseconds.", "", "| row | unit | " + " | ".join(name for name, _ in groups) + " |", "|" + "---|" * (len(groups) + 2)]
     for name in in_order(samples):
-        lines += [f"**{title(name)}** ({bench.UNITS.get(name.partition('/')[2].split(':')[0], 'us') or 'share'}): " +
-                  "; ".join(f"{who} {text_of(v)}" for who, v in sorted(samples[name].items())), ""]
-    lines += ["What the thread costs (with it over without it):", ""]
+        kind = name.partition("/")[2].split(":")[0]
+        cells = [best(samples[name], kind in bench.LESS_IS_BETTER, wanted) for _, wanted in groups]
+        lines.append(f"| {title(name)} | {bench.UNITS.get(kind, 'us')} | " + " | ".join(cells) + " |")
+    lines += ["", f"What the thread costs, with it over without it ({ALLOWED} is allowed for latency, {WORSE} for work):", ""]
     lines += [f"- {row}, {who}: {ratio:.3f}{'' if fine else ' (more than allowed)'}" for row, who, ratio, fine in costs(samples)]
     return lines
 
@@ -281,11 +296,13 @@ def main():
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--append", action="store_true", help="add to the samples of out/progress.json")
     parser.add_argument("--report", action="store_true", help="run nothing: show out/progress.json")
+    parser.add_argument("--table", action="store_true", help="also print the section for docs/performance.md")
     args = parser.parse_args()
     progress = Progress(args)
     if not args.report:
         progress.run()
     show(progress.samples)
+    print("\n".join(section(progress.samples)) if args.table else "")
 
 
 if __name__ == "__main__":

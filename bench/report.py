@@ -175,7 +175,17 @@ def draw(rows, out):
 
 # ---- the page ----
 
-def page(data, rows, path):
+def progress_section(out):
+    """What progress.py has left there, if it ran."""
+    path = os.path.join(out, "progress.json")
+    if not os.path.exists(path):
+        return []
+    import progress  # pylint: disable=import-outside-toplevel
+    with open(path, encoding="utf-8") as f:
+        return progress.section(json.load(f)["samples"])
+
+
+def page(data, rows, path, out):
     m = data["machine"]
     most = max((len(v) for r in rows for v in r.values.values()), default=0)
     with open(path, "w", encoding="utf-8") as f:
@@ -190,6 +200,7 @@ def page(data, rows, path):
             f.write("| " + " | ".join(line(r)) + " |\n")
         if data["notes"]:
             f.write("\nWhat went wrong in the run:\n\n" + "".join(f"- {n}\n" for n in data["notes"]))
+        f.write("\n".join(progress_section(out)) + "\n")
     print("Page: " + path)
 
 
@@ -203,4 +214,4 @@ def write(source, out, doc):
     for path in draw(rows, out):
         print("Plot: " + path)
     if doc:
-        page(data, rows, doc)
+        page(data, rows, doc, out)
