@@ -263,8 +263,8 @@ def section(samples):
     groups = [("sennit", lambda w: ours(w) and NO_THREAD not in w), ("sennit, no thread", lambda w: NO_THREAD in w),
               ("best other", lambda w: not ours(w) and "async" not in w), ("best other, own asynchronous progress", lambda w: "async" in w)]
     lines = ["", "## Progress", "", "From `bench/progress.py`, a part of `make bench`: medians and ranges over the rounds. \"No thread\" is "
-             "sennit with `SENNIT_PROGRESS=0`. A hidden share of 1 is all of the transfer; beyond 1, or far below 0 at a few KiB, is noise of "
-             "some microseconds.", "", "| row | unit | " + " | ".join(name for name, _ in groups) + " |", "|" + "---|" * (len(groups) + 2)]
+             "sennit with `SENNIT_PROGRESS=0`. A hidden share of 1 is all of the transfer; at a few KiB it is uncertain by some microseconds of "
+             "its few.", "", "| row | unit | " + " | ".join(name for name, _ in groups) + " |", "|" + "---|" * (len(groups) + 2)]
     for name in in_order(samples):
         kind = name.partition("/")[2].split(":")[0]
         cells = [best(samples[name], kind in bench.LESS_IS_BETTER, wanted) for _, wanted in groups]

@@ -248,7 +248,7 @@ static double hidden(size_t len, int computes)
 		call[i] = first_call(computes, large ? COMPUTE / 5 : COMPUTE / 10);
 	}
 	double rest = part_of(left, turns, 2) - part_of(call, turns, 2);
-	return 1 - rest / whole;
+	return rest > 0 ? 1 - rest / whole : 1;
 }
 
 /*

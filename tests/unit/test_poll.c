@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define BYTES	64
@@ -67,6 +68,42 @@ static void stay_away(bool (*enough)(void))
 		usleep(1000);
 }
 
+/*
+ * Who waits sleeps: in the half second after the first 50 us naps grow by a quarter each time, which makes about 40, and the
+ * threads behind wake a few dozen times. Each is a sleep, and two system calls (futex, membarrier).
+ */
+#define AWAY_MS	   500
+#define SLEEPS_MAX 200
+
+static long sleeps(void)
+{
+	struct rusage u;
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_nvcsw;
+}
+
+static void wait_for_one_who_is_away(void)
+{
+	sn_req *req;
+	sn_completion c;
+	char x = 0;
+	if (me) {
+		usleep(AWAY_MS * 1000);
+		CHECK(sn_isend(ep, peer, &x, 1, 1, &req) == 0 && sn_wait(ep, req, &c, PATIENT) == 0);
+		while (!atomic_load(&sh->over))
+			usleep(1000);
+		return;
+	}
+	CHECK(sn_irecv(ep, SN_ANY_PEER, &x, 1, 1, UINT64_MAX, &req) == 0);
+	long before = sleeps();
+	uint64_t start = sn_now_ns();
+	CHECK(sn_wait(ep, req, &c, PATIENT) == 0 && c.status == 0);
+	uint64_t halves =
+		1 + (sn_now_ns() - start) / (AWAY_MS * 1000000u); /* a busy machine makes it longer */
+	CHECK(sleeps() > before && sleeps() - before < SLEEPS_MAX * (long)halves);
+	atomic_store(&sh->over, 1);
+}
+
 static void two_processes(bool (*enough)(void))
 {
 	pid_t pid[2];
@@ -82,7 +119,9 @@ static void two_processes(bool (*enough)(void))
 			continue;
 		me = i;
 		meet_other(&sh->meeting, 25);
-		if (me)
+		if (!enough)
+			wait_for_one_who_is_away();
+		else if (me)
 			stay_away(enough);
 		else
 			read_until_enough();
@@ -164,6 +203,11 @@ static void it_gives_way(void **state)
 		assert_int_equal(pthread_join(thread[i], NULL), 0);
 }
 
+static void who_waits_sleeps_seldom_and_long(void **state)
+{
+	two_processes(NULL);
+}
+
 int main(void)
 {
 	alarm(110);
@@ -173,6 +217,7 @@ int main(void)
 		cmocka_unit_test(with_poll_0_it_sleeps_at_once),
 		cmocka_unit_test(it_keeps_within_its_budget),
 		cmocka_unit_test(it_gives_way),
+		cmocka_unit_test(who_waits_sleeps_seldom_and_long),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
