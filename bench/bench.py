@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = os.path.join(ROOT, ".peers")
 NEAR_NS = 65      # a line that goes over in less went through a shared cache
-SWITCHES = 8      # a figure during which a rank lost its core more often was disturbed
+LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
 LESS_IS_BETTER = ("lat", "alltoall", "allreduce", "bcast", "exchange", "idle", "total", "away", "capilat", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
@@ -175,7 +175,7 @@ class Bench:
             if len(words) not in (4, 5) or ":" not in words[0] or kind_of(words[0]) not in {**UNITS, **dict.fromkeys(LESS_IS_BETTER)}:
                 continue
             where = regime(float(words[2]), float(words[3]), ranks > 2)
-            if where is None or ranks == 2 and len(words) == 5 and int(words[4]) > SWITCHES:
+            if where is None or ranks == 2 and len(words) == 5 and int(words[4]) > LOST:
                 self.dropped += 1
                 continue
             row = words[0] + (f"@{ranks}" if ranks > 2 else "")

@@ -3,7 +3,7 @@
  * The rows of the benchmark, as an ordinary MPI program that knows nothing of sennit: rows ROW...
  *
  * A row is KIND:SIZE[:MS], printed as "KIND:SIZE value before after lost": the figure, the cache-line probes (ns, one way)
- * around it, and how often a rank lost its core to another program meanwhile. What the figure means:
+ * around it, and for how many thousandths of the time a rank wanted its core while others had it. What the figure means:
  *   lat        us, half a round trip                      rate, rates  million messages/s of SIZE bytes, one pair in one
  *   bw         MB/s of a ping-pong, same buffers again                 direction; every rank to every other at once
  *   cold       likewise, buffers rotated through COLD bytes
@@ -431,12 +431,17 @@ static double figure(const char *kind, size_t len, double seconds)
 	return each * 1e6;
 }
 
-/* How often a rank lost its core to somebody else so far. */
-static long switches(void)
+/* For how long this thread was ready to run while others ran, in ns; 0 where the kernel does not tell. */
+static double waited(void)
 {
-	struct rusage r;
-	getrusage(RUSAGE_SELF, &r);
-	return r.ru_nivcsw;
+	unsigned long long ran, ready = 0;
+	FILE *f = fopen("/proc/thread-self/schedstat", "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu %llu", &ran, &ready) != 2)
+		ready = 0;
+	fclose(f);
+	return (double)ready;
 }
 
 static void row(char *text)
@@ -446,9 +451,9 @@ static void row(char *text)
 	if (!kind || len > LARGEST)
 		fail("a row is KIND:SIZE[:MS], at most 64 MiB");
 	double before = probe();
-	long lost = switches(), most = 0;
+	double ready = waited(), start = MPI_Wtime();
 	double value = figure(kind, len, ms ? atof(ms) / 1000 : 0.05);
-	lost = switches() - lost;
+	long most = 0, lost = (long)((waited() - ready) / (MPI_Wtime() - start) / 1e6);
 	double after = probe();
 	MPI_Reduce(&lost, &most, 1, MPI_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
 	if (rank == 0) {

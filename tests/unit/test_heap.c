@@ -289,6 +289,15 @@ static void forks_meanwhile(void)
 	CHECK(child(ends, NULL) == 0);
 }
 
+/* The receiver forks; its sender, who does not know, writes the whole message by way of the heap of before. */
+static void a_fork_before_a_short_one(void)
+{
+	meet_other(&sh->meeting, 50);
+	one(20000, true, 0, 3);
+	one(23600, true, 1, 7);
+	CHECK(me == 0 || counter("local.copy_mapped_bytes") >= 23600);
+}
+
 static void run(void (*scene)(void))
 {
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -317,6 +326,7 @@ static void messages_go_through_the_heap(void **state)
 static void a_fork_in_the_middle_spoils_nothing(void **state)
 {
 	run(forks_meanwhile);
+	run(a_fork_before_a_short_one);
 }
 
 int main(int argc, char **argv)
