@@ -214,7 +214,7 @@ int sn_send_now(void *l, uint8_t kind, uint8_t flags, uint64_t bits, uint64_t da
 	struct sn_link *link = l;
 	struct sn_cell *cell;
 	uint32_t cells = 1;
-	if (sn_unlikely(!link->fast || len > link->eager))
+	if (sn_unlikely(!link->fast || len > link->whole))
 		return SN_ERR_AGAIN;
 	if (sn_likely(len <= sizeof(cell->payload))) {
 		cell = sn_tx_room(&link->tx, 1);
