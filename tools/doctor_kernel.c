@@ -3,6 +3,8 @@
  * Each facility is tried, not looked up: policies (Yama, seccomp, SELinux, namespaces) decide together, and only the
  * call itself tells the outcome. Single copy is tried between two siblings, as two ranks of one job are.
  */
+#include "base/conf.h"
+#include "copy/dsa.h"
 #include "copy/kmod.h"
 #include "doctor.h"
 #include "sennit/sennit.h"
@@ -226,10 +228,26 @@ static void check_module(void)
 	}
 }
 
+static void check_engine(void)
+{
+	struct sn_dsa *d;
+	if (strcmp(sn_conf_str(SN_CONF_DSA), "off") == 0) {
+		sn_doctor_report(SN_HEALTH_OK, "copy engine", NULL, "switched off (dsa=off)");
+	} else if (sn_dsa_open(sn_conf_str(SN_CONF_DSA), &d) == SN_OK) {
+		sn_doctor_report(SN_HEALTH_OK, "copy engine", NULL, "%u queues, the first %s",
+				 sn_dsa_queues(d), sn_dsa_describe(d, 0));
+		sn_dsa_close(d);
+	} else {
+		sn_doctor_report(SN_HEALTH_OK, "copy engine", NULL, "not used, and not needed: %s",
+				 sn_last_error());
+	}
+}
+
 void sn_doctor_kernel(void)
 {
 	check_single_copy();
 	check_module();
+	check_engine();
 	check_memfd();
 	check_sockets();
 	check_membarrier();

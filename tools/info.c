@@ -2,6 +2,7 @@
 /* sennit info: what this build and machine are, and every setting with its value and where that came from. */
 #include "base/base.h"
 #include "base/conf.h"
+#include "copy/dsa.h"
 #include "copy/kmod.h"
 #include "copy/tune.h"
 #include "core/rail.h"
@@ -258,6 +259,18 @@ static void print_module(void)
 	sn_kmod_close(k);
 }
 
+static void print_engine(void)
+{
+	struct sn_dsa *d;
+	if (sn_dsa_open(sn_conf_str(SN_CONF_DSA), &d) != SN_OK) {
+		printf("engine     %s\n", sn_last_error());
+		return;
+	}
+	for (unsigned i = 0; i < sn_dsa_queues(d); i++)
+		printf("%s%s\n", i ? "           " : "engine     ", sn_dsa_describe(d, i));
+	sn_dsa_close(d);
+}
+
 int sn_tool_info(int argc, char **argv)
 {
 	struct options o = {0};
@@ -276,6 +289,7 @@ int sn_tool_info(int argc, char **argv)
 		free(provider);
 		print_rails();
 		print_module();
+		print_engine();
 		print_machine();
 		puts("settings");
 	}

@@ -289,6 +289,17 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"messages in equal shares over all rails. The last two are for "
 				"comparison.",
 		},
+	[SN_CONF_DSA] =
+		{
+			.name = "dsa",
+			.type = SN_TYPE_STR,
+			.unit = "",
+			.def_str = "/dev/dsa",
+			.help = "The folder with the queues of Intel's data streaming accelerator that "
+				"programs may feed (accel-config makes them), or off. Messages from a "
+				"buffer that the peer shares (the setting heap) may be copied by it; "
+				"whether they are is learned, so it is used where it wins.",
+		},
 	[SN_CONF_FAULT] =
 		{
 			.name = "fault",

@@ -36,6 +36,7 @@ enum sn_conf_id {
 	SN_CONF_PEER_TIMEOUT, /* ms: how long a peer may be silent (network) before it counts as gone */
 	SN_CONF_NET,	      /* string: which network carries messages to other hosts */
 	SN_CONF_STRATEGY,     /* string: how requests to other hosts are put into frames and over rails */
+	SN_CONF_DSA,	      /* string: where queues of a copy engine are, src/copy/dsa.h */
 	SN_CONF_FAULT,	      /* string: faults to inject, see src/copy/cma.h */
 	SN_CONF_COUNT
 };

@@ -105,6 +105,6 @@ bool sn_learn_note(struct sn_learn_class *c, enum sn_way way, uint64_t len, uint
 
 const char *sn_way_name(enum sn_way way)
 {
-	static const char *const names[SN_WAYS] = {"single", "shared", "stream", "module"};
+	static const char *const names[SN_WAYS] = {"single", "shared", "stream", "module", "engine"};
 	return (unsigned)way < SN_WAYS ? names[way] : "unknown";
 }

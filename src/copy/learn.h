@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sn_way { SN_WAY_SINGLE, SN_WAY_SHARED, SN_WAY_STREAM, SN_WAY_MODULE, SN_WAYS };
+enum sn_way { SN_WAY_SINGLE, SN_WAY_SHARED, SN_WAY_STREAM, SN_WAY_MODULE, SN_WAY_ENGINE, SN_WAYS };
 
 #define SN_LEARN_EXPLORE 32u
 #define SN_LEARN_ODD	 4u

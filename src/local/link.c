@@ -383,6 +383,7 @@ void sn_link_free(struct sn_link *link)
 		struct sn_rdv *rdv = (struct sn_rdv *)(void *)link->rdv_slots.at[i];
 		if (!rdv->slot.used)
 			continue;
+		sn_offload_leave(rdv);
 		sn_kcopy_leave(link, rdv);
 		if (rdv->segs.at != rdv->segs.few)
 			free(rdv->segs.at);

@@ -32,9 +32,9 @@ struct sn_kmod_region;
 /* Plain counters, reported by name in rail.c. */
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
-		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, kmod_fallbacks, copy_shared_bytes,
-		copy_mapped_bytes, shared, helped, claims, refused_read, refused_write, faults, rings,
-		system_calls, peers, peers_gone, bad_records;
+		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes, kmod_fallbacks,
+		copy_shared_bytes, copy_mapped_bytes, shared, helped, claims, refused_read, refused_write,
+		faults, rings, system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -220,6 +220,7 @@ struct sn_rdv { /* a message that a peer announced */
 	uint64_t region;	      /* the module's name for the sender's memory, 0: none */
 	uint64_t kshare;	      /* the copy that both run, 0: none */
 	struct sn_kmod_region *named; /* this side of it */
+	struct sn_dsa_copy *engine;   /* offload.c; NULL in a free slot */
 };
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
@@ -305,6 +306,7 @@ struct sn_rail {
 		struct sn_kmod_region *region;
 	} show[SN_BOARD_SLOTS];
 	struct sn_kmod *kmod; /* NULL: no module, or not wanted */
+	struct sn_dsa *dsa;   /* NULL: no queue of a copy engine */
 	struct sn_huge huge;
 	struct sn_local_counters count;
 	struct sn_fork_hook fork;
@@ -482,6 +484,14 @@ void sn_rdv_pull(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32
 void sn_rdv_refuse(void *link, struct sn_rdv *rdv, int status);
 bool sn_rdv_exposed(const struct sn_link *link);   /* a peer may still write into our memory */
 void sn_rdv_end(struct sn_link *link, int status); /* the peer is gone: end what waits for it */
+
+/* offload.c: queues of a copy engine */
+void sn_offload_open(struct sn_rail *rail);
+void sn_offload_close(struct sn_rail *rail);
+bool sn_offload_may(const struct sn_rail *rail, uint64_t len);
+void sn_offload_begin(struct sn_link *link, struct sn_rdv *rdv); /* or has it go by way of the processor */
+bool sn_offload_slice(struct sn_link *link, struct sn_rdv *rdv); /* true; rdv->done jumps when all is there */
+void sn_offload_leave(struct sn_rdv *rdv);			 /* nothing is written any more */
 
 /* kcopy.c: the kernel module */
 bool sn_kcopy_wanted(void);

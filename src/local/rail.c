@@ -8,6 +8,7 @@
  */
 #include "base/conf.h"
 #include "base/log.h"
+#include "copy/dsa.h"
 #include "copy/kmod.h"
 #include "copy/tune.h"
 #include "local/local.h"
@@ -38,6 +39,7 @@ static void in_child(struct sn_fork_hook *hook)
 	sn_conn_forked(rail);
 	close(rail->board_fd);
 	sn_kmod_in_child();
+	sn_dsa_in_child();
 	sn_probe_in_child();
 }
 
@@ -83,6 +85,7 @@ static int local_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **out,
 		return rc;
 	}
 	sn_kcopy_open(rail);
+	sn_offload_open(rail);
 	uint64_t host = sn_topo()->host_id;
 	part->type = SN_ADDR_LOCAL;
 	part->len = sizeof(host);
@@ -232,6 +235,7 @@ static void local_close(void *r)
 	sn_service_close(&rail->fork);
 	sn_claim_close(rail);
 	sn_kcopy_close(rail);
+	sn_offload_close(rail);
 	free(rail->poll);
 	free(rail);
 }
@@ -249,6 +253,7 @@ static void local_counters(void *r, void (*fn)(void *arg, const char *name, uint
 	fn(arg, "local.copy_stream_bytes", c->copy_stream_bytes);
 	fn(arg, "local.copy_claim_bytes", c->copy_claim_bytes);
 	fn(arg, "local.copy_kmod_bytes", c->copy_kmod_bytes);
+	fn(arg, "local.copy_engine_bytes", c->copy_engine_bytes);
 	fn(arg, "local.kmod_fallbacks", c->kmod_fallbacks);
 	fn(arg, "local.copy_shared_bytes", c->copy_shared_bytes);
 	fn(arg, "local.copy_mapped_bytes", c->copy_mapped_bytes);

@@ -3,7 +3,7 @@
  * Rendezvous: messages above the eager limit.
  *
  * The sender announces (RTS: its number for the message, length, segments). When the core pulls, the receiver
- *   0. has the kernel module copy, if both have it (kcopy.c); else, or if it refuses,
+ *   0. has the kernel module (kcopy.c) or a copy engine (offload.c) copy, where that wins; else, or if it refuses,
  *   1. reads straight from the sender's memory (process_vm_readv), slice by slice, and says FIN; or, if it may not,
  *   2. asks (CTS: from which byte on, and its own segments), and the sender writes straight into the receiver's memory
  *      (process_vm_writev), and says DONE; or, if that is refused too,
@@ -24,8 +24,7 @@
 #include "local/local.h"
 #include <stdlib.h>
 
-#define PULL_AT_ONCE                                                                                         \
-	4 /* slices inside one pull(); the rest of a long one by progress(), so that others get a turn */
+#define PULL_AT_ONCE 4 /* slices inside one pull(); the rest by progress(), so that others get a turn */
 
 /* ---- refusals ------------------------------------------------------------------------------------------------ */
 
@@ -287,6 +286,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	rdv->req = NULL;
 	rdv->done = rdv->want = 0;
 	rdv->region = rts->region;
+	rdv->engine = NULL;
 	struct sn_in in = {.head = *head, .rdv = rdv};
 	in.head.len = rts->len;
 	link->rail->count.rx_rdv++;
@@ -300,6 +300,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 
 void sn_rdv_free(struct sn_link *link, struct sn_rdv *rdv)
 {
+	sn_offload_leave(rdv);
 	sn_segs_free(&rdv->segs);
 	sn_kcopy_leave(link, rdv);
 	sn_slot_free(&link->rdv_slots, &rdv->slot);
@@ -359,7 +360,7 @@ static void read_all(struct sn_link *link, struct sn_rdv *rdv)
 		rdv->state = SN_RDV_ASKED;
 		return;
 	}
-	if (rdv->way == SN_WAY_SINGLE || rdv->way == SN_WAY_MODULE)
+	if (rdv->way == SN_WAY_SINGLE || rdv->way == SN_WAY_MODULE || rdv->way == SN_WAY_ENGINE)
 		sn_way_note(link, rdv->mapped ? SN_ORDER_PULL_MAPPED : SN_ORDER_PULL, rdv->way, rdv->want,
 			    sn_now_ns() - rdv->started);
 	fin(link, rdv, SN_OK);
@@ -372,8 +373,8 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	struct sn_local_counters *count = &link->rail->count;
 	uint64_t done;
 	int error;
-	if (rdv->region) {
-		bool good = sn_kcopy_slice(link, rdv);
+	if (rdv->engine || rdv->region) {
+		bool good = rdv->engine ? sn_offload_slice(link, rdv) : sn_kcopy_slice(link, rdv);
 		if (good && rdv->done == rdv->want)
 			read_all(link, rdv);
 		if (good)
@@ -412,8 +413,10 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 static enum sn_way pull_way(struct sn_link *link, const struct sn_rdv *rdv)
 {
 	unsigned shared = (unsigned)sn_share_may(link, rdv->want) << SN_WAY_SHARED;
+	unsigned engine = (unsigned)sn_offload_may(link->rail, rdv->want) << SN_WAY_ENGINE;
 	if (rdv->mapped)
-		return sn_way_pick(link, SN_ORDER_PULL_MAPPED, rdv->want, 1u << SN_WAY_SINGLE | shared);
+		return sn_way_pick(link, SN_ORDER_PULL_MAPPED, rdv->want,
+				   1u << SN_WAY_SINGLE | shared | engine);
 	if (!sn_rdv_may_read(link)) /* there is no choice, and nothing to learn */
 		return rdv->region ? SN_WAY_MODULE : SN_WAYS;
 	if (rdv->stream)
@@ -452,13 +455,14 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return;
 	}
-	if (!rdv->stream)
-		rdv->started = sn_now_ns();
+	rdv->started = rdv->stream ? rdv->started : sn_now_ns();
 	if (rdv->stream || rdv->mapped || !link->rail->kmod)
 		rdv->region = 0;
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	bool read = sn_rdv_may_read(link) || (rdv->mapped && copy != SN_COPY_STREAM && copy != SN_COPY_WRITE);
 	rdv->way = pull_way(link, rdv);
+	if (rdv->way == SN_WAY_ENGINE)
+		sn_offload_begin(link, rdv);
 	if (rdv->way == SN_WAY_MODULE)
 		sn_kcopy_begin(link, rdv);
 	else

@@ -21,8 +21,8 @@
 
 void sn_way_init(struct sn_link *link)
 {
-	uint32_t mbytes_s[SN_WAYS] = {10000, 18000, 8000, 20000},
-		 start_ns[SN_WAYS] = {1500, 2500, 1500, 2500};
+	uint32_t mbytes_s[SN_WAYS] = {10000, 18000, 8000, 20000, 12000},
+		 start_ns[SN_WAYS] = {1500, 2500, 1500, 2500, 2000};
 	const struct sn_tune *t = sn_tune_of(SN_TUNE_FAR);
 	if (!t->measured)
 		t = sn_tune_of(SN_TUNE_NEAR);
@@ -35,8 +35,8 @@ void sn_way_init(struct sn_link *link)
 	mbytes_s[SN_WAY_MODULE] = mbytes_s[SN_WAY_SHARED] / 10 * 11;
 	for (int order = 0; order < SN_ORDERS; order++) {
 		sn_learn_init(&link->learn[order], mbytes_s, start_ns);
-		/* Its first copy from a buffer pins the memory: one sample would not do it justice. */
-		for (unsigned i = 0; i < SN_LEARN_CLASSES && link->rail->kmod; i++)
+		/* The module's first copy from a buffer pins the memory: one sample would not do it justice. */
+		for (unsigned i = 0; i < SN_LEARN_CLASSES && (link->rail->kmod || link->rail->dsa); i++)
 			link->learn[order].at[i].fresh = SN_LEARN_FRESH * SN_WAYS;
 	}
 }

@@ -4,7 +4,9 @@
  * through it; and a fork in the middle of a message spoils nothing. The program runs itself again with the library in
  * front; SENNIT_HEAP_LIB says where that is.
  */
+#include "base/conf.h"
 #include "copy/heap.h"
+#include "dsa_double.h"
 #include "two.h"
 #include <malloc.h>
 #include <pthread.h>
@@ -281,6 +283,23 @@ static void through_the_heap(void)
 	CHECK(sh->meeting.ready > 2);
 }
 
+/* Each process has an engine of its own, which reaches its memory: the heap that the other shares is a part of that. */
+static void by_the_engine(void)
+{
+	struct dsa_double *d = dsa_double_start();
+	setenv("SENNIT_DSA", d->dir, 1);
+	sn_conf_reload();
+	meet_other(&sh->meeting, 50);
+	for (int i = 0; i < 60; i++) {
+		d->how = i % 20 < 15 ? DSA_WELL : DSA_PARTLY;
+		one(400000 + (size_t)i * 7777, false, 0,
+		    (uint8_t)(i + 1)); /* the sender first: the receiver copies */
+	}
+	CHECK(me || counter("local.copy_engine_bytes") > 1000000);
+	meet();
+	dsa_double_stop(d);
+}
+
 static void forks_meanwhile(void)
 {
 	meet_other(&sh->meeting, 50);
@@ -323,6 +342,11 @@ static void messages_go_through_the_heap(void **state)
 	run(through_the_heap);
 }
 
+static void messages_go_by_the_engine_too(void **state)
+{
+	run(by_the_engine);
+}
+
 static void a_fork_in_the_middle_spoils_nothing(void **state)
 {
 	run(forks_meanwhile);
@@ -354,6 +378,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(calloc_is_zero_the_second_time),
 		cmocka_unit_test(threads_do_not_meet),
 		cmocka_unit_test(messages_go_through_the_heap),
+		cmocka_unit_test(messages_go_by_the_engine_too),
 		cmocka_unit_test(a_fork_in_the_middle_spoils_nothing),
 		cmocka_unit_test(a_program_is_started),
 		cmocka_unit_test(a_fork_of_a_fork),

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A double of a copy engine with one queue: a plain file of a page where descriptors are put (copy/dsa.h), and a thread that
+ * does what they say, well or badly. Its folder goes with it.
+ */
+#ifndef SN_TESTS_DSA_DOUBLE_H
+#define SN_TESTS_DSA_DOUBLE_H
+
+#include "copy/dsa.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum dsa_how { DSA_WELL, DSA_PARTLY, DSA_BADLY, DSA_LATE, DSA_NEVER };
+
+struct dsa_double {
+	char dir[64];
+	_Atomic enum dsa_how how;
+	_Atomic bool quit;
+	_Atomic unsigned done, odd; /* descriptors; of these, such as an engine would refuse */
+	struct sn_dsa_double *page;
+	pthread_t thread;
+};
+
+static void dsa_double_do(struct dsa_double *d, const struct sn_dsa_desc *desc)
+{
+	static unsigned turn;
+	struct sn_dsa_record *r = (struct sn_dsa_record *)(uintptr_t)desc->completion;
+	uint32_t flags = desc->flags_opcode & 0xffffff, n = desc->bytes;
+	uint8_t status = SN_DSA_SUCCESS;
+
+	d->done++;
+	if (desc->flags_opcode >> 24 != SN_DSA_MEMMOVE || !(flags & SN_DSA_FLAG_CRAV) ||
+	    !(flags & SN_DSA_FLAG_RCR) || desc->completion % 32 || !n || n > SN_DSA_PART || desc->pasid)
+		d->odd++;
+	if (d->how == DSA_NEVER)
+		return;
+	if (d->how == DSA_LATE)
+		usleep(3000);
+	if (d->how == DSA_PARTLY && turn++ % 2) { /* a page was not there */
+		n /= 3;
+		status = SN_DSA_PAGE_FAULT | 0x80;
+	} else if (d->how == DSA_BADLY) {
+		n = 0;
+		status = 0x10;
+	}
+	memcpy((void *)(uintptr_t)desc->dst, (const void *)(uintptr_t)desc->src, n);
+	r->bytes = n;
+	atomic_thread_fence(memory_order_release);
+	r->status = status;
+}
+
+static void *dsa_double_run(void *arg)
+{
+	struct dsa_double *d = arg;
+
+	while (!d->quit) {
+		uint32_t full = 1;
+
+		if (!atomic_compare_exchange_strong(&d->page->full, &full, 0)) {
+			usleep(20);
+			continue;
+		}
+		struct sn_dsa_desc desc = d->page->desc;
+		uint32_t claimed = 1;
+		atomic_compare_exchange_strong(&d->page->claimed, &claimed, 0); /* 2: the queue was closed */
+		dsa_double_do(d, &desc);
+	}
+	return NULL;
+}
+
+static inline struct dsa_double *dsa_double_start(void)
+{
+	struct dsa_double *d = calloc(1, sizeof(*d));
+	char path[100];
+
+	strcpy(d->dir, "/tmp/sennit-dsa-XXXXXX");
+	if (!mkdtemp(d->dir))
+		abort();
+	snprintf(path, sizeof(path), "%s/wq0.0", d->dir);
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, 4096))
+		abort();
+	d->page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (d->page == MAP_FAILED || pthread_create(&d->thread, NULL, dsa_double_run, d))
+		abort();
+	return d;
+}
+
+/* An attribute as the kernel has it in sysfs. */
+static inline void dsa_double_says(struct dsa_double *d, const char *what, const char *value)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/sys", d->dir);
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/sys/wq0.0", d->dir);
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/sys/wq0.0/%s", d->dir, what);
+	FILE *f = fopen(path, "w");
+	if (!f || fprintf(f, "%s\n", value) < 0 || fclose(f))
+		abort();
+}
+
+static inline void dsa_double_stop(struct dsa_double *d)
+{
+	static const char *const files[] = {"wq0.0", "sys/wq0.0/mode", "sys/wq0.0/size",
+					    "sys/wq0.0/block_on_fault"};
+	char path[128];
+
+	d->quit = true;
+	pthread_join(d->thread, NULL);
+	munmap(d->page, 4096);
+	for (unsigned i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		snprintf(path, sizeof(path), "%s/%s", d->dir, files[i]);
+		unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/sys/wq0.0", d->dir);
+	rmdir(path);
+	snprintf(path, sizeof(path), "%s/sys", d->dir);
+	rmdir(path);
+	rmdir(d->dir);
+	free(d);
+}
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copies by a copy engine's queue, which is a double here: every byte is there whatever the engine does, nothing is written
+ * after the end, and a silent engine is given up. Messages by it are in test_heap.c.
+ */
+#include "dsa_double.h"
+#include "sennit/sennit.h"
+#include "unit.h"
+
+#define N ((size_t)3 << 20)
+
+static struct dsa_double *engine;
+static struct sn_dsa *d;
+static uint8_t *from, *to;
+
+static int start(void **state)
+{
+	engine = dsa_double_start();
+	from = malloc(N + 64);
+	to = malloc(N + 64);
+	for (size_t i = 0; i < N + 64; i++)
+		from[i] = (uint8_t)(i * 7 + (i >> 9));
+	return sn_dsa_open(engine->dir, &d);
+}
+
+static int stop(void **state)
+{
+	sn_dsa_close(d);
+	dsa_double_stop(engine);
+	free(from);
+	free(to);
+	return 0;
+}
+
+/* Both sides in pieces of other lengths; returns what the engine copied. */
+static uint64_t copy(size_t len)
+{
+	struct iovec a[7], b[3];
+	size_t at = 0;
+	uint64_t by_engine = 0;
+	for (unsigned i = 0; i < 7; i++, at += len / 7)
+		a[i] = (struct iovec){from + 1 + at, i == 6 ? len - at : len / 7};
+	at = 0;
+	for (unsigned i = 0; i < 3; i++, at += len / 3)
+		b[i] = (struct iovec){to + 3 + at, i == 2 ? len - at : len / 3};
+	memset(to, 0x55, N + 64);
+	struct sn_dsa_copy *c = sn_dsa_copy_start(d, b, 3, a, 7, len);
+	assert_non_null(c);
+	while (!sn_dsa_copy_poll(c, &by_engine))
+		;
+	sn_dsa_copy_end(c);
+	assert_memory_equal(to + 3, from + 1, len);
+	assert_true(to[2] == 0x55 && to[3 + len] == 0x55);
+	assert_int_equal(engine->odd, 0);
+	return by_engine;
+}
+
+static void every_byte_is_there(void **state)
+{
+	static const size_t sizes[] = {SN_DSA_MIN, SN_DSA_MIN + 1, SN_DSA_PART, 1000003, N - 5};
+	uint64_t all = 0, by_engine = 0;
+	for (unsigned i = 0; i < 5; i++) {
+		all += sizes[i];
+		by_engine += copy(sizes[i]);
+	}
+	assert_true(by_engine > all / 4 &&
+		    by_engine <= all); /* the double's queue holds one: the CPU does the rest */
+	engine->how = DSA_LATE;
+	assert_true(copy(1000003) > 0);
+}
+
+static void what_the_engine_leaves_the_processor_copies(void **state)
+{
+	engine->how = DSA_PARTLY;
+	assert_true(copy(N) < N);
+	engine->how = DSA_BADLY;
+	assert_int_equal(copy(N), 0);
+	atomic_store(&engine->page->claimed, 1); /* full, and it stays so */
+	assert_int_equal(copy(N), 0);
+	atomic_store(&engine->page->claimed, 0);
+	engine->how = DSA_WELL;
+	assert_true(copy(N) > 0);
+}
+
+/* Given up in mid-copy: what is under way is waited for, and nothing comes later. */
+static void an_end_is_an_end(void **state)
+{
+	struct iovec a = {from, N}, b = {to, N};
+	engine->how = DSA_LATE;
+	struct sn_dsa_copy *c = sn_dsa_copy_start(d, &b, 1, &a, 1, N);
+	assert_non_null(c);
+	sn_dsa_copy_end(c);
+	memset(to, 0x11, N);
+	usleep(20000);
+	for (size_t i = 0; i < N; i += 61)
+		assert_int_equal(to[i], 0x11);
+}
+
+static void a_silent_engine_is_given_up(void **state)
+{
+	engine->how = DSA_NEVER;
+	assert_int_equal(sn_dsa_queues(d), 1);
+	assert_int_equal(copy(N), 0);
+	assert_int_equal(sn_dsa_queues(d), 0);
+	struct iovec a = {from, N}, b = {to, N};
+	assert_null(sn_dsa_copy_start(d, &b, 1, &a, 1, N));
+}
+
+static void queues_are_described(void **state)
+{
+	struct sn_dsa *other;
+	dsa_double_says(engine, "mode", "shared");
+	dsa_double_says(engine, "size", "32");
+	dsa_double_says(engine, "block_on_fault", "1");
+	assert_int_equal(sn_dsa_open(engine->dir, &other), 0);
+	assert_string_equal(sn_dsa_describe(other, 0), "wq0.0 (double, 32 entries)");
+	assert_string_equal(sn_dsa_describe(other, 1), "");
+	sn_dsa_close(other);
+	atomic_store(&engine->page->claimed, 0);
+	assert_int_equal(sn_dsa_open("/nowhere", &other), SN_ERR_UNSUPPORTED);
+	assert_int_equal(sn_dsa_open("off", &other), SN_ERR_UNSUPPORTED);
+	assert_int_equal(sn_dsa_open("/proc", &other), SN_ERR_UNSUPPORTED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(every_byte_is_there, start, stop),
+		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start, stop),
+		cmocka_unit_test_setup_teardown(an_end_is_an_end, start, stop),
+		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start, stop),
+		cmocka_unit_test_setup_teardown(queues_are_described, start, stop),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
