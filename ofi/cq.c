@@ -143,6 +143,22 @@ static inline void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_co
 	cq->given++;
 }
 
+/* The commonest: a tagged receive has succeeded, and somebody reads just then. */
+static inline bool give(struct sn_ofi_ep *ep, const sn_completion *c)
+{
+	struct sn_ofi_cq *cq = ep->rx_cq;
+
+	if (sn_unlikely(!cq || !cq->direct_left || c->status || c->flags & ~(uint32_t)SN_COMP_DATA ||
+			cq->head != cq->tail || ep->cntr[SN_OFI_RECV] ||
+			cq->entry_size != sizeof(struct fi_cq_tagged_entry)))
+		return false;
+	fill((struct fi_cq_tagged_entry *)(void *)cq->direct, c, FI_TAGGED | FI_RECV);
+	cq->direct += sizeof(struct fi_cq_tagged_entry);
+	cq->direct_left--;
+	cq->given++;
+	return true;
+}
+
 /*
  * Budget of a successful operation: one table look and one entry, written where its reader wants it (what arrives while
  * one thread reads), or 80 bytes into a ring that stays in the cache.
@@ -150,6 +166,8 @@ static inline void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_co
 void sn_ofi_on_complete(void *arg, const sn_completion *c)
 {
 	struct sn_ofi_ep *ep = arg;
+	if (sn_likely(c->op == SN_OP_RECV && give(ep, c)))
+		return;
 	const struct op_meaning *m = &meanings[c->op];
 	struct sn_ofi_cq *cq = m->rx ? ep->rx_cq : ep->tx_cq;
 	struct sn_ofi_cntr *cntr = ep->cntr[m->cntr];

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #define SN_RAILS      4 /* most rails of an endpoint */
-#define SN_PARTS      8 /* most parts of an address */
 #define SN_INLINE_SEG 6 /* segments a request holds without an allocation */
 
 /* ---- requests ------------------------------------------------------------------------------------------------ */
@@ -220,7 +219,19 @@ static inline void sn_core_req_free(struct sn_req *req)
 /* Copy up to three segment lists into the request. */
 int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b,
 			 uint32_t nb, const struct iovec *c, uint32_t nc);
-void sn_core_req_role(struct sn_req *req, uint32_t flags, bool wants_handle);
+static inline void sn_core_req_role(struct sn_req *req, uint32_t flags, bool wants_handle)
+{
+	if (flags & SN_FORGET)
+		req->comp.flags |= SN_COMP_FORGET;
+	if (req->ep->attr.on_complete)
+		req->role = SN_ROLE_CALLBACK;
+	else if (flags & SN_FORGET)
+		req->role = SN_ROLE_FORGET;
+	else if ((flags & SN_CQ) || !wants_handle)
+		req->role = SN_ROLE_QUEUE;
+	else
+		req->role = SN_ROLE_HANDLE;
+}
 /* One of the pending events has happened; the first bad status sticks; at the last one the request completes. */
 void sn_core_req_step(struct sn_req *req, int status);
 void sn_core_req_complete(struct sn_req *req, int status);

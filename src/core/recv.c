@@ -108,10 +108,9 @@ static struct sn_req *multi_child(struct sn_req *parent, uint64_t len)
 	child->comp.context = parent->comp.context;
 	child->comp.op = SN_OP_MRECV;
 	child->comp.flags = parent->comp.flags & SN_COMP_FORGET;
-	child->seg[0] = (struct iovec){(char *)parent->seg[0].iov_base + parent->used, left};
 	child->seg_count = 1;
 	child->room = left;
-	child->comp.buf = child->seg[0].iov_base;
+	child->comp.buf = (char *)parent->comp.buf + parent->used;
 	parent->children++;
 	/* the next message starts at a multiple of 8, because its reader will look for structures in it */
 	parent->used = SN_MIN_OF((parent->used + len + 7) & ~UINT64_C(7), parent->room);
@@ -136,10 +135,18 @@ static uint64_t recv_matched(struct sn_req *req, struct sn_peer_state *peer, uin
 	return req->comp.len;
 }
 
+/* For a rail. One segment is not written down before: a short message needs only comp.buf. */
+static const struct iovec *recv_segments(struct sn_req *req)
+{
+	if (req->seg_count == 1)
+		req->seg[0] = (struct iovec){req->comp.buf, req->room};
+	return req->seg;
+}
+
 static void recv_body(struct sn_req *req, const void *body, uint64_t len)
 {
 	if (sn_likely(req->seg_count == 1))
-		memcpy(req->seg[0].iov_base, body, len);
+		memcpy(req->comp.buf, body, len);
 	else
 		sn_iov_write(req->seg, req->seg_count, 0, body, len);
 }
@@ -167,7 +174,7 @@ void sn_core_recv_deliver(struct sn_req *req, struct sn_claim *claim)
 	struct sn_rdv *rdv = claim->rdv;
 	if (rdv) {
 		sn_core_claim_free(peer->ep, claim);
-		peer->ops->pull(peer->link, rdv, req->seg, req->seg_count, take, req);
+		peer->ops->pull(peer->link, rdv, recv_segments(req), req->seg_count, take, req);
 		return;
 	}
 	int status = claim->lost ? peer->gone_status : SN_OK;
@@ -228,7 +235,7 @@ static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool p
 	if (sn_unlikely(in->head.flags & SN_H_SYNC))
 		sn_core_ack(peer, op, SN_OK);
 	if (in->rdv) {
-		peer->ops->pull(peer->link, in->rdv, req->seg, req->seg_count, take, req);
+		peer->ops->pull(peer->link, in->rdv, recv_segments(req), req->seg_count, take, req);
 		return 0;
 	}
 	if (take)
@@ -281,7 +288,8 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 	return 0;
 }
 
-static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_t room, bool wants_handle)
+static inline __attribute__((always_inline)) struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain,
+								     uint64_t room, bool wants_handle)
 {
 	struct sn_req *req = sn_core_req_new(ep);
 	if (!req)
@@ -290,8 +298,6 @@ static struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain, uint64_
 	if (sn_likely(msg->iov_count == 1)) {
 		req->comp.buf = msg->iov->iov_base;
 		req->seg_count = 1;
-		req->inline_seg[0].iov_base = req->comp.buf;
-		req->inline_seg[0].iov_len = room;
 	} else if (sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0)) {
 		sn_core_req_free(req);
 		return NULL;
@@ -333,7 +339,7 @@ static void recv_show(struct sn_req *req, const struct sn_peer_state *source)
 		return;
 	req->slot = ep->rails[ep->board_rail].ops->expose(
 		ep->rails[ep->board_rail].state, source ? source->id : 0, req->posted.serial,
-		req->posted.bits, req->posted.mask, req->seg, req->seg_count, req->room, req);
+		req->posted.bits, req->posted.mask, recv_segments(req), req->seg_count, req->room, req);
 	if (req->slot < 0)
 		return;
 	sn_match_show(ep->match[0], &req->posted);
@@ -379,7 +385,7 @@ int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const st
 		memcpy(&sync, in->head.imm, sizeof(sync));
 		sn_core_ack(peer, sync.op, SN_OK);
 	}
-	peer->ops->pull(peer->link, in->rdv, req->seg, req->seg_count, take, req);
+	peer->ops->pull(peer->link, in->rdv, recv_segments(req), req->seg_count, take, req);
 	return 0;
 }
 
@@ -429,7 +435,8 @@ posted:
 		recv_show(req, peer);
 }
 
-static int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle, bool plain)
+static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle,
+							   bool plain)
 {
 	uint64_t room;
 	int rc = sn_core_check(ep, msg, true, &room);

@@ -62,20 +62,6 @@ int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na,
 	return 0;
 }
 
-void sn_core_req_role(struct sn_req *req, uint32_t flags, bool wants_handle)
-{
-	if (flags & SN_FORGET)
-		req->comp.flags |= SN_COMP_FORGET;
-	if (req->ep->attr.on_complete)
-		req->role = SN_ROLE_CALLBACK;
-	else if (flags & SN_FORGET)
-		req->role = SN_ROLE_FORGET;
-	else if ((flags & SN_CQ) || !wants_handle)
-		req->role = SN_ROLE_QUEUE;
-	else
-		req->role = SN_ROLE_HANDLE;
-}
-
 void sn_core_req_complete(struct sn_req *req, int status)
 {
 	sn_ep *ep = req->ep;

@@ -11,6 +11,8 @@
 #include "local/local.h"
 
 #define PREFETCH_CELLS 8
+#define BATCH_AHEAD                                                                                          \
+	4 /* cells of a batch asked for early; not after a lone record: its successor is being written */
 
 struct record {
 	unsigned type, kind, flags;
@@ -174,6 +176,8 @@ int sn_recv_poll(struct sn_link *link, uint32_t limit)
 	struct sn_rx *rx = &link->rx;
 	uint32_t n = 0, mark;
 	while (n < limit && (mark = sn_rx_mark(rx)) != 0) {
+		if (n)
+			__builtin_prefetch(&rx->cells[(rx->head + BATCH_AHEAD) & (rx->count - 1)]);
 		int rc = take(link, mark);
 		if (sn_unlikely(rc == SN_PART_LATER))
 			break;

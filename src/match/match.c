@@ -453,9 +453,40 @@ struct sn_match_posted *sn_match_posted_any(struct sn_match *m)
 
 /* ---- messages ---- */
 
+/*
+ * Nearly always every posted receive stands in the class of the last one, and the message is for the group that was used
+ * last there. NULL: not so.
+ */
+static inline struct sn_match_posted *arrive_again(struct sn_match *m, uint64_t bits, uint32_t source)
+{
+	struct match_class *c = &m->classes[m->last_class];
+	struct sn_match_group *g = c->recent;
+	if (sn_unlikely(c->posted != m->stats.posted || !g || g->key != (bits & c->mask) ||
+			g->source != (c->any ? SN_MATCH_ANY : source)))
+		return NULL;
+	struct sn_match_posted *p = g->posted_head;
+	if (sn_unlikely(!p || p->stays || p->shown))
+		return NULL;
+	g->posted_head = p->next;
+	if (p->next) {
+		p->next->prev = NULL;
+	} else {
+		g->posted_tail = NULL;
+		sn_list_del(&g->busy);
+	}
+	p->queued = false;
+	c->posted--;
+	g->posted--;
+	m->stats.posted--;
+	m->stats.probes++;
+	return p;
+}
+
 struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint32_t source)
 {
-	struct sn_match_posted *best = NULL;
+	struct sn_match_posted *best = arrive_again(m, bits, source);
+	if (sn_likely(best != NULL))
+		return best;
 	for (unsigned i = 0; i < m->class_count; i++) {
 		const struct match_class *c = &m->classes[i];
 		if (!c->posted)
