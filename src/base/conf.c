@@ -47,10 +47,10 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.max = 65536,
 			.help = "Largest message that is sent eagerly to a process on the same node: "
 				"copied into the ring and out again, without waiting for the receiver. "
-				"Longer ones are announced and copied once. A single kernel copy costs "
-				"about 1.5 us before the first byte and 0.3 to 0.7 us a page, so up to "
-				"about 16 KiB two copies are faster. Not more than a quarter of the ring "
-				"is used, whatever is set here.",
+				"Longer ones are announced, or written straight into a receive that was "
+				"posted first. Where a program exchanges messages of 4 to 64 KiB in a "
+				"loop, the faster of the two is learned from the loop, whatever is set "
+				"here. Not more than a quarter of the ring is used.",
 		},
 	[SN_CONF_RING] =
 		{
@@ -103,10 +103,10 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 16384,
 			.min = 1024,
 			.max = 1073741824,
-			.help = "From this size on, one copy by the kernel is taken to be faster than a "
-				"stream through the ring; a first guess for each pair of processes until "
-				"its own transfers tell. It depends on the machine and on whether the "
-				"cores share a cache: sennit tune measures it. 1073741824: never.",
+			.help = "From this size on, one copy by the kernel was faster than a stream through "
+				"the ring when sennit tune measured both. For information: each pair of "
+				"processes starts from the same curves, and then learns from its own "
+				"transfers. 1073741824: never.",
 		},
 	[SN_CONF_NONTEMPORAL] =
 		{
@@ -116,10 +116,9 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 4194304,
 			.min = 4096,
 			.max = 1073741824,
-			.help = "Messages of at least this size are copied out of shared memory with "
-				"stores that bypass the cache: nobody finds so much there afterwards, and "
-				"lines are not fetched only to be overwritten. sennit tune measures it. "
-				"1073741824: never.",
+			.help = "From this size on, stores that bypass the cache were faster when sennit "
+				"tune copied out of shared memory. For information: sennit's copies are "
+				"the C library's, which has a threshold of its own. 1073741824: never.",
 		},
 	[SN_CONF_TUNE] =
 		{
