@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/base.h"
 #include "doctor.h"
-#include "net/iface.h"
-#include "sennit/sennit.h"
 #include "tool.h"
-#include <arpa/inet.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define FDS_PER_PEER 3 /* a socket, a pidfd, and one on the way while a connection is made */
 #define FDS_WANTED   (256 * FDS_PER_PEER + 64)
@@ -146,44 +140,6 @@ static void check_cpus(void)
 			"%d of %d is open to this process: waiting ranks take turns", t->allowed, t->cpus);
 }
 
-/* What the setting net=auto would take. */
-static void check_network(void)
-{
-	struct sn_iface i;
-	char addr[INET6_ADDRSTRLEN] = "";
-	int error = sn_iface_choose(NULL, false, &i);
-	if (error) {
-		sn_doctor_report(SN_HEALTH_LIMITED, "network",
-				 "an interface that is up and has an IP address",
-				 "other hosts cannot be reached by UDP: %s", sn_last_error());
-		return;
-	}
-	if (i.has4)
-		inet_ntop(AF_INET, &i.addr4, addr, sizeof(addr));
-	else
-		inet_ntop(AF_INET6, &i.addr6, addr, sizeof(addr));
-	if (i.loopback)
-		sn_doctor_report(SN_HEALTH_LIMITED, "network", "an interface that leads to the other hosts",
-				 "only the loopback interface is up: no other host can be reached");
-	else
-		sn_doctor_report(SN_HEALTH_OK, "network", NULL,
-				 "other hosts by UDP on %s (%s, MTU %" PRIu32 ")", i.name, addr, i.mtu);
-}
-
-static void check_raw_ethernet(void)
-{
-	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-	if (fd >= 0) {
-		close(fd);
-		sn_doctor_report(SN_HEALTH_OK, "raw Ethernet", NULL, "may be used (setting net=ether)");
-	} else {
-		sn_doctor_report(
-			SN_HEALTH_OK, "raw Ethernet", NULL,
-			"not for this user (%s; it needs CAP_NET_RAW): UDP is used, which is somewhat slower",
-			strerror(errno));
-	}
-}
-
 void sn_doctor_limits(void)
 {
 	check_cpus();
@@ -193,6 +149,4 @@ void sn_doctor_limits(void)
 	check_descriptors();
 	check_memlock();
 	check_huge_pages();
-	check_network();
-	check_raw_ethernet();
 }

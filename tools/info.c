@@ -288,6 +288,7 @@ int sn_tool_info(int argc, char **argv)
 		printf("provider   %s\n", provider ? provider : "libsennit-fi.so is not beside this command");
 		free(provider);
 		print_rails();
+		sn_tool_print_network();
 		print_module();
 		print_engine();
 		print_machine();

@@ -16,6 +16,8 @@ int sn_tool_top(int argc, char **argv);
 /* sennit info --peer: one process, or (NULL) all that may be looked into. live.c */
 int sn_tool_live(const char *pid);
 int sn_tool_tune(int argc, char **argv);
+/* The interfaces and what each is used for. netinfo.c */
+void sn_tool_print_network(void);
 /* If this machine has not been measured: do so, and keep it. tune.c */
 void sn_tool_tune_first(void);
 

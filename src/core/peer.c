@@ -121,8 +121,20 @@ static int attach(struct sn_peer_state *peer, const struct sn_ep_ids *ids, const
 			return peer->ops->attach(peer->rail, peer, ids, &parts[i], &peer->link);
 		}
 	}
-	return sn_fail(SN_ERR_UNSUPPORTED,
-		       "no rail leads to this peer: it is on another host or in another network namespace");
+	bool far = false, open = false;
+	for (uint32_t i = 0; i < count; i++)
+		far |= parts[i].type != SN_ADDR_LOCAL;
+	for (uint32_t r = 0; r < ep->rail_count; r++)
+		open |= ep->rails[r].ops->far;
+	sn_fail(SN_ERR_UNSUPPORTED,
+		"no rail leads to a process on another host (or in another network namespace): %s. See "
+		"`sennit "
+		"doctor HOST`",
+		!open  ? "no network is open here (SENNIT_NET, or no interface)"
+		: !far ? "no network is open there (SENNIT_NET, or no interface)"
+		       : "the network there is of another kind than here, or not reachable (SENNIT_NET)");
+	sn_warn("%s", sn_last_error());
+	return SN_ERR_UNSUPPORTED;
 }
 
 static int peer_make(sn_ep *ep, const void *addr, size_t len, const void *only, struct sn_peer_state **out)

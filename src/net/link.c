@@ -9,7 +9,6 @@
  */
 #include "base/log.h"
 #include "net/net.h"
-#include <inttypes.h>
 #include <stdlib.h>
 
 static uint32_t slot_of(const struct sn_net *n, uint64_t key)
@@ -246,13 +245,7 @@ void sn_net_gone(struct sn_net_link *l, int status)
 	if (l->state == SN_LINK_OPEN)
 		generation_next(n, l->id);
 	sn_net_flush(n);
-	if (!l->bye_came || status)
-		sn_info("net: peer %016" PRIx64 " is gone: %s", l->id,
-			l->bye_came			 ? "it has given us up"
-			: l->state == SN_LINK_CONNECTING ? "it does not answer (see sennit doctor HOST)"
-			: n->now >= l->heard_at + n->cfg.peer_timeout
-				? "nothing came from it for the peer time-out"
-				: sn_strerror(status));
+	sn_net_say_gone(l, status);
 	l->state = SN_LINK_GONE;
 	l->bye_status = status;
 	n->counts[l->bye_came && status == 0 ? SN_NC_LEFT : SN_NC_GONE]++;

@@ -9,6 +9,7 @@
  *   inbox.c   MSG frames in: order, deliver        pull.c    fetching: blocks, evidence, pacing
  *   serve.c   rendezvous out: answering PULL       place.c   where DATA goes before it is read
  *   output.c  the batch of frames being sent         gather.c  MSG frames being filled: posting
+ *   say.c     the end of a peer, in words
  *   probe.c   the path's frame size                  lane.c    which rail brings a block
  *   way.c     rails: which there are, which work, which is next for a frame
  *
@@ -432,6 +433,7 @@ void sn_net_detach(struct sn_net_link *l);
 void sn_net_connect(struct sn_net_link *l);
 void sn_net_gone(struct sn_net_link *l, int status);
 void sn_net_report_gone(struct sn_net_link *l);
+void sn_net_say_gone(const struct sn_net_link *l, int status); /* say.c: before the state changes */
 void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h);
 void sn_net_bye_in(struct sn_net_link *l, const struct sn_wire_bye *b);
 void sn_net_bye_out(struct sn_net_link *l, int status, bool answer);

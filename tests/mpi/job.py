@@ -139,6 +139,7 @@ class Runner:
 
     def __init__(self, build, work):
         self.build, self.work = os.path.abspath(build), os.path.abspath(work)
+        self.across = None  # several hosts, see across.py
         shutil.rmtree(self.work, ignore_errors=True)
         os.makedirs(self.work)
         libc = ctypes.CDLL(None)
@@ -162,10 +163,13 @@ class Runner:
         os.makedirs(self.tmp, exist_ok=True)
         mark = uuid.uuid4().hex
         listing = os.path.join(self.work, f"{name}.shm")
-        command = mpi.command(ranks) + (launch or []) + list(program)
+        command = (self.across.command(mpi, ranks, env or {}) if self.across else mpi.command(ranks)) + (launch or []) + list(program)
         if sennit:
             command = [os.path.join(self.build, "bin", "sennit"), "run", "--"] + command
         environ = self.environment(mpi, sennit, {MARK: mark, **(env or {})})
+        if self.across:
+            command = self.across.prefix() + command
+            environ["SENNIT_NET"] = self.across.driver
         wrapped = private_shm(command, listing)
         log = os.path.join(self.work, f"{name}.log")
         start = time.monotonic()
@@ -188,7 +192,10 @@ class Runner:
         seconds = time.monotonic() - start
         left = self.what_is_left(mark, listing if wrapped else None)
         with open(log, encoding="utf-8", errors="replace") as f:
-            return Result(status, f.read(), seconds, timed_out, left)
+            result = Result(status, f.read(), seconds, timed_out, left)
+        if self.across and sennit:
+            self.across.check(result, ranks)
+        return result
 
     @staticmethod
     def end_but_shell(mark, job):

@@ -20,6 +20,7 @@ import sys
 import zlib
 
 import job
+from across import Across
 from job import Mpi, Runner, fail, judge, skip, tail
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -322,6 +323,7 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--work", required=True)
     parser.add_argument("--timeout", type=float, default=100)
+    parser.add_argument("--across", help="over several hosts: HOSTS:DRIVER or HOSTS:DRIVER:ssh")
     parser.add_argument("what")
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
@@ -332,8 +334,15 @@ def main():
         parser.error(f"what is {args.what}?")
     if args.what == "build":
         build(args)
-    else:
-        todo[args.what](args, Runner(args.build, args.work))
+        return
+    runner = Runner(args.build, args.work)
+    try:
+        if args.across:
+            runner.across = Across(args.across, runner.work)
+        todo[args.what](args, runner)
+    finally:
+        if runner.across:
+            runner.across.end()
 
 
 if __name__ == "__main__":

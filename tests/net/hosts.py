@@ -8,6 +8,7 @@ Each host is a network namespace made by the test and taken down by it. Needs ro
 otherwise exits 77.
 """
 import os
+import random
 import select
 import signal
 import subprocess
@@ -259,6 +260,22 @@ def fated(names, env, state):
     return ranks
 
 
+def case_frozen(driver):
+    """Everybody is frozen for longer than the peer time-out, as a suspended virtual machine or a frozen container is: time
+    in which nobody could look is not silence. Ranks wake one after the other."""
+    names = two(driver)
+    ranks = start(names, "traffic", 4000, dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000"))
+    for _ in range(2):
+        time.sleep(0.2)
+        for r in ranks:
+            meets(r.proc, signal.SIGSTOP)
+        time.sleep(1.6)
+        for r in ranks:
+            r.proc.send_signal(signal.SIGCONT)
+            time.sleep(0.2)
+    refuse(finish(ranks, 60), "net.peers_gone")
+
+
 def meets(proc, how):
     """It is killed or stopped, and is so in all its threads when this returns."""
     os.kill(proc.pid, how)
@@ -411,6 +428,42 @@ def case_speed(driver, mtu=1500):
             print(name, total[name])
 
 
+def case_soak(driver, seconds=int(os.environ.get("SOAK_SECONDS", "600"))):
+    """Round after round, each with another wire and other troubles, all of them short of the peer time-out."""
+    rnd = random.Random(int(os.environ.get("SOAK_SEED", "0")) or time.time_ns())
+    end, rounds = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        seed = rnd.randrange(1 << 30)
+        r = random.Random(seed)
+        mtu, harm = r.choice((1500, 1500, 9000)), {"loss": r.choice((0, 0.1, 1, 5)), "duplicate": r.choice((0, 2)),
+                                                   "reorder": r.choice((0, 5)), "corrupt": r.choice((0, 1))}
+        print("round %d, seed %d: mtu %d, %r" % (rounds, seed, mtu, harm), flush=True)
+        names = hosts(2)
+        wire = Wire(names, mtu, **harm)
+        if driver != "ether":
+            address(names, driver == "udp6")
+        env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="30000")  # a starved test may leave the cable out for longer
+        ranks = start(names * r.choice((1, 1, 2)), "traffic", r.randrange(50, 1500), env, seed=seed)
+        for _ in range(r.randrange(6)):
+            time.sleep(r.random() * 0.2)
+            if r.random() < 0.3:
+                victim = r.choice(ranks).proc
+                victim.send_signal(signal.SIGSTOP)
+                time.sleep(r.random())
+                victim.send_signal(signal.SIGCONT)
+                continue
+            wire.say(r.choice(("cut", "oneway")))
+            time.sleep(r.random() * 0.5)
+            wire.say("heal")
+        total = finish(ranks, 400)  # it may be frozen for a while together with all the others
+        refuse(total, "net.peers_gone", "net.drop_record")
+        tear_down()
+        children.clear()
+        made.clear()
+        rounds += 1
+    print("%d rounds" % rounds)
+
+
 CASES = {
     "udp": lambda: case_traffic("udp"),
     "udp6": lambda: case_traffic("udp6"),
@@ -454,8 +507,10 @@ CASES = {
     "ether_two_jobs": lambda: case_two_jobs("ether"),
     "ether_flood": lambda: case_flood("ether"),
     "ether_incast": lambda: case_incast("ether"),
+    "udp_frozen": lambda: case_frozen("udp"),
     "ether_compute": lambda: case_compute("ether"),
 }
+SOAK = {"soak_" + d: (lambda d=d: case_soak(d)) for d in DRIVERS}
 EXTRA = {
     "udp_speed": lambda: case_speed("udp"),
     "udp_speed_9000": lambda: case_speed("udp", 9000),
@@ -482,7 +537,7 @@ def main():
         sys.exit(SKIP)
     signal.signal(signal.SIGTERM, lambda *a: sys.exit(1))
     try:
-        dict(CASES, **EXTRA)[sys.argv[3]]()
+        dict(CASES, **EXTRA, **SOAK)[sys.argv[3]]()
         print("passed")
     finally:
         tear_down()
