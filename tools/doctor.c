@@ -69,6 +69,16 @@ void sn_doctor_report(enum sn_health health, const char *what, const char *fix, 
 	fflush(stdout); /* checks fork */
 }
 
+static void own_host(void)
+{
+	puts("Between processes of this user");
+	sn_doctor_kernel();
+	sn_doctor_engine();
+	puts("\nLimits and surroundings");
+	sn_doctor_limits();
+	putchar('\n');
+}
+
 int sn_tool_doctor(int argc, char **argv)
 {
 	struct options o = {.rsh = "ssh"};
@@ -78,17 +88,16 @@ int sn_tool_doctor(int argc, char **argv)
 		setenv("SENNIT_PEER_TIMEOUT", "4000", 0);
 	if (o.answer)
 		return sn_doctor_answer();
-	puts("Between processes of this user");
-	sn_doctor_kernel();
-	sn_doctor_engine();
-	puts("\nLimits and surroundings");
-	sn_doctor_limits();
-	puts("\nOther hosts");
+	if (!o.hosts)
+		own_host();
+	puts("Other hosts");
 	sn_doctor_net();
 	for (unsigned i = 0; i < o.hosts; i++)
 		sn_doctor_host(o.rsh, o.host[i]);
-	puts("\nMPI");
-	sn_doctor_mpi();
+	if (!o.hosts) {
+		puts("\nMPI");
+		sn_doctor_mpi();
+	}
 	printf("\n%u ok, %u limited, %u missing\n", found[SN_HEALTH_OK], found[SN_HEALTH_LIMITED],
 	       found[SN_HEALTH_MISSING]);
 	return found[SN_HEALTH_MISSING] ? 1 : 0;

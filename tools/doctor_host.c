@@ -193,6 +193,8 @@ static bool start(struct other *o, const char *rsh, const char *host)
 	close(from[1]);
 	o->out = fdopen(to[1], "w");
 	o->in = fdopen(from[0], "r");
+	if (o->in) /* so that poll() sees every line that was not read */
+		setvbuf(o->in, NULL, _IONBF, 0);
 	return o->pid > 0 && o->in && o->out;
 }
 

@@ -266,6 +266,18 @@ def run_suite(args, runner, mpi, ranks, sennit):
     return result, worst, running, bad
 
 
+def without_windows(text):
+    """Tests that ended because there was no window. Over several hosts Debian's Open MPI 4 makes none for programs with
+    MPI_THREAD_MULTIPLE, over its own TCP either (with --mca btl self,vader,ofi it does over sennit, but then its osc/rdma
+    crashes in MPI_Compare_and_swap)."""
+    found = set()
+    for block in re.split(r"^={20,}$", text, flags=re.M):
+        head = re.match(r"\s*ERROR: \w+ \(([\w.]+)\)", block)
+        if head and "MPI_ERR_WIN: invalid window" in block:
+            found.add(head.group(1))
+    return found
+
+
 def stock_folder(mpi):
     """Where what the stock MPI passes is kept, until another version of it or of the suite is installed."""
     version = subprocess.run([mpi.launcher, "--version"], capture_output=True, text=True, check=False).stdout
@@ -304,6 +316,8 @@ def suite(args, runner):
     with open(measure, encoding="utf-8") as f:
         must_pass = set(f.read().split())
     result, worst, running, bad = run_suite(args, runner, mpi, ranks, True)
+    if runner.across:
+        must_pass -= without_windows(result.text)
     missing = sorted(f"{t} ({worst.get(t, 'not reached')})" for t in must_pass if worst.get(t) != "ok")
     what = f"mpi4py's suite on {ranks} ranks of {mpi.TITLES[mpi.name]}"
     if result.timed_out or running or missing:
@@ -315,7 +329,8 @@ def suite(args, runner):
     if bad:  # also fail without sennit, or are not run there
         result.status = 0
     judge(result, what, ranks, 10000)
-    print(f"  {sum(w == 'ok' for w in worst.values())} pass, all {len(must_pass)} of the stock MPI among them")
+    print(f"  {sum(w == 'ok' for w in worst.values())} pass, all {len(must_pass)} of the stock MPI among them"
+          + (" (less those for which it makes no window over several hosts)" if runner.across else ""))
 
 
 def main():

@@ -4,7 +4,7 @@
  * duplicates, delays, reorders and corrupts frames from a seed.
  *   wire NETNS_A NETNS_B MTU SEED LOSS% DUPLICATE% REORDER% CORRUPT%
  * The devices are called eth0. It prints "READY" and, at SIGTERM or when its standard input ends, what it did. "cut", "heal"
- * and "oneway" lines on standard input cut both ways, none, or only the way from A to B.
+ * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 static uint64_t state;
 static double loss, duplicate, reorder, corrupt;
 static unsigned long passed, lost, doubled, swapped, damaged;
-static bool cut_ab, cut_ba;
+static bool cut_ab, cut_ba, firewall;
 
 static double chance(void)
 {
@@ -80,7 +80,8 @@ static void forward(int from, int to, bool cut, uint8_t *held, size_t *held_len)
 		ssize_t len = read(from, frame, sizeof(frame));
 		if (len <= 0)
 			break;
-		if (cut || chance() < loss) {
+		bool udp = len > 23 && frame[12] == 8 && frame[13] == 0 && frame[23] == 17;
+		if (cut || (firewall && udp) || chance() < loss) {
 			lost++;
 			continue;
 		}
@@ -114,6 +115,7 @@ static bool command(void)
 		return false;
 	cut_ab = strstr(line, "cut") || strstr(line, "oneway");
 	cut_ba = strstr(line, "cut");
+	firewall = strstr(line, "firewall");
 	return true;
 }
 

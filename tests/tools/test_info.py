@@ -88,7 +88,7 @@ class InfoTest(ToolTest):
         self.assertEqual(self.sennit("info", "--peer", str(perf.pid)).returncode, 1)
 
     def test_wrong_arguments(self):
-        for args in (("info", "more"), ("doctor", "more"), ("perf", "more"), ("info", "--nonsense"), ("nonsense",), ()):
+        for args in (("info", "more"), ("doctor", "--more"), ("doctor", ""), ("perf", "more"), ("info", "--nonsense"), ("nonsense",), ()):
             r = self.sennit(*args)
             self.assertEqual(r.returncode, 2, args)
             self.assertTrue(r.stderr)
