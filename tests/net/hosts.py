@@ -137,8 +137,9 @@ def fail(why):
     for c in children:
         if c.poll() is None and c.args[0] == "nsenter":
             c.send_signal(signal.SIGKILL)
-            err = c.stderr.read().decode()
-            print("--- counters and errors of a rank:\n" + err[-3000:])
+        if c.args[0] == "nsenter" and c.stderr:
+            said = c.stdout.read().decode()[-500:] + c.stderr.read().decode()[-3000:]
+            print("--- a rank (%s) said:\n%s" % (c.poll(), said))
     sys.exit(1)
 
 
