@@ -14,6 +14,8 @@
  * Death. A sender killed between two steps leaves a record that is never whole: nothing after it exists, and the message
  * ends with the link, like an announced one.
  *
+ * tests/model/part.pml is a model of this.
+ *
  * Trust. `filled` may say anything: it is bounded by the length that was read first, and that by the record's cells.
  *
  * Budget: no system call, no locked instruction, no allocation in the steady state; for each page one line more than a
