@@ -10,6 +10,7 @@
 #include "net/net.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define PEER_ID 77
 
@@ -168,6 +169,41 @@ static void dress(struct sn_net *n, uint8_t *frame, uint32_t len)
 	seal(frame, len, &key);
 }
 
+/* Frames of each type, and records of each kind, that came past authentication, so that a run shows that it reached all. */
+static uint64_t inputs, types_in[SN_WIRE_TYPES], records_in[SN_REC_PORTS + 1];
+
+static uint64_t refused(const struct sn_net *n)
+{
+	uint64_t sum = 0;
+
+	for (int d = SN_DROP_SHORT; d <= SN_DROP_CHECK; d++)
+		sum += n->drops[d];
+	return sum;
+}
+
+static void note(const uint8_t *frame, uint32_t len)
+{
+	const struct sn_wire_head *h = (const void *)frame;
+
+	types_in[h->type]++;
+	if (h->type == SN_WIRE_MSG && len > sizeof(*h) && frame[sizeof(*h)] <= SN_REC_PORTS)
+		records_in[frame[sizeof(*h)]]++;
+}
+
+static void all_reached(void)
+{
+	bool all = true;
+
+	for (unsigned t = 1; t < SN_WIRE_TYPES; t++)
+		all &= types_in[t] > 0;
+	for (unsigned r = SN_REC_EAGER; r <= SN_REC_PORTS; r++)
+		all &= records_in[r] > 0;
+	fprintf(stderr, "%llu inputs; every frame type and record %s\n", (unsigned long long)inputs,
+		all ? "reached" : "NOT reached");
+	if (!all && inputs > 1000)
+		_exit(1);
+}
+
 static void feed(struct sn_net *n, const uint8_t *frame, uint32_t len, bool dressed)
 {
 	memcpy(inbox[0], frame, len);
@@ -175,7 +211,10 @@ static void feed(struct sn_net *n, const uint8_t *frame, uint32_t len, bool dres
 	inbox_count = 1;
 	if (dressed)
 		dress(n, inbox[0], len);
+	uint64_t before = refused(n);
 	sn_net_progress(n);
+	if (dressed && len >= sizeof(struct sn_wire_head) && refused(n) == before)
+		note(inbox[0], len);
 }
 
 static struct sn_net *connected(void)
@@ -217,6 +256,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sn_net *n = connected();
 
+	if (inputs++ == 0) {
+		memset(types_in, 0, sizeof(types_in)); /* what connecting took */
+		memset(records_in, 0, sizeof(records_in));
+		atexit(all_reached);
+	}
 	while (size >= 3 && !gone) {
 		uint32_t len = (uint32_t)(data[0] | data[1] << 8) % 2048;
 		bool dressed = data[2] & 1;
@@ -250,9 +294,9 @@ static void seed(const char *dir, const char *name, const void *frame, uint32_t 
 
 static void seed_records(const char *dir)
 {
-	static const char *const names[] = {"", "eager", "first", "more", "rdv", "done"};
+	static const char *const names[] = {"", "eager", "first", "more", "rdv", "done", "ports"};
 
-	for (uint8_t what = SN_REC_EAGER; what <= SN_REC_DONE; what++) {
+	for (uint8_t what = SN_REC_EAGER; what <= SN_REC_PORTS; what++) {
 		uint8_t frame[256] = {0};
 		struct sn_wire_head *h = (void *)frame;
 		struct sn_rec rec = {.what = what, .rdv = 1, .frag = 1400, .body_len = 20};
@@ -260,7 +304,13 @@ static void seed_records(const char *dir)
 		sn_wire_start(h, SN_WIRE_MSG, 0, 0);
 		h->seq = htole32(1);
 		uint32_t len = (uint32_t)sizeof(*h) + sn_wire_rec_put(frame + sizeof(*h), &rec);
-		seed(dir, names[what], frame, len + (what <= SN_REC_MORE ? 20 : 0));
+		if (what == SN_REC_PORTS) {
+			frame[len] = SN_ADDR_UDP4;
+			frame[len + 1] = 6;
+			frame[len + 8] = SN_ADDR_ETHER; /* and a second one, of 10 bytes */
+			frame[len + 9] = 10;
+		}
+		seed(dir, names[what], frame, len + (what <= SN_REC_MORE || what == SN_REC_PORTS ? 20 : 0));
 	}
 }
 
