@@ -208,6 +208,7 @@ int sn_net_open(struct sn_ctx *ctx, void *arg)
 {
 	struct sennit_net_open *o = arg;
 	struct sn_net *n;
+	bool gone;
 	int err;
 
 	if (o->reserved || o->zero[0] || o->zero[1])
@@ -218,7 +219,13 @@ int sn_net_open(struct sn_ctx *ctx, void *arg)
 	mutex_lock(&sn_nets_lock);
 	list_add(&n->all, &sn_nets);
 	dev_add_pack(&n->packet);
+	gone = READ_ONCE(n->dev->reg_state) != NETREG_REGISTERED;
 	mutex_unlock(&sn_nets_lock);
+	/* It began to go before it was listed, so the notifier may have passed it by: nobody else would let it go. */
+	if (gone) {
+		sn_net_end(n);
+		return -ENODEV;
+	}
 	err = xa_alloc(&ctx->nets, &o->id, n, XA_LIMIT(1, SENNIT_NETS), GFP_KERNEL_ACCOUNT);
 	if (err)
 		sn_net_end(n);
