@@ -28,7 +28,7 @@ LOST = 50         # thousandths of its time that a rank may have waited for its 
 AGREE = 1.6       # both probes of a figure must lie within this factor
 LESS_IS_BETTER = ("lat", "alltoall", "allreduce", "bcast", "exchange", "idle", "total", "away", "capilat", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
-         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "total": "x", "away": "us", "capiratio": "x"}
+         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "total": "x", "away": "us", "threads": "M/s", "capiratio": "x"}
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",

@@ -14,6 +14,7 @@ Cells, each of which can run by itself and add to what stands in out/progress.js
     overlap  share of a transfer that is hidden, sender's and receiver's side
     total    both ranks work for 20 ms while they exchange a message, no core idle: what a turn takes
     crowd    collectives with 2, 4, 8 and 16 ranks
+    threads  8-byte messages of 1 and 8 threads a rank, each with its own communicator (MPI_THREAD_MULTIPLE)
     udp, ether    idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
 Each round runs every candidate once, in an order that changes; shown are medians and ranges. Writes out/progress.json.
 """
@@ -31,7 +32,7 @@ sys.path.insert(0, HERE)
 import bench  # pylint: disable=wrong-import-position
 
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
-NODE = ["lat", "idle", "away", "overlap", "total", "crowd"]
+NODE = ["lat", "idle", "away", "overlap", "total", "crowd", "threads"]
 HOSTS = ["udp", "ether"]
 NO_THREAD = ", no thread"
 ALLOWED = 1.05  # latency with the thread over latency without
@@ -73,7 +74,8 @@ def rows_of(cell, ranks, sizes):
         return []
     hide = [f"{side}:{n}" for n in sizes for side in ("hidesend", "hiderecv")]
     totals = [f"total:{n}" for n in sizes]
-    return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0"], "away": ["away:8", "away:65536"], "overlap": hide, "total": totals}.get(
+    return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0"], "away": ["away:8", "away:65536"],
+            "threads": ["threads:1", "threads:8"], "overlap": hide, "total": totals}.get(
         cell, ["idle:0", "away:8", *hide, *totals])
 
 
@@ -81,8 +83,9 @@ def compile_for(build, chosen):
     programs = os.path.join(build, "bench-programs")
     os.makedirs(programs, exist_ok=True)
     for mpi in sorted({c.mpi for c in chosen}):
-        subprocess.run([bench.compiler(mpi), "-O2", "-Wno-stringop-overflow", "-std=c17", "-D_GNU_SOURCE", "-o",
-                        os.path.join(programs, "rows." + mpi), os.path.join(HERE, "rows.c")], check=True)
+        for name in ("rows", "threads"):
+            subprocess.run([bench.compiler(mpi), "-O2", "-Wno-stringop-overflow", "-std=c17", "-D_GNU_SOURCE", "-pthread", "-o",
+                            os.path.join(programs, f"{name}.{mpi}"), os.path.join(HERE, name + ".c")], check=True)
     return programs
 
 
@@ -162,7 +165,8 @@ class Progress:
                 c = chosen[(i + turn) % len(chosen)]
                 if self.left() < 5 or not rows:
                     return
-                command = c.command([os.path.join(programs, "rows." + c.mpi), *rows], ranks, self.build)
+                program = os.path.join(programs, f"{'threads' if cell == 'threads' else 'rows'}.{c.mpi}")
+                command = c.command([program, *rows], ranks, self.build)
                 text = run(command, c.environment(ranks), programs, min(60, self.left()))
                 self.note(cell, ranks, c.name, figures(text, rows))
 
@@ -210,6 +214,8 @@ def title(name):
     cell, _, row = name.partition("/")
     row, _, ranks = row.partition("@")
     place = PLACES.get(cell, "one node")
+    if cell == "threads":
+        return f"message rate of {row.partition(':')[2]} threads a rank"
     return f"{bench.title(row)}, {ranks} ranks" if cell == "crowd" else f"{bench.title(row)}, {place}"
 
 
@@ -219,6 +225,7 @@ def in_order(samples):
     def key(name):
         cell, _, row = name.partition("/")
         kind, size = row.partition("@")[0].split(":")
+        kind = {"threads": "rate"}.get(kind, kind)
         return ((NODE + HOSTS).index(cell), kinds.index(kind) if kind in kinds else 99, kind, int(row.partition("@")[2]), int(size))
     return sorted(samples, key=key)
 

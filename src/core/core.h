@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define SN_RAILS      4 /* most rails of an endpoint */
+#define SN_PARTS      8 /* most parts of an address */
 #define SN_INLINE_SEG 6 /* segments a request holds without an allocation */
 
 /* ---- requests ------------------------------------------------------------------------------------------------ */

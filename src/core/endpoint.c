@@ -30,6 +30,19 @@ int sn_core_forked(void)
 /* Rails in order of preference: a peer is attached to the first that reaches it. */
 static const struct sn_rail_ops *const all_rails[] = {&sn_rail_local, &sn_rail_net};
 
+static void build_address(sn_ep *ep)
+{
+	struct sn_addr_part parts[SN_PARTS];
+	uint32_t count = 0;
+
+	for (; count < ep->rail_count; count++)
+		parts[count] = ep->rails[count].part;
+	for (uint32_t i = 0; i < ep->rail_count; i++)
+		if (ep->rails[i].ops->more)
+			count += ep->rails[i].ops->more(ep->rails[i].state, parts + count, SN_PARTS - count);
+	ep->addr_len = sn_core_addr_build(&ep->ids, parts, count, ep->addr);
+}
+
 static int rails_open(sn_ep *ep)
 {
 	for (size_t i = 0; i < sizeof(all_rails) / sizeof(all_rails[0]); i++) {
@@ -98,10 +111,7 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 		ep_free(ep);
 		return rc;
 	}
-	struct sn_addr_part parts[SN_RAILS];
-	for (uint32_t i = 0; i < ep->rail_count; i++)
-		parts[i] = ep->rails[i].part;
-	ep->addr_len = sn_core_addr_build(&ep->ids, parts, ep->rail_count, ep->addr);
+	build_address(ep);
 	if (sn_conf_num(SN_CONF_PROGRESS))
 		sn_lock_share(&ep->lock);
 	sn_core_engine_join(ep);

@@ -22,7 +22,7 @@ size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part
 	memcpy(out + 12, ids->key, 12);
 	for (uint32_t i = 0; i < count; i++) {
 		if (at + 2 + parts[i].len > SN_ADDR_MAX)
-			continue; /* the rails agree on sizes that fit; see docs/protocol.md */
+			continue; /* one of each rail fits; of further ones as many as do (docs/protocol.md) */
 		out[at++] = parts[i].type;
 		out[at++] = parts[i].len;
 		memcpy(out + at, parts[i].bytes, parts[i].len);
@@ -50,7 +50,7 @@ int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, stru
 	*count = 0;
 	for (size_t at = ADDR_HEAD; at < b[3];) {
 		if (at + 2 > b[3] || at + 2 + b[at + 1] > b[3] || b[at + 1] > sizeof(parts->bytes) ||
-		    *count == SN_RAILS)
+		    *count == SN_PARTS)
 			return sn_fail(SN_ERR_INVALID, "the address is malformed");
 		struct sn_addr_part *p = &parts[(*count)++];
 		p->type = b[at];
@@ -118,7 +118,11 @@ static int attach(struct sn_peer_state *peer, const struct sn_ep_ids *ids, const
 			peer->ops = ep->rails[r].ops;
 			peer->rail = ep->rails[r].state;
 			peer->unmet = peer->ops->meet != NULL;
-			return peer->ops->attach(peer->rail, peer, ids, &parts[i], &peer->link);
+			int rc = peer->ops->attach(peer->rail, peer, ids, &parts[i], &peer->link);
+			while (rc == 0 && peer->ops->also && ++i < count)
+				if (peer->ops->reaches(peer->rail, &parts[i]))
+					peer->ops->also(peer->link, &parts[i]);
+			return rc;
 		}
 	}
 	bool far = false, open = false;
@@ -140,7 +144,7 @@ static int attach(struct sn_peer_state *peer, const struct sn_ep_ids *ids, const
 static int peer_make(sn_ep *ep, const void *addr, size_t len, const void *only, struct sn_peer_state **out)
 {
 	struct sn_ep_ids ids;
-	struct sn_addr_part parts[SN_RAILS];
+	struct sn_addr_part parts[SN_PARTS];
 	uint32_t count;
 	int rc = sn_core_addr_parse(addr, len, &ids, parts, &count);
 	if (rc)
@@ -196,7 +200,7 @@ struct sn_peer_state *sn_core_peer_from(sn_ep *ep, const void *rail, const void 
 {
 	struct sn_peer_state *peer;
 	struct sn_ep_ids ids;
-	struct sn_addr_part parts[SN_RAILS];
+	struct sn_addr_part parts[SN_PARTS];
 	uint32_t count;
 	/* While closing, a peer that is known may still need an answer to take what it was sent; a new one gets none. */
 	if (ep->closing && (sn_core_addr_parse(addr, len, &ids, parts, &count) || !find(ep, ids.id)))

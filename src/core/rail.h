@@ -92,12 +92,16 @@ struct sn_rail_ops {
 	int (*open)(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, struct sn_addr_part *part);
 	/* Close: first what was accepted must reach live peers (bounded by the linger setting). */
 	void (*close)(void *rail);
+	/* Optional: further address parts of the endpoint on this rail, at most `max`. Those that fit go into the address. */
+	unsigned (*more)(void *rail, struct sn_addr_part *parts, unsigned max);
 	/* Can this rail reach a peer with this address part? */
 	bool (*reaches)(void *rail, const struct sn_addr_part *part);
 	/* Attach to a peer: allocate the rail's state for it (kept by the core, given back to the calls below). Must not
 	 * block and need not connect before the first post. */
 	int (*attach)(void *rail, struct sn_peer_state *peer, const struct sn_ep_ids *ids,
 		      const struct sn_addr_part *part, void **link);
+	/* Optional, after attach: the peer can be reached by this part, too. */
+	void (*also)(void *link, const struct sn_addr_part *part);
 	void (*detach)(void *link);
 	/* Optional. A receive from this peer was posted and nothing was ever said to it: find out whether it lives. */
 	void (*meet)(void *link);

@@ -63,6 +63,8 @@ struct sn_net_driver {
 	void (*close)(void *drv);
 	/* Can this part be reached, and how? *path is filled if so. */
 	bool (*resolve)(void *drv, const struct sn_addr_part *part, struct sn_net_path *path);
+	/* Optional: how many leading bits of this end's address name its network. */
+	unsigned (*prefix)(void *drv);
 	/* Longest frame, in and out. */
 	uint32_t (*mtu)(void *drv);
 	/* Bytes that may be under way to this endpoint before its buffer is at risk. */

@@ -93,6 +93,7 @@ static bool ports_new(struct sn_net *n)
 		p->drv = n->cfg.port[i].drv;
 		p->part = n->cfg.port[i].part;
 		p->mtu = SN_MIN_OF(p->driver->mtu(p->drv), (uint32_t)SN_WIRE_LEN_MAX);
+		p->prefix = p->driver->prefix ? p->driver->prefix(p->drv) : 128;
 		p->credit = SN_NET_CREDIT;
 		sn_list_init(&p->jobs);
 		sn_list_init(&p->served);

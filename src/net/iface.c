@@ -60,6 +60,37 @@ static struct sn_iface *entry(struct sn_iface *table, unsigned *count, const cha
 	return e;
 }
 
+/* Leading ones of a netmask. */
+static uint8_t prefix_of(const struct sockaddr *mask)
+{
+	const struct sockaddr_in *in = (const void *)mask;
+	const struct sockaddr_in6 *in6 = (const void *)mask;
+	unsigned bits = 0;
+
+	if (mask && mask->sa_family == AF_INET)
+		bits = (unsigned)__builtin_popcount(in->sin_addr.s_addr);
+	for (unsigned i = 0; mask && mask->sa_family == AF_INET6 && i < 16; i++)
+		bits += (unsigned)__builtin_popcount(in6->sin6_addr.s6_addr[i]);
+	return (uint8_t)bits;
+}
+
+static bool same_bits(const void *a, const void *b, unsigned bits)
+{
+	const uint8_t *x = a, *y = b;
+	unsigned whole = bits / 8;
+
+	return bits && memcmp(x, y, whole) == 0 &&
+	       (bits % 8 == 0 || (x[whole] ^ y[whole]) >> (8 - bits % 8) == 0);
+}
+
+/* Then a route to a peer says nothing about the interface: each socket has to be held to its own. */
+static bool same_network(const struct sn_iface *a, const struct sn_iface *b)
+{
+	if (a->has4 && b->has4 && same_bits(&a->addr4, &b->addr4, SN_MIN_OF(a->prefix4, b->prefix4)))
+		return true;
+	return a->has6 && b->has6 && same_bits(&a->addr6, &b->addr6, SN_MIN_OF(a->prefix6, b->prefix6));
+}
+
 static void add_address(struct sn_iface *e, const struct ifaddrs *a)
 {
 	const struct sockaddr_ll *ll = (const void *)a->ifa_addr;
@@ -73,15 +104,19 @@ static void add_address(struct sn_iface *e, const struct ifaddrs *a)
 		memcpy(e->mac, ll->sll_addr, 6);
 		break;
 	case AF_INET:
-		if (!e->has4)
+		if (!e->has4) {
 			e->addr4 = ((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr;
+			e->prefix4 = prefix_of(a->ifa_netmask);
+		}
 		e->has4 = true;
 		break;
 	case AF_INET6:
 		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)) /* means nothing without the other side's scope */
 			break;
-		if (!e->has6)
+		if (!e->has6) {
 			e->addr6 = in6->sin6_addr;
+			e->prefix6 = prefix_of(a->ifa_netmask);
+		}
 		e->has6 = true;
 		break;
 	default: break;
@@ -98,6 +133,7 @@ static bool holds(struct sn_iface *e, const struct ifaddrs *a, const char *where
 		if (((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr.s_addr != want4.s_addr)
 			return false;
 		e->addr4 = want4;
+		e->prefix4 = prefix_of(a->ifa_netmask);
 		return true;
 	}
 	if (a->ifa_addr->sa_family == AF_INET6 && inet_pton(AF_INET6, where, &want6) == 1) {
@@ -105,6 +141,7 @@ static bool holds(struct sn_iface *e, const struct ifaddrs *a, const char *where
 			   16) != 0)
 			return false;
 		e->addr6 = want6;
+		e->prefix6 = prefix_of(a->ifa_netmask);
 		e->has6 = true;
 		e->has4 = false;
 		return true;
@@ -170,6 +207,8 @@ int sn_iface_choose(const char *where, bool ether, struct sn_iface *out)
 		return sn_fail(SN_ERR_UNSUPPORTED, "interface %s has no %s address", best->name,
 			       ether ? "Ethernet" : "IP");
 	finish(best);
+	for (unsigned i = 0; i < count; i++)
+		best->shared |= &table[i] != best && !table[i].loopback && same_network(best, &table[i]);
 	*out = *best;
 	return 0;
 }

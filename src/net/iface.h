@@ -13,9 +13,11 @@ struct sn_iface {
 	unsigned index;
 	uint32_t mtu;
 	bool loopback, running, has_mac, has4, has6;
+	bool shared; /* another interface has an address in the same network */
 	uint8_t mac[6];
 	struct in_addr addr4;
 	struct in6_addr addr6; /* not link-local */
+	uint8_t prefix4, prefix6;
 	long score;
 };
 

@@ -346,7 +346,8 @@ static void hello_again(struct sn_net_link *l)
 
 	hello_out(l->net, l, SN_WIRE_HELLO);
 	l->hello_at = l->net->now + SN_MIN_OF(pause, l->net->cfg.peer_timeout / 32);
-	l->hellos++;
+	if (++l->hellos % (2 * l->net->cfg.ports) == 0 && l->state == SN_LINK_CONNECTING)
+		sn_net_ways_rotate(l);
 	sn_net_arm(l->net, l->hello_at);
 }
 
@@ -419,6 +420,7 @@ static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire
 		n->drops[SN_DROP_REFUSED]++;
 		return;
 	}
+	sn_net_way_back(l, h);
 	open_link(l, le64toh(h->session), le32toh(h->mtu));
 	l->confirmed = true;
 	sn_net_ack_want(l, true);
@@ -476,6 +478,7 @@ void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h)
 	}
 	sn_net_heard(l);
 	if (l->state == SN_LINK_CONNECTING) {
+		sn_net_way_back(l, h);
 		open_link(l, le64toh(h->session), le32toh(h->mtu));
 		hello_again(l); /* now with both sessions; the messages that wait follow in the same batch */
 		sn_net_probe_start(sn_net_way_main(l));

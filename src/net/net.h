@@ -326,6 +326,7 @@ struct sn_net_port { /* a driver on one of our interfaces */
 	void *drv;
 	struct sn_addr_part part;
 	uint32_t mtu;
+	unsigned prefix;	/* leading bits of its address that name its network */
 	bool full;		/* the driver had no room in this round of progress */
 	struct sn_list jobs;	/* PULLs to answer on it */
 	struct sn_list served;	/* jobs with pieces in the batch and nothing else to send */
@@ -548,6 +549,12 @@ void sn_net_probe_hole(struct sn_net_way *w); /* frames of this size stopped com
 /* ---- way.c ---- */
 /* Set up the ways to a peer of which one address part is known. False: no port leads there. */
 bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part);
+void sn_net_ways_also(struct sn_net_link *l,
+		      const struct sn_addr_part *part); /* another part of its address */
+void sn_net_ways_rotate(
+	struct sn_net_link *l); /* connecting, and nobody answers: each way tries the next part */
+/* The peer's word came on the port n->in_port from its port with this address. */
+void sn_net_way_back(struct sn_net_link *l, const struct sn_wire_hello *h);
 void sn_net_ways_open(struct sn_net_link *l, uint32_t peer_mtu);
 int sn_net_ports_in(struct sn_net_link *l, const uint8_t *body, uint32_t len); /* a PORTS record */
 void sn_net_ports_out(struct sn_net_link *l);

@@ -412,9 +412,29 @@ static int net_attach(void *rail, struct sn_peer_state *peer, const struct sn_ep
 	return rc;
 }
 
+/* The addresses of the other ports: a peer that cannot reach the first begins with one of them. */
+static unsigned net_more(void *rail, struct sn_addr_part *parts, unsigned max)
+{
+	struct net_rail *r = rail;
+	unsigned n = 0;
+
+	for (; n < max && n + 1 < r->ports; n++)
+		parts[n] = r->port[n + 1].part;
+	return n;
+}
+
 static struct net_rail *rail_of(const struct sn_net_link *l)
 {
 	return l->net->cfg.owner;
+}
+
+static void net_also(void *link, const struct sn_addr_part *part)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	sn_net_ways_also(link, part);
+	leave(r);
 }
 
 static void net_detach(void *link)
@@ -548,8 +568,10 @@ const struct sn_rail_ops sn_rail_net = {
 	.far = true,
 	.open = net_open,
 	.close = net_close,
+	.more = net_more,
 	.reaches = net_reaches,
 	.attach = net_attach,
+	.also = net_also,
 	.detach = net_detach,
 	.meet = net_meet,
 	.post = net_post,

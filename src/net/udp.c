@@ -53,6 +53,7 @@ union segment_cmsg { /* room for one control message with a segment size */
 struct udp {
 	int fd;
 	bool v6, loopback, segment, mmsg;
+	uint8_t prefix;
 	uint32_t mtu;
 	uint64_t room;
 	uint8_t *in_bytes; /* IN_MSGS times IN_BYTES */
@@ -90,6 +91,20 @@ static void set_buffers(struct udp *u)
 	getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &size, &len);
 	/* The kernel counts its own overhead, up to as much again as the data, and has already doubled for that. */
 	u->room = (uint64_t)size / 4;
+}
+
+/*
+ * With two interfaces in one network the kernel would send everything through the first, and answer for both addresses
+ * there: the socket is held to its interface (any user may, since Linux 5.7). The neighbours' answers and strict reverse path filtering
+ * are still the kernel's business: docs/troubleshooting.md.
+ */
+static void hold_to(struct udp *u, const struct sn_iface *iface)
+{
+	if (iface->shared &&
+	    setsockopt(u->fd, SOL_SOCKET, SO_BINDTODEVICE, iface->name, (socklen_t)strlen(iface->name)) < 0)
+		sn_info("%s shares its network with another interface, and the socket cannot be held to it: "
+			"%s",
+			iface->name, strerror(errno));
 }
 
 static int bind_part(struct udp *u, const struct sn_iface *iface, struct sn_addr_part *part)
@@ -149,6 +164,8 @@ static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
 		udp_close(u);
 		return rc;
 	}
+	hold_to(u, &iface);
+	u->prefix = u->v6 ? iface.prefix6 : iface.prefix4;
 	u->mtu = SN_MIN_OF(iface.mtu, 65535u) - (u->v6 ? 48 : 28);
 	if (u->v6)
 		set_int(u->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
@@ -183,6 +200,11 @@ static bool udp_resolve(void *drv, const struct sn_addr_part *part, struct sn_ne
 	}
 	memcpy(path->bytes, &a, sizeof(a));
 	return true;
+}
+
+static unsigned udp_prefix(void *drv)
+{
+	return ((struct udp *)drv)->prefix;
 }
 
 static uint32_t udp_mtu(void *drv)
@@ -441,6 +463,7 @@ const struct sn_net_driver sn_net_udp = {
 	.open = udp_open,
 	.close = udp_close,
 	.resolve = udp_resolve,
+	.prefix = udp_prefix,
 	.mtu = udp_mtu,
 	.room = udp_room,
 	.send = udp_send,

@@ -14,17 +14,18 @@
  */
 #include "net/net.h"
 
-/* How many leading bits the two addresses share; -1 if they are of different kinds. */
-static int affinity(const struct sn_addr_part *a, const struct sn_addr_part *b)
+/* How many leading bits the two addresses share, within the port's network all the same; -1: they are of different kinds. */
+static int affinity(const struct sn_net_port *p, const struct sn_addr_part *b)
 {
-	unsigned bytes = a->type == SN_ADDR_UDP4 ? 4 : a->type == SN_ADDR_UDP6 ? 16 : 0;
+	const struct sn_addr_part *a = &p->part;
+	unsigned bytes = a->type == SN_ADDR_UDP4 ? 4 : a->type == SN_ADDR_UDP6 ? 16 : 0, bits = 8 * bytes;
 
 	if (a->type != b->type)
 		return -1;
-	for (unsigned i = 0; i < bytes; i++)
+	for (unsigned i = 0; i < bytes && bits == 8 * bytes; i++)
 		if (a->bytes[i] != b->bytes[i])
-			return (int)(8 * i) + __builtin_clz((unsigned)(a->bytes[i] ^ b->bytes[i])) - 24;
-	return (int)(8 * bytes);
+			bits = 8 * i + (unsigned)__builtin_clz((unsigned)(a->bytes[i] ^ b->bytes[i])) - 24;
+	return (int)SN_MIN_OF(bits, p->prefix);
 }
 
 static void way_init(struct sn_net_link *l, unsigned i)
@@ -34,6 +35,19 @@ static void way_init(struct sn_net_link *l, unsigned i)
 	*w = (struct sn_net_way){.link = l, .port = &l->net->port[i], .cwnd = SN_WIRE_WINDOW / 2};
 	w->mtu = w->ceiling = SN_MIN_OF(w->port->mtu, (uint32_t)SN_WIRE_BASE_MTU);
 	w->rto_at = w->probe_at = w->try_at = SN_NET_NEVER;
+}
+
+/* The way is to lead to the peer's part j, if its port goes there. */
+static void way_lead(struct sn_net_way *w, unsigned j)
+{
+	struct sn_net_path path = {{0}};
+
+	if (!w->port->driver->resolve(w->port->drv, &w->link->part[j], &path))
+		return;
+	w->path = path;
+	w->part = (uint8_t)j;
+	if (w->state == SN_WAY_NONE)
+		w->state = SN_WAY_TRYING;
 }
 
 bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part)
@@ -50,8 +64,8 @@ bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part)
 		if (!p->driver->resolve(p->drv, part, &l->way[i].path))
 			continue;
 		l->way[i].state = SN_WAY_TRYING;
-		int a = affinity(&p->part, part);
-		if (best < 0 || a > best_affinity) {
+		int a = affinity(p, part);
+		if (best < 0 || a > best_affinity || (a == best_affinity && n->inside && i == n->in_port)) {
 			best = (int)i;
 			best_affinity = a;
 		}
@@ -63,6 +77,45 @@ bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part)
 	l->part[0] = *part;
 	l->part_count = 1;
 	return true;
+}
+
+/* Another part of the peer's address: the ways to which it is nearer than what they have begin there. */
+void sn_net_ways_also(struct sn_net_link *l, const struct sn_addr_part *part)
+{
+	struct sn_net *n = l->net;
+	unsigned j = l->part_count;
+
+	if (j == SN_NET_RAILS || l->state != SN_LINK_IDLE)
+		return;
+	l->part[l->part_count++] = *part;
+	for (unsigned i = 0; i < n->cfg.ports; i++) {
+		struct sn_net_way *w = &l->way[i];
+		int has = w->state == SN_WAY_NONE ? -1 : affinity(w->port, &l->part[w->part]);
+		int gets = affinity(w->port, part);
+		if (gets > has || (gets == has && i == j))
+			way_lead(w, j);
+	}
+}
+
+void sn_net_ways_rotate(struct sn_net_link *l)
+{
+	for (unsigned i = 0; i < l->net->cfg.ports && l->part_count > 1; i++)
+		if (l->way[i].state != SN_WAY_NONE)
+			way_lead(&l->way[i], (l->way[i].part + 1u) % l->part_count);
+}
+
+void sn_net_way_back(struct sn_net_link *l, const struct sn_wire_hello *h)
+{
+	struct sn_net_way *w = &l->way[l->net->in_port];
+	struct sn_addr_part part = {.type = h->part_type, .len = (uint8_t)le16toh(h->part_len)};
+	struct sn_net_path path = {{0}};
+
+	memcpy(part.bytes, h->secret.part, part.len);
+	if (!w->port->driver->resolve(w->port->drv, &part, &path))
+		return;
+	w->path = path;
+	if (w->state == SN_WAY_NONE)
+		w->state = SN_WAY_TRYING;
 }
 
 /* The link is open: the port on which the peer's word has come leads to it. */
@@ -129,7 +182,7 @@ static int partner(struct sn_net_link *l, const struct sn_net_way *w, int last)
 
 	for (unsigned k = 0; k < l->part_count; k++) {
 		unsigned j = ((unsigned)(last + 1) + k) % l->part_count;
-		int score = 2 * affinity(&w->port->part, &l->part[j]) + 1;
+		int score = 2 * affinity(w->port, &l->part[j]) + 1;
 		if (score < 0 || !w->port->driver->resolve(w->port->drv, &l->part[j], &path))
 			continue;
 		for (unsigned i = 0; i < l->net->cfg.ports; i++)

@@ -99,6 +99,57 @@ class Case:
         if len(stops) < 3:
             fail(f"only {len(stops)} ranks were stopped")
 
+    def moved(self):
+        """All threads of the ranks go from core to core, also to the core of another rank, and back to all cores."""
+        moves = []
+
+        def during(mark):
+            time.sleep(1)
+            cores = sorted(os.sched_getaffinity(0))
+            for turn in range(12):
+                for i, pid in enumerate(self.ranks_of(mark)):
+                    to = cores if turn % 4 == 3 else [cores[(i * (turn % 2) + turn) % len(cores)]]
+                    for task in os.listdir(f"/proc/{pid}/task"):
+                        try:
+                            os.sched_setaffinity(int(task), to)
+                            moves.append(to)
+                        except ProcessLookupError:
+                            pass
+                time.sleep(0.25)
+
+        judge(self.run(ranks=3, seconds=5, during=during), "ranks moved about", 3, 10)
+        if len(moves) < 30:
+            fail(f"only {len(moves)} threads were moved")
+
+    def hotplug(self):
+        """Cores go and come back while ranks are bound to them: a matter of the whole machine, so in soak only."""
+        switches = [f"/sys/devices/system/cpu/cpu{n}/online" for n in range(1, os.cpu_count() or 1)]
+        switches = [s for s in switches if os.access(s, os.W_OK)]
+        if not switches:
+            skip("no core here can be taken away")
+        done = []
+
+        def turn(path, word):
+            with open(path, "w", encoding="ascii") as f:
+                f.write(word)
+
+        def during(mark):
+            time.sleep(1)
+            self.ranks_of(mark)
+            for _ in range(3):
+                turn(switches[-1], "0")
+                time.sleep(0.7)
+                turn(switches[-1], "1")
+                time.sleep(0.7)
+                done.append(1)
+
+        try:
+            judge(self.run(ranks=2, seconds=7, during=during), "a core taken away and given back", 2, 10)
+        finally:
+            turn(switches[-1], "1")
+        if len(done) < 3:
+            fail("the core did not go and come")
+
     def killed(self):
         """The launcher ends the job, with an error, soon; nothing is left of it."""
         when = []
@@ -128,7 +179,7 @@ def main():
     parser.add_argument("--work", required=True)
     parser.add_argument("--timeout", type=float, default=60)
     parser.add_argument("case", choices=["refused", "refused_to_read", "refused_midway", "pid_namespaces",
-                                         "user_namespaces", "stopped", "killed"])
+                                         "user_namespaces", "stopped", "moved", "hotplug", "killed"])
     parser.add_argument("mpi")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)

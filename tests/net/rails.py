@@ -168,6 +168,16 @@ def need(counters, name, least=1):
         raise Failed("expected %s to be at least %d, it is %d: %r" % (name, least, total, counters))
 
 
+def taken_back(hosts, rail, enough=0.25, limit=8):
+    """The share of a rail that works again, as soon as it is enough."""
+    until, part = time.monotonic() + limit, 0
+    while part < enough and time.monotonic() < until:
+        before = [hosts.carried(r) for r in range(2)]
+        time.sleep(0.5)
+        part = max(part, share(hosts, before, rail))
+    return part
+
+
 def share(hosts, before, rail):
     now = [hosts.carried(r) - b for r, b in enumerate(before)]
     return now[rail] / max(1, sum(now))
@@ -234,82 +244,100 @@ def case_mpi(peer):
         raise Failed("shares %r; %s" % (parts, out[-2000:]))
 
 
-def case_equal(peer):
-    """Two equal rails carry a long stream about half and half."""
-    h = Hosts()
-    h.rate(0, 400)
-    h.rate(1, 400)
-    before = [h.carried(0), h.carried(1)]
-    ranks = start(peer, h, "stream", 4 << 20, 40)
-    finish(ranks)
-    part = share(h, before, 1)
-    print("rate %.1f MB/s of 100, second rail carried %.0f %%" % (ranks[1].figure("RATE"), 100 * part))
-    if not 0.2 < part < 0.8:
-        raise Failed("the second rail carried %.0f %%" % (100 * part))
+# The rates are low, so that a busy machine reaches them, too, and the shares follow from the rails alone.
+
+def case_shares(peer):
+    """Equal rails carry half each of a long stream; one of a quarter of the other's rate carries a fifth."""
+    for rates, least, most in (((80, 80), 0.35, 0.65), ((160, 40), 0.08, 0.33)):
+        h = Hosts()
+        h.rate(0, rates[0])
+        h.rate(1, rates[1])
+        before = [h.carried(0), h.carried(1)]
+        ranks = start(peer, h, "stream", 2 << 20, 10)
+        finish(ranks)
+        part = share(h, before, 1)
+        print("%d + %d Mbit/s: %.1f MB/s, the second rail carried %.0f %%" % (rates + (ranks[1].figure("RATE"), 100 * part)))
+        if not least < part < most:
+            raise Failed("the second rail carried %.0f %%" % (100 * part))
+        tear_down()
 
 
-def case_unequal(peer):
-    """A rail of a quarter of the rate carries about a fifth."""
-    h = Hosts()
-    h.rate(0, 800)
-    h.rate(1, 200)
+def case_subnet(peer):
+    """Two cards of one subnet on separate wires: each rail keeps to its card."""
+    h = Hosts(addresses=(0,))
+    for i, name in enumerate(h.names):
+        sh("ip", "-n", name, "addr", "add", "10.77.0.%d/24" % (i + 3), "dev", "eth1")
+    h.rate(0, 80)
+    h.rate(1, 80)
     before = [h.carried(0), h.carried(1)]
-    ranks = start(peer, h, "stream", 4 << 20, 50)
-    finish(ranks)
+    counters = finish(start(peer, h, "stream", 2 << 20, 10, 0, {"SENNIT_NET": "auto"}))
     part = share(h, before, 1)
-    print("rate %.1f MB/s of 125, slow rail carried %.0f %%" % (ranks[1].figure("RATE"), 100 * part))
-    if not 0.05 < part < 0.45:
-        raise Failed("the slow rail carried %.0f %%" % (100 * part))
+    print("the second card carried %.0f %%" % (100 * part))
+    if not 0.3 < part < 0.7:
+        raise Failed("the second card carried %.0f %%: %r" % (100 * part, counters))
+
+
+def case_first_dead(peer):
+    """The first rail, which the address names first, carries nothing though its cable is in: contact by the second. Once it
+    works it is used."""
+    h = Hosts()
+    h.rate(0, 80)
+    h.rate(1, 80)
+    for i, name in enumerate(h.names):  # to nobody
+        sh("ip", "-n", name, "neigh", "replace", "10.77.0.%d" % (2 - i), "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud",
+           "permanent")
+    ranks = start(peer, h, "stream", 1 << 20, 10, 6)
+    time.sleep(1.5)
+    before = [h.carried(0), h.carried(1)]
+    time.sleep(0.7)
+    alone = share(h, before, 1)
+    for i, name in enumerate(h.names):
+        sh("ip", "-n", name, "neigh", "del", "10.77.0.%d" % (2 - i), "dev", "eth0")
+    back = taken_back(h, 0)
+    finish(ranks)
+    print("the second rail carried %.0f %%, later the first %.0f %%" % (100 * alone, 100 * back))
+    if alone < 0.9 or back < 0.25:
+        raise Failed("%.2f by the second rail alone, %.2f by the first when it works" % (alone, back))
 
 
 def case_degrade(peer):
     """A rail falls to a tenth in mid-run: its share follows; then it recovers, and gets it back."""
     h = Hosts()
-    h.rate(0, 400)
-    h.rate(1, 400)
-    ranks = start(peer, h, "stream", 1 << 20, 10, 4.5)
-    time.sleep(1.5)
-    h.rate(1, 40)
-    time.sleep(0.3)
+    h.rate(0, 80)
+    h.rate(1, 80)
+    ranks = start(peer, h, "stream", 1 << 20, 10, 5)
+    time.sleep(1.2)
+    h.rate(1, 8)
+    time.sleep(0.5)
     before = [h.carried(0), h.carried(1)]
     time.sleep(1.0)
     slow = share(h, before, 1)
-    h.rate(1, 400)
-    time.sleep(0.7)
-    before = [h.carried(0), h.carried(1)]
-    time.sleep(0.8)
-    again = share(h, before, 1)
+    h.rate(1, 80)
+    again = taken_back(h, 1)
     finish(ranks)
     print("share of the second rail: %.0f %% while slow, %.0f %% afterwards" % (100 * slow, 100 * again))
-    if slow > 0.35 or again < 0.25:
+    if slow > 0.25 or again < 0.25:
         raise Failed("the share did not follow the rail")
 
 
 def case_cut(peer):
     """A cable is pulled in mid-message and put back: nothing is lost, the other rail goes on, the first is taken back."""
     h = Hosts()
-    h.rate(0, 400)
-    h.rate(1, 400)
-    ranks = start(peer, h, "stream", 8 << 20, 10, 8)
+    h.rate(0, 80)
+    h.rate(1, 80)
+    ranks = start(peer, h, "stream", 4 << 20, 4, 7)
     time.sleep(1.2)
     h.cable(0, "down")
     time.sleep(1.2)
     h.cable(0, "up")
-    back = 0
-    for _ in range(5):  # on a busy machine it takes longer until it is trusted again
-        before = [h.carried(0), h.carried(1)]
-        time.sleep(0.8)
-        back = max(back, share(h, before, 0))
-        if back >= 0.15:
-            break
+    back = taken_back(h, 0)
     counters = finish(ranks)
-    steps = ranks[1].over_time()
-    print("MB/s over time:", " ".join("%.1f:%.0f" % s for s in steps))
     need(counters, "net.rail_down", 1)
     need(counters, "net.rail_up", 3)
     if any(c.get("net.peers_gone") for c in counters):
         raise Failed("the peer was given up")
-    if back < 0.15:
+    print("the rail that came back carries %.0f %%" % (100 * back))
+    if back < 0.25:
         raise Failed("the rail that came back carries only %.0f %%" % (100 * back))
 
 
@@ -324,26 +352,26 @@ def case_order(peer):
 def case_kinds(peer):
     """A UDP rail with 1500-byte frames and an Ethernet rail with 9000 carry one stream."""
     h = Hosts(mtus=(1500, 9000), addresses=(0,))
-    h.rate(0, 400)
-    h.rate(1, 400)
+    h.rate(0, 80)
+    h.rate(1, 80)
     before = [h.carried(0), h.carried(1)]
-    finish(start(peer, h, "stream", 4 << 20, 40, 0, {"SENNIT_NET": "auto"}))
+    finish(start(peer, h, "stream", 2 << 20, 10, 0, {"SENNIT_NET": "auto"}))
     part = share(h, before, 1)
     print("the Ethernet rail carried %.0f %%" % (100 * part))
-    if not 0.15 < part < 0.85:
+    if not 0.3 < part < 0.7:
         raise Failed("the Ethernet rail carried %.0f %%" % (100 * part))
 
 
 def case_three(peer):
     """Three rails, fast, slower, slow; and short messages among long ones."""
     h = Hosts(3, (1500, 9000, 1500))
-    h.rate(0, 400)
-    h.rate(1, 200)
-    h.rate(2, 100)
+    h.rate(0, 80)
+    h.rate(1, 40)
+    h.rate(2, 20)
     before = [h.carried(r) for r in range(3)]
-    ranks = start(peer, h, "stream", 4 << 20, 40)
+    ranks = start(peer, h, "stream", 2 << 20, 12)
     finish(ranks)
-    print("rate %.1f MB/s of 87.5; shares %s" % (ranks[1].figure("RATE"), [round(share(h, before, r), 2) for r in range(3)]))
+    print("rate %.1f MB/s of 17.5; shares %s" % (ranks[1].figure("RATE"), [round(share(h, before, r), 2) for r in range(3)]))
     if not all(share(h, before, r) > 0.05 for r in range(3)):
         raise Failed("a rail carried nothing")
 

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One process of apart.py, driven over its standard streams: apart RANK COUNT overlap | apart RANK COUNT fair FLOODER
+ */
+#include "peer.h"
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LONG_LEN  (3u << 20)
+#define SHORT_LEN 1000
+#define QUIET	  40
+#define FLOOD	  5000
+#define SHARE	  32 /* of the flood's messages, at most, for each of the quiet one's */
+
+static sn_peer peers[4];
+static unsigned ranks;
+
+static void say(const char *word)
+{
+	printf("INFO %s\n", word);
+	fflush(stdout);
+}
+
+/* Computes, without a call of ours, until a line comes. */
+static void stay_away(void)
+{
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	char line[16];
+
+	while (poll(&in, 1, 0) == 0)
+		for (volatile int i = 0; i < 100000; i++)
+			;
+	if (!fgets(line, sizeof(line), stdin))
+		exit(1);
+}
+
+static sn_req *post(bool send, unsigned to, void *buf, size_t len, uint64_t bits)
+{
+	sn_req *req = NULL;
+	int rc = send ? sn_isend(ep, peers[to], buf, len, bits, &req)
+		      : sn_irecv(ep, peers[to], buf, len, bits, UINT64_MAX, &req);
+
+	if (rc)
+		die("post", rc);
+	return req;
+}
+
+static void end(sn_req *req)
+{
+	sn_completion c = {0};
+	int rc = sn_wait(ep, req, &c, 60000000);
+
+	if (rc || c.status)
+		die("completion", rc ? rc : c.status);
+}
+
+/*
+ * Rank 0 sends, rank 1 receives. First the receiver stays away: what was sent is all in its buffers before it calls again,
+ * for which the sender's word is that the long one has left it. Then the sender.
+ */
+static void overlap(void)
+{
+	static uint8_t small[SHORT_LEN], big[LONG_LEN];
+	sn_req *s, *l;
+
+	end(post(rank == 0, !rank, small, 8, 1)); /* connected */
+	end(post(rank == 1, !rank, small, 8, 1));
+	if (rank == 0) {
+		fill(small, SHORT_LEN, 1);
+		fill(big, LONG_LEN, 2);
+		stay_away(); /* until the other has posted */
+		end(post(true, 1, small, SHORT_LEN, 2));
+		end(post(true, 1, big, LONG_LEN, 3));
+		say("moved");
+		s = post(true, 1, small, SHORT_LEN, 4);
+		l = post(true, 1, big, LONG_LEN, 5);
+		say("posted");
+		stay_away();
+		end(s);
+		end(l);
+	} else {
+		s = post(false, 0, small, SHORT_LEN, 2);
+		l = post(false, 0, big, LONG_LEN, 3);
+		say("posted");
+		stay_away();
+		if (!check(small, SHORT_LEN, 1) || !check(big, LONG_LEN, 2))
+			die("not all has come while the receiver computed", 0);
+		end(s);
+		end(l);
+		memset(big, 0, LONG_LEN);
+		end(post(false, 0, small, SHORT_LEN, 4));
+		end(post(false, 0, big, LONG_LEN, 5));
+		if (!check(big, LONG_LEN, 2))
+			die("wrong bytes", 0);
+		say("moved");
+	}
+	printf("OK\n");
+}
+
+static unsigned take(size_t len)
+{
+	uint8_t x[100];
+	sn_req *req;
+	sn_completion c = {0};
+	int rc = sn_irecv(ep, SN_ANY_PEER, x, len, 0, 0, &req);
+
+	if (!rc)
+		rc = sn_wait(ep, req, &c, 60000000);
+	if (rc || c.status)
+		die("a receive from any source", rc ? rc : c.status);
+	return (unsigned)c.bits;
+}
+
+static void fair_send(bool floods)
+{
+	uint8_t x[100] = {0};
+	int count = floods ? FLOOD : QUIET;
+	sn_req *last = NULL;
+
+	end(post(true, 0, x, 1, 9));
+	stay_away();
+	for (int i = 0; i < count; i++)
+		if (sn_isend(ep, peers[0], x, sizeof(x), floods, i < count - 1 ? NULL : &last))
+			die("a send", 0);
+	for (int i = 0; i < 200; i++)
+		sn_progress(ep);
+	say("full");
+	end(last);
+	printf("OK\n");
+}
+
+/* Takes from any source; the two who send are on this node and on another. */
+static void fair_receive(void)
+{
+	unsigned quiet = 0, flood = 0;
+
+	take(1);
+	take(1);
+	say("met");
+	stay_away();
+	while (quiet < QUIET) {
+		if (take(100))
+			flood++;
+		else
+			quiet++;
+	}
+	unsigned before = flood;
+	while (flood < FLOOD)
+		flood += take(100);
+	if (before > SHARE * QUIET)
+		die("the flood was preferred", 0);
+	printf("OK %u messages of the flood before the last of the other's %u\n", before, QUIET);
+}
+
+int main(int argc, char **argv)
+{
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	char line[64];
+
+	if (argc < 4)
+		return 2;
+	rank = (unsigned)atoi(argv[1]);
+	ranks = (unsigned)atoi(argv[2]);
+	setvbuf(stdin, NULL, _IONBF, 0);
+	int rc = sn_ep_open(NULL, &ep);
+	if (rc)
+		die("sn_ep_open", rc);
+	say_address();
+	for (unsigned r = 0; r < ranks && r < 4; r++)
+		peers[r] = read_peer();
+	if (strcmp(argv[3], "overlap") == 0)
+		overlap();
+	else if (rank == 0)
+		fair_receive();
+	else
+		fair_send(argc > 4 && rank == (unsigned)atoi(argv[4]));
+	fflush(stdout);
+	while (poll(&in, 1, 1) == 0)
+		sn_progress(ep);
+	if (!fgets(line, sizeof(line), stdin))
+		return 1;
+	sn_ep_close(ep);
+	return 0;
+}
