@@ -302,7 +302,7 @@ void sn_doctor_host(const char *rsh, const char *host)
 {
 	struct other o = {0};
 	struct line l;
-	char error[LINE];
+	char error[LINE] = "";
 	sn_ep *ep = NULL;
 
 	if (sn_ep_open(NULL, &ep) != SN_OK) {
