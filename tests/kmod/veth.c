@@ -93,6 +93,16 @@ void kt_link_up(const char *name)
 	ask(&r);
 }
 
+void kt_link_move(const char *name, pid_t where)
+{
+	struct request r = request(RTM_NEWLINK);
+	unsigned pid = (unsigned)where;
+
+	r.info.ifi_index = (int)if_nametoindex(name);
+	put(&r, IFLA_NET_NS_PID, &pid, sizeof(pid));
+	ask(&r);
+}
+
 void kt_link_delete(const char *name)
 {
 	struct request r = request(RTM_DELLINK);
