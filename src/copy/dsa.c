@@ -232,6 +232,7 @@ int sn_dsa_open(const char *dir, struct sn_dsa **out)
 		snprintf(sys, sizeof(sys), "/sys/bus/dsa/devices");
 	else
 		snprintf(sys, sizeof(sys), "%s/sys", dir);
+	/* cppcheck-suppress readdirCalled ; this directory is read by this thread alone */
 	while (d->count < QUEUES && (e = readdir(list)))
 		if (strncmp(e->d_name, "wq", 2) == 0 && open_queue(&d->queue[d->count], dir, sys, e->d_name))
 			d->count++;
@@ -406,13 +407,16 @@ struct sn_dsa_copy *sn_dsa_copy_start(struct sn_dsa *d, const struct iovec *to, 
 {
 	struct sn_dsa_copy *c;
 	unsigned first = atomic_fetch_add_explicit(&d->next, 1, memory_order_relaxed), i = 0;
+	const unsigned count = d->count;
 
-	while (i < d->count && atomic_load(&d->queue[(first + i) % d->count].closed))
+	if (!count)
+		return NULL;
+	while (i < count && atomic_load(&d->queue[(first + i) % count].closed))
 		i++;
-	if (i == d->count || posix_memalign((void **)&c, 64, sizeof(*c)))
+	if (i == count || posix_memalign((void **)&c, 64, sizeof(*c)))
 		return NULL;
 	memset(c, 0, sizeof(*c));
-	c->q = &d->queue[(first + i) % d->count];
+	c->q = &d->queue[(first + i) % count];
 	c->to = to;
 	c->to_count = to_count;
 	c->from = from;

@@ -436,8 +436,8 @@ static void files_hold_the_module(void)
 	child = kt_fork();
 	if (!child) { /* the descriptor, handed over */
 		KT_FAILS(ioctl(dev, SENNIT_IOC_NET_CANCEL, &c), EPERM);
-		KT_CHECK(mmap(NULL, sizeof(*ring), PROT_READ, MAP_SHARED, dev, (off_t)net << 16) ==
-			 MAP_FAILED);
+		const void *mapped = mmap(NULL, sizeof(*ring), PROT_READ, MAP_SHARED, dev, (off_t)net << 16);
+		KT_CHECK(mapped == MAP_FAILED);
 		usleep(100000);
 		_exit(0);
 	}

@@ -150,7 +150,7 @@ static void fair_receive(void)
 		flood += take(100);
 	if (before > SHARE * QUIET)
 		die("the flood was preferred", 0);
-	printf("OK %u messages of the flood before the last of the other's %u\n", before, QUIET);
+	printf("OK %u messages of the flood before the last of the other's %d\n", before, QUIET);
 }
 
 int main(int argc, char **argv)
