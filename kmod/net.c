@@ -219,7 +219,7 @@ int sn_net_open(struct sn_ctx *ctx, void *arg)
 	mutex_lock(&sn_nets_lock);
 	list_add(&n->all, &sn_nets);
 	dev_add_pack(&n->packet);
-	gone = READ_ONCE(n->dev->reg_state) != NETREG_REGISTERED;
+	gone = n->dev->reg_state != NETREG_REGISTERED;
 	mutex_unlock(&sn_nets_lock);
 	/* It began to go before it was listed, so the notifier may have passed it by: nobody else would let it go. */
 	if (gone) {

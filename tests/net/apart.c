@@ -9,9 +9,13 @@
 
 #define LONG_LEN  (3u << 20)
 #define SHORT_LEN 1000
-#define QUIET	  40
-#define FLOOD	  5000
-#define SHARE	  32 /* of the flood's messages, at most, for each of the quiet one's */
+#define QUIET	  4 /* leave without waiting for an acknowledgement: all are there when the receiver begins */
+#define FLOOD	  50000
+/*
+ * The network is looked at every 200 us at the latest (src/net/rail.c), in which a node carries some thousand messages: so many of
+ * the flood may come before, and some more where the receiver loses its core in the meantime.
+ */
+#define BEFORE (FLOOD / 4)
 
 static sn_peer peers[4];
 static unsigned ranks;
@@ -148,8 +152,11 @@ static void fair_receive(void)
 	unsigned before = flood;
 	while (flood < FLOOD)
 		flood += take(100);
-	if (before > SHARE * QUIET)
-		die("the flood was preferred", 0);
+	if (before > BEFORE) {
+		fprintf(stderr, "rank 0: %u of the flood's %d messages came before the other's %d\n", before,
+			FLOOD, QUIET);
+		exit(1);
+	}
 	printf("OK %u messages of the flood before the last of the other's %d\n", before, QUIET);
 }
 
