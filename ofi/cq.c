@@ -280,13 +280,17 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 
 	if (n != -FI_EAGAIN)
 		return n;
+	if (sn_unlikely(!cq->domain->serial)) {
+		if (!sn_ofi_set_progress(&cq->set) && !filled(cq, 1))
+			sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
+		return take_from(cq, buf, count, src);
+	}
 	size_t given = cq->given;
-	if (sn_likely(cq->domain->serial && !src)) {
+	if (sn_likely(!src)) {
 		cq->direct = buf;
 		cq->direct_left = count;
 	}
-	bool moved = sn_ofi_set_progress(&cq->set);
-	if (!moved && cq->given == given && (cq->domain->serial || !filled(cq, 1)))
+	if (!sn_ofi_set_progress(&cq->set) && cq->given == given)
 		sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
 	cq->direct_left = 0;
 	given = cq->given - given;

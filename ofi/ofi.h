@@ -277,9 +277,14 @@ void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event);
 void sn_ofi_cq_first(struct sn_ofi_cq *cq, const void *context);
 void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep);
 /* How many entries that mean something were read; the caller reads this queue. */
-static inline uint64_t sn_ofi_cq_mark(const struct sn_ofi_cq *cq)
+static inline uint64_t sn_ofi_cq_mark(struct sn_ofi_cq *cq)
 {
-	return cq->head + cq->given - cq->misses;
+	if (sn_likely(cq->domain->serial))
+		return cq->head + cq->given - cq->misses;
+	sn_lock(&cq->lock);
+	uint64_t mark = cq->head - cq->misses;
+	sn_unlock(&cq->lock);
+	return mark;
 }
 bool sn_ofi_cq_ready(struct sn_ofi_cq *cq); /* makes progress; true if a read would return something */
 /* The engine's callbacks. */

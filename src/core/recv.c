@@ -268,8 +268,8 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 	if (sn_unlikely(ep->closing))
 		return 0;
 	struct sn_match_posted *p = sn_match_arrive(ep->match[0], bits, peer->num);
-	struct sn_req *req = sn_container(p, struct sn_req, posted);
-	if (sn_unlikely(!p || p->shown || req->seg_count != 1 || len > req->room)) {
+	struct sn_req *req = p ? sn_container(p, struct sn_req, posted) : NULL;
+	if (sn_unlikely(!req || p->shown || req->seg_count != 1 || len > req->room)) {
 		struct sn_in in = {
 			.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
 			.body = body};
