@@ -50,7 +50,10 @@ class Row:
         if self.kind in BARE or not self.ours or not self.peer:
             return ""
         if self.kind.startswith("hide"):
-            return "leads" if self.median[self.ours] >= max(0.95, self.median[self.peer] - 0.02) else "behind"
+            ours, peer = self.median[self.ours], self.median[self.peer]
+            if ours < max(0.95, peer - 0.02):  # below what is promised, or clearly less than another hides
+                return "BEHIND"
+            return "leads" if ours >= peer else "level"
         return "leads" if self.ratio >= 1 else "level" if self.ratio >= LEVEL else "BEHIND"
 
 

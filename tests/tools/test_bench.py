@@ -45,8 +45,9 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual((r.median["MPICH 5"], r.verdict()), (2, "leads"))
 
     def test_hidden_share_needs_95_percent(self):
-        self.assertEqual(row("hiderecv:1048576", {"sennit, MPICH 5": [0.9], "MPICH 5": [0.1]}).verdict(), "behind")
+        self.assertEqual(row("hiderecv:1048576", {"sennit, MPICH 5": [0.9], "MPICH 5": [0.1]}).verdict(), "BEHIND")
         self.assertEqual(row("hiderecv:1048576", {"sennit, MPICH 5": [0.97], "MPICH 5": [0.1]}).verdict(), "leads")
+        self.assertEqual(row("hidesend:1048576", {"sennit, MPICH 5": [0.97], "MPICH 5": [0.98]}).verdict(), "level")
 
 
 class PageTest(unittest.TestCase):
