@@ -125,6 +125,14 @@ enter_ring(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, u
 	sn_unlock(&cq->lock);
 }
 
+/* An entry stands in the reader's array. */
+static inline void passed(struct sn_ofi_cq *cq, size_t size)
+{
+	cq->direct += size;
+	cq->direct_left--;
+	cq->given++;
+}
+
 static inline void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, uint64_t flags)
 {
 	if (sn_unlikely(!cq->direct_left || c->status || cq->head != cq->tail)) {
@@ -138,9 +146,7 @@ static inline void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_co
 		fill(&e, c, flags);
 		memcpy(cq->direct, &e, cq->entry_size);
 	}
-	cq->direct += cq->entry_size;
-	cq->direct_left--;
-	cq->given++;
+	passed(cq, cq->entry_size);
 }
 
 /* The commonest: a tagged receive has succeeded, and somebody reads just then. */
@@ -153,9 +159,7 @@ static inline bool give(struct sn_ofi_ep *ep, const sn_completion *c)
 			cq->entry_size != sizeof(struct fi_cq_tagged_entry)))
 		return false;
 	fill((struct fi_cq_tagged_entry *)(void *)cq->direct, c, FI_TAGGED | FI_RECV);
-	cq->direct += sizeof(struct fi_cq_tagged_entry);
-	cq->direct_left--;
-	cq->given++;
+	passed(cq, sizeof(struct fi_cq_tagged_entry));
 	return true;
 }
 

@@ -37,6 +37,13 @@ struct control {
 	uint8_t payload[];
 };
 
+/* The first line is on its way anyway: the receiver is waiting for it. Many lines travel faster by themselves. */
+static inline void demote(const struct sn_link *link, struct sn_cell *cell, uint32_t cells)
+{
+	for (uint32_t i = 1; sn_unlikely(link->demote) && cells <= DEMOTE_CELLS && i < cells; i++)
+		sn_line_demote(cell + i);
+}
+
 static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint32_t cells,
 			       const struct sn_head *head, const struct iovec *iov, uint32_t iov_count)
 {
@@ -52,9 +59,7 @@ static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint3
 		memcpy(to, iov->iov_base, head->len);
 	else if (head->len)
 		sn_iov_read(to, iov, iov_count, 0, head->len);
-	/* The first line is on its way anyway: the receiver is waiting for it. Many lines travel faster by themselves. */
-	for (uint32_t i = 1; link->demote && cells <= DEMOTE_CELLS && i < cells; i++)
-		sn_line_demote(cell + i);
+	demote(link, cell, cells);
 	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | head->kind, head->flags & SN_H_MASK, cells);
 	link->rail->count.tx_eager++;
 }
@@ -230,8 +235,7 @@ int sn_send_now(void *l, uint8_t kind, uint8_t flags, uint64_t bits, uint64_t da
 	cell->data = data;
 	if (sn_likely(len != 0))
 		sn_copy_small(sn_cell_payload(cell), body, len);
-	for (uint32_t i = 1; sn_unlikely(link->demote) && cells <= DEMOTE_CELLS && i < cells; i++)
-		sn_line_demote(cell + i);
+	demote(link, cell, cells);
 	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | kind, flags & SN_H_MASK, cells);
 	link->rail->count.tx_eager++;
 	sn_link_ring(link, false);

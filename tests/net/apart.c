@@ -162,17 +162,11 @@ static void fair_receive(void)
 
 int main(int argc, char **argv)
 {
-	struct pollfd in = {.fd = 0, .events = POLLIN};
-	char line[64];
-
 	if (argc < 4)
 		return 2;
 	rank = (unsigned)atoi(argv[1]);
 	ranks = (unsigned)atoi(argv[2]);
-	setvbuf(stdin, NULL, _IONBF, 0);
-	int rc = sn_ep_open(NULL, &ep);
-	if (rc)
-		die("sn_ep_open", rc);
+	open_endpoint();
 	say_address();
 	for (unsigned r = 0; r < ranks && r < 4; r++)
 		peers[r] = read_peer();
@@ -182,11 +176,6 @@ int main(int argc, char **argv)
 		fair_receive();
 	else
 		fair_send(argc > 4 && rank == (unsigned)atoi(argv[4]));
-	fflush(stdout);
-	while (poll(&in, 1, 1) == 0)
-		sn_progress(ep);
-	if (!fgets(line, sizeof(line), stdin))
-		return 1;
-	sn_ep_close(ep);
+	close_when_told();
 	return 0;
 }

@@ -197,18 +197,12 @@ static void anew(void)
 
 int main(int argc, char **argv)
 {
-	struct pollfd p = {.fd = 0, .events = POLLIN};
-	char line[64];
-
 	if (argc < 3)
 		return 2;
 	rank = (unsigned)atoi(argv[1]);
-	setvbuf(stdin, NULL, _IONBF, 0);
 	big = calloc(1, BIG);
 	in = calloc(1, BIG);
-	int rc = sn_ep_open(NULL, &ep);
-	if (rc)
-		die("sn_ep_open", rc);
+	open_endpoint();
 	say_address();
 	other = read_peer();
 	if (strcmp(argv[2], "again") == 0)
@@ -219,12 +213,7 @@ int main(int argc, char **argv)
 		survivor(argv[2]);
 	else
 		doomed(argv[2]);
-	fflush(stdout);
-	while (poll(&p, 1, 1) == 0)
-		sn_progress(ep);
-	if (!fgets(line, sizeof(line), stdin))
-		return 1;
-	sn_ep_close(ep);
+	close_when_told();
 	free(big);
 	free(in);
 	return 0;

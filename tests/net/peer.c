@@ -341,8 +341,6 @@ int main(int argc, char **argv)
 		     {"compute", compute},
 		     {"deliver", deliver},
 		     {"incast", incast}};
-	struct pollfd in = {.fd = 0, .events = POLLIN};
-	char line[64];
 
 	if (argc < 6)
 		return 2;
@@ -350,22 +348,14 @@ int main(int argc, char **argv)
 	ranks = (unsigned)atoi(argv[2]);
 	seed = strtoull(argv[4], NULL, 0);
 	messages = strtoul(argv[5], NULL, 0);
-	setvbuf(stdin, NULL, _IONBF, 0);
 	if (strcmp(argv[3], "deliver") == 0) /* its receiver is to look when it is told to, not its thread */
 		setenv("SENNIT_PROGRESS", "0", 1);
-	int rc = sn_ep_open(NULL, &ep);
-	if (rc)
-		die("sn_ep_open", rc);
+	open_endpoint();
 	exchange();
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (strcmp(modes[i].name, argv[3]) == 0)
 			modes[i].run();
-	fflush(stdout);
-	while (poll(&in, 1, 1) == 0)
-		sn_progress(ep);
-	if (!fgets(line, sizeof(line), stdin))
-		return 1;
-	sn_ep_close(ep);
+	close_when_told();
 	printf("CLOSED\n");
 	return 0;
 }

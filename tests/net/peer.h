@@ -3,6 +3,7 @@
 #ifndef SN_TEST_NET_PEER_H
 #define SN_TEST_NET_PEER_H
 
+#include <poll.h>
 #include <sennit/sennit.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -78,6 +79,28 @@ static inline sn_peer read_peer(void)
 	if (rc)
 		die("sn_peer_add", rc);
 	return peer;
+}
+
+static inline void open_endpoint(void)
+{
+	setvbuf(stdin, NULL, _IONBF, 0);
+	int rc = sn_ep_open(NULL, &ep);
+	if (rc)
+		die("sn_ep_open", rc);
+}
+
+/* The others may need us yet: to the end, when a line comes. */
+static inline void close_when_told(void)
+{
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	char line[64];
+
+	fflush(stdout);
+	while (poll(&in, 1, 1) == 0)
+		sn_progress(ep);
+	if (!fgets(line, sizeof(line), stdin))
+		exit(1);
+	sn_ep_close(ep);
 }
 
 #endif

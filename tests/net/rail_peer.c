@@ -271,19 +271,13 @@ static void vector(void)
 
 int main(int argc, char **argv)
 {
-	struct pollfd in = {.fd = 0, .events = POLLIN};
-	char line[64];
-
 	if (argc != 6)
 		return 2;
 	rank = (unsigned)atoi(argv[1]);
 	bytes = strtoul(argv[3], NULL, 0);
 	count = strtoul(argv[4], NULL, 0);
 	seconds = atof(argv[5]);
-	setvbuf(stdin, NULL, _IONBF, 0);
-	int rc = sn_ep_open(NULL, &ep);
-	if (rc)
-		die("sn_ep_open", rc);
+	open_endpoint();
 	say_address();
 	other = read_peer();
 	if (strcmp(argv[2], "stream") == 0) {
@@ -302,12 +296,7 @@ int main(int argc, char **argv)
 	} else {
 		mixed();
 	}
-	fflush(stdout);
-	while (poll(&in, 1, 1) == 0)
-		sn_progress(ep);
-	if (!fgets(line, sizeof(line), stdin))
-		return 1;
-	sn_ep_close(ep);
+	close_when_told();
 	printf("CLOSED\n");
 	return 0;
 }
