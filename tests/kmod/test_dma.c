@@ -181,7 +181,8 @@ static void unmapping_under_the_engine_is_an_error(void)
 		kt_fill(from, BIG, 4);
 		KT_CHECK(pthread_create(&t, NULL, unmap_soon, from) == 0);
 		rc = kt_read(fd, src.handle, 0, to, BIG);
-		KT_CHECK(rc < 0 && errno == EFAULT);
+		/* a real engine, emulated, may be done before; the double takes a quarter of a second */
+		KT_CHECK(rc < 0 ? errno == EFAULT : !doubled);
 		pthread_join(t, NULL);
 		KT_CHECK(kt_undeclare(fd, src.id) == 0);
 	}

@@ -211,7 +211,8 @@ static void ten_thousand_receives_cost_what_one_costs(void **state)
 
 static void ten_thousand_messages_cost_what_one_costs(void **state)
 {
-	assert_int_equal(probes_of_unexpected(1, false), 1);
+	assert_in_range(probes_of_unexpected(1, false), 1,
+			2); /* one more if the first key shares its bucket */
 	assert_in_range(probes_of_unexpected(MANY, false), MANY, 2 * MANY);
 	assert_in_range(probes_of_unexpected(MANY, true), MANY, 2 * MANY);
 }
