@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Between hosts: one MPI program over each MPI's own TCP and over sennit, in turn, and the limit that the kernel sets.
 
-    net.py [--build BUILD] [--quick] [--rounds N] [--mtu 1500,9000] [--what latency,stream,loss,incast] [--json FILE]
+    net.py [--build BUILD] [--quick] [--rounds N] [--mtu 1500,9000] [--what bare,latency,stream,loss,incast]
+           [--sizes 8,65536] [--loss 0.1,1] [--only "Open MPI 4,sennit udp"] [--json FILE]
 
 The hosts are network namespaces that this makes (it needs root), joined by a veth pair, by a bridge for the incast, or by
 a lossy wire in user space. Every round runs each candidate once, in an order that changes; shown are medians over the
@@ -92,7 +93,9 @@ class Bench:
         self.build, self.work = os.path.abspath(args.build), os.path.join(os.path.abspath(args.build), "bench-net")
         shutil.rmtree(self.work, ignore_errors=True)
         os.makedirs(self.work)
+        net.WIRE = os.path.join(self.build, "bin", "net_wire")
         self.rounds, self.quick, self.verbose = args.rounds, args.quick, args.verbose
+        self.sizes = [int(s) for s in args.sizes.split(",")] if args.sizes else None
         self.all = [c for c in candidates(args.ours.split(",")) if not args.only or any(w in c.name for w in args.only.split(","))]
         for mpi in {c.mpi.name: c.mpi for c in self.all}.values():
             subprocess.run([mpi.compiler(), "-O2", os.path.join(HERE, "net_mpi.c"), "-o", self.program(mpi)], check=True)
@@ -201,20 +204,20 @@ class Bench:
 
     def latency(self, mtu):
         names = hosts_up(2, mtu)
-        sizes = [str(s) for s in SMALL + LARGE]
+        sizes = [str(s) for s in self.sizes or SMALL + LARGE]
         self.compare("ping-pong, MTU %d" % mtu, names, ["pingpong", "40" if self.quick else "150"] + sizes,
                      {0: ("one way, us", False, "%.1f")})
         hosts_down()
 
     def stream(self, mtu):
         names = hosts_up(2, mtu)
-        self.compare("stream, MTU %d" % mtu, names, ["stream", "60" if self.quick else "200"] + [str(s) for s in LARGE[:3]],
+        self.compare("stream, MTU %d" % mtu, names, ["stream", "60" if self.quick else "200"] + [str(s) for s in self.sizes or LARGE[:3]],
                      {0: ("MB/s", True, "%.0f"), 1: ("receiver's CPU, ns a byte", False, "%.3f")})
         hosts_down()
 
     def loss(self, percent):
         names = hosts_up(2, 1500, percent)
-        self.compare("ping-pong, %g %% lost" % percent, names, ["pingpong", "100" if self.quick else "400", "8", "65536"],
+        self.compare("ping-pong, %g %% lost" % percent, names, ["pingpong", "100" if self.quick else "400"] + [str(s) for s in self.sizes or (8, 65536)],
                      {0: ("median one way, us", False, "%.0f"), 1: ("99th percentile, us", False, "%.0f")})
         hosts_down()
 
@@ -232,9 +235,9 @@ class Bench:
         for way in ("udp", "ether"):
             runs = []
             for _ in range(self.rounds):
-                runs.append(bare_once(os.path.join(self.build, "bin", "net_bare"), names, way, SMALL + LARGE))
+                runs.append(bare_once(os.path.join(self.build, "bin", "net_bare"), names, way, self.sizes or SMALL + LARGE))
             cells = []
-            for s in SMALL + LARGE:
+            for s in self.sizes or SMALL + LARGE:
                 values = [r[s] for r in runs if s in r]
                 if values:
                     cells.append("%s %.1f" % (human(s), statistics.median(values)))
@@ -274,6 +277,8 @@ def main(argv=None):
     p.add_argument("--rounds", type=int)
     p.add_argument("--mtu", default="1500,9000")
     p.add_argument("--what", default="bare,latency,stream,loss,incast")
+    p.add_argument("--sizes", default="", help="bytes of the messages, instead of the usual ones")
+    p.add_argument("--loss", default="0.1,1", help="percent of the frames")
     p.add_argument("--only", default="", help="candidates whose names contain one of these words")
     p.add_argument("--ours", default="o4", help="the MPIs under which sennit is measured")
     p.add_argument("--json", help="write every figure to this file")
@@ -291,8 +296,8 @@ def main(argv=None):
                 if name in what:
                     getattr(bench, name)(mtu)
         if "loss" in what:
-            for percent in (0.1, 1):
-                bench.loss(percent)
+            for percent in args.loss.split(","):
+                bench.loss(float(percent))
         if "incast" in what:
             bench.incast(mtus[0])
     finally:
