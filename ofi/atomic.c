@@ -151,17 +151,13 @@ static bool from_msg(struct atomic_call *c, const struct fi_msg_atomic *msg, uin
 	return true;
 }
 
-/* ---- without a result ---- */
-
-static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc, size_t count,
-			     fi_addr_t to, uint64_t addr, uint64_t key, enum fi_datatype datatype,
-			     enum fi_op op, void *context)
+/* What all forms with their arguments one by one share. */
+static struct atomic_call call_to(enum atomic_class class, struct fid_ep *fid, fi_addr_t to, uint64_t addr,
+				  uint64_t key, enum fi_datatype datatype, enum fi_op op, void *context)
 {
-	struct atomic_call c = {
-		.class = PLAIN,
+	return (struct atomic_call){
+		.class = class,
 		.fid = fid,
-		.operand = iov,
-		.operands = count,
 		.to = to,
 		.addr = addr,
 		.key = key,
@@ -170,7 +166,18 @@ static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void 
 		.flags = default_flags(fid),
 		.context = context,
 	};
+}
 
+/* ---- without a result ---- */
+
+static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc, size_t count,
+			     fi_addr_t to, uint64_t addr, uint64_t key, enum fi_datatype datatype,
+			     enum fi_op op, void *context)
+{
+	struct atomic_call c = call_to(PLAIN, fid, to, addr, key, datatype, op, context);
+
+	c.operand = iov;
+	c.operands = count;
 	return atomic_post(&c);
 }
 
@@ -195,19 +202,11 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, 
 			     uint64_t key, enum fi_datatype datatype, enum fi_op op)
 {
 	struct fi_ioc v = {(void *)(uintptr_t)buf, count};
-	struct atomic_call c = {
-		.class = PLAIN,
-		.fid = fid,
-		.operand = &v,
-		.operands = 1,
-		.to = to,
-		.addr = addr,
-		.key = key,
-		.datatype = datatype,
-		.op = op,
-		.flags = SN_INJECT | SN_FORGET,
-	};
+	struct atomic_call c = call_to(PLAIN, fid, to, addr, key, datatype, op, NULL);
 
+	c.operand = &v;
+	c.operands = 1;
+	c.flags = SN_INJECT | SN_FORGET;
 	return atomic_post(&c);
 }
 
@@ -218,22 +217,12 @@ static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 fi_addr_t to, uint64_t addr, uint64_t key, enum fi_datatype datatype,
 				 enum fi_op op, void *context)
 {
-	struct atomic_call c = {
-		.class = FETCH,
-		.fid = fid,
-		.operand = iov,
-		.operands = count,
-		.result = resultv,
-		.results = result_count,
-		.to = to,
-		.addr = addr,
-		.key = key,
-		.datatype = datatype,
-		.op = op,
-		.flags = default_flags(fid),
-		.context = context,
-	};
+	struct atomic_call c = call_to(FETCH, fid, to, addr, key, datatype, op, context);
 
+	c.operand = iov;
+	c.operands = count;
+	c.result = resultv;
+	c.results = result_count;
 	return atomic_post(&c);
 }
 
@@ -264,24 +253,14 @@ static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 fi_addr_t to, uint64_t addr, uint64_t key, enum fi_datatype datatype,
 				 enum fi_op op, void *context)
 {
-	struct atomic_call c = {
-		.class = COMPARE,
-		.fid = fid,
-		.operand = iov,
-		.operands = count,
-		.compare = comparev,
-		.compares = compare_count,
-		.result = resultv,
-		.results = result_count,
-		.to = to,
-		.addr = addr,
-		.key = key,
-		.datatype = datatype,
-		.op = op,
-		.flags = default_flags(fid),
-		.context = context,
-	};
+	struct atomic_call c = call_to(COMPARE, fid, to, addr, key, datatype, op, context);
 
+	c.operand = iov;
+	c.operands = count;
+	c.compare = comparev;
+	c.compares = compare_count;
+	c.result = resultv;
+	c.results = result_count;
 	return atomic_post(&c);
 }
 

@@ -75,22 +75,6 @@ static void shake(void)
 	}
 }
 
-static uint64_t wanted;
-static const char *wanted_name;
-static void pick(void *arg, const char *name, uint64_t value)
-{
-	if (!strcmp(name, wanted_name))
-		wanted = value;
-}
-
-static uint64_t counter(const char *name)
-{
-	wanted_name = name;
-	wanted = 0;
-	CHECK(sn_counters(ep, pick, NULL) == 0);
-	return wanted;
-}
-
 /* ---- the scenes: process 0 receives, process 1 sends ---- */
 
 static void receiver_computes(void)

@@ -216,19 +216,6 @@ static void meet(void)
 		sn_progress(ep);
 }
 
-static uint64_t wanted;
-static void pick(void *arg, const char *name, uint64_t value)
-{
-	if (!strcmp(name, arg))
-		wanted = value;
-}
-
-static uint64_t counter(char *name)
-{
-	CHECK(sn_counters(ep, pick, name) == 0);
-	return wanted;
-}
-
 static int ends(void *arg)
 {
 	return 0;

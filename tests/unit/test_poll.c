@@ -23,21 +23,6 @@ struct shared {
 static struct shared *sh;
 static uint8_t data[MANY_BYTES], got[MANY_BYTES];
 static size_t bytes; /* of each read */
-static uint64_t spared, gave_way, held_back, wakes;
-
-static void note(void *arg, const char *name, uint64_t value)
-{
-	const struct {
-		const char *name;
-		uint64_t *to;
-	} wanted[] = {{"progress.wakes_spared", &spared},
-		      {"progress.gave_way", &gave_way},
-		      {"progress.held_back", &held_back},
-		      {"progress.wakes", &wakes}};
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++)
-		if (!strcmp(name, wanted[i].name))
-			*wanted[i].to = value;
-}
 
 static void read_until_enough(void)
 {
@@ -63,7 +48,6 @@ static void stay_away(bool (*enough)(void))
 	atomic_store(&sh->added, 1);
 	do {
 		usleep(1000);
-		CHECK(sn_counters(ep, note, NULL) == 0);
 	} while (!enough()); /* not enough: the alarm ends the test */
 	atomic_store(&sh->enough, 1);
 	while (!atomic_load(&sh->over))
@@ -133,10 +117,15 @@ static void two_processes(bool (*enough)(void))
 	}
 }
 
+static bool gave(void)
+{
+	return counter("progress.gave_way") > 0;
+}
+
 /* With an idle core somebody rings it while it polls; without one it finds that its core is wanted. */
 static bool polled(void)
 {
-	return spared > 0 || gave_way > 0;
+	return counter("progress.wakes_spared") > 0 || gave();
 }
 
 static void it_polls_after_it_was_of_use(void **state)
@@ -148,8 +137,8 @@ static void it_polls_after_it_was_of_use(void **state)
 
 static bool only_woken(void)
 {
-	CHECK(spared == 0 && gave_way == 0);
-	return wakes >= 20;
+	CHECK(!polled());
+	return counter("progress.wakes") >= 20;
 }
 
 static void with_poll_0_it_sleeps_at_once(void **state)
@@ -160,7 +149,7 @@ static void with_poll_0_it_sleeps_at_once(void **state)
 
 static bool held(void)
 {
-	return held_back > 0;
+	return counter("progress.held_back") > 0;
 }
 
 /* Each read is a copy that takes the thread about as long as it may use in a tenth of a second, however busy the cores are. */
@@ -174,11 +163,6 @@ static void it_keeps_within_its_budget(void **state)
 	unsetenv("SENNIT_COPY");
 	unsetenv("SENNIT_PROGRESS");
 	bytes = BYTES;
-}
-
-static bool gave(void)
-{
-	return gave_way > 0;
 }
 
 /* Every core has somebody who computes: processes, as a process with threads must not fork (the sanitizers' allocators hang). */

@@ -60,21 +60,6 @@ static void meet(void) /* both come here, moving what they have */
 		sn_progress(ep);
 }
 
-static uint64_t wanted;
-static const char *wanted_name;
-static void pick(void *arg, const char *name, uint64_t value)
-{
-	if (!strcmp(name, wanted_name))
-		wanted = value;
-}
-
-static uint64_t counter(const char *name)
-{
-	wanted_name = name;
-	CHECK(sn_counters(ep, pick, NULL) == 0);
-	return wanted;
-}
-
 /* One message of len bytes into a receive of room: posted before the send, or after it. */
 static void one(size_t len, size_t room, bool receive_first, uint64_t seed)
 {

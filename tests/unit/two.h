@@ -42,4 +42,24 @@ static void meet_other(struct meeting *m, unsigned seconds)
 	CHECK(sn_peer_add(ep, m->addr[!me], m->len[!me], &peer) == 0);
 }
 
+struct counter_wanted {
+	const char *name;
+	uint64_t value;
+};
+
+static inline void counter_take(void *arg, const char *name, uint64_t value)
+{
+	struct counter_wanted *w = arg;
+	if (!strcmp(name, w->name))
+		w->value = value;
+}
+
+/* A counter of this process; 0 if there is none of this name. */
+static inline uint64_t counter(const char *name)
+{
+	struct counter_wanted w = {.name = name};
+	CHECK(sn_counters(ep, counter_take, &w) == 0);
+	return w.value;
+}
+
 #endif
