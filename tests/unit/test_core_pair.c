@@ -5,18 +5,11 @@
  * is the order of messages with equal tags. The seed is printed; give it as the first argument to repeat a run, and a
  * number of rounds as the second to make it longer.
  */
-#include "sennit/sennit.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#define CHECK_FAILED() (sh->failed = 1)
+#include "check.h"
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define MAX_PROCS 4
 #define BATCH	  24
@@ -104,16 +97,6 @@ static int cut(struct iovec *v, uint8_t *b, size_t n, int pieces)
 	}
 	return pieces;
 }
-
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "process %d: %s:%d: %s (%s)\n", me, __FILE__, __LINE__, #cond,       \
-				sn_last_error());                                                            \
-			sh->failed = 1;                                                                      \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 struct box {
 	uint8_t *buf;

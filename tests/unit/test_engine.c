@@ -6,8 +6,8 @@
  */
 #include "base/base.h"
 #include "base/conf.h"
-#include "sennit/sennit.h"
-#include "unit.h"
+#define CHECK_FAILED() atomic_store(&sh->failed, 1)
+#include "check.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,16 +27,6 @@ struct shared {
 
 static struct shared *sh;
 static uint8_t *data;
-
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "process %d: %s:%d: %s (%s)\n", me, __FILE__, __LINE__, #cond,       \
-				sn_last_error());                                                            \
-			atomic_store(&sh->failed, 1);                                                        \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 /* The application computes: no call of ours until the flag is set. */
 static void compute_until(int me, _Atomic int *flag)

@@ -3,8 +3,7 @@
  * A flood from one peer does not hold up the others: with the rings of both full, a receiver that takes from any source
  * gets all that the quiet one sent among the first few that come, whichever of the two connected first.
  */
-#include "sennit/sennit.h"
-#include "unit.h"
+#include "check.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -21,14 +20,6 @@ struct shared {
 	_Atomic int open, connected, full;
 };
 static struct shared *sh;
-
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #cond, sn_last_error());     \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 /* Sends 1 message to be known, waits for its turn to be so, then `count` more; over when all have left. */
 static void sender(int turn, int count)

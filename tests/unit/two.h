@@ -6,8 +6,7 @@
 #ifndef SN_TESTS_TWO_H
 #define SN_TESTS_TWO_H
 
-#include "sennit/sennit.h"
-#include "unit.h"
+#include "check.h"
 
 struct meeting {
 	uint8_t addr[2][SN_ADDR_MAX];
@@ -18,16 +17,6 @@ struct meeting {
 static int me;
 static sn_ep *ep;
 static sn_peer peer;
-
-/* In a forked process cmocka's assertions end nothing: this ends the process, and its parent sees the status. */
-#define CHECK(cond)                                                                                          \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "process %d: %s:%d: %s (%s)\n", me, __FILE__, __LINE__, #cond,       \
-				sn_last_error());                                                            \
-			_exit(1);                                                                            \
-		}                                                                                            \
-	} while (0)
 
 /* Both call this; the process has so many seconds to live from here on. */
 static void meet_other(struct meeting *m, unsigned seconds)
