@@ -28,12 +28,15 @@ LOST = 50         # thousandths of its time that a rank may have waited for its 
 AGREE = 1.6       # both probes of a figure must lie within this factor
 LESS_IS_BETTER = ("lat", "alltoall", "allreduce", "bcast", "exchange", "idle", "total", "away", "capilat", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
-         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "total": "x", "away": "us", "threads": "M/s", "capiratio": "x"}
+         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "total": "x", "away": "us", "threads": "M/s", "capiratio": "x",
+         "capibw": "MB/s", "capibwpart": "x", "capimap": "MB/s", "capimappart": "x"}
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
           "idle": "core used while waiting", "away": "read from a rank outside the library", "total": "work and an exchange, over the work alone", "capilat": "C API latency", "capirate": "C API rate",
-          "capiratio": "C API latency over a bare line pair"}
+          "capiratio": "C API latency over a bare line pair", "capibw": "C API bandwidth, ordinary memory",
+          "capibwpart": "C API bandwidth over both sides' bare kernel copies", "capimap": "C API bandwidth, shareable heap",
+          "capimappart": "C API bandwidth over both sides' bare mapped copies"}
 
 
 class Candidate:
@@ -209,7 +212,9 @@ class Bench:
         for turn in range(self.args.rounds):
             print(f"  round {turn + 1} of {self.args.rounds}, {self.left() / 60:.1f} minutes left", flush=True)
             if not kinds or any(k.startswith("capi") for k in kinds):
-                self.job("sennit, C API", [os.path.join(self.build, "bin", "bench_capi")], dict(os.environ), 2)
+                heap = {"LD_PRELOAD": os.path.join(self.build, "lib", "libsennit-heap.so")}
+                for program, env in (("bench_capi", {}), ("bench_bulk", heap)):
+                    self.job("sennit, C API", [os.path.join(self.build, "bin", program)], {**os.environ, **env}, 2)
             for i in range(len(chosen)):
                 c = chosen[(i + turn * 3) % len(chosen)]
                 for ranks, most, rows in jobs(self.args.quick):

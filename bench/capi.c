@@ -5,82 +5,16 @@
  * capi [MS [capilat|capirate]]
  *   capiratio  capilat over the bare exchange of a cache line in each direction, probed around it
  */
-#include "probe.h"
-#include <sched.h>
-#include <sennit/sennit.h>
-#include <signal.h>
+#include "pair.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define WINDOW	64
 #define LARGEST 4096
 
-struct shared {
-	struct probe_line lines[2];
-	_Atomic int ready[2];
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t addr_len[2];
-};
-
-static struct shared *shared;
-static int side;
-static sn_ep *ep;
-static sn_peer peer;
-static uint64_t probe_round;
 static char out[WINDOW][LARGEST], in[WINDOW][LARGEST];
-
-static void check(int rc, const char *what)
-{
-	if (rc >= 0)
-		return;
-	fprintf(stderr, "capi: %s: %s\n", what, sn_last_error());
-	exit(1);
-}
-
-static void meet(int step)
-{
-	atomic_store(&shared->ready[side], step);
-	while (atomic_load(&shared->ready[!side]) < step)
-		sched_yield();
-}
-
-static void open_pair(void)
-{
-	sn_ep_attr attr = {.threads = SN_THREAD_SERIAL};
-	shared->addr_len[side] = SN_ADDR_MAX;
-	check(sn_ep_open(&attr, &ep), "open");
-	check(sn_ep_address(ep, shared->addr[side], &shared->addr_len[side]), "address");
-	meet(1);
-	check(sn_peer_add(ep, shared->addr[!side], shared->addr_len[!side], &peer), "peer");
-}
-
-static void bind_self(void)
-{
-	cpu_set_t all, one;
-	int skip = side;
-	sched_getaffinity(0, sizeof(all), &all);
-	CPU_ZERO(&one);
-	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		if (CPU_ISSET(cpu, &all) && skip-- == 0) {
-			CPU_SET(cpu, &one);
-			sched_setaffinity(0, sizeof(one), &one);
-			return;
-		}
-	}
-}
-
-static void wait_for(sn_req *req)
-{
-	sn_completion c;
-	check(sn_wait(ep, req, &c, -1), "wait");
-	check(c.status, "a message");
-}
 
 static void send_one(size_t len)
 {
@@ -151,14 +85,7 @@ int main(int argc, char **argv)
 {
 	static const size_t sizes[] = {0, 8, 32, 64, 512, 4096};
 	double seconds = argc > 1 ? atof(argv[1]) / 1000 : 0.1;
-	shared = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 1;
-	pid_t child = fork();
-	side = child == 0;
-	if (side == 1)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	bind_self();
+	pair_fork();
 	memset(out, 1, sizeof(out));
 	memset(in, 2, sizeof(in));
 	open_pair();
@@ -167,10 +94,5 @@ int main(int argc, char **argv)
 		row("capilat", sizes[i], seconds);
 	if (strcmp(only, "capilat") != 0)
 		row("capirate", 8, seconds);
-	meet(2);
-	sn_ep_close(ep);
-	if (side == 1)
-		return 0;
-	int status = 0;
-	return waitpid(child, &status, 0) != child || status;
+	return pair_end();
 }

@@ -7,7 +7,7 @@ import statistics
 import bench
 
 OURS = "sennit"
-BARE = ("capilat", "capirate", "capiratio")  # rows with nobody to compare with
+BARE = ("capilat", "capirate", "capiratio", "capibw", "capibwpart", "capimap", "capimappart")  # rows with nobody to compare with
 LEVEL = 0.97                                 # from here on sennit counts as level: noise
 
 
@@ -47,6 +47,8 @@ class Row:
     def verdict(self):
         if self.kind == "capiratio":
             return "within 1.5" if self.median[self.ours] <= 1.5 else "beyond 1.5"
+        if self.kind in ("capibwpart", "capimappart"):
+            return "within 0.85" if self.median[self.ours] >= 0.85 else "beyond 0.85"
         if self.kind in BARE or not self.ours or not self.peer:
             return ""
         if self.kind.startswith("hide"):

@@ -5,6 +5,7 @@
 #include "sennit/sennit.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 /* The library in front of the program, if there is one. */
 static struct {
@@ -86,4 +87,11 @@ bool sn_heap_translate(const struct sn_heap_peer *peer, struct iovec *iov, uint3
 			iov[i].iov_base =
 				(char *)peer->map + ((uint64_t)(uintptr_t)iov[i].iov_base - peer->base);
 	return true;
+}
+
+void sn_heap_unmap(struct sn_heap_peer *peer)
+{
+	if (peer->map)
+		munmap(peer->map, peer->bytes);
+	peer->map = NULL;
 }

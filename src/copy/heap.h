@@ -45,6 +45,7 @@ struct sn_heap_peer {
 	uint64_t base, bytes; /* as the peer sees it */
 	void *map;	      /* NULL: none */
 };
+void sn_heap_unmap(struct sn_heap_peer *peer);
 /* Turn addresses in the peer into addresses here, in place. False: they are not all in its arena; nothing has changed. */
 bool sn_heap_translate(const struct sn_heap_peer *peer, struct iovec *iov, uint32_t count);
 

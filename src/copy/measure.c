@@ -12,6 +12,7 @@
  */
 #include "base/base.h"
 #include "base/log.h"
+#include "copy/bypass.h"
 #include "copy/tune.h"
 #include "sennit/sennit.h"
 #include <errno.h>
@@ -21,9 +22,6 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #define RING_BYTES    262144 /* of a stream; an eager message has a quarter */
 #define LARGEST	      ((size_t)SN_TUNE_SMALLEST << (SN_TUNE_SIZES - 1))
@@ -80,20 +78,6 @@ static inline void say(struct word *w, uint64_t n)
 	atomic_store_explicit(&w->n, n, memory_order_release);
 }
 
-static void copy_bypass(uint8_t *to, const uint8_t *from, size_t len)
-{
-#ifdef __SSE2__
-	for (size_t i = 0; i < len; i += 64) {
-		for (size_t j = 0; j < 64; j += 16)
-			_mm_stream_si128((__m128i *)(void *)(to + i + j),
-					 _mm_loadu_si128((const __m128i *)(const void *)(from + i + j)));
-	}
-	_mm_sfence();
-#else
-	memcpy(to, from, len);
-#endif
-}
-
 /* ---- the receiver ---- */
 
 static void copy_kernel(struct bench *b)
@@ -136,7 +120,7 @@ static void *receiver(void *arg)
 		case SN_TUNE_STREAM: drain(b); break;
 		case SN_TUNE_KERNEL: copy_kernel(b); break;
 		case SN_TUNE_MAPPED: memcpy(b->to, b->from, b->size); break;
-		default: copy_bypass(b->to, b->from, b->size); break;
+		default: sn_copy_bypass(b->to, b->from, b->size); break;
 		}
 		say(&b->done, round);
 	}

@@ -155,20 +155,13 @@ static bool write_all(struct sn_link *link, const struct sn_board_claim *claim, 
 	return true;
 }
 
-/* By way of the receiver's shareable heap. False: not all of it lies there. */
+/* By way of the receiver's shareable heap. False: it is not there any more. */
 static bool write_mapped(struct sn_link *link, const struct sn_board_claim *claim, const struct iovec *iov,
 			 uint32_t iov_count, uint64_t len)
 {
-	struct iovec to[SN_BOARD_SEGS];
-	uint64_t room = 0;
-	for (uint32_t i = 0; i < claim->seg_count; i++) {
-		to[i] = claim->seg[i];
-		room += to[i].iov_len;
-	}
-	if (room < len || sn_link_closed(link) || !sn_heap_translate(&link->heap, to, claim->seg_count))
+	if (sn_link_closed(link))
 		return false;
-	sn_segs_copy(to, claim->seg_count, iov, iov_count, 0, len);
-	link->rail->count.copy_mapped_bytes += len;
+	sn_mapped_copy(link, false, iov, iov_count, claim->seg, claim->seg_count, 0, len);
 	return true;
 }
 
@@ -195,7 +188,8 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	uint64_t len = SN_MIN_OF(head->len, claim.room), started = sn_now_ns();
 	bool waits = req && !head->imm_len; /* somebody hears of the end, whenever that is */
 	unsigned allowed = 1u << SN_WAY_SINGLE;
-	bool mapped = claim.heap && claim.heap == link->heap_generation && link->heap.map;
+	bool mapped = sn_iov_len(claim.seg, claim.seg_count) >= len &&
+		      sn_mapped_take(link, claim.heap, claim.seg, claim.seg_count);
 	enum sn_order order = mapped ? SN_ORDER_CLAIM_MAPPED : SN_ORDER_CLAIM;
 	if (waits)
 		allowed |= (unsigned)!mapped << SN_WAY_STREAM | (unsigned)sn_share_may(link, len)
@@ -208,7 +202,7 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
 	sn_rail_huge(link->rail, len, iov, iov_count);
 	if (way == SN_WAY_SHARED)
-		outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
+		outcome = sn_share_write(link, &claim, mapped, head, iov, iov_count, req);
 	if (outcome != SN_SHARE_NOT) {
 		link->rail->count.claims++;
 		return outcome == SN_SHARE_DONE ? SN_CLAIM_DONE : SN_CLAIM_PENDING;
@@ -216,13 +210,13 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	*slot = (uint32_t)claim.slot;
 	if (way == SN_WAY_STREAM)
 		return SN_CLAIM_STREAM;
-	bool by_heap = mapped && write_mapped(link, &claim, iov, iov_count, len);
-	if (!by_heap && !write_all(link, &claim, iov, iov_count, len, &way))
+	if (!(mapped ? write_mapped(link, &claim, iov, iov_count, len)
+		     : write_all(link, &claim, iov, iov_count, len, &way)))
 		return SN_CLAIM_ANNOUNCE;
 	if (way == SN_WAY_SINGLE || way == SN_WAY_MODULE)
 		sn_way_note(link, order, way, len, sn_now_ns() - started);
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
-	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (by_heap ? SN_RECF_HEAP : 0),
+	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (mapped ? SN_RECF_HEAP : 0),
 			head->bits, head->data, &record, sizeof(record));
 	link->rail->count.claims++;
 	return SN_CLAIM_DONE;

@@ -140,8 +140,7 @@ static void conn_free(struct sn_conn *conn)
 	sn_bell_unmap(conn->bell);
 	if (conn->board)
 		munmap(conn->board, SN_BOARD_BYTES);
-	if (conn->heap.map)
-		munmap(conn->heap.map, conn->heap.bytes);
+	sn_heap_unmap(&conn->heap);
 	free(conn);
 }
 
@@ -286,7 +285,7 @@ static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssi
 	if (h->heap_bytes && h->heap_bytes <= SN_HEAP_BYTES_MAX &&
 	    h->heap_bytes <= UINT64_MAX - h->heap_base) {
 		/* One that cannot be mapped is no error: the kernel copies. */
-		conn->heap = (struct sn_heap_peer){h->heap_base, h->heap_bytes, NULL};
+		conn->heap = (struct sn_heap_peer){.base = h->heap_base, .bytes = h->heap_bytes};
 		conn->heap.map = sn_memfd_map(fds[2 + with_channel], h->heap_bytes);
 	}
 	return 0;

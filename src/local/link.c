@@ -308,9 +308,7 @@ static void board_drop(struct sn_link *link)
 	if (link->board)
 		munmap(link->board, SN_BOARD_BYTES);
 	link->board = NULL;
-	if (link->heap.map)
-		munmap(link->heap.map, link->heap.bytes);
-	link->heap.map = NULL;
+	sn_heap_unmap(&link->heap);
 }
 
 static void bury(struct sn_link *link)

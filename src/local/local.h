@@ -274,7 +274,7 @@ struct sn_link {
 	uint32_t pid;		     /* as the peer sees itself: for logs */
 	char scope[40];		     /* in the live view; "" when it is not there */
 	struct {
-		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES];
+		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES], *lap[SN_WAY_LAPS];
 	} live;
 	struct sn_learn learn[SN_ORDERS]; /* way.c */
 	struct sn_lap laps[SN_WAY_LAPS];
@@ -368,6 +368,7 @@ void sn_show_peer(struct sn_link *link);   /* it has greeted */
 void sn_show_rights(struct sn_link *link); /* something was refused */
 void sn_show_gone(struct sn_link *link);
 void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
+void sn_show_lap(struct sn_link *link, unsigned class);
 
 /* way.c: which way a large message goes, and what it cost */
 void sn_way_init(struct sn_link *link);
@@ -439,10 +440,18 @@ int sn_claim_arrive(struct sn_link *link, const struct sn_head *head, uint32_t s
 struct sn_req *sn_claim_take(struct sn_link *link, uint32_t slot);
 bool sn_claim_holds(const struct sn_link *link, uint32_t slot); /* has this peer claimed it? */
 
+/* mapped.c: copies by way of the peer's shareable heap */
+/* Do these segments of the peer's all lie in its heap, of the generation that is mapped here? Then they are turned into
+ * addresses here, in place. generation 0: the peer does not say that they do. */
+bool sn_mapped_take(struct sn_link *link, uint32_t generation, struct iovec *iov, uint32_t count);
+/* Copy len bytes at `offset` of both lists; theirs was taken. */
+void sn_mapped_copy(struct sn_link *link, bool reads, const struct iovec *own, uint32_t own_count,
+		    const struct iovec *theirs, uint32_t their_count, uint64_t offset, uint64_t len);
+
 /* share.c: copies in which both sides take part */
 enum sn_share_outcome { SN_SHARE_NOT, SN_SHARE_DONE, SN_SHARE_PENDING };
-/* A receive has been claimed: open a job and write. NOT: nothing was done. PENDING: sn_core_sent(req) follows. */
-enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim,
+/* A receive has been claimed (mapped: its segments are addresses here): open a job and write. NOT: nothing was done. PENDING: sn_core_sent(req) follows. */
+enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim, bool mapped,
 				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
 				     struct sn_req *req);
 int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_share *rec,

@@ -275,7 +275,8 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 		return sn_fail(rc, "an announced message with bad segments");
 	}
 	rdv->state = SN_RDV_ANNOUNCED;
-	rdv->mapped = flags & SN_RECF_HEAP && sn_heap_translate(&link->heap, rdv->segs.at, rdv->segs.count);
+	rdv->mapped = sn_mapped_take(link, flags & SN_RECF_HEAP ? link->heap_generation : 0, rdv->segs.at,
+				     rdv->segs.count);
 	rdv->guard = rdv->exposed = false;
 	rdv->stream = flags & SN_RECF_STREAM;
 	rdv->way = SN_WAYS;
@@ -341,12 +342,10 @@ void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
 }
 
 /* The sender's buffer lies in its shareable heap, and was checked to: no system call, and nothing to refuse. */
-static enum sn_cma_outcome read_mapped(const struct sn_rdv *rdv, struct sn_local_counters *count,
-				       uint64_t *done)
+static enum sn_cma_outcome read_mapped(struct sn_link *link, const struct sn_rdv *rdv, uint64_t *done)
 {
 	*done = SN_MIN_OF(rdv->want - rdv->done, (uint64_t)SN_CMA_SLICE);
-	sn_segs_copy(rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done, *done);
-	count->copy_mapped_bytes += *done;
+	sn_mapped_copy(link, true, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done, *done);
 	return SN_CMA_OK;
 }
 
@@ -388,7 +387,7 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	}
 	enum sn_cma_outcome outcome =
 		rdv->mapped
-			? read_mapped(rdv, count, &done)
+			? read_mapped(link, rdv, &done)
 			: sn_cma_read(&link->copy, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count,
 				      rdv->done, rdv->want - rdv->done, &done, &error, &count->system_calls);
 	rdv->done += done;

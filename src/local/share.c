@@ -95,12 +95,8 @@ static bool copy_slice(struct sn_link *link, const struct part *p, uint64_t at, 
 	struct sn_local_counters *count = &link->rail->count;
 	int error;
 	if (p->share->mapped) {
-		if (p->reads)
-			sn_segs_copy(p->local, p->local_count, p->remote, p->remote_count, at, n);
-		else
-			sn_segs_copy(p->remote, p->remote_count, p->local, p->local_count, at, n);
+		sn_mapped_copy(link, p->reads, p->local, p->local_count, p->remote, p->remote_count, at, n);
 		*done = n;
-		count->copy_mapped_bytes += n;
 		return true;
 	}
 	enum sn_cma_outcome outcome =
@@ -244,7 +240,7 @@ static bool announce_anew(struct sn_link *link, struct sn_send *s)
 	return true;
 }
 
-enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim,
+enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim, bool mapped,
 				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
 				     struct sn_req *req)
 {
@@ -269,8 +265,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 	s->share.head = *head;
 	s->share.head.imm = NULL;
 	segs_own(&s->segs, claim->seg, claim->seg_count);
-	s->share.mapped = claim->heap && claim->heap == link->heap_generation &&
-			  sn_heap_translate(&link->heap, s->segs.at, s->segs.count);
+	s->share.mapped = mapped;
 	if (!say_share(link, s, (uint32_t)job)) {
 		sn_job_drop(s->share.job);
 		job_close(link, &s->share);
@@ -353,7 +348,8 @@ int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const stru
 	rdv->want = rec->len;
 	rdv->share = (struct sn_share){
 		.job = job, .total = sn_job_total(rec->len), .slot = rec->slot, .head = *head};
-	rdv->share.mapped = heap && sn_heap_translate(&link->heap, rdv->segs.at, rdv->segs.count);
+	rdv->share.mapped =
+		sn_mapped_take(link, heap ? link->heap_generation : 0, rdv->segs.at, rdv->segs.count);
 	rail->show[rec->slot].helper = rdv;
 	if (!step_claimed(link, rdv)) {
 		sn_list_add_tail(&link->reads, &rdv->slot.list);
@@ -461,7 +457,7 @@ int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job, bool he
 		return sn_fail(SN_ERR_PROTO, "a share of a message in a job that does not exist");
 	s->share = (struct sn_share){
 		.job = shared, .total = sn_job_total(s->end), .slot = SN_CLAIM_NONE, .head = {.len = s->len}};
-	s->share.mapped = heap && sn_heap_translate(&link->heap, s->segs.at, s->segs.count);
+	s->share.mapped = sn_mapped_take(link, heap ? link->heap_generation : 0, s->segs.at, s->segs.count);
 	s->state = SN_SEND_HELPING;
 	s->len = s->end;
 	sn_list_add_tail(&link->sends, &s->slot.list);

@@ -56,7 +56,8 @@ static bool peer_polls(const struct sn_link *link)
 	return false;
 }
 
-/* On another processor everything may cost something else. */
+/* On another processor everything may cost something else. sched_getcpu() costs 3 ns: glibc 2.35 and later read the
+ * thread's rseq area, earlier ones ask the vDSO. */
 static void look_for_moves(struct sn_link *link)
 {
 	uint32_t own = (uint32_t)(sched_getcpu() + 1), theirs = 0;
@@ -87,7 +88,10 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
 		return !eager;
 	struct sn_lap *l = &link->laps[class];
 	uint64_t now = sn_lap_asks(l) ? sn_now_ns() : 0;
-	return sn_lap_next(l, now, LAP_NS + 2 * len, !eager);
+	bool trial = l->trial, straight = sn_lap_next(l, now, LAP_NS + 2 * len, !eager);
+	if (sn_unlikely(trial && !l->trial))
+		sn_show_lap(link, class);
+	return straight;
 }
 
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed)

@@ -85,14 +85,22 @@ class ProgressTest(unittest.TestCase):
 
 
 class CapiTest(unittest.TestCase):
-    def test_it_runs_and_its_lines_are_understood(self):
-        capi = os.path.join(os.path.dirname(os.environ["SENNIT"]), "bench_capi")
+    def rows(self, program, milliseconds):
+        path = os.path.join(os.path.dirname(os.environ["SENNIT"]), program)
         if len(os.sched_getaffinity(0)) < 2:
             self.skipTest("two cores are needed")
-        text = subprocess.run([capi, "2"], capture_output=True, text=True, timeout=120, check=True).stdout
-        rows = dict(line.split()[:2] for line in text.splitlines())
+        text = subprocess.run([path, milliseconds], capture_output=True, text=True, timeout=120, check=True).stdout
+        return {row: float(value) for row, value in (line.split()[:2] for line in text.splitlines())}
+
+    def test_it_runs_and_its_lines_are_understood(self):
+        rows = self.rows("bench_capi", "2")
         for name in ("capilat:0", "capilat:8", "capilat:4096", "capiratio:8", "capirate:8"):
-            self.assertGreater(float(rows[name]), 0)
+            self.assertGreater(rows[name], 0)
+
+    def test_large_messages_beside_bare_copies(self):
+        rows = self.rows("bench_bulk", "0.1")
+        for name in ("capibw:8192", "capibwpart:67108864"):
+            self.assertGreater(rows[name], 0)
 
 
 if __name__ == "__main__":

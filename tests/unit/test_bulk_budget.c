@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The budget of large messages on one node, by the rail's own counts over both processes: how often each byte is copied,
+ * and how many system calls a message takes, for each way, and in both orders of arrival. Those that wake a peer that sleeps
+ * are not counted, for whether it does is the machine's to say. The program runs itself again with the shareable heap in
+ * front of it, where there is one.
+ */
+#include "base/conf.h"
+#include "copy/cma.h"
+#include "copy/heap.h"
+#include "local/job.h"
+#include "two.h"
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define LARGEST	 ((size_t)9 << 20)
+#define MESSAGES 6
+
+struct sums {
+	uint64_t copied, mapped, calls;
+};
+
+struct shared {
+	struct meeting meeting;
+	_Atomic int step[2];
+	_Atomic bool refused;
+	struct sums sums[2];
+};
+
+static struct shared *sh;
+static uint8_t *buf;
+static const size_t lengths[] = {300000, 1 << 20, LARGEST};
+
+struct way {
+	const char *setting;
+	bool heap;
+	uint64_t copies;	       /* of each byte */
+	uint64_t (*calls)(size_t len); /* at most, for one message */
+};
+static const struct way *way;
+
+/* One for each 4 MiB, and as many that ask whether the peer is still who it was: what is known of that holds 1 ms. */
+static uint64_t by_one(size_t len)
+{
+	return 2 * ((len + SN_CMA_SLICE - 1) / SN_CMA_SLICE);
+}
+
+/* Claims halve what is left, whoever makes them. */
+static uint64_t by_both(size_t len)
+{
+	uint32_t left = sn_job_total(len), claims = 0, take;
+	for (; left; left -= take, claims++)
+		take = SN_MIN_OF(left, SN_MIN_OF(SN_MAX_OF(left / 2, SN_JOB_LEAST), SN_JOB_MOST));
+	return 2 * claims;
+}
+
+static uint64_t by_none(size_t len)
+{
+	return 0;
+}
+
+static void add(void *arg, const char *name, uint64_t value)
+{
+	struct sums *s = arg;
+	if (!strncmp(name, "local.copy_", 11))
+		s->copied += value;
+	if (!strcmp(name, "local.copy_mapped_bytes"))
+		s->mapped += value;
+	if (!strcmp(name, "local.system_calls"))
+		s->calls += value;
+	if (!strcmp(name, "local.rings"))
+		s->calls -= value;
+	if (!strncmp(name, "local.refused_", 14) && value)
+		sh->refused = true;
+}
+
+static void sum(void)
+{
+	sh->sums[me] = (struct sums){0};
+	CHECK(sn_counters(ep, add, &sh->sums[me]) == 0);
+}
+
+static void meet(void)
+{
+	static int n;
+	sh->step[me] = ++n;
+	while (sh->step[!me] < n)
+		sn_progress(ep);
+}
+
+/* From process 1 to process 0. */
+static void message(size_t len, bool receive_first)
+{
+	sn_req *req;
+	sn_completion c;
+	if (receive_first != (me == 0))
+		meet();
+	CHECK((me ? sn_isend(ep, peer, buf, len, 5, &req)
+		  : sn_irecv(ep, peer, buf, len, 5, UINT64_MAX, &req)) == 0);
+	if (receive_first == (me == 0))
+		meet();
+	CHECK(sn_wait(ep, req, &c, 40000000) == 0 && c.status == 0);
+	meet();
+}
+
+static struct sums both(void)
+{
+	sum();
+	meet();
+	struct sums a = sh->sums[0], b = sh->sums[1];
+	meet();
+	return (struct sums){a.copied + b.copied, a.mapped + b.mapped, a.calls + b.calls};
+}
+
+static void messages(size_t len, bool receive_first)
+{
+	struct sums before = both();
+	for (int i = 0; i < MESSAGES; i++)
+		message(len, receive_first);
+	struct sums after = both();
+	uint64_t copied = after.copied - before.copied, calls = after.calls - before.calls;
+	if (sh->refused) { /* nothing to hold: the kernel does not copy here */
+		CHECK(!way->heap);
+		return;
+	}
+	if (copied != MESSAGES * len * way->copies || calls > MESSAGES * way->calls(len)) {
+		fprintf(stderr, "%s%s, %zu bytes: %llu bytes copied, %llu system calls of at most %llu\n",
+			way->setting, way->heap ? ", heap" : "", len, (unsigned long long)copied,
+			(unsigned long long)calls, (unsigned long long)(MESSAGES * way->calls(len)));
+		_exit(1);
+	}
+	CHECK(after.mapped - before.mapped == (way->heap ? copied : 0));
+}
+
+static void side(void)
+{
+	setenv("SENNIT_COPY", way->setting, 1);
+	sn_conf_reload();
+	meet_other(&sh->meeting, 50);
+	buf = way->heap ? malloc(LARGEST)
+			: mmap(NULL, LARGEST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(buf && buf != MAP_FAILED);
+	memset(buf, me, LARGEST);
+	message(1, true); /* they know each other then */
+	message(100000, true);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+		for (int first = 0; first < 2; first++)
+			messages(lengths[i], first);
+	sn_ep_close(ep);
+	_exit(0);
+}
+
+static void hold(const struct way *w)
+{
+	way = w;
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(sh != MAP_FAILED);
+	fflush(NULL);
+	for (me = 0; me < 2; me++)
+		if (fork() == 0)
+			side();
+	for (int i = 0; i < 2; i++) {
+		int status;
+		wait(&status);
+		assert_int_equal(status, 0);
+	}
+	munmap(sh, sizeof(*sh));
+}
+
+static void the_kernel_copies_each_byte_once(void **state)
+{
+	static const struct way ways[] = {
+		{"read", false, 1, by_one}, {"write", false, 1, by_one}, {"shared", false, 1, by_both}};
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+		hold(&ways[i]);
+}
+
+static void a_stream_copies_twice_and_calls_nobody(void **state)
+{
+	static const struct way stream = {"stream", false, 2, by_none};
+	hold(&stream);
+}
+
+static void through_the_heap_once_and_without_the_kernel(void **state)
+{
+	static const struct way ways[] = {{"auto", true, 1, by_none}, {"shared", true, 1, by_none}};
+	struct sn_heap_info own;
+	if (!sn_heap_own(&own))
+		skip();
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+		hold(&ways[i]);
+}
+
+int main(int argc, char **argv)
+{
+	const char *library = getenv("SENNIT_HEAP_LIB");
+	if (library && !access(library, R_OK) && !getenv("LD_PRELOAD")) {
+		setenv("LD_PRELOAD", library, 1);
+		execv("/proc/self/exe", argv);
+		return 1;
+	}
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_kernel_copies_each_byte_once),
+		cmocka_unit_test(a_stream_copies_twice_and_calls_nobody),
+		cmocka_unit_test(through_the_heap_once_and_without_the_kernel),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
