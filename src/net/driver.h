@@ -28,28 +28,27 @@ struct sn_net_out { /* a frame to send: header and pieces of the body, valid unt
 
 struct sn_net_spot { /* where the bytes of one piece of a fetch belong */
 	uint8_t *at;
-	uint32_t len, pull;
+	uint32_t len, link, pull; /* of the piece that belongs there */
 	uint64_t offset;
 };
 
 struct sn_net_in { /* a frame that came, valid until the next receive() */
 	uint8_t *data;
 	uint32_t len;
-	const struct sn_net_spot *
-		spot; /* NULL; or what follows the first SN_NET_HEAD bytes stands there, and data has room for it */
+	const struct sn_net_spot
+		*spot; /* NULL; or what follows the first SN_NET_HEAD bytes stands there (it is at
+			 * least that long), and data has room for it */
 };
 
 /*
- * Where the next frames would best be put. A driver that learns the beginning of a train of frames before it has to say
- * where they go (frames of `size` bytes, of which the last may be shorter, `bytes` in all) may ask: head is the first
- * SN_NET_HEAD bytes of the first. What follows these bytes of frame i should go to spot[i], for as many frames as are
- * returned. This is a guess from one frame's head about the whole train: who asked must be ready to find anything in
- * the others.
+ * Where the next frames would best be put. A driver that has to say where frames go before it sees them may ask: what probably comes
+ * next is a train of frames of *size bytes (the last may be shorter), as many as are returned. What follows the first
+ * SN_NET_HEAD bytes of frame i should go to spot[i], and has that length. This is a guess: who asked must be ready to find anything
+ * in the frames, and a driver that finds another number or length of frames puts them together again itself.
  */
 #define SN_NET_HEAD 56 /* of a DATA frame */
 struct sn_net_place {
-	unsigned (*guess)(void *arg, const uint8_t *head, uint32_t size, uint32_t bytes,
-			  struct sn_net_spot spot[SN_NET_BATCH]);
+	unsigned (*expect)(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
 	void *arg;
 };
 

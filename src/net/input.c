@@ -158,6 +158,7 @@ static bool in_place(const struct sn_net_in *in)
 	const struct sn_wire_data *d = (const void *)in->data;
 
 	return d->h.type == SN_WIRE_DATA && le16toh(d->h.len) == in->len &&
+	       in->len == in->spot->len + SN_NET_HEAD && le32toh(d->h.link) == in->spot->link &&
 	       le32toh(d->pull) == in->spot->pull && le64toh(d->offset) == in->spot->offset;
 }
 
@@ -187,21 +188,21 @@ static void undo_guesses(struct sn_net *n, unsigned count)
  */
 int sn_net_input(struct sn_net *n)
 {
-	const struct sn_net_place place = {sn_net_guess, n};
+	const struct sn_net_place place = {sn_net_expect, n};
 	int events = 0, rounds = n->late ? LATE_ROUNDS : ROUNDS;
 
 	for (unsigned p = 0; p < n->cfg.ports; p++) {
 		for (int round = 0; round < rounds; round++) {
 			const struct sn_net_port *port = &n->port[p];
-			unsigned count = port->driver->receive(port->drv, n->in, SN_NET_BATCH,
-							       n->long_pulls > 0 ? &place : NULL);
 			n->in_port = p;
+			unsigned count = port->driver->receive(port->drv, n->in, SN_NET_BATCH,
+							       port->asked ? &place : NULL);
 			undo_guesses(n, count);
 			for (unsigned i = 0; i < count; i++)
 				frame_in(n, &n->in[i]);
 			n->counts[SN_NC_RX_FRAMES] += count;
 			events += (int)count;
-			if (count == 0 || (count < SN_NET_BATCH && n->long_pulls == 0 && !n->late))
+			if (count == 0 || (count < SN_NET_BATCH && port->asked == 0 && !n->late))
 				break;
 		}
 	}

@@ -215,6 +215,8 @@ void sn_net_link_free(struct sn_net_link *l)
 
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		n->port[i].out_count = 0;
+	if (n->hot == l)
+		n->hot = NULL;
 	if (l->shown)
 		n->cfg.unshow(l);
 	sn_net_stream_end(l, 0);

@@ -7,7 +7,7 @@
  *   engine.c  life, progress, timers, counters     link.c    peers: connect, sessions, restart, silence
  *   input.c   frames in: authenticate, dispatch    stream.c  MSG frames out: acknowledge, send again
  *   inbox.c   MSG frames in: order, deliver        pull.c    fetching: blocks, evidence, pacing
- *   serve.c   rendezvous out: answering PULL       place.c   where DATA goes before it is read
+ *   serve.c   rendezvous out: answering PULL       place.c   where pieces go before they are read
  *   output.c  the batch of frames being sent         gather.c  MSG frames being filled: posting
  *   say.c     the end of a peer, in words
  *   probe.c   the path's frame size                  lane.c    which rail brings a block
@@ -352,7 +352,6 @@ struct sn_net_cfg {
 	void *clock_arg;
 	uint64_t secret[2];
 	uint64_t peer_timeout; /* ns */
-	uint64_t place; /* fetches of so many bytes are worth a look at each train beforehand (pull.c) */
 	uint32_t eager; /* longest body sent eagerly: at least SN_INJECT_MAX, at most SN_WIRE_EAGER_MAX */
 };
 
@@ -377,10 +376,10 @@ struct sn_net {
 	uint32_t past_count, past_room;
 	struct sn_net_table sends, pull_table;
 	uint64_t timer_at, show_at;
-	unsigned long_pulls; /* fetches of cfg.place bytes and more */
-	unsigned in_port;    /* on which the frame being handled came */
-	bool late;	     /* nobody had looked for a while: what came tells little about the rails' pace */
-	uint32_t turn;	     /* every fourth block goes to the oldest fetch */
+	struct sn_net_link *hot; /* that brought the last piece */
+	unsigned in_port;	 /* on which the frame being handled came */
+	bool late;     /* nobody had looked for a while: what came tells little about the rails' pace */
+	uint32_t turn; /* every fourth block goes to the oldest fetch */
 	bool quiet, closing;
 	unsigned inside; /* depth of progress: links are freed at 0 */
 	unsigned dead;	 /* links to free */
@@ -492,8 +491,7 @@ static inline uint64_t sn_net_block_end(const struct sn_net_pull *p, const struc
 }
 
 /* ---- place.c ---- */
-unsigned sn_net_guess(void *arg, const uint8_t *head, uint32_t size, uint32_t bytes,
-		      struct sn_net_spot spot[SN_NET_BATCH]);
+unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
 
 /* ---- pull.c again ---- */
 /* The kernel has fetched this much of it, and goes no further. */

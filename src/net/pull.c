@@ -10,10 +10,8 @@
  * overtake each other and a dead cable is one rail's trouble.
  *
  * Budget of a piece: found by two table look-ups, copied once from the kernel's buffer into the application's: where the
- * driver can be told beforehand (UDP), by the kernel itself, to the place that sn_net_guess names; else from the ring
- * that the driver shares with the kernel. net.rx_placed and net.rx_moved count the guesses that were right and wrong. Fetches
- * shorter than cfg.place, 512 KiB, stay in the cache; for them UDP copies twice, which is faster (at an MTU of 1500, 64 KiB
- * took 15 us with two copies and 18 with one, 1 MiB 187 and 150).
+ * driver can be told beforehand (UDP), by the kernel itself, to the place that sn_net_expect names; else from the ring
+ * that the driver shares with the kernel. net.rx_placed and net.rx_moved count the guesses that were right and wrong.
  */
 #include "net/net.h"
 #include <stdlib.h>
@@ -73,7 +71,6 @@ static void unlist(struct sn_net_pull *p)
 			block_drop(p, &p->block[i]);
 	sn_list_del(&p->node);
 	sn_list_del(&p->sched_node);
-	p->link->net->long_pulls -= p->len >= p->link->net->cfg.place;
 	sn_net_table_del(&p->link->net->pull_table, p->number);
 }
 
@@ -364,7 +361,6 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 		p->req = req;
 		p->iov = iov;
 		p->iov_count = iov_count;
-		n->long_pulls += p->len >= n->cfg.place;
 		sn_list_add_tail(&l->pulls, &p->node);
 		sn_list_init(&p->sched_node);
 		if (!by_kernel(p)) {
@@ -452,6 +448,7 @@ static void learn(struct sn_net_link *l, struct sn_net_block *b, struct sn_net_l
 		if (idle)
 			sn_model_latency(&lane->model, now - b->asked_at);
 	}
+	l->net->hot = l;
 	lane->data_at = now;
 	lane->bytes += len;
 	lane->backoff = 0;

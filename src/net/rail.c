@@ -40,7 +40,6 @@
 #define LOOK_PART  16		   /* of the silence: the pause between two looks */
 #define EXPECT_FOR (2 * SN_NET_MS) /* ns without a frame that a fetch under way is looked for all the time */
 #define EAGER	   16384
-#define PLACE	   (512ULL << 10)
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
 
 struct net_rail {
@@ -278,7 +277,6 @@ static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_
 		.unshow = sn_net_unshow,
 		.clock = clock_ns,
 		.peer_timeout = (uint64_t)sn_conf_num(SN_CONF_PEER_TIMEOUT) * SN_NET_MS,
-		.place = PLACE,
 		.eager = EAGER,
 	};
 

@@ -113,10 +113,11 @@ static unsigned receive(void *drv, struct sn_net_in *frames, unsigned max, const
 		memcpy(exact[i], inbox[i], inbox_len[i]);
 		frames[i] = (struct sn_net_in){.data = exact[i], .len = inbox_len[i]};
 		static struct sn_net_spot spots[64][SN_NET_BATCH];
-		if (place && inbox_len[i] > SN_NET_HEAD &&
-		    place->guess(place->arg, exact[i], inbox_len[i], inbox_len[i], spots[i]) == 1) {
+		uint32_t size;
+		if (place && inbox_len[i] > SN_NET_HEAD && place->expect(place->arg, spots[i], &size) > 0 &&
+		    inbox_len[i] <= spots[i][0].len + SN_NET_HEAD) {
 			frames[i].spot = spots[i];
-			memcpy(spots[i][0].at, exact[i] + SN_NET_HEAD, spots[i][0].len);
+			memcpy(spots[i][0].at, exact[i] + SN_NET_HEAD, inbox_len[i] - SN_NET_HEAD);
 		}
 	}
 	inbox_count = 0;

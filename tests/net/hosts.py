@@ -386,9 +386,11 @@ def case_one_copy(mtu):
     """A long message over UDP: the kernel puts nearly every piece where it belongs; nothing is copied again."""
     total = finish(start(two("udp", (mtu, mtu)), "compute", 0, DRIVERS["udp"]), 30)
     pieces = total["net.rx_data"]
-    need(total, "net.rx_placed", pieces * 95 // 100)
-    if total.get("net.rx_moved", 0) > pieces // 20:
-        fail("%d of %d pieces were put elsewhere" % (total["net.rx_moved"], pieces))
+    # A receiver that had to wait for its core asks again for what was only late: then a block comes whose turn it is not.
+    wrong = pieces // 20 + 64 * (total.get("net.again_evidence", 0) + total.get("net.again_timer", 0))
+    need(total, "net.rx_placed", pieces - wrong)
+    if total.get("net.rx_moved", 0) > wrong:
+        fail("%d of %d pieces were put elsewhere: %r" % (total["net.rx_moved"], pieces, total))
 
 
 def case_deliver(driver):

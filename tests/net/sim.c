@@ -228,24 +228,28 @@ static unsigned train_of(const struct sim_packet *p, unsigned count, uint32_t *b
 	return n;
 }
 
-/* As the UDP driver does it: the bodies of a train go where a guess from its first head says. */
+/* As the UDP driver does it: the bodies of the first train go where those that are expected next belong. */
 static unsigned put_train(const struct sim_packet *p, unsigned count, struct sn_net_in *frames,
 			  const struct sn_net_place *place, struct sn_net_spot *spot)
 {
-	uint32_t bytes;
+	uint32_t bytes, size;
 	unsigned train = train_of(p, count, &bytes), placed = 0;
 
-	if (place && p[0].len > SN_NET_HEAD && sim_chance(0.8))
-		placed = place->guess(place->arg, p[0].bytes, p[0].len, bytes, spot);
+	if (place && sim_chance(0.8))
+		placed = place->expect(place->arg, spot, &size);
+	if (placed && ((p[0].len != size && train > 1) || p[0].len > size ||
+		       (train >= placed && p[placed - 1].len > spot[placed - 1].len + SN_NET_HEAD)))
+		placed = 0;
 	for (unsigned i = 0; i < train; i++) {
 		frames[i] = (struct sn_net_in){.data = p[i].bytes, .len = p[i].len};
-		if (i >= placed)
+		if (i >= placed || p[i].len <= SN_NET_HEAD)
 			continue;
-		if (spot[i].len + SN_NET_HEAD != p[i].len)
+		uint32_t body = p[i].len - SN_NET_HEAD;
+		if (body > spot[i].len)
 			sim_fail("a frame of %u bytes is to go into %u", p[i].len, spot[i].len);
 		frames[i].spot = &spot[i];
-		memcpy(spot[i].at, p[i].bytes + SN_NET_HEAD, spot[i].len);
-		memset(p[i].bytes + SN_NET_HEAD, 0x5a, spot[i].len); /* it is nowhere else */
+		memcpy(spot[i].at, p[i].bytes + SN_NET_HEAD, body);
+		memset(p[i].bytes + SN_NET_HEAD, 0x5a, body); /* it is nowhere else */
 	}
 	return train;
 }
@@ -261,8 +265,8 @@ static unsigned drv_receive(void *drv, struct sn_net_in *frames, unsigned max,
 	static struct sn_net_spot spots[2 * SN_NET_BATCH];
 	unsigned count = SN_MIN_OF(max, in->count);
 	while (in->taken < count)
-		in->taken += put_train(in->packet + in->taken, count - in->taken, frames + in->taken, place,
-				       spots + in->taken);
+		in->taken += put_train(in->packet + in->taken, count - in->taken, frames + in->taken,
+				       in->taken ? NULL : place, spots + in->taken);
 	return in->taken;
 }
 

@@ -310,7 +310,7 @@ static void prompt(uint64_t seed)
 		node_crash(b);
 	if (late && met && sim.node[1])
 		node_post(a, b, some_length());
-	sim_run(sim.now + TIMEOUT + TIMEOUT / 8);
+	sim_run(sim.now + TIMEOUT + TIMEOUT / 8 + 20 * SIM_MS); /* what was under way still came */
 	model_check_all(true);
 	end_nodes(2);
 	sim_end();
