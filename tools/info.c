@@ -147,17 +147,6 @@ static void print_setting(enum sn_conf_id id, bool with_help)
 	free(value);
 }
 
-static void unknown_variable(void *arg, const char *name)
-{
-	int *count = arg;
-	if (strcmp(name, "SENNIT_FAULT") == 0) { /* src/copy/cma.h: for tests, no setting */
-		sn_tool_complain("SENNIT_FAULT is set: copies fail on purpose");
-		return;
-	}
-	(*count)++;
-	sn_tool_complain("%s is set, but there is no such setting (sennit info --settings lists them)", name);
-}
-
 /* A paragraph in roff: backslashes, and dots or quotes at the start of a line, are special there. */
 static void print_roff(const char *text)
 {
@@ -297,7 +286,5 @@ int sn_tool_info(int argc, char **argv)
 	sn_tune_apply();
 	for (int id = 0; id < SN_CONF_COUNT; id++)
 		print_setting((enum sn_conf_id)id, o.settings);
-	int unknown = 0;
-	sn_conf_unknown(unknown_variable, &unknown);
-	return unknown ? 1 : 0;
+	return sn_tool_unknown_settings() ? 1 : 0;
 }

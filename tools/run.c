@@ -88,6 +88,8 @@ static int execute(const struct sn_plan *plan, const struct options *o)
 {
 	for (unsigned i = 0; i < plan->note_count && !o->quiet; i++)
 		sn_tool_complain("%s", plan->notes[i]);
+	if (!o->quiet)
+		sn_tool_unknown_settings();
 	sn_tool_tune_first();
 	if (sn_plan_apply(plan) != 0)
 		return 1;

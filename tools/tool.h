@@ -49,6 +49,8 @@ bool sn_tool_read_line(const char *path, char *line, size_t size);
 char *sn_tool_provider(const char *given, char **tried);
 /* Print `s` so that a shell reads it back as one word. */
 void sn_tool_print_quoted(const char *s);
+/* Complain about each SENNIT_ variable that is no setting, as a misspelt one; returns how many there are. */
+unsigned sn_tool_unknown_settings(void);
 
 /* ---- elf.c ---- */
 struct sn_elf {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Helpers of the `sennit` command about strings, files and child processes. */
+#include "base/conf.h"
 #include "tool.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -227,4 +228,22 @@ void sn_tool_print_quoted(const char *s)
 			putchar(*s);
 	}
 	putchar('\'');
+}
+
+static void unknown_variable(void *arg, const char *name)
+{
+	unsigned *count = arg;
+	if (strcmp(name, "SENNIT_FAULT") == 0) { /* src/copy/cma.h: for tests, no setting */
+		sn_tool_complain("SENNIT_FAULT is set: copies fail on purpose");
+		return;
+	}
+	(*count)++;
+	sn_tool_complain("%s is set, but there is no such setting (sennit info --settings lists them)", name);
+}
+
+unsigned sn_tool_unknown_settings(void)
+{
+	unsigned count = 0;
+	sn_conf_unknown(unknown_variable, &count);
+	return count;
 }

@@ -108,6 +108,11 @@ class Programs(RunTest):
         r = self.run_("sh", "-c", 'echo "$FI_PROVIDER_PATH|$FI_PROVIDER|$OMPI_MCA_mtl|$1"', "sh", "an argument")
         self.assertEqual(r.stdout, self.dir + "/provider|sennit|ofi|an argument\n", r.stderr)
 
+    def test_a_variable_that_is_no_setting_is_named_once_and_does_no_harm(self):
+        r = self.run_("--", "true", SENNIT_COPPY="read")
+        self.assertEqual((r.returncode, r.stderr.count("SENNIT_COPPY")), (0, 1))
+        self.assertEqual(self.run_("-q", "--", "true", SENNIT_COPPY="read").stderr, "")
+
     def test_the_exit_status_is_the_commands(self):
         self.assertEqual(self.run_("--", "sh", "-c", "exit 5").returncode, 5)
 
