@@ -222,6 +222,7 @@ def case_bad_wire(driver, mtu=1500, messages=300, **harm):
     wire = Wire(names, mtu, **harm)
     if driver != "ether":
         address(names, driver == "udp6")
+    wire.say("cut\nheal")  # in one piece, as a wire that waits for its core reads them: it must not stay cut
     total = finish(start(names, "traffic", messages, DRIVERS[driver]), 120)
     wire.proc.stdin.close()
     print("wire:", wire.proc.stdout.read().strip())

@@ -4,7 +4,9 @@
  * duplicates, delays, reorders and corrupts frames from a seed.
  *   wire NETNS_A NETNS_B MTU SEED LOSS% DUPLICATE% REORDER% CORRUPT%
  * The devices are called eth0. It prints "READY" and, at SIGTERM or when its standard input ends, what it did. "cut", "heal"
- * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP.
+ * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP;
+ * "version" makes A's frames look like those of another version of the protocol. The last of several lines counts, also
+ * when they are read at once: a wire that has to wait for its core must not stay cut.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +27,7 @@
 static uint64_t state;
 static double loss, duplicate, reorder, corrupt;
 static unsigned long passed, lost, doubled, swapped, damaged;
-static bool cut_ab, cut_ba, firewall;
+static bool cut_ab, cut_ba, firewall, version;
 
 static double chance(void)
 {
@@ -66,13 +68,24 @@ static int tap_in(const char *netns, int mtu)
 	return fd;
 }
 
+/* The first byte of a frame of the protocol is its version: over Ethernet, or over UDP, where no checksum is right, too. */
+static void other_version(uint8_t *frame, ssize_t len)
+{
+	if (len > 60 && frame[12] == 0x88 && frame[13] == 0xb6)
+		frame[16]++;
+	if (len > 60 && frame[12] == 8 && frame[13] == 0 && frame[14] == 0x45 && frame[23] == 17) {
+		frame[40] = frame[41] = 0;
+		frame[42]++;
+	}
+}
+
 static void put(int fd, const uint8_t *frame, size_t len)
 {
 	if (write(fd, frame, len) == (ssize_t)len)
 		passed++;
 }
 
-static void forward(int from, int to, bool cut, uint8_t *held, size_t *held_len)
+static void forward(int from, int to, bool cut, bool altered, uint8_t *held, size_t *held_len)
 {
 	static uint8_t frame[FRAME_MAX];
 
@@ -85,6 +98,8 @@ static void forward(int from, int to, bool cut, uint8_t *held, size_t *held_len)
 			lost++;
 			continue;
 		}
+		if (altered)
+			other_version(frame, len);
 		if (len > 14 && chance() < corrupt) {
 			frame[14 + (size_t)(chance() / 100 * (double)(len - 14))] ^= 0x10;
 			damaged++;
@@ -107,16 +122,28 @@ static void forward(int from, int to, bool cut, uint8_t *held, size_t *held_len)
 	}
 }
 
+static void obey(const char *word)
+{
+	cut_ba = strcmp(word, "cut") == 0;
+	cut_ab = cut_ba || strcmp(word, "oneway") == 0;
+	firewall = strcmp(word, "firewall") == 0;
+	version = strcmp(word, "version") == 0;
+}
+
 static bool command(void)
 {
-	char line[64] = {0};
+	static char line[64];
+	static size_t at;
+	char c[256];
+	ssize_t len = read(0, c, sizeof(c));
 
-	if (read(0, line, sizeof(line) - 1) <= 0)
-		return false;
-	cut_ab = strstr(line, "cut") || strstr(line, "oneway");
-	cut_ba = strstr(line, "cut");
-	firewall = strstr(line, "firewall");
-	return true;
+	for (ssize_t i = 0; i < len; i++) {
+		line[at] = c[i] == '\n' ? 0 : c[i];
+		if (c[i] == '\n')
+			obey(line);
+		at = c[i] == '\n' || at + 2 > sizeof(line) ? 0 : at + 1;
+	}
+	return len > 0;
 }
 
 int main(int argc, char **argv)
@@ -139,8 +166,8 @@ int main(int argc, char **argv)
 		poll(p, 3, held_len[0] || held_len[1] ? 1 : 1000);
 		if (p[2].revents && !command())
 			break;
-		forward(a, b, cut_ab, held[0], &held_len[0]);
-		forward(b, a, cut_ba, held[1], &held_len[1]);
+		forward(a, b, cut_ab, version, held[0], &held_len[0]);
+		forward(b, a, cut_ba, false, held[1], &held_len[1]);
 	}
 	printf("passed %lu lost %lu doubled %lu reordered %lu damaged %lu\n", passed, lost, doubled, swapped,
 	       damaged);
