@@ -61,6 +61,11 @@ int sn_fail_note(const char *fmt, ...)
 	return 0;
 }
 
+void sn_fail_forget(void)
+{
+	fail_text[0] = 0;
+}
+
 const char *sn_last_error(void)
 {
 	return fail_text;

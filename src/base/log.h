@@ -30,6 +30,8 @@ void sn_log_write(struct sn_log_site *site, enum sn_level level, const char *fmt
 /* A macro, so that compilers and analyzers see which code comes back, and that it is not 0. */
 #define sn_fail(code, ...) sn_failed(code, sn_fail_note(__VA_ARGS__))
 int sn_fail_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What failed was not needed, and has been dealt with: its reason must not pass for that of a later failure. */
+void sn_fail_forget(void);
 static inline int sn_failed(int code, int noted)
 {
 	(void)noted;

@@ -277,7 +277,7 @@ struct sn_dsa *sn_dsa_acquire(void)
 {
 	pthread_mutex_lock(&shared_lock);
 	if (!shared && sn_dsa_open(sn_conf_str(SN_CONF_DSA), &shared) != SN_OK) {
-		sn_debug("%s", sn_last_error());
+		sn_fail_forget(); /* it has been logged */
 		shared = NULL;
 	}
 	shared_users += shared != NULL;

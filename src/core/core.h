@@ -112,6 +112,12 @@ struct sn_peer_state {
 	uint8_t addr[SN_ADDR_MAX];
 };
 
+/* For what is asked of a peer after its end: why it does not go. */
+static inline int sn_core_gone(const struct sn_peer_state *peer)
+{
+	return sn_fail(peer->gone_status, "peer %u is gone", peer->num);
+}
+
 struct sn_region {
 	struct sn_region *hash_next;
 	uint64_t key;

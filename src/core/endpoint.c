@@ -58,7 +58,10 @@ static int rails_open(sn_ep *ep)
 	}
 	while (ep->board_rail < ep->rail_count && !ep->rails[ep->board_rail].ops->expose)
 		ep->board_rail++;
-	return ep->rail_count ? 0 : SN_ERR_PERM; /* sn_last_error() holds the rail's reason */
+	if (!ep->rail_count)
+		return SN_ERR_PERM; /* sn_last_error() holds the rail's reason */
+	sn_fail_forget();
+	return 0;
 }
 
 static void ep_free(sn_ep *ep)

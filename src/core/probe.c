@@ -46,7 +46,7 @@ static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask
 		}
 		rc = SN_OK;
 	} else if (from != SN_ANY_PEER && ep->peers[from]->gone) {
-		rc = sn_fail(ep->peers[from]->gone_status, "peer %u is gone", from);
+		rc = sn_core_gone(ep->peers[from]);
 	}
 	sn_unlock(&ep->lock);
 	return rc;

@@ -134,7 +134,7 @@ int sn_core_check_msg(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *
 int sn_core_hand_over(struct sn_req *req, const struct sn_out *out)
 {
 	struct sn_peer_state *peer = req->peer;
-	int rc = sn_unlikely(peer->gone) ? peer->gone_status : peer->ops->post(peer->link, out, req);
+	int rc = sn_unlikely(peer->gone) ? sn_core_gone(peer) : peer->ops->post(peer->link, out, req);
 	if (sn_unlikely(rc < 0)) { /* nothing left, nothing will be answered */
 		sn_core_req_complete(req, rc);
 	} else if (rc > 0) {

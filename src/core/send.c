@@ -64,7 +64,7 @@ static void send_forgotten(sn_ep *ep, struct sn_peer_state *peer, const sn_msg *
 		.must_copy = true,
 	};
 	ep->count.sends++;
-	int rc = sn_unlikely(peer->gone) ? peer->gone_status : peer->ops->post(peer->link, &out, NULL);
+	int rc = sn_unlikely(peer->gone) ? sn_core_gone(peer) : peer->ops->post(peer->link, &out, NULL);
 	if (!ep->attr.on_complete || (ep->quiet && rc >= 0))
 		return;
 	sn_completion c = {

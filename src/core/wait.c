@@ -130,7 +130,8 @@ int sn_wait(sn_ep *ep, sn_req *req, sn_completion *c, int64_t timeout_us)
 		if (end != UINT64_MAX) {
 			uint64_t now = sn_now_ns();
 			if (now >= end)
-				return SN_ERR_TIMEOUT;
+				return sn_fail(SN_ERR_TIMEOUT, "the request is not done after %lld us",
+					       (long long)timeout_us);
 			nap = SN_MIN_OF(nap, (end - now) / 1000 + 1);
 		}
 		atomic_fetch_add_explicit(&ep->sleepers, ep->lock.enabled, memory_order_relaxed);

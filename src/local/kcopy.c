@@ -35,12 +35,15 @@ void sn_kcopy_open(struct sn_rail *rail)
 	if (!sn_kcopy_wanted())
 		return;
 	rail->kmod = sn_kmod_acquire();
-	if (rail->kmod)
+	if (rail->kmod) {
 		atomic_store_explicit(&rail->board->module, 1, memory_order_release);
-	else if (sn_conf_num(SN_CONF_COPY) == SN_COPY_KMOD)
+		return;
+	}
+	if (sn_conf_num(SN_CONF_COPY) == SN_COPY_KMOD)
 		sn_warn("the kernel module is not used: %s; large messages are streamed", sn_last_error());
 	else
 		sn_debug("the kernel module is not used: %s", sn_last_error());
+	sn_fail_forget();
 }
 
 void sn_kcopy_close(struct sn_rail *rail)
@@ -130,6 +133,7 @@ bool sn_kcopy_slice(struct sn_link *link, struct sn_rdv *rdv)
 	if (sn_likely(rc == SN_OK))
 		return true;
 	sn_debug("peer %u: %s; the rest goes another way", sn_core_peer_number(link->peer), sn_last_error());
+	sn_fail_forget();
 	rail->count.kmod_fallbacks++;
 	if (rc == SN_ERR_FAULT) { /* should it come to streaming, then with care */
 		rdv->guard = true;

@@ -315,6 +315,9 @@ static void bury(struct sn_link *link)
 {
 	struct sn_rail *rail = link->rail;
 	int status = link->doom;
+	if (status == SN_ERR_PEER_GONE)
+		sn_fail_note("peer %u (pid %u, on this node) has ended", sn_core_peer_number(link->peer),
+			     link->pid);
 	/* Nobody writes there any more, so this ends; the bound is for a process that closed its socket and goes on. */
 	link->leaving = true;
 	if (link->drain && link->rx.cells)

@@ -45,6 +45,7 @@ struct sn_kpull *sn_kpull_open(unsigned ifindex, const uint8_t port[2], uint32_t
 	}
 	k->ring = NULL;
 fail:
+	sn_fail_forget(); /* without it nothing is missing */
 	sn_kpull_close(k);
 	return NULL;
 }

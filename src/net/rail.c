@@ -230,7 +230,10 @@ static int open_all(struct net_rail *r)
 	for (unsigned i = 0; i < n; i++)
 		if (open_port(r, &sn_net_packet, iface[i].name) < 0)
 			sn_info("no rail over %s: %s", iface[i].name, sn_last_error());
-	return r->ports ? 0 : open_port(r, &sn_net_udp, NULL);
+	if (r->ports == 0)
+		return open_port(r, &sn_net_udp, NULL);
+	sn_fail_forget(); /* of those that were left out */
+	return 0;
 }
 
 /*

@@ -67,6 +67,7 @@ static bool table_make(void)
 	if (fd < 0) {
 		live.failed = true;
 		sn_info("no live view: %s", sn_last_error());
+		sn_fail_forget();
 		return false;
 	}
 	live.fd = fd;

@@ -378,9 +378,26 @@ static void a_forgotten_message_is_still_accounted_for(void **state)
 	sn_ep_close(loud);
 }
 
+/* Not one of something that was tried at opening and is not needed: no accelerator, no module. */
+static void a_time_out_says_its_own_reason(void **state)
+{
+	uint8_t byte;
+	sn_req *r;
+	sn_completion c = {0};
+
+	assert_string_equal(sn_last_error(), "");
+	assert_int_equal(sn_irecv(ep, self, &byte, 1, 3, UINT64_MAX, &r), 0);
+	assert_int_equal(sn_wait(ep, r, &c, 1000), SN_ERR_TIMEOUT);
+	assert_non_null(strstr(sn_last_error(), "not done after 1000 us"));
+	assert_int_equal(sn_cancel(ep, r), SN_OK);
+	wait_ok(r, NULL, SN_ERR_CANCELED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_time_out_says_its_own_reason, setup,
+						teardown), /* first: no error yet */
 		cmocka_unit_test_setup_teardown(every_size_arrives_intact_posted_or_unexpected, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_long_message_is_cut_and_both_lengths_are_reported, setup,
