@@ -77,6 +77,8 @@ struct sn_net_driver {
 			    const struct sn_net_place *place);
 	/* A descriptor that polls readable when receive() has something. */
 	int (*fd)(void *drv);
+	/* Optional: the errno with which the system refused to send the last frames, 0 if it took them. */
+	int (*trouble)(void *drv);
 	/* Optional: who fetches long messages for it in the kernel, or NULL. */
 	struct sn_kpull *(*kernel)(void *drv);
 	/* Optional: after fork, in the child: close what it must not keep open for the parent. Else fd() is closed. */

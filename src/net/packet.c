@@ -26,10 +26,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ETHERTYPE  0x88B6 /* IEEE 802 local experimental ethertype 2 */
-#define ETHER_HEAD 16	  /* 14 and the port */
-#define RX_BYTES   (4u << 20)
-#define TX_BYTES   (1u << 20)
+#define ETHERTYPE    0x88B6 /* IEEE 802 local experimental ethertype 2 */
+#define ETHER_HEAD   16	    /* 14 and the port */
+#define RX_BYTES     (4u << 20)
+#define TX_BYTES     (1u << 20)
+#define REFUSED_LONG 1000000ULL /* ns for which the device may drop one frame again and again */
 #define DATA_OFFSET                                                                                          \
 	(TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)) /* where the kernel expects a frame to send */
 
@@ -50,6 +51,8 @@ struct packet {
 	int poll_fd;   /* the socket, and the kernel's fetches; -1: there are none */
 	uint32_t held; /* slots handed out by the last receive */
 	uint64_t kicks, errors, odd, overruns;
+	int trouble;
+	uint64_t refused_at; /* clock at which the device began to drop the oldest frame; 0: it does not */
 };
 
 static struct tpacket2_hdr *slot(const struct ring *r, uint32_t i)
@@ -273,11 +276,48 @@ static int packet_fd(void *drv)
 
 /* ---- out ---- */
 
+/* The frame that the kernel would send next is made one that it throws away as malformed (PACKET_LOSS). */
+static void discard_oldest(struct packet *p)
+{
+	for (uint32_t n = 0, i = p->tx.at; n < p->tx.count; n++, i = i + 1 == p->tx.count ? 0 : i + 1) {
+		struct tpacket2_hdr *h = slot(&p->tx, i);
+		if (status(h) != TP_STATUS_SEND_REQUEST)
+			continue;
+		h->tp_len = UINT32_MAX;
+		p->errors++;
+		return;
+	}
+}
+
+/*
+ * A device that drops a frame (ENOBUFS) gets it again with the next kick, before all others. That is right where its queue is
+ * full. One that will never take it, as a veth pair whose far end has a smaller MTU, would block the ring for good: after
+ * a while the frame is given up, as lost.
+ */
 static void kick(struct packet *p)
 {
-	p->kicks++;
-	if (send(p->fd, "", 0, MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != ENOBUFS)
-		p->errors++;
+	for (int tries = 0; tries < 2; tries++) {
+		p->kicks++;
+		p->trouble = 0;
+		if (send(p->fd, "", 0, MSG_DONTWAIT) >= 0) {
+			p->refused_at = 0;
+			return;
+		}
+		if (errno == EAGAIN)
+			return;
+		if (errno != ENOBUFS) {
+			p->trouble = errno;
+			p->errors++;
+			return;
+		}
+		uint64_t now = sn_now_ns();
+		if (p->refused_at == 0)
+			p->refused_at = now;
+		if (now < p->refused_at + REFUSED_LONG)
+			return;
+		discard_oldest(p);
+		p->refused_at = 0;
+	}
 }
 
 static bool put(struct packet *p, const struct sn_net_out *f)
@@ -348,6 +388,11 @@ static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max
 	return n;
 }
 
+static int packet_trouble(void *drv)
+{
+	return ((struct packet *)drv)->trouble;
+}
+
 static void packet_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
 	struct packet *p = drv;
@@ -372,6 +417,7 @@ const struct sn_net_driver sn_net_packet = {
 	.send = packet_send,
 	.receive = packet_receive,
 	.fd = packet_fd,
+	.trouble = packet_trouble,
 	.kernel = packet_kernel,
 	.in_child = packet_in_child,
 	.counters = packet_counters,

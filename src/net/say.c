@@ -18,24 +18,49 @@ static void part_text(const struct sn_addr_part *p, char *out, size_t size)
 			 inet_ntop(p->type == SN_ADDR_UDP6 ? AF_INET6 : AF_INET, p->bytes, ip, sizeof(ip)));
 }
 
+/* What the system says against sending there, if anything. */
+static void trouble_text(const struct sn_net_link *l, char *out, size_t size)
+{
+	const struct sn_net_port *p = l->way[l->reply].port;
+	int error = p->driver->trouble ? p->driver->trouble(p->drv) : 0;
+
+	*out = 0;
+	if (error)
+		snprintf(out, size, ", and the system here refuses to send (%s)", strerror(error));
+}
+
+/*
+ * Logged, and kept as the reason for the requests that end with it: said to the user where he has to do something. A peer
+ * that closed its endpoint in good order is no news.
+ */
 void sn_net_say_gone(const struct sn_net_link *l, int status)
 {
 	const struct sn_net *n = l->net;
-	char where[64];
+	uint64_t ms = n->cfg.peer_timeout / SN_NET_MS;
+	char where[64], trouble[96];
 
 	part_text(&l->part[0], where, sizeof(where));
-	if (l->bye_came && status == 0)
-		sn_debug("net: the peer at %s has left", where);
-	else if (l->bye_came)
-		sn_info("net: the peer at %s has given us up", where);
-	else if (l->state == SN_LINK_CONNECTING)
-		sn_warn("no answer from %s in %" PRIu64 " ms, though the process there gave its address: a "
+	trouble_text(l, trouble, sizeof(trouble));
+	if (l->bye_came && status == 0) {
+		sn_fail_note("the peer at %s has left", where);
+	} else if (l->bye_came) {
+		sn_fail_note("the peer at %s has given us up", where);
+		sn_info("net: %s", sn_last_error());
+	} else if (l->state == SN_LINK_CONNECTING) {
+		sn_fail_note(
+			"no answer from %s in %" PRIu64 " ms, though the process there gave its address%s: a "
 			"firewall, or no way for %s between the hosts? `sennit doctor HOST` looks into it",
-			where, (uint64_t)(n->cfg.peer_timeout / SN_NET_MS),
+			where, ms, trouble,
 			l->part[0].type == SN_ADDR_ETHER ? "Ethernet frames of type 88B6" : "UDP");
-	else if (n->now >= l->heard_at + n->cfg.peer_timeout)
-		sn_info("net: the peer at %s has been silent for %" PRIu64 " ms", where,
-			(uint64_t)(n->cfg.peer_timeout / SN_NET_MS));
-	else
-		sn_info("net: the peer at %s is gone: %s", where, sn_strerror(status));
+		sn_warn("%s", sn_last_error());
+	} else if (n->now >= l->heard_at + n->cfg.peer_timeout) {
+		sn_fail_note("the peer at %s has been silent for %" PRIu64
+			     " ms (SENNIT_PEER_TIMEOUT)%s: its process "
+			     "or host is dead or stuck, or the network between is cut",
+			     where, ms, trouble);
+		sn_warn("%s", sn_last_error());
+	} else {
+		sn_fail_note("the peer at %s is gone: %s", where, sn_strerror(status));
+		sn_info("net: %s", sn_last_error());
+	}
 }

@@ -68,6 +68,7 @@ struct udp {
 	struct iovec out_iov[OUT_IOVS];
 	union segment_cmsg out_control[SN_NET_BATCH];
 	uint64_t send_calls, receive_calls, joined, errors, truncated;
+	int trouble;
 };
 
 /* ---- open ---- */
@@ -307,6 +308,7 @@ static unsigned udp_send(void *drv, const struct sn_net_out *frames, unsigned co
 			at = 0;
 			continue;
 		}
+		u->trouble = n < 0 ? errno : 0;
 		if (n < 0) { /* refused for good: as if lost */
 			u->errors++;
 			n = 1;
@@ -456,6 +458,11 @@ static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max,
 	return n;
 }
 
+static int udp_trouble(void *drv)
+{
+	return ((struct udp *)drv)->trouble;
+}
+
 static void udp_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
 	const struct udp *u = drv;
@@ -482,5 +489,6 @@ const struct sn_net_driver sn_net_udp = {
 	.send = udp_send,
 	.receive = udp_receive,
 	.fd = udp_fd,
+	.trouble = udp_trouble,
 	.counters = udp_counters,
 };
