@@ -164,20 +164,25 @@ void sn_net_free(struct sn_net *n)
 }
 
 /*
- * Engine time is the clock less the time in which nobody looked: a gap between two looks counts only up to an eighth of
- * the peer time-out. So a process that was stopped, or computed for long, does not come back to find all its peers
- * silent and give them up before it has read what they sent.
+ * Engine time is the clock less the time in which somebody should have looked and did not. A look may come by look_by, which
+ * sn_net_deadline promised, and a little later: time up to there counts. What is beyond is lateness: the process was
+ * stopped, frozen or starved, and so perhaps were its peers and all that lies between; it proves nothing about them. And
+ * where that happens again and again, with no moment between for a question and its answer, no question counts as asked
+ * after which we were late (late_at, see silence_timer).
  */
 void sn_net_look(struct sn_net *n)
 {
-	uint64_t clock = n->cfg.clock(n->cfg.clock_arg),
-		 most = SN_MAX_OF(100 * SN_NET_MS, n->cfg.peer_timeout / 8);
-	uint64_t gap = clock > n->clock_seen ? clock - n->clock_seen : 0;
+	uint64_t clock = n->cfg.clock(n->cfg.clock_arg), by = SN_MAX_OF(n->clock_seen, n->look_by);
+	uint64_t late = clock > by ? clock - by : 0;
+	uint64_t most = SN_MAX_OF(SN_NET_LATENESS, n->cfg.peer_timeout / 64);
 
-	if (gap > most)
-		n->skew += gap - most;
-	n->clock_seen += gap;
+	if (late > most)
+		n->skew += late - most;
+	n->clock_seen = SN_MAX_OF(n->clock_seen, clock);
+	n->look_by = 0;
 	n->now = n->clock_seen - n->skew;
+	if (late > SN_MAX_OF(100 * SN_NET_MS, n->cfg.peer_timeout / 32))
+		n->late_at = n->now;
 }
 
 /* ---- progress ---- */
@@ -373,7 +378,11 @@ uint64_t sn_net_deadline(struct sn_net *n)
 		return 0;
 	sn_list_for_each (w, &n->work)
 		at = SN_MIN_OF(at, sn_container(w, struct sn_net_link, work_node)->ack_at);
-	return at == SN_NET_NEVER ? at : at > n->now ? at - n->now : 0;
+	if (at == SN_NET_NEVER)
+		return at;
+	uint64_t wait = at > n->now ? at - n->now : 0;
+	n->look_by = n->clock_seen + wait;
+	return wait;
 }
 
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)

@@ -507,14 +507,16 @@ static uint64_t silence_timer(struct sn_net_link *l)
 
 	if (n->now < ask_at)
 		return ask_at;
+	if (l->pings && n->late_at >= l->ping_at) /* that question does not count */
+		l->pings--;
 	if (n->now >= l->heard_at + n->cfg.peer_timeout && l->pings >= 8) {
-		if (n->quiet) { /* to be reported by the application's next progress, unless a sign of life comes first */
-			l->silent = true;
-			sn_net_work(l);
-			return n->now + pause;
+		if (!n->quiet) {
+			sn_net_gone(l, SN_ERR_PEER_GONE);
+			return SN_NET_NEVER;
 		}
-		sn_net_gone(l, SN_ERR_PEER_GONE);
-		return SN_NET_NEVER;
+		/* To be reported by the application's next progress, unless a sign of life comes first: we go on asking for one. */
+		l->silent = true;
+		sn_net_work(l);
 	}
 	if (l->state == SN_LINK_OPEN)
 		sn_net_out_ack(l, SN_WIRE_F_ANSWER);

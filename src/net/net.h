@@ -49,7 +49,9 @@
 #define SN_NET_TRAIN	   12 /* frames that sample a new rail */
 #define SN_NET_RETRY	   (10 * SN_NET_MS) /* a rail that is out is tried again, first after this */
 #define SN_NET_LATE	   (300 * 1000ULL)  /* ns without a look */
-#define SN_NET_RETRY_MOST  (200 * SN_NET_MS)
+#define SN_NET_LATENESS                                                                                      \
+	(20 * SN_NET_MS) /* a look may be so late before time stands still: longer than HOT_MOST of rail.c */
+#define SN_NET_RETRY_MOST (200 * SN_NET_MS)
 
 /* Timers with nothing to do stand at SN_NET_NEVER. */
 #define SN_NET_NEVER UINT64_MAX
@@ -362,6 +364,8 @@ struct sn_net_past { /* how many sessions with a peer have ended */
 struct sn_net {
 	struct sn_net_cfg cfg;
 	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (see sn_net_look) */
+	uint64_t look_by;		/* by this clock somebody will look again; 0: at any time */
+	uint64_t late_at;		/* when a look came far too late last, in engine time */
 	uint32_t mtu;			/* the longest frame that any port takes */
 	struct sn_strategy strategy;
 	struct sn_net_port *port;  /* cfg.ports of them */
@@ -409,7 +413,8 @@ bool sn_net_busy(const struct sn_net *n);
 bool sn_net_expects(const struct sn_net *n); /* long messages are under way: frames come soon */
 bool sn_net_idle(const struct sn_net *n);    /* every eager message accepted is acknowledged */
 uint64_t sn_net_deadline(
-	struct sn_net *n); /* ns until progress has something to do by itself; SN_NET_NEVER */
+	struct sn_net
+		*n); /* ns until progress has something to do by itself, and is to be called; SN_NET_NEVER */
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 void sn_net_look(struct sn_net *n); /* read the clock */
 /* Around every call from above: what was batched leaves, and detached links are freed, when the outermost ends. */

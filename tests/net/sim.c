@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sim.h"
+#include "base/log.h"
 #include <stdarg.h>
 
 struct sim sim;
@@ -310,12 +311,15 @@ static uint64_t next_event(uint64_t until)
 		struct node *n = sim.node[i];
 		if (n == NULL)
 			continue;
+		if (n->asleep_until > sim.now) {
+			next = SN_MIN_OF(next, n->asleep_until);
+			if (!n->quiet) /* it looks at nothing, not even at the clock */
+				continue;
+		}
 		uint64_t at = sn_net_deadline(n->net);
 		at = at == SN_NET_NEVER ? until : sim.now + at;
 		if (unread(i))
 			at = sim.now;
-		if (n->asleep_until > sim.now)
-			at = n->quiet ? SN_MIN_OF(at, n->asleep_until) : SN_MAX_OF(at, n->asleep_until);
 		next = SN_MIN_OF(next, at);
 	}
 	return SN_MAX_OF(next, sim.now + 500); /* even a spinning process takes time */
@@ -334,6 +338,7 @@ void sim_run(uint64_t until)
 
 void sim_start(uint64_t seed, const struct sim_net_params *p)
 {
+	sn_log_level = SN_LOG_NONE; /* peers are meant to be lost */
 	memset(&sim, 0, sizeof(sim));
 	sim.random = seed;
 	sim.now = 1000 * SIM_MS;

@@ -382,6 +382,47 @@ static void parked(uint64_t seed)
 	model_end();
 }
 
+/*
+ * A machine under load, or frozen again and again: the processes are late with every look, by seconds, and what lies between
+ * them is as slow. Nobody is given up for that; but one who has died meanwhile is, once there was time to hear of it.
+ */
+static void starved(uint64_t seed)
+{
+	struct sim_net_params p;
+
+	sim.random = seed;
+	p = some_network();
+	p.loss = SN_MIN_OF(p.loss, 0.01);
+	p.path_mtu = 65535;
+	sim_start(sim_rand(), &p);
+	model_start();
+	struct node *node[] = {node_new(0, TIMEOUT, 16384), node_new(1, TIMEOUT, 16384)};
+	bool met = sim_chance(0.8), dies = sim_chance(0.3);
+	for (unsigned i = 5; i > 0; i--) {
+		node_post(node[0], node[1], some_length());
+		sim_run(sim.now + (met ? sim_below(20 * SIM_MS) : 0));
+	}
+	sim.cut[0][1] = sim.cut[1][0] = true;
+	if (dies)
+		node_crash(node[1]);
+	for (unsigned looks = 100; looks > 0; looks--) {
+		uint64_t wake = sim.now + SIM_MS * (100 + sim_below(20000));
+		for (unsigned i = 0; i < 2; i++)
+			if (sim.node[i])
+				sim.node[i]->asleep_until = wake;
+		sim_run(wake + SIM_MS);
+	}
+	heal(2);
+	if (dies)
+		sim_run(sim.now + TIMEOUT + TIMEOUT / 8);
+	else
+		settle(20 * TIMEOUT, 2);
+	model_check_all(dies);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
 /* Eight (seven) senders, one receiver on a slow line with a short queue: short messages must not wait for the long ones. */
 static void incast(uint64_t seed)
 {
@@ -423,6 +464,8 @@ int main(int argc, char **argv)
 			incast(seed);
 		else if (seed % 50 == 1)
 			parked(seed);
+		else if (seed % 50 == 2)
+			starved(seed);
 		else if (seed % 10 == 3)
 			rejoin(seed);
 		else if (seed % 10 == 7)
