@@ -406,6 +406,8 @@ struct sn_peer_state *sn_core_peer_from(struct sn_ep *ep, const void *rail, cons
 	struct sn_ep_ids ids;
 
 	check_quiet(n);
+	if (n->shuns)
+		return NULL;
 	if (len != sizeof(ids) + 1) {
 		sim_fail("an address of %zu bytes", len);
 		return NULL;

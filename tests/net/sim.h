@@ -102,6 +102,7 @@ struct node {
 	uint64_t asleep_until;	      /* does not call the engine before */
 	bool quiet;		      /* while asleep, its service thread does */
 	double refuse, late, partial; /* what it does with a rendezvous */
+	bool shuns;		      /* takes no new peer */
 	struct pending *pending;      /* rendezvous to be fetched later */
 	unsigned upcalls_in_quiet;
 };
