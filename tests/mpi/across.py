@@ -53,8 +53,7 @@ class Across:
             skip("making network namespaces needs root")
         self.work = work
         self.names = net.hosts(int(count))
-        net.veth(self.names, (1500,) * len(self.names))
-        net.address(self.names)
+        self.network()
         self.addresses = ["10.77.0.%d" % (i + 1) for i in range(len(self.names))]
         self.daemons = []
         self.agent = os.path.join(work, "agent")
@@ -65,6 +64,10 @@ class Across:
         with open(self.agent, "w", encoding="utf-8") as f:
             f.write(text)
         os.chmod(self.agent, 0o755)
+
+    def network(self):
+        net.veth(self.names, (1500,) * len(self.names))
+        net.address(self.names)
 
     def start_ssh(self):
         sshd = os.environ.get("SSHD") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
