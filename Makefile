@@ -14,6 +14,8 @@ CMAKE_FLAGS ?=
 PYTHON_PLOT = $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; \
 	done; echo python3)
 
+comma := ,
+
 .PHONY: all check demo bench install soak clean deps
 .NOTPARALLEL:
 
@@ -42,8 +44,10 @@ bench:
 	@sh cmake/deps.sh build bench
 	@sh tests/peers.sh || [ $$? -eq 77 ]
 	$(MAKE) all
-	$(if $(QUICK),,$(PYTHON_PLOT) bench/progress.py --build $(BUILD) --rounds 1 --minutes 4)
-	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick,--minutes 11) $(if $(DOC),--doc docs/performance.md)
+	$(if $(QUICK),,$(PYTHON_PLOT) bench/progress.py --build $(BUILD) --rounds 1 --minutes 3)
+	$(PYTHON_PLOT) bench/net.py --build $(BUILD) --json out/net.json $(if $(QUICK),--quick --minutes 0.5 --mtu 1500 \
+		--what bare$(comma)latency,--minutes 3.5) || [ $$? -eq 77 ]
+	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick,--minutes 8.5) $(if $(DOC),--doc docs/performance.md)
 
 soak: all
 	ctest --test-dir $(BUILD) --output-on-failure -C soak -L soak

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Between hosts: one MPI program over each MPI's own TCP and over sennit, in turn, and the limit that the kernel sets.
 
-    net.py [--build BUILD] [--quick] [--rounds N] [--mtu 1500,9000] [--what bare,latency,stream,loss,incast]
+    net.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--mtu 1500,9000] [--what bare,latency,stream,loss,incast]
            [--sizes 8,65536] [--loss 0.1,1] [--only "Open MPI 4,sennit udp"] [--json FILE]
 
 The hosts are network namespaces that this makes (it needs root), joined by a veth pair, by a bridge for the incast, or by
 a lossy wire in user space. Every round runs each candidate once, in an order that changes; shown are medians over the
 rounds, their range, and sennit's ratio to the better of the peers (above 1: sennit is better, also where less is better).
+With --minutes the rest of the time is shared among the parts that are still to come: as many rounds of each as fit.
 """
 import argparse
 import json
@@ -16,12 +17,14 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(ROOT, "tests", "net"), os.path.join(ROOT, "tests", "mpi")]
 import hosts as net  # noqa: E402
 from job import PEERS, Mpi  # noqa: E402
+from net_page import human  # noqa: E402
 
 SMALL, LARGE = [8, 4096], [65536, 262144, 1 << 20, 4 << 20]
 
@@ -100,6 +103,13 @@ class Bench:
         for mpi in {c.mpi.name: c.mpi for c in self.all}.values():
             subprocess.run([mpi.compiler(), "-O2", os.path.join(HERE, "net_mpi.c"), "-o", self.program(mpi)], check=True)
         self.rows = []
+        self.end = time.monotonic() + args.minutes * 60
+        self.parts = 1  # still to come, this one included
+
+    def until(self):
+        """When the part that begins now is to be done."""
+        now = time.monotonic()
+        return now + max(self.end - now, 0) / max(self.parts, 1)
 
     def program(self, mpi):
         return os.path.join(self.work, "net_mpi." + mpi.name)
@@ -160,11 +170,16 @@ class Bench:
     def compare(self, title, names, words, show):
         """All candidates, `rounds` times in turn; show: {figure's index: (heading, larger is better, format)}."""
         got = {c.name: [] for c in self.all}
+        until, longest = self.until(), 0
         for i in range(self.rounds):
+            began = time.monotonic()
+            if i and began + longest > until:
+                break
             for c in self.all[i % len(self.all):] + self.all[:i % len(self.all)]:
-                figures = self.once(c, names, words)
+                figures = self.once(c, names, words, max(5, min(60, self.end - time.monotonic())))
                 if figures:
                     got[c.name].append(figures)
+            longest = max(longest, time.monotonic() - began)
         for index, (heading, up, form) in show.items():
             self.table(title, heading, got, index, up, form)
 
@@ -182,7 +197,7 @@ class Bench:
                     continue
                 medians[c.name, s] = statistics.median(values)
                 cells.append("%28s" % ((form + " (" + form + "-" + form + ")") % (medians[c.name, s], values[0], values[-1])))
-                self.rows.append({"what": title, "figure": heading, "candidate": c.name, "bytes": s,
+                self.rows.append({"what": title, "figure": heading, "candidate": c.name, "bytes": s, "up": up,
                                   "median": medians[c.name, s], "runs": values})
             print("%-20s" % c.name + "".join(cells))
         for c in self.all:
@@ -232,9 +247,12 @@ class Bench:
         """The kernel's own limit: the same calls, without a protocol, and what part of it sennit reaches."""
         names = hosts_up(2, mtu)
         print("\nbare calls, MTU %d: ping-pong, one way us" % mtu)
+        until = self.until()
         for way in ("udp", "ether"):
             runs = []
-            for _ in range(self.rounds):
+            for i in range(self.rounds):
+                if i and time.monotonic() > until:
+                    break
                 runs.append(bare_once(os.path.join(self.build, "bin", "net_bare"), names, way, self.sizes or SMALL + LARGE))
             cells = []
             for s in self.sizes or SMALL + LARGE:
@@ -263,18 +281,12 @@ def bare_once(program, names, way, sizes):
     return found
 
 
-def human(size):
-    for shift, unit in ((20, "MiB"), (10, "KiB")):
-        if size >= 1 << shift:
-            return "%d %s" % (size >> shift, unit)
-    return "%d B" % size
-
-
 def main(argv=None):
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--build", default=os.path.join(ROOT, "build"))
     p.add_argument("--quick", action="store_true", help="one round of short runs: does it work, and roughly how fast")
     p.add_argument("--rounds", type=int)
+    p.add_argument("--minutes", type=float, default=60, help="stop after as many rounds of each part as fit")
     p.add_argument("--mtu", default="1500,9000")
     p.add_argument("--what", default="bare,latency,stream,loss,incast")
     p.add_argument("--sizes", default="", help="bytes of the messages, instead of the usual ones")
@@ -290,19 +302,17 @@ def main(argv=None):
         return net.SKIP
     bench, what = Bench(args), args.what.split(",")
     mtus = [int(m) for m in args.mtu.split(",")]
+    parts = [(getattr(bench, name), mtu) for mtu in mtus for name in ("bare", "latency", "stream") if name in what]
+    parts += [(bench.loss, percent) for percent in map(float, args.loss.split(",")) if "loss" in what]
+    parts += [(bench.incast, mtus[0])] if "incast" in what else []
     try:
-        for mtu in mtus:
-            for name in ("bare", "latency", "stream"):
-                if name in what:
-                    getattr(bench, name)(mtu)
-        if "loss" in what:
-            for percent in args.loss.split(","):
-                bench.loss(float(percent))
-        if "incast" in what:
-            bench.incast(mtus[0])
+        for i, (part, argument) in enumerate(parts):
+            bench.parts = len(parts) - i
+            part(argument)
     finally:
         net.tear_down()
     if args.json:
+        os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump(bench.rows, f, indent=1)
     return 0

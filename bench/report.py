@@ -5,6 +5,7 @@ import os
 import statistics
 
 import bench
+import net_page
 
 OURS = "sennit"
 BARE = ("capilat", "capirate", "capiratio", "capibw", "capibwpart", "capimap", "capimappart")  # rows with nobody to compare with
@@ -205,7 +206,7 @@ def page(data, rows, path, out):
             f.write("| " + " | ".join(line(r)) + " |\n")
         if data["notes"]:
             f.write("\nWhat went wrong in the run:\n\n" + "".join(f"- {n}\n" for n in data["notes"]))
-        f.write("\n".join(progress_section(out)) + "\n")
+        f.write("\n".join(progress_section(out) + net_page.section_of(out)) + "\n")
     print("Page: " + path)
 
 
