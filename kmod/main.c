@@ -8,6 +8,7 @@
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/nospec.h>
 #include <linux/resource.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -85,13 +86,17 @@ static long sn_ioctl(struct file *file, unsigned int cmd, unsigned long user)
 	union sn_arg arg;
 	int err;
 
-	if (_IOC_NR(cmd) >= ARRAY_SIZE(sn_calls) || sn_calls[_IOC_NR(cmd)].cmd != cmd)
+	if (_IOC_NR(cmd) >= ARRAY_SIZE(sn_calls))
 		return -ENOTTY;
-	call = &sn_calls[_IOC_NR(cmd)];
+	call = &sn_calls[array_index_nospec(_IOC_NR(cmd), ARRAY_SIZE(sn_calls))];
+	if (call->cmd != cmd)
+		return -ENOTTY;
 	/* Handles, limits and memory are those of the opener: nobody else may spend them. */
 	if (current->mm != ctx->mm)
 		return -EPERM;
-	WRITE_ONCE(ctx->memlock, capable(CAP_IPC_LOCK) ? U64_MAX : rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT);
+	WRITE_ONCE(ctx->memlock, ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK)
+					 ? U64_MAX
+					 : rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT);
 	WRITE_ONCE(ctx->cpu, raw_smp_processor_id());
 
 	memset(&arg, 0, sizeof(arg));

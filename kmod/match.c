@@ -450,12 +450,14 @@ int sn_match_probe(struct sn_ctx *ctx, void *arg)
 int sn_match_cancel(struct sn_ctx *ctx, void *arg)
 {
 	struct sennit_cancel *c = arg;
-	struct sn_member *member = smp_load_acquire(&ctx->member);
 	struct sn_request *q = sn_request_find(ctx, c->request);
+	struct sn_member *member;
 	bool mine;
 
 	if (!q)
 		return -ENOENT;
+	/* Not before: another thread may have joined, and posted this, since the call began. */
+	member = smp_load_acquire(&ctx->member);
 	spin_lock(&member->job->lock);
 	mine = q->queued;
 	if (mine) {

@@ -115,14 +115,16 @@ static int sn_net_plug(struct sn_net *n, const struct sennit_net_open *o)
 {
 	struct net *ns = current->nsproxy->net_ns;
 	struct net_device *dev;
+	unsigned int most;
 
 	if (!ns_capable(ns->user_ns, CAP_NET_RAW))
 		return -EPERM;
 	dev = dev_get_by_index(ns, o->ifindex);
 	if (!dev)
 		return -ENODEV;
+	most = min_t(unsigned int, READ_ONCE(dev->mtu), U16_MAX); /* some interfaces may have an MTU of 0 */
 	if (dev->type != ARPHRD_ETHER || o->mtu < sizeof(struct sn_wire_data) + SN_WIRE_FRAG_MIN ||
-	    o->mtu > READ_ONCE(dev->mtu) - SN_PORT_BYTES) {
+	    o->mtu + (u64)SN_PORT_BYTES > most) {
 		dev_put(dev);
 		return -EINVAL;
 	}
@@ -347,8 +349,8 @@ static int sn_net_pull_check(const struct sn_net *n, const struct sennit_net_pul
 {
 	if (!(r->access & SENNIT_WRITE))
 		return -EACCES;
-	if (a->zero || a->start >= a->end || a->end > r->length || a->frag < SN_WIRE_FRAG_MIN ||
-	    a->frag > n->mtu - sizeof(struct sn_wire_data))
+	if (a->zero || a->reserved || a->start >= a->end || a->end > r->length ||
+	    a->frag < SN_WIRE_FRAG_MIN || a->frag > n->mtu - sizeof(struct sn_wire_data))
 		return -EINVAL;
 	return 0;
 }

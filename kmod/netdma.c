@@ -72,6 +72,8 @@ static unsigned int sn_skb_at(const struct sk_buff *skb, unsigned int at, struct
 		const skb_frag_t *f = &skb_shinfo(skb)->frags[i];
 
 		if (at < skb_frag_size(f)) {
+			if (!skb_frag_page(f)) /* a device's memory */
+				return 0;
 			*page = skb_frag_page(f) + ((skb_frag_off(f) + at) >> PAGE_SHIFT);
 			*in = offset_in_page(skb_frag_off(f) + at);
 			return min_t(unsigned int, skb_frag_size(f) - at, PAGE_SIZE - *in);

@@ -178,18 +178,23 @@ static void sn_pull_send(struct sn_pull *p, struct sn_pull_block *b)
 	__skb_queue_tail(&n->out, skb);
 }
 
-/* Sends what was asked for while the lock was held. */
+/*
+ * Sends what was asked for while the lock was held. The frames hold no reference of their interface: one that goes waits for
+ * who is in here, after its endpoints have let it go.
+ */
 void sn_net_flush(struct sn_net *n)
 {
 	struct sk_buff_head out;
 	struct sk_buff *skb;
 
 	__skb_queue_head_init(&out);
+	rcu_read_lock();
 	spin_lock_bh(&n->lock);
 	skb_queue_splice_init(&n->out, &out);
 	spin_unlock_bh(&n->lock);
 	while ((skb = __skb_dequeue(&out)))
 		dev_queue_xmit(skb);
+	rcu_read_unlock();
 }
 
 static u64 sn_link_rto(const struct sn_link *l)

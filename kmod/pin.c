@@ -19,7 +19,8 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
-#define SN_PIN_TRIES 64
+#define SN_PIN_TRIES  64
+#define SN_EVICT_LOOK 256 /* sets looked at before the LRU's lock is let go for a moment */
 
 static unsigned long pin_limit_pages;
 module_param(pin_limit_pages, ulong, 0644);
@@ -197,6 +198,7 @@ enum sn_evict_mode { SN_EVICT_LIMIT, SN_EVICT_PRESSURE };
 static unsigned long sn_pin_evict(struct mm_struct *mm, unsigned long want, enum sn_evict_mode mode)
 {
 	unsigned long freed = 0, looks = 0, all;
+	unsigned int held = 0;
 
 	spin_lock_bh(&sn_lru_lock);
 	all = 2 * sn_lru_pages; /* each set once with its second chance, once without */
@@ -204,6 +206,14 @@ static unsigned long sn_pin_evict(struct mm_struct *mm, unsigned long want, enum
 		struct sn_pinset *ps = list_first_entry(&sn_lru, struct sn_pinset, lru);
 		bool mine = false;
 
+		/* The list is everybody's and may be long: nobody's softirqs wait for all of it. */
+		if (++held > SN_EVICT_LOOK) {
+			held = 0;
+			spin_unlock_bh(&sn_lru_lock);
+			cond_resched();
+			spin_lock_bh(&sn_lru_lock);
+			continue;
+		}
 		looks += ps->count;
 		list_move_tail(&ps->lru, &sn_lru);
 		if ((mm && ps->region->ctx->mm != mm) || refcount_read(&ps->refs) > 1)
@@ -314,7 +324,8 @@ static int sn_pin_fill(struct sn_seg *seg, struct sn_pinset *ps)
 		}
 		if (!ps->stale) {
 			ps->count = got;
-			ps->state = SN_READY;
+			smp_store_release(&ps->state,
+					  SN_READY); /* its pages first, for who looks without the lock */
 			sn_lru_add(ps);
 			spin_unlock_bh(&seg->lock);
 			break;
@@ -336,7 +347,7 @@ out:
 		return 0;
 	}
 	spin_lock_bh(&seg->lock);
-	ps->state = SN_GONE;
+	WRITE_ONCE(ps->state, SN_GONE);
 	if (sn_pin_unlink(ps))
 		refcount_dec(&ps->refs); /* the tree's; the caller's is still there */
 	ps->count = 0;
@@ -445,13 +456,17 @@ struct sn_pinset *sn_pin_get(struct sn_seg *seg, unsigned long page, bool write,
 				return ps;
 			continue;
 		}
-		if (READ_ONCE(ps->state) == SN_READY) {
-			WRITE_ONCE(ps->referenced, true);
-			sn_count(SENNIT_C_PIN_HITS, 1);
-			return ps;
+		if (smp_load_acquire(&ps->state) == SN_READY) {
+			/* It may have become ready since, and for reading only: then it is looked at again above. */
+			if (!write || ps->writable) {
+				WRITE_ONCE(ps->referenced, true);
+				sn_count(SENNIT_C_PIN_HITS, 1);
+				return ps;
+			}
+		} else {
+			sn_count(SENNIT_C_OVERLAP_MISSES, 1);
+			wait_event_killable(seg->region->ctx->pin_wait, READ_ONCE(ps->state) != SN_PINNING);
 		}
-		sn_count(SENNIT_C_OVERLAP_MISSES, 1);
-		wait_event_killable(seg->region->ctx->pin_wait, READ_ONCE(ps->state) != SN_PINNING);
 		sn_pin_put(ps);
 	}
 }

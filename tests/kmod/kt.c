@@ -2,7 +2,113 @@
 /* See kt.h. */
 #include "kt.h"
 #include <grp.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <sys/prctl.h>
+
+/* ---- 32-bit calls ---- */
+
+static bool compat;
+static sigjmp_buf no_compat;
+
+static void on_fault(int sig)
+{
+	siglongjmp(no_compat, sig);
+}
+
+#ifndef MAP_32BIT
+#define MAP_32BIT 0
+#endif
+#ifdef __x86_64__
+/* The interrupt by which 32-bit programs call the kernel; it takes the lower halves of registers. */
+static int call32(int number, int fd, unsigned long what, void *arg)
+{
+	long rc;
+
+	__asm__ volatile("int $0x80"
+			 : "=a"(rc)
+			 : "a"(number), "b"(fd), "c"(what), "d"(arg)
+			 : "memory", "cc", "r8", "r9", "r10", "r11");
+	if ((int)rc >= 0)
+		return (int)rc;
+	errno = -(int)rc;
+	return -1;
+}
+#else
+static int call32(int number, int fd, unsigned long what, void *arg)
+{
+	errno = ENOSYS;
+	return number && fd && what && arg ? -1 : -2;
+}
+#endif
+
+bool kt_compat(void)
+{
+	struct sigaction act = {.sa_handler = on_fault}, old;
+
+	sigaction(SIGSEGV, &act, &old);
+	compat = !sigsetjmp(no_compat, 1) && call32(20 /* getpid */, 0, 0, NULL) == getpid();
+	sigaction(SIGSEGV, &old, NULL);
+	return compat;
+}
+
+void kt_options(int argc, char **argv)
+{
+	if (argc < 2 || strcmp(argv[argc - 1], "compat"))
+		return;
+	if (!kt_compat()) {
+		printf("SKIP: this kernel has no calls of 32-bit programs\n");
+		exit(77);
+	}
+	printf("as a 32-bit program\n");
+}
+
+uint64_t *kt_accepted;
+
+int __real_ioctl(int fd, unsigned long what, ...);
+int __wrap_ioctl(int fd, unsigned long what, ...);
+
+/* What a 32-bit call names must lie in the lower 4 GiB: what does not is brought there, and back. */
+static int ioctl32(int fd, unsigned long what, void *arg)
+{
+	bool sound =
+		(uintptr_t)arg >= 1ul << 32 && (uintptr_t)arg < 1ul << 47; /* else a bad pointer stays one */
+	void *low = arg;
+	int rc, err;
+
+	if (sound) {
+		low = mmap(NULL, KT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1,
+			   0);
+		KT_CHECK(low != MAP_FAILED);
+		memcpy(low, arg, _IOC_SIZE(what));
+	}
+	rc = call32(54 /* ioctl */, fd, what, low);
+	err = errno;
+	if (sound) {
+		memcpy(arg, low, _IOC_SIZE(what));
+		munmap(low, KT_PAGE);
+	}
+	errno = err;
+	return rc;
+}
+
+/* Every ioctl() of a test comes by here (the linker's --wrap). */
+int __wrap_ioctl(int fd, unsigned long what, ...)
+{
+	va_list list;
+	void *arg;
+	int rc;
+
+	va_start(list, what);
+	arg = va_arg(list, void *);
+	va_end(list);
+	if (_IOC_TYPE(what) != 0xE5 || _IOC_SIZE(what) > KT_PAGE)
+		return __real_ioctl(fd, what, arg);
+	rc = compat ? ioctl32(fd, what, arg) : __real_ioctl(fd, what, arg);
+	if (kt_accepted && rc == 0)
+		__atomic_fetch_add(&kt_accepted[_IOC_NR(what)], 1, __ATOMIC_RELAXED);
+	return rc;
+}
 
 int kt_open(void)
 {

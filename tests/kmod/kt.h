@@ -53,6 +53,11 @@ struct kt_region {
 	uint64_t handle;
 };
 
+/* Argument `compat`: all calls of the device are made as a 32-bit program makes them; skips where the kernel has none. */
+void kt_options(int argc, char **argv);
+bool kt_compat(void);	      /* the same at once; false: the kernel has none */
+extern uint64_t *kt_accepted; /* unless NULL: calls of the device that returned 0, by their number */
+
 int kt_open(void);
 char *kt_map(size_t len);
 void kt_fill(void *at, size_t len, unsigned seed);

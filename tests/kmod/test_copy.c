@@ -402,8 +402,9 @@ static void a_broken_transfer_says_so(void)
 	munmap(to, len);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	kt_options(argc, argv);
 	fd = kt_open();
 	KT_RUN(vectors_on_both_sides);
 	KT_RUN(ends_are_checked);

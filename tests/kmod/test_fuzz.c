@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * test_fuzz SEED SECONDS: processes with two threads each call the device with arguments that are half right, on memory
- * that they change all the time, fork, exit and are killed. The kernel must not mind (boot.sh reads its log), nothing may
- * stay pinned, and the module must unload. One seed gives one sequence of calls for each thread; how they interleave is
- * the scheduler's.
+ * that they change all the time, fork, exit and are killed; some of them as 32-bit programs. What the kernel asks for over the
+ * network is answered by frames that are half right. The kernel must not mind (boot.sh reads its log), nothing may
+ * stay pinned, and the module must unload; each call must have been accepted, and frames placed. One seed gives one
+ * sequence of calls for each thread; how they interleave is the scheduler's.
  */
 #include "kt.h"
+#include "net/auth.h"
 #include "veth.h"
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 
 #define WORKERS 4
 #define ARENA	96 /* pages */
 #define SHARED	64
+#define CALLS	21 /* that the device knows */
 
 /* What processes tell each other: handles of all kinds, in memory that all share. */
 static volatile uint64_t *shared;
@@ -24,6 +31,7 @@ struct fuzz {
 	char *arena;
 	uint64_t requests[8];
 	uint32_t ids[8];
+	int event;
 };
 
 static uint32_t pick(struct fuzz *f, uint32_t n)
@@ -87,6 +95,14 @@ static struct sennit_end any_end(struct fuzz *f, struct sennit_seg *segs)
 	return e;
 }
 
+static void fuzz_questions(struct fuzz *f, int fd)
+{
+	struct sennit_counters c = {.values = any_address(f), .n = pick(f, 60), .reserved = !pick(f, 9)};
+	struct sennit_info i;
+
+	ioctl(fd, pick(f, 2) ? SENNIT_IOC_INFO : SENNIT_IOC_COUNTERS, pick(f, 2) ? (void *)&i : (void *)&c);
+}
+
 static void fuzz_regions(struct fuzz *f, int fd)
 {
 	struct sennit_seg segs[40];
@@ -105,6 +121,7 @@ static void fuzz_regions(struct fuzz *f, int fd)
 		break;
 	case 1: ioctl(fd, SENNIT_IOC_UNDECLARE, &u); break;
 	case 2:
+		fuzz_questions(f, fd);
 		p.len = any_number(f);
 		ioctl(fd, SENNIT_IOC_PREPARE, &p);
 		break;
@@ -116,7 +133,8 @@ static void fuzz_copies(struct fuzz *f, int fd)
 	struct sennit_seg a[40], b[40];
 	struct sennit_copy c = {.dst = any_end(f, a), .src = any_end(f, b), .len = any_number(f)};
 	struct sennit_share_open o = {.dst = any_end(f, a), .src = any_end(f, b), .len = any_number(f)};
-	struct sennit_share_run r = {.handle = any_handle(f), .flags = pick(f, 2)};
+	struct sennit_share_run r = {.handle = any_handle(f),
+				     .flags = pick(f, 20) ? pick(f, 4) : any_number(f)};
 	struct sennit_share_close s = {.handle = any_handle(f)};
 
 	switch (pick(f, 6)) {
@@ -139,7 +157,7 @@ static void fuzz_messages(struct fuzz *f, int fd)
 	struct sennit_post p = {
 		.peer = (int)pick(f, 7) - 1, .tag = (int)pick(f, 4) - 1, .context = pick(f, 2)};
 	struct sennit_wait w = {.request = pick(f, 8) ? f->requests[pick(f, 8)] : any_number(f),
-				.timeout_us = pick(f, 3000)};
+				.timeout_us = pick(f, 200) ? pick(f, 3000) : SENNIT_FOREVER};
 	struct sennit_probe q = {.peer = p.peer, .tag = p.tag, .context = p.context};
 	struct sennit_cancel c = {.request = f->requests[pick(f, 8)]};
 
@@ -166,8 +184,10 @@ static void fuzz_messages(struct fuzz *f, int fd)
 /* Interfaces 2 and 3 are two ends of a cable, made by main(); the others are none that would do. */
 static void fuzz_net(struct fuzz *f, int fd)
 {
-	struct sennit_net_open o = {
-		.ifindex = 1 + pick(f, 3), .mtu = pick(f, 9) ? 1400 : pick(f, 70000), .event = -1};
+	struct sennit_net_open o = {.ifindex = 1 + pick(f, 3),
+				    .mtu = pick(f, 9) ? 1400 : pick(f, 70000),
+				    .port = {'F', 'F'},
+				    .event = pick(f, 2) ? f->event : (int)pick(f, 12) - 1};
 	struct sennit_net_close c = {.id = pick(f, 4)};
 	struct sennit_net_link l = {.net = pick(f, 4), .rx_link = 1, .tx_link = 2};
 	struct sennit_net_unlink u = {.net = pick(f, 4), .link = pick(f, 5)};
@@ -176,7 +196,9 @@ static void fuzz_net(struct fuzz *f, int fd)
 				    .region = f->ids[pick(f, 8)],
 				    .start = pick(f, 3) ? 0 : any_number(f),
 				    .end = pick(f, 12) ? pick(f, 100000) : any_number(f),
-				    .frag = 256 + pick(f, 1200)};
+				    .frag = 256 + pick(f, 1200),
+				    .rdv = pick(f, 4),
+				    .sack = any_number(f)};
 	struct sennit_net_cancel n = {.net = pick(f, 4), .number = (uint32_t)f->requests[7]};
 
 	switch (pick(f, 8)) {
@@ -193,6 +215,70 @@ static void fuzz_net(struct fuzz *f, int fd)
 	default:
 		if (ioctl(fd, SENNIT_IOC_NET_PULL, &p) == 0)
 			f->requests[7] = p.number;
+	}
+}
+
+/* ---- frames ---- */
+
+/* One DATA frame for a PULL of the kernel's: right, or wrong in one way or some. The links' keys are all zero. */
+static void answer(struct fuzz *f, int s, const struct sockaddr_ll *to, const uint8_t *mac,
+		   const uint8_t *pull)
+{
+	static const struct sn_sip_key key;
+	uint8_t frame[16 + 1600] = "";
+	struct sn_wire_data *d = (void *)(frame + 16);
+	struct sn_wire_pull w;
+	uint32_t n, sent;
+
+	memcpy(&w, pull + 16, sizeof(w));
+	for (int piece = (int)pick(f, 3); piece < 64; piece += 1 + (int)pick(f, 2)) {
+		uint64_t offset = le64toh(w.offset) + (uint64_t)piece * le32toh(w.frag), end = le64toh(w.end);
+
+		if (offset >= end || !(le64toh(w.want) >> piece & 1))
+			continue;
+		n = end - offset < le32toh(w.frag) ? (uint32_t)(end - offset) : le32toh(w.frag);
+		if (!pick(f, 12))
+			n = pick(f, 1500);
+		sn_wire_start(&d->h, pick(f, 30) ? SN_WIRE_DATA : (uint8_t)pick(f, 256),
+			      (uint32_t)(sizeof(*d) + n), pick(f, 30) ? 1 : pick(f, 9));
+		memcpy(frame, mac, 6);
+		frame[12] = 0x88;
+		frame[13] = 0xB6;
+		memcpy(frame + 14, "FF", 2);
+		d->h.ack = pick(f, 5);
+		d->h.sack = any_number(f);
+		d->pull = pick(f, 12) ? w.pull : (uint32_t)any_number(f);
+		d->round = pick(f, 12) ? w.round : (uint32_t)any_number(f);
+		d->offset = pick(f, 12) ? htole64(offset) : any_number(f);
+		d->h.check = htole32(sn_check_of(&d->h + 1, sizeof(*d) - sizeof(d->h) + n));
+		if (!pick(f, 12))
+			d->h.len = (uint16_t)any_number(f);
+		d->h.mac = htole64(sn_auth_mac(&key, &d->h));
+		sent = (uint32_t)(16 + sizeof(*d)) + n;
+		if (!pick(f, 12))
+			frame[pick(f, sent)] ^= (uint8_t)(1u << pick(f, 8));
+		if (!pick(f, 12))
+			sent = 14 + pick(f, sent - 13);
+		sendto(s, frame, sent, 0, (const void *)to, sizeof(*to));
+	}
+}
+
+/* The other end of the cable. */
+static void answer_all(uint64_t seed)
+{
+	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(0x88B6)};
+	struct fuzz f = {.seed = seed, .arena = kt_map(ARENA * KT_PAGE)};
+	uint8_t mac[2][6], frame[4096];
+	int s = socket(AF_PACKET, SOCK_RAW, htons(0x88B6));
+
+	kt_link_index("fa", mac[0]);
+	ll.sll_ifindex = (int)kt_link_index("fb", mac[1]);
+	KT_CHECK(s >= 0 && bind(s, (void *)&ll, sizeof(ll)) == 0);
+	for (;;) {
+		ssize_t n = recv(s, frame, sizeof(frame), 0);
+
+		if (n >= 16 + (ssize_t)sizeof(struct sn_wire_pull) && frame[17] == SN_WIRE_PULL)
+			answer(&f, s, &ll, mac[0], frame);
 	}
 }
 
@@ -271,21 +357,60 @@ static void *fuzz_thread(void *arg)
 	return NULL;
 }
 
+/* A thread with its stack where 32-bit calls can name it. */
+static pthread_t start(struct fuzz *f)
+{
+	const size_t size = 256 * 1024;
+	pthread_attr_t attr;
+	pthread_t t;
+	char *stack =
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+
+	KT_CHECK(stack != MAP_FAILED && pthread_attr_init(&attr) == 0);
+	KT_CHECK(pthread_attr_setstack(&attr, stack, size) == 0);
+	KT_CHECK(pthread_create(&t, &attr, fuzz_thread, f) == 0);
+	return t;
+}
+
 static void work(uint64_t seed)
 {
 	int fds[3] = {open(SENNIT_DEVICE, O_RDWR), open(SENNIT_DEVICE, O_RDWR), open(SENNIT_DEVICE, O_RDWR)};
-	char *arena = kt_map(ARENA * KT_PAGE);
-	struct fuzz a = {.seed = seed * 2, .fds = fds, .arena = arena};
-	struct fuzz b = {.seed = seed * 2 + 1, .fds = fds, .arena = arena};
+	char *arena = mmap(NULL, ARENA * KT_PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	struct fuzz a = {.seed = seed * 2, .fds = fds, .arena = arena, .event = eventfd(0, 0)};
+	struct fuzz b = {.seed = seed * 2 + 1, .fds = fds, .arena = arena, .event = a.event};
 	struct rlimit lim = {64 * KT_PAGE, 64 * KT_PAGE};
 	pthread_t t;
 
+	KT_CHECK(arena != MAP_FAILED);
 	if (seed % 4 == 0) { /* now and then one that may pin little */
 		KT_CHECK(setrlimit(RLIMIT_MEMLOCK, &lim) == 0);
 		kt_become_user(1000);
+	} else if (seed % 4 == 1) {
+		kt_compat();
 	}
-	KT_CHECK(pthread_create(&t, NULL, fuzz_thread, &a) == 0);
-	fuzz_thread(&b);
+	t = start(&a);
+	start(&b);
+	pthread_join(t, NULL);
+}
+
+static const char *const names[CALLS] = {
+	"info",	       "declare",  "undeclare", "prepare",  "copy",	  "share_open", "share_run",
+	"share_close", "join",	   "send",	"recv",	    "wait",	  "probe",	"cancel",
+	"counters",    "net_open", "net_close", "net_link", "net_unlink", "net_pull",	"net_cancel"};
+
+/* Every call was accepted, not only refused. */
+static void look_at_what_was_reached(void)
+{
+	bool all = true;
+
+	for (int i = 0; i < CALLS; i++) {
+		printf("%s %lu%s", names[i], (unsigned long)kt_accepted[i], i + 1 < CALLS ? ", " : "\n");
+		all &= kt_accepted[i] > 0;
+	}
+	printf("frames placed %lu, dropped %lu, strays %lu\n", (unsigned long)kt_counter(SENNIT_C_NET_FRAMES),
+	       (unsigned long)kt_counter(SENNIT_C_NET_DROPS), (unsigned long)kt_counter(SENNIT_C_NET_STRAYS));
+	KT_CHECK(all && kt_counter(SENNIT_C_NET_FRAMES) > 0);
 }
 
 int main(int argc, char **argv)
@@ -299,9 +424,14 @@ int main(int argc, char **argv)
 	printf("seed %lu\n", (unsigned long)seed);
 	kt_veth_make("fa", "fb", getpid(), 9000);
 	kt_link_up("fb");
-	shared = mmap(NULL, (SHARED + 1) * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared =
+		mmap(NULL, (SHARED + 1 + 256) * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	KT_CHECK(shared != MAP_FAILED);
 	calls = shared + SHARED;
+	kt_accepted = (uint64_t *)(uintptr_t)(calls + 1);
+	pid_t other = kt_fork();
+	if (!other)
+		answer_all(seed);
 	while (time(NULL) < end) {
 		int i = kt_random(&seed) % WORKERS;
 
@@ -329,6 +459,9 @@ int main(int argc, char **argv)
 	       (unsigned long)kt_counter(SENNIT_C_MESSAGES_SENT));
 	KT_CHECK(*calls > 100 && kt_counter(SENNIT_C_COPY_BYTES) > 0 &&
 		 kt_counter(SENNIT_C_MESSAGES_SENT) > 0);
+	kill(other, SIGKILL);
+	KT_CHECK(waitpid(other, NULL, 0) == other);
+	look_at_what_was_reached();
 	kt_wait_unpinned(0);
 	return 0;
 }

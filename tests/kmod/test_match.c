@@ -320,8 +320,9 @@ static void traffic_among_four(void)
 	sn_limic_close(&l);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	kt_options(argc, argv);
 	KT_RUN(later_side_copies);
 	KT_RUN(wildcards_and_order);
 	KT_RUN(short_and_empty_messages);

@@ -274,6 +274,7 @@ static void nonsense_is_refused(void)
 	REFUSED(frag, 255, EINVAL);
 	REFUSED(frag, MTU, EINVAL);
 	REFUSED(zero, 1, EINVAL);
+	REFUSED(reserved, 1, EINVAL);
 	for (int i = 0; i < (int)SENNIT_NETS - 1; i++) {
 		o.event = -1;
 		KT_CHECK(ioctl(dev, SENNIT_IOC_NET_OPEN, &o) == 0);

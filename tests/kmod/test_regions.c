@@ -305,6 +305,140 @@ static void system_limit_is_kept(void)
 	munmap(to, pages * KT_PAGE);
 }
 
+static uint64_t pins_of_reading(const struct kt_region *r)
+{
+	uint64_t before = kt_counter(SENNIT_C_PAGES_PINNED);
+	char buf[64];
+
+	KT_CHECK(kt_read(fd, r->handle, 0, buf, sizeof(buf)) == 0);
+	return kt_counter(SENNIT_C_PAGES_PINNED) - before;
+}
+
+/* At the system's limit what was used least recently goes, and what was used since the last look stays. */
+static void least_recently_used_goes_first(void)
+{
+	enum { N = 8 };
+	struct kt_region r[N + 2];
+	uint64_t evictions = kt_counter(SENNIT_C_EVICTIONS);
+	char *at = kt_map((N + 2) * 2 * KT_PAGE);
+
+	set_parameter("pin_limit_pages", N);
+	kt_fill(at, (N + 2) * 2 * KT_PAGE, 8);
+	for (size_t i = 0; i < N + 2; i++)
+		r[i] = kt_declare(fd, at + i * 2 * KT_PAGE, KT_PAGE, SENNIT_READ);
+	for (int i = 0; i < N; i++)
+		KT_CHECK(pins_of_reading(&r[i]) == 1);
+	KT_CHECK(kt_counter(SENNIT_C_EVICTIONS) == evictions);
+	KT_CHECK(pins_of_reading(&r[N]) ==
+		 1); /* all were used: each has its second chance, then the oldest goes */
+	KT_CHECK(kt_counter(SENNIT_C_EVICTIONS) == evictions + 1);
+	KT_CHECK(pins_of_reading(&r[1]) == 0); /* it is used again */
+	KT_CHECK(pins_of_reading(&r[N + 1]) == 1);
+	KT_CHECK(kt_counter(SENNIT_C_EVICTIONS) == evictions + 2);
+	KT_CHECK(pins_of_reading(&r[1]) == 0); /* and so it stayed, */
+	KT_CHECK(pins_of_reading(&r[3]) == 0);
+	KT_CHECK(pins_of_reading(&r[2]) == 1); /* the next one went */
+	set_parameter("pin_limit_pages", 0);
+	for (int i = 0; i < N + 2; i++)
+		KT_CHECK(kt_undeclare(fd, r[i].id) == 0);
+	kt_wait_unpinned(0);
+	munmap(at, (N + 2) * 2 * KT_PAGE);
+}
+
+/* One more of the user's processes does what pins: preparing, sharing, messages. Never more than the limit is pinned. */
+static void memlock_holds_on_every_path(void)
+{
+	const size_t pages = 64;
+	struct rlimit lim = {16 * KT_PAGE, 16 * KT_PAGE};
+	pid_t child = kt_fork();
+	char *at, *to;
+
+	if (child) {
+		kt_join(child);
+		return;
+	}
+	KT_CHECK(setrlimit(RLIMIT_MEMLOCK, &lim) == 0);
+	kt_become_user(1000);
+	int own = kt_open();
+	at = kt_map(pages * KT_PAGE);
+	to = kt_map(pages * KT_PAGE);
+	kt_fill(at, pages * KT_PAGE, 8);
+	struct kt_region src = kt_declare(own, at, pages * KT_PAGE, SENNIT_READ),
+			 dst = kt_declare(own, to, pages * KT_PAGE, SENNIT_WRITE);
+	struct sennit_prepare p = {.id = src.id, .len = pages * KT_PAGE};
+	KT_CHECK(ioctl(own, SENNIT_IOC_PREPARE, &p) == 0);
+	for (int i = 0; i < 20; i++) {
+		KT_CHECK(kt_held() <= 16);
+		usleep(1000);
+	}
+	struct sennit_share_open o = {
+		.dst = kt_id(dst.id, 0), .src = kt_id(src.id, 0), .len = pages * KT_PAGE};
+	KT_CHECK(ioctl(own, SENNIT_IOC_SHARE_OPEN, &o) == 0);
+	struct sennit_share_run run = {.handle = o.handle, .flags = SENNIT_SHARE_WAIT};
+	KT_CHECK(ioctl(own, SENNIT_IOC_SHARE_RUN, &run) == 0 && run.error == 0);
+	KT_CHECK(kt_same(to, pages * KT_PAGE, 8) && kt_held() <= 16 && kt_vm_pin_kb() <= 64);
+	struct sennit_seg from = {(uintptr_t)at, pages * KT_PAGE}, into = {(uintptr_t)to, pages * KT_PAGE};
+	struct sennit_join j = {.rank = 0};
+	struct sennit_post s = {.segs = (uintptr_t)&from, .nsegs = 1},
+			   r = {.segs = (uintptr_t)&into, .nsegs = 1};
+	KT_CHECK(ioctl(own, SENNIT_IOC_JOIN, &j) == 0);
+	memset(to, 0, pages * KT_PAGE);
+	KT_CHECK(ioctl(own, SENNIT_IOC_SEND, &s) == 0 && ioctl(own, SENNIT_IOC_RECV, &r) == 0);
+	struct sennit_wait w = {.request = r.request};
+	KT_CHECK(ioctl(own, SENNIT_IOC_WAIT, &w) == 0 && w.error == 0 && kt_same(to, pages * KT_PAGE, 8));
+	KT_CHECK(kt_held() <= 16);
+	/* Another file of the same process has no limit of its own. */
+	int second = kt_open();
+	dst = kt_declare(second, to, pages * KT_PAGE, SENNIT_READ);
+	KT_CHECK(kt_read(second, dst.handle, 0, at, pages * KT_PAGE) == 0 && kt_held() <= 16);
+	_exit(0);
+}
+
+/* The machine runs out of memory: what is pinned and not in use goes before a process does, and its regions stay valid. */
+static void want_of_memory_unpins(void)
+{
+	const size_t len = 2000 * KT_PAGE;
+	char *at = kt_map(len), *to = kt_map(len);
+	struct kt_region r = kt_declare(fd, at, len, SENNIT_READ);
+	uint64_t before = kt_counter(SENNIT_C_SHRINKS);
+	int go[2], begin[2], status;
+	pid_t eater;
+	char c = 0;
+
+	KT_CHECK(pipe(go) == 0 && pipe(begin) == 0);
+	eater = kt_fork(); /* first, for a fork unpins */
+	if (!eater) {
+		FILE *f = fopen("/proc/self/oom_score_adj", "w");
+
+		KT_CHECK(f && fprintf(f, "1000\n") > 0 && fclose(f) == 0);
+		close(go[0]);
+		kt_hear(begin[0], &c, 1);
+		for (;;) {
+			memset(kt_map(4 << 20), 1, 4 << 20);
+			if (write(go[1], "", 1) != 1)
+				_exit(0);
+		}
+	}
+	close(go[1]);
+	kt_fill(at, len, 10);
+	KT_CHECK(kt_read(fd, r.handle, 0, to, len) == 0 && kt_held() == 2000);
+	kt_say(begin[1], &c, 1);
+	while (kt_counter(SENNIT_C_SHRINKS) == before && read(go[0], &c, 1) == 1)
+		;
+	kill(eater, SIGKILL);
+	KT_CHECK(waitpid(eater, &status, 0) == eater);
+	close(go[0]);
+	close(begin[0]);
+	close(begin[1]);
+	printf("  %lu chunks let go\n", (unsigned long)(kt_counter(SENNIT_C_SHRINKS) - before));
+	KT_CHECK(kt_counter(SENNIT_C_SHRINKS) > before);
+	KT_CHECK(kt_read(fd, r.handle, 0, to, len) == 0 && kt_same(to, len, 10));
+	KT_CHECK(kt_undeclare(fd, r.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(at, len);
+	munmap(to, len);
+}
+
 /* drop_caches asks every shrinker; the region stays valid. */
 static void memory_pressure_unpins(void)
 {
@@ -373,8 +507,11 @@ int main(void)
 	KT_RUN(truncated_file_is_an_error);
 	KT_RUN(invalid_memory_shows_at_use);
 	KT_RUN(memlock_limit_is_kept);
+	KT_RUN(memlock_holds_on_every_path);
 	KT_RUN(system_limit_is_kept);
+	KT_RUN(least_recently_used_goes_first);
 	KT_RUN(memory_pressure_unpins);
+	KT_RUN(want_of_memory_unpins);
 	KT_RUN(migrated_memory_is_found_again);
 	return 0;
 }

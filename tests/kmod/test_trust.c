@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The device trusts nobody: other users, inherited and passed files, forged arguments, memory that is not one's own. */
 #include "kt.h"
+#include "veth.h"
+#include <net/if.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 static int fd;
 
@@ -51,6 +55,93 @@ static void another_user_gets_nothing(void)
 	as_user(0, 0, handle, 0); /* may trace anybody */
 	kt_say(down[1], &c, 1);
 	kt_join(owner);
+}
+
+static char *owned;
+
+/* May a process with these ids read the owner's page: by its handle, and as the kernel's own call is allowed to? */
+static void may_read(pid_t owner, uint64_t handle, unsigned real, unsigned effective, int by_handle,
+		     int by_trace)
+{
+	pid_t child = kt_fork();
+	char buf[64];
+	struct iovec here = {buf, sizeof(buf)}, there = {owned, sizeof(buf)};
+	ssize_t rc;
+
+	if (child) {
+		kt_join(child);
+		return;
+	}
+	KT_CHECK(setresgid(real, effective, effective) == 0 && setresuid(real, effective, effective) == 0);
+	rc = kt_read(kt_open(), handle, 0, buf, sizeof(buf));
+	KT_CHECK(by_handle ? rc < 0 && errno == by_handle : rc == 0 && kt_same(buf, sizeof(buf), 1));
+	rc = process_vm_readv(owner, &here, 1, &there, 1, 0);
+	if (rc >= 0 || errno != ENOSYS)
+		KT_CHECK(by_trace ? rc < 0 && errno == by_trace : rc == sizeof(buf));
+	_exit(0);
+}
+
+static void set_yama(int scope)
+{
+	FILE *f = fopen("/proc/sys/kernel/yama/ptrace_scope", "w");
+
+	if (!f)
+		printf("  no yama in this kernel: not checked with it\n");
+	else
+		KT_CHECK(fprintf(f, "%d\n", scope) > 0 && fclose(f) == 0);
+}
+
+/*
+ * The handle is its owner's word for what was declared, and nothing else: it works for the same user where a security module
+ * lets nobody trace, or the owner cannot be traced; it works for no other user, and for no lesser one of a program that
+ * has another user's rights.
+ */
+static void a_handle_is_the_owners_word(void)
+{
+	int up[2], down[2][2], yama = access("/proc/sys/kernel/yama/ptrace_scope", W_OK) == 0;
+	uint64_t handle[2];
+	pid_t owner[2];
+	char c = 0;
+
+	KT_CHECK(pipe(up) == 0 && pipe(down[0]) == 0 && pipe(down[1]) == 0);
+	owned = kt_map(KT_PAGE);
+	for (int i = 0; i < 2; i++) {
+		owner[i] = kt_fork();
+		if (!owner[i]) {
+			kt_fill(owned, KT_PAGE, 1);
+			/* The second one as a program that runs as another user than who started it. */
+			KT_CHECK(setresgid(1000, i ? 1002 : 1000, i ? 1002 : 1000) == 0 &&
+				 setresuid(1000, i ? 1002 : 1000, i ? 1002 : 1000) == 0);
+			KT_CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
+			handle[i] = kt_declare(kt_open(), owned, KT_PAGE, SENNIT_READ).handle;
+			kt_say(up[1], &handle[i], 8);
+			kt_hear(down[i][0], &c, 1);
+			KT_CHECK(prctl(PR_SET_DUMPABLE, 0) == 0);
+			kt_say(up[1], &c, 1);
+			kt_hear(down[i][0], &c, 1);
+			_exit(0);
+		}
+		kt_hear(up[0], &handle[i], 8);
+	}
+	set_yama(0);
+	may_read(owner[0], handle[0], 1000, 1000, 0, 0);
+	may_read(owner[0], handle[0], 1001, 1001, ENOENT, EPERM);
+	may_read(owner[1], handle[1], 1000, 1000, ENOENT, EPERM);
+	may_read(owner[1], handle[1], 1002, 1002, ENOENT, EPERM);
+	set_yama(2);
+	may_read(owner[0], handle[0], 1000, 1000, 0, yama ? EPERM : 0);
+	set_yama(0);
+	for (int i = 0; i < 2; i++)
+		kt_say(down[i][1], &c, 1);
+	for (int i = 0; i < 2; i++)
+		kt_hear(up[0], &c, 1);
+	may_read(owner[0], handle[0], 1000, 1000, 0, EPERM); /* cannot be traced now */
+	may_read(owner[0], handle[0], 1001, 1001, ENOENT, EPERM);
+	for (int i = 0; i < 2; i++)
+		kt_say(down[i][1], &c, 1);
+	kt_join(owner[0]);
+	kt_join(owner[1]);
+	munmap(owned, KT_PAGE);
 }
 
 static int pass_and_receive(int what)
@@ -229,6 +320,7 @@ static void arguments_are_read_once(void)
 
 	for (int i = 0; i < 64; i++)
 		flipping[i] = (struct sennit_seg){0x100000, 4096};
+	stop = 0;
 	KT_CHECK(pthread_create(&t, NULL, flip, NULL) == 0);
 	for (int i = 0; i < 5000; i++) {
 		struct sennit_declare d = {.segs = (uintptr_t)flipping, .nsegs = 64, .access = SENNIT_READ};
@@ -246,6 +338,140 @@ static void arguments_are_read_once(void)
 	pthread_join(t, NULL);
 	printf("  %d sound, %d refused\n", good, bad);
 	KT_CHECK(bad > 0);
+}
+
+#define READ_ONLY (512 * KT_PAGE)
+static uint64_t named;
+static char *only_read;
+
+static void *keep_reading(void *unused)
+{
+	int own = kt_open();
+	char *buf = kt_map(READ_ONLY);
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		KT_CHECK(madvise(only_read, READ_ONLY, MADV_DONTNEED) ==
+			 0); /* pinned anew each time, in long chunks */
+		KT_CHECK(kt_read(own, named, 0, buf, READ_ONLY) == 0 && kt_same(buf, READ_ONLY, 6));
+	}
+	munmap(buf, READ_ONLY);
+	close(own);
+	return unused;
+}
+
+/* Who reads pins for reading; who would write, and comes while that is being pinned, does not get those pages. */
+static void what_was_pinned_for_reading_is_never_written(void)
+{
+	int file = memfd_create("only read", 0);
+	char *at, zeros[64] = "";
+	struct kt_region r;
+	pthread_t t;
+
+	KT_CHECK(file >= 0 && ftruncate(file, READ_ONLY) == 0);
+	at = mmap(NULL, READ_ONLY, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	only_read = mmap(NULL, READ_ONLY, PROT_READ, MAP_SHARED, file, 0);
+	KT_CHECK(at != MAP_FAILED && only_read != MAP_FAILED);
+	kt_fill(at, READ_ONLY, 6);
+	r = kt_declare(fd, only_read, READ_ONLY, SENNIT_READ | SENNIT_WRITE);
+	named = r.handle;
+	stop = 0;
+	KT_CHECK(pthread_create(&t, NULL, keep_reading, NULL) == 0);
+	for (uint64_t i = 0; i < 3000; i++)
+		KT_FAILS(kt_write(fd, r.handle, i * 37 % 512 * KT_PAGE, zeros, sizeof(zeros)), EFAULT);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+	KT_CHECK(kt_same(at, READ_ONLY, 6));
+	KT_CHECK(kt_undeclare(fd, r.id) == 0);
+	munmap(at, READ_ONLY);
+	munmap(only_read, READ_ONLY);
+	close(file);
+}
+
+static int joining;
+
+static void *keep_cancelling(void *unused)
+{
+	struct sennit_cancel c = {1};
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		ioctl(__atomic_load_n(&joining, __ATOMIC_RELAXED), SENNIT_IOC_CANCEL, &c);
+	return unused;
+}
+
+/* The first request of a file that is only just joining a job has a name that can be guessed. */
+static void cancelling_while_joining_is_safe(void)
+{
+	struct sennit_seg seg = {(uintptr_t)&seg, sizeof(seg)};
+	struct sennit_post p = {.peer = SENNIT_ANY, .tag = 1, .nsegs = 1, .segs = (uintptr_t)&seg};
+	pthread_t t;
+
+	stop = 0;
+	joining = kt_open();
+	KT_CHECK(pthread_create(&t, NULL, keep_cancelling, NULL) == 0);
+	for (int i = 0; i < 1000; i++) {
+		int own = kt_open(), was = joining;
+		struct sennit_join j = {.rank = 0};
+
+		__atomic_store_n(&joining, own, __ATOMIC_RELAXED);
+		KT_CHECK(ioctl(own, SENNIT_IOC_JOIN, &j) == 0 && ioctl(own, SENNIT_IOC_RECV, &p) == 0);
+		close(was);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+	close(joining);
+}
+
+static struct sennit_net_pull fetch;
+
+static void *keep_fetching(void *unused)
+{
+	struct sennit_net_cancel c = {.net = fetch.net};
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		struct sennit_net_pull p = fetch;
+
+		if (ioctl(fd, SENNIT_IOC_NET_PULL, &p)) {
+			KT_CHECK(errno == ENODEV || errno == ENOSPC);
+			continue;
+		}
+		c.number = p.number;
+		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_CANCEL, &c) == 0 || errno == ENOENT);
+	}
+	return unused;
+}
+
+/* Interfaces are deleted while calls are sending by them; and one with no room for a frame is refused. */
+static void interfaces_go_under_calls(void)
+{
+	char *at = kt_map(16 * KT_PAGE);
+	struct kt_region r = kt_declare(fd, at, 16 * KT_PAGE, SENNIT_WRITE);
+
+	for (int i = 0; i < 6; i++) {
+		struct sennit_net_open o = {.mtu = 1000, .event = -1};
+		struct sennit_net_close c = {0};
+		pthread_t t;
+
+		kt_veth_make("ta", "tb", getpid(), 1500);
+		kt_link_up("tb");
+		o.ifindex = if_nametoindex("ta");
+		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_OPEN, &o) == 0);
+		struct sennit_net_link l = {.net = o.id};
+		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_LINK, &l) == 0);
+		fetch = (struct sennit_net_pull){
+			.net = o.id, .link = l.id, .region = r.id, .end = 16 * KT_PAGE, .frag = 900};
+		stop = 0;
+		KT_CHECK(pthread_create(&t, NULL, keep_fetching, NULL) == 0);
+		usleep(20000);
+		kt_link_delete("ta");
+		usleep(5000);
+		__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+		pthread_join(t, NULL);
+		c.id = o.id;
+		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_CLOSE, &c) == 0);
+	}
+	KT_CHECK(kt_undeclare(fd, r.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(at, 16 * KT_PAGE);
 }
 
 static struct kt_region current;
@@ -313,14 +539,19 @@ static void tables_have_an_end(void)
 	close(own); /* and all of it goes */
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	kt_options(argc, argv);
 	fd = kt_open();
 	KT_RUN(another_user_gets_nothing);
+	KT_RUN(a_handle_is_the_owners_word);
 	KT_RUN(a_file_belongs_to_its_opener);
 	KT_RUN(memory_of_a_dead_owner_is_gone);
 	KT_RUN(forged_arguments_are_refused);
 	KT_RUN(what_the_owner_may_not_write_stays);
+	KT_RUN(what_was_pinned_for_reading_is_never_written);
+	KT_RUN(cancelling_while_joining_is_safe);
+	KT_RUN(interfaces_go_under_calls);
 	KT_RUN(arguments_are_read_once);
 	KT_RUN(undeclaring_under_a_copy_is_safe);
 	KT_RUN(tables_have_an_end);

@@ -30,7 +30,7 @@ if [ "$kernel" = arm64 ]; then
 	nice make -s -C "$(readlink -f "$cache/arm64/build")" M="$driver" CONFIG_DEBUG_INFO_BTF_MODULES= "${cross[@]}" modules
 	cp -u "$driver/xilinx/zynqmp_dma.ko" "$driver/"
 	program() {
-		aarch64-linux-gnu-gcc -static -O2 -Wall -Wextra -D_GNU_SOURCE -I"$root/kmod" -I"$root/src" -I"$root/include" \
+		aarch64-linux-gnu-gcc -static -Wl,--wrap=ioctl -O2 -Wall -Wextra -D_GNU_SOURCE -I"$root/kmod" -I"$root/src" -I"$root/include" \
 			-I"$root/tests/kmod" -o "$cache/arm64/mod/kmod_$1" "$root/tests/kmod/$1.c" "$root/tests/kmod/kt.c" "${@:2}" -pthread
 	}
 	program test_dma
