@@ -134,7 +134,9 @@ struct node *node_new(unsigned slot, uint64_t peer_timeout, uint32_t eager)
 	};
 	for (unsigned r = 0; r < sim.rails; r++) {
 		n->port[r] = (struct sim_port){n, r};
-		cfg.port[r] = (struct sn_net_cfg_port){&sim_driver, &n->port[r], sim_part(slot, r)};
+		cfg.port[r] =
+			(struct sn_net_cfg_port){sim.driver ? sim.driver : &sim_driver,
+						 sim.driver ? sim.drv[slot] : &n->port[r], sim_part(slot, r)};
 	}
 	n->net = sn_net_new(&cfg);
 	sim.node[slot] = n;

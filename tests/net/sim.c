@@ -159,6 +159,8 @@ static void deliver_packets(void)
 
 struct sn_addr_part sim_part(unsigned slot, unsigned rail)
 {
+	if (sim.driver)
+		return sim.part[slot];
 	return (struct sn_addr_part){
 		.type = SN_ADDR_UDP4, .len = 6, .bytes = {10, (uint8_t)rail, 0, (uint8_t)slot}};
 }

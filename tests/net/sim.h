@@ -61,6 +61,10 @@ struct sim {
 	uint64_t line_out[SIM_NODES][SIM_RAILS];  /* likewise the sender's */
 	bool cut[SIM_NODES][SIM_NODES];		  /* frames from, to are lost */
 	struct node *node[SIM_NODES];
+	const struct sn_net_driver
+		*driver; /* NULL: the simulated network; else a real one, of which each node has */
+	void *drv[SIM_NODES];
+	struct sn_addr_part part[SIM_NODES];
 	uint64_t sent, lost, damaged;
 	bool failed;
 };

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a message costs over UDP, counted: system calls (the driver's own count) and bytes copied in user space (every call of
+ * memcpy). Two engines in one process, over sockets on the loopback interface with frames as on an Ethernet; the clock stands
+ * still, so nothing happens but what frames bring about, and the counts do not depend on the machine's load.
+ */
+#include "sim.h"
+
+#define MTU   1472
+#define MIB   (1u << 20)
+#define PINGS 100
+
+static uint64_t copied;
+void *__real_memcpy(void *to, const void *from, size_t n);
+void *__wrap_memcpy(void *to, const void *from, size_t n); /* the linker puts it in memcpy's place */
+
+void *__wrap_memcpy(void *to, const void *from, size_t n)
+{
+	copied += n;
+	return __real_memcpy(to, from, n);
+}
+
+static uint32_t ethernet(void *drv)
+{
+	return MTU;
+}
+
+static struct node *a, *b;
+
+struct cost {
+	uint64_t sends, receives, joined, placed, moved, acks, again, copied;
+};
+
+static void add(void *arg, const char *name, uint64_t value)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} known[] = {
+		{"net.udp_send_calls", offsetof(struct cost, sends)},
+		{"net.udp_receive_calls", offsetof(struct cost, receives)},
+		{"net.udp_joined_sends", offsetof(struct cost, joined)},
+		{"net.rx_placed", offsetof(struct cost, placed)},
+		{"net.rx_moved", offsetof(struct cost, moved)},
+		{"net.tx_ack", offsetof(struct cost, acks)},
+		{"net.again_evidence", offsetof(struct cost, again)},
+		{"net.again_timer", offsetof(struct cost, again)},
+		{"net.resend_fast", offsetof(struct cost, again)},
+		{"net.resend_timer", offsetof(struct cost, again)},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(name, known[i].name) == 0)
+			*(uint64_t *)((char *)arg + known[i].at) += value;
+}
+
+/* Of both engines together, since the last time. */
+static struct cost cost_since(struct cost *before)
+{
+	struct cost now = {.copied = copied}, since;
+
+	sn_net_counters(a->net, add, &now);
+	sn_net_counters(b->net, add, &now);
+	for (size_t i = 0; i < sizeof(now) / 8; i++)
+		((uint64_t *)&since)[i] = ((uint64_t *)&now)[i] - ((uint64_t *)before)[i];
+	*before = now;
+	return since;
+}
+
+static void both(unsigned times)
+{
+	while (times-- > 0) {
+		node_progress(b);
+		node_progress(a);
+	}
+}
+
+static void at_most(const char *what, double got, double most)
+{
+	printf("%-48s %8.2f, at most %.2f\n", what, got, most);
+	if (got > most)
+		sim_fail("%s: %.2f, more than %.2f", what, got, most);
+}
+
+/* A message of 8 bytes there and one back: each is one call out and one look, and acknowledges the one before. */
+static void short_ones(struct cost *before)
+{
+	for (int i = 0; i < PINGS; i++) {
+		node_post(a, b, 8);
+		node_progress(b);
+		node_post(b, a, 8);
+		node_progress(a);
+	}
+	struct cost c = cost_since(before);
+	at_most("calls that send, a message of 8 bytes", (double)c.sends / (2 * PINGS), 1);
+	at_most("calls that receive, a message of 8 bytes", (double)c.receives / (2 * PINGS), 1);
+	at_most("acknowledgements on their own", (double)c.acks, 0);
+	/* into the frame, with its head, its record's and immediate data; nothing where it is taken out */
+	at_most("bytes copied, a message of 8 bytes", (double)c.copied / (2 * PINGS), 64);
+}
+
+/* An eager body is copied once, into its frame: the receiver hands it over where the driver put it. */
+static void eager_ones(struct cost *before)
+{
+	const uint64_t len = 1200;
+
+	for (int i = 0; i < PINGS; i++) {
+		node_post(a, b, len);
+		node_progress(b);
+		node_post(b, a, len);
+		node_progress(a);
+	}
+	struct cost c = cost_since(before);
+	at_most("calls, an eager message of 1,200 bytes", (double)(c.sends + c.receives) / (2 * PINGS), 2);
+	at_most("copies of its bytes", (double)c.copied / (2.0 * PINGS * (double)len), 1.2);
+}
+
+/* A long one is fetched: the sender gathers it from where it lies, and most pieces go where they belong in the kernel. */
+static void long_one(struct cost *before)
+{
+	unsigned rounds = 0;
+
+	node_post(a, b, MIB);
+	while (model_undelivered() && rounds++ < 10000)
+		both(1);
+	struct cost c = cost_since(before);
+	if (model_undelivered())
+		sim_fail("1 MiB does not arrive");
+	if (c.again) { /* the kernel lost something: not what is counted here */
+		printf("(lost and sent again: %llu)\n", (unsigned long long)c.again);
+		return;
+	}
+	at_most("calls that send, a MiB fetched", (double)c.sends, 32);
+	at_most("calls that receive, a MiB fetched", (double)c.receives, 40);
+	at_most("copies of its bytes in user space", (double)c.copied / MIB, 0.1);
+}
+
+static void open_node(struct sn_net_driver *udp, unsigned slot)
+{
+	int rc = udp->open("lo", &sim.drv[slot], &sim.part[slot]);
+
+	if (rc) {
+		printf("skipped: no UDP on the loopback interface: %s\n", sn_last_error());
+		exit(77);
+	}
+}
+
+int main(void)
+{
+	const struct sim_net_params p = {.mtu = MTU, .path_mtu = MTU};
+	struct sn_net_driver udp = sn_net_udp;
+	struct cost before = {0};
+
+	udp.mtu = ethernet;
+	sim_start(1, &p);
+	model_start();
+	sim.driver = &udp;
+	open_node(&udp, 0);
+	open_node(&udp, 1);
+	a = node_new(0, 3000 * SIM_MS, 16384);
+	b = node_new(1, 3000 * SIM_MS, 16384);
+	for (int i = 0; i < 20; i++) { /* connected, the path known, what comes next guessed */
+		node_post(a, b, i == 10 ? MIB : 100);
+		node_post(b, a, 100);
+		sim.now += SIM_MS;
+		both(100);
+	}
+	cost_since(&before);
+	if (before.joined == 0) {
+		printf("skipped: this kernel does not cut up datagrams (UDP_SEGMENT)\n");
+		return 77;
+	}
+	short_ones(&before);
+	eager_ones(&before);
+	long_one(&before);
+	model_check_all(false);
+	node_free(a);
+	node_free(b);
+	for (int i = 0; i < 2; i++)
+		udp.close(sim.drv[i]);
+	bool failed = sim.failed;
+	sim_end();
+	model_end();
+	return failed;
+}
