@@ -68,6 +68,23 @@ static uint64_t lane_most(const struct sn_net *n, const struct sn_net_lane *lane
 	return SN_MAX_OF(most, (uint64_t)2 * SN_NET_BLOCK_BYTES);
 }
 
+/*
+ * What stands before a block asked for now, as bytes at this lane's rate: its own, and what other peers were asked for on the same
+ * port, which passes at the best rate that the port has shown of late.
+ */
+static uint64_t queued_on(const struct sn_net *n, const struct sn_net_lane *lane, uint64_t rate)
+{
+	struct sn_net_port *port = &n->port[lane->port];
+	uint64_t others = port->asked > lane->asked_bytes ? port->asked - lane->asked_bytes : 0;
+
+	if (rate >= port->rate || n->now > port->rate_at + 1000 * SN_NET_MS) {
+		port->rate = rate;
+		port->rate_at = n->now;
+	}
+	return lane->asked_bytes +
+	       (port->rate ? (uint64_t)((double)others * (double)rate / (double)port->rate) : others);
+}
+
 /* How the strategy sees the lanes of this fetch; returns how many entries. */
 unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails)
 {
@@ -84,7 +101,7 @@ unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *ra
 			.usable = lane_usable(l, lane) || (usable == 0 && lane->known),
 			.latency = lane->model.latency,
 			.rate = rate,
-			.queued = lane->asked_bytes,
+			.queued = queued_on(l->net, lane, rate),
 			.given = p->given[k],
 		};
 		rails[k].room = rails[k].usable && port_room(&l->net->port[lane->port]) &&
@@ -112,7 +129,7 @@ int sn_net_lane_for(const struct sn_net_pull *p)
 	/* Whatever a strategy waits for: with nothing under way nothing will come that ends the waiting. */
 	uint64_t under_way = 0;
 	for (unsigned k = 0; k < count; k++)
-		under_way += rails[k].queued;
+		under_way += p->link->lane[k].asked_bytes;
 	return lane < 0 && under_way == 0 ? sn_strategy_split.small(rails, count, p->room) : lane;
 }
 
@@ -149,10 +166,10 @@ bool sn_net_lane_steal(struct sn_net_link *l)
 	for (unsigned k = 0; k < count; k++) {
 		if (!rails[k].usable)
 			continue;
-		if (rails[k].queued == 0 && rails[k].room &&
+		if (l->lane[k].asked_bytes == 0 && rails[k].room &&
 		    (idle < 0 || rails[k].rate > rails[(unsigned)idle].rate))
 			idle = (int)k;
-		if (rails[k].queued &&
+		if (l->lane[k].asked_bytes &&
 		    (late < 0 || sn_sched_time(&rails[k], 0) > sn_sched_time(&rails[(unsigned)late], 0)))
 			late = (int)k;
 	}

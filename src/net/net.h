@@ -175,8 +175,10 @@ struct sn_net_lane { /* a way of the peer's, as it arrives here */
 	unsigned backoff, retries;
 	struct sn_net_rtt rtt;
 	struct sn_model model;
-	uint64_t late_bytes;		  /* arrivals of a late look, until it is known how many they are */
-	uint64_t train_from, train_bytes; /* the sampling train that is coming */
+	uint64_t late_bytes; /* arrivals of a late look, until it is known how many they are */
+	uint64_t train_from,
+		train_base; /* the sampling train that is coming: the clock, what was heard then */
+	bool train_counts;
 	uint64_t bytes;
 };
 
@@ -333,6 +335,9 @@ struct sn_net_port { /* a driver on one of our interfaces */
 	struct sn_list jobs;	/* PULLs to answer on it */
 	struct sn_list served;	/* jobs with pieces in the batch and nothing else to send */
 	uint64_t credit, asked; /* bytes under way to it: allowed, and asked for */
+	uint64_t rate, rate_at; /* the best that a lane on it has shown of late */
+	uint64_t heard, before; /* bytes that came; those that had come before the look at heard_at, ... */
+	uint64_t heard_at, before_at; /* ... of which the last ones then */
 	unsigned out_count;
 	struct sn_net_out out[SN_NET_BATCH];
 	struct sn_net_tx tx[SN_NET_BATCH];

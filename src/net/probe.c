@@ -106,22 +106,30 @@ uint64_t sn_net_probe_timer(struct sn_net_way *w)
 	return w->probe_at;
 }
 
-/* A frame of a train. The first starts the clock; bulk that comes in between would spoil the figure. */
-static void train_in(struct sn_net_link *l, struct sn_net_lane *lane, unsigned place, uint32_t len)
+/*
+ * A frame of a train. Counted is all that came on the port meanwhile, whoever sent it: when a job starts, the trains of all peers
+ * come at once, and what is looked for is what the rail can do, not one train's share of it. What was read together with
+ * the first frame may have stood there for long, and tells nothing. Bulk of this peer would stand between the frames.
+ */
+static void train_in(struct sn_net_link *l, struct sn_net_lane *lane, unsigned place)
 {
+	const struct sn_net_port *port = &l->net->port[lane->port];
 	uint64_t now = l->net->now;
 
 	if (place == 1) {
 		lane->train_from = now;
-		lane->train_bytes = 0;
-		return;
+		lane->train_counts = false;
+	} else if (lane->train_from && now > lane->train_from && !lane->train_counts) {
+		lane->train_counts = true;
+		lane->train_from = port->before_at;
+		lane->train_base = port->before;
 	}
-	lane->train_bytes += len;
-	if (place != SN_NET_TRAIN || lane->train_from == 0)
+	if (place != SN_NET_TRAIN || !lane->train_counts)
 		return;
 	if (sn_list_empty(&lane->asked) && now > lane->train_from)
-		sn_model_rate(&lane->model, 4096, lane->train_bytes, now - lane->train_from);
+		sn_model_rate(&lane->model, 4096, port->heard - lane->train_base, now - lane->train_from);
 	lane->train_from = 0;
+	lane->train_counts = false;
 }
 
 /* Answered by the port on which it came; only the last of a train is. */
@@ -131,7 +139,7 @@ void sn_net_probe_in(struct sn_net_link *l, const struct sn_wire_probe *probe, u
 	struct sn_net_way *w = back->state != SN_WAY_NONE ? back : sn_net_way_reply(l);
 
 	if (probe->train)
-		train_in(l, &l->lane[probe->h.rail], probe->train, len);
+		train_in(l, &l->lane[probe->h.rail], probe->train);
 	if (probe->train && probe->train != SN_NET_TRAIN)
 		return;
 	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBED, sizeof(*p));

@@ -14,7 +14,7 @@
 
 struct shown {
 	char scope[40];
-	struct sn_live_row *window, *out[SN_NET_RAILS], *in[SN_NET_RAILS];
+	struct sn_live_row *window, *out[SN_NET_RAILS], *in[SN_NET_RAILS], *model[SN_NET_RAILS];
 	uint64_t sum; /* of what was shown last: has anything moved? */
 };
 
@@ -67,10 +67,29 @@ static void show_ways(struct sn_net_link *l, struct shown *s)
 	}
 }
 
+static void show_model(struct sn_live_row *row, const struct sn_model *m, uint64_t now)
+{
+	double mb[SN_MODEL_CLASSES];
+
+	for (unsigned c = 0; c < SN_MODEL_CLASSES; c++)
+		mb[c] = (double)sn_model_rate_of(m, 4096ull << (2 * c), now) / 1e6;
+	sn_live_text(row,
+		     "%.0f, %.0f, %.0f MB/s up to 4, 16, 64 KiB, then %.0f; latency %.0f us; %llu samples",
+		     mb[0], mb[1], mb[2], mb[3], (double)m->latency / 1e3, (unsigned long long)m->samples);
+}
+
+static struct sn_live_row *lane_row(const struct sn_net_link *l, const struct shown *s, unsigned k,
+				    const char *what)
+{
+	char name[24];
+
+	snprintf(name, sizeof(name), "rail %u %s", k, what);
+	return sn_live_add(l->net->cfg.ids.id, s->scope, name, "");
+}
+
 static void show_lanes(struct sn_net_link *l, struct shown *s)
 {
-	uint64_t total = 1, now = l->net->now;
-	char name[24];
+	uint64_t total = 1;
 
 	for (unsigned k = 0; k < SN_NET_RAILS; k++)
 		total += l->lane[k].bytes;
@@ -78,17 +97,15 @@ static void show_lanes(struct sn_net_link *l, struct shown *s)
 		const struct sn_net_lane *lane = &l->lane[k];
 		if (!lane->known)
 			continue;
-		snprintf(name, sizeof(name), "rail %u in", k);
-		if (s->in[k] == NULL)
-			s->in[k] = sn_live_add(l->net->cfg.ids.id, s->scope, name, "");
-		sn_live_text(s->in[k],
-			     "%s, %.0f MB/s (at 16 KiB %.0f), latency %.0f us, %.0f %% of the bytes, %llu "
-			     "asked for",
-			     lane->down ? "down" : "up",
-			     (double)sn_model_rate_of(&lane->model, 1 << 20, now) / 1e6,
-			     (double)sn_model_rate_of(&lane->model, 16384, now) / 1e6,
-			     (double)lane->model.latency / 1e3, 100.0 * (double)lane->bytes / (double)total,
+		if (s->in[k] == NULL) {
+			s->in[k] = lane_row(l, s, k, "in");
+			s->model[k] = lane_row(l, s, k, "model");
+		}
+		sn_live_text(s->in[k], "%s, %.1f MB came, %.0f %% of the bytes, %llu asked for",
+			     lane->down ? "down" : "up", (double)lane->bytes / 1e6,
+			     100.0 * (double)lane->bytes / (double)total,
 			     (unsigned long long)lane->asked_bytes);
+		show_model(s->model[k], &lane->model, l->net->now);
 	}
 }
 

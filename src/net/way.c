@@ -362,7 +362,14 @@ static void lane_up(struct sn_net_link *l, unsigned rail)
 void sn_net_way_heard(struct sn_net_link *l, unsigned port, unsigned rail, uint32_t len)
 {
 	struct sn_net_lane *lane = &l->lane[rail];
+	struct sn_net_port *p = &l->net->port[port];
 
+	if (p->heard_at != l->net->now) {
+		p->before = p->heard;
+		p->before_at = p->heard_at;
+		p->heard_at = l->net->now;
+	}
+	p->heard += len;
 	l->reply = (uint8_t)port;
 	lane->port = (uint8_t)port;
 	lane->heard_at = l->way[port].heard_at = l->net->now;

@@ -17,12 +17,21 @@
 
 #define SN_MODEL_CLASSES 4 /* sizes up to 4 KiB, 16 KiB, 64 KiB, and above */
 
+struct sn_model_class {
+	uint64_t rate;	    /* bytes a second; 0: not measured */
+	uint64_t best;	    /* that it was, of late */
+	uint64_t last;	    /* sample, as it came */
+	uint64_t bytes, ns; /* arrivals that were too few for a sample yet, ... */
+	uint64_t at;	    /* ... the last of them */
+};
+
 struct sn_model {
-	uint64_t latency;		 /* ns of the smallest frame, one way; 0: not measured */
-	uint64_t rate[SN_MODEL_CLASSES]; /* bytes a second at that size; 0: not measured */
+	uint64_t latency; /* ns from asking to the first arrival, with nothing under way; 0: not measured */
+	struct sn_model_class of[SN_MODEL_CLASSES];
 	uint64_t samples;
-	/* the run of arrivals being measured */
-	uint64_t run_from, run_bytes;
+	uint64_t used_at; /* something came; 0: never */
+	/* the run of arrivals being measured: bytes that came after run_from, until run_at */
+	uint64_t run_from, run_at, run_bytes;
 	bool running;
 };
 
@@ -31,7 +40,7 @@ void sn_model_latency(struct sn_model *m, uint64_t ns);
 void sn_model_rate(struct sn_model *m, uint64_t size, uint64_t bytes, uint64_t ns);
 /* Bytes of a transfer of `size` came at `now`: a run of them makes a sample. */
 void sn_model_arrived(struct sn_model *m, uint64_t size, uint64_t bytes, uint64_t now);
-/* Nothing more is under way: the run ends, and counts if it was long enough. */
+/* Nothing more is under way: the run ends, and counts, with the next ones if it was short. */
 void sn_model_idle(struct sn_model *m, uint64_t size, uint64_t now);
 /* Bytes a second for a transfer of this size; what the run that goes on shows, if that is clearly less. */
 uint64_t sn_model_rate_of(const struct sn_model *m, uint64_t size, uint64_t now);
@@ -46,12 +55,13 @@ struct sn_window {	 /* of one peer */
 };
 
 struct sn_sched_rail {
-	bool usable;	  /* up, and it leads to the peer */
-	bool room;	  /* it may take more now */
-	uint64_t latency; /* ns, what is queued before not counted */
-	uint64_t rate;	  /* bytes a second; 0: not known yet */
-	uint64_t queued;  /* bytes given to it and not through yet */
-	uint64_t given;	  /* bytes of this message given to it so far */
+	bool usable; /* up, and it leads to the peer */
+	bool room;   /* it may take more now */
+	uint64_t
+		latency; /* ns until a short transfer is through (a fetch: asking included), what is queued before not counted */
+	uint64_t rate;	 /* bytes a second; 0: not known yet */
+	uint64_t queued; /* bytes given to it and not through yet */
+	uint64_t given;	 /* bytes of this message given to it so far */
 };
 
 struct sn_strategy {

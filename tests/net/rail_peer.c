@@ -5,6 +5,7 @@
  * It prints "ADDR hex" and reads the other's such line. Rank 0 sends, rank 1 receives.
  *   stream  messages of BYTES, two under way at a time, every byte checked, at least COUNT of them and until SECONDS have
  *           passed; rank 1 prints "AT seconds MB/s" every 100 ms, and "RATE MB/s" over all
+ *   steps   a message of BYTES, every byte checked, for each line "GO" on both standard inputs; then "STEP"; "END" ends it
  *   burst   COUNT bursts of 256 messages of BYTES each; rank 0 prints "RATE messages/s"
  *   lone    COUNT messages of BYTES back and forth, one at a time; rank 0 prints "LATENCY us" one way, the median
  *   vector  COUNT messages from segments of BYTES into segments of twice that, every byte checked, also those between; rank 1
@@ -136,6 +137,34 @@ static void stream_receive(void)
 	if (i > 1)
 		printf("RATE %.1f MB/s\n", (double)(i - 1) * (double)bytes / (now() - start) / 1e6);
 	sn_cancel(ep, req[(i + 1) % 2]);
+	printf("OK %lu messages\n", i);
+}
+
+/* While nobody says GO the library is called, as a program between two messages would. */
+static bool told_to_go(void)
+{
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	char line[64];
+
+	while (poll(&in, 1, 1) == 0)
+		sn_progress(ep);
+	return fgets(line, sizeof(line), stdin) && strncmp(line, "GO", 2) == 0;
+}
+
+static void steps(void)
+{
+	uint8_t *buf = calloc(1, bytes);
+	unsigned long i = 0;
+
+	for (; told_to_go(); i++) {
+		if (rank == 0)
+			stamp(buf, bytes, i);
+		end(post(buf, bytes, 1, rank == 0));
+		if (rank == 1 && !stamped(buf, bytes, i))
+			die("wrong bytes", 0);
+		printf("STEP %lu\n", i);
+		fflush(stdout);
+	}
 	printf("OK %lu messages\n", i);
 }
 
@@ -287,6 +316,8 @@ int main(int argc, char **argv)
 		} else {
 			stream_receive();
 		}
+	} else if (strcmp(argv[2], "steps") == 0) {
+		steps();
 	} else if (strcmp(argv[2], "burst") == 0) {
 		burst();
 	} else if (strcmp(argv[2], "vector") == 0) {

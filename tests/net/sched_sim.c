@@ -12,6 +12,7 @@
 #define MB	1000000ULL
 
 static int failures;
+static uint64_t seed = 42;
 
 static void hold(bool ok, const char *what, double figure, double limit)
 {
@@ -36,7 +37,7 @@ static void begin(const char *strategy, unsigned nodes, unsigned rails, const un
 	struct sim_net_params p = {
 		.delay = 3000, .jitter = 1, .mtu = 8972, .path_mtu = 65535, .queue = 65536};
 
-	sim_start(42, &p);
+	sim_start(seed, &p);
 	sim.rails = rails;
 	sim.strategy = strategy;
 	for (unsigned r = 0; r < rails; r++) {
@@ -68,11 +69,7 @@ static double until_done(void)
 	return (double)(sim.now - start) / 1e9;
 }
 
-/*
- * Connect, and let the rails be sampled: the trains of 63 peers, 3 MB to one node, take a rail of 25 MB/s 120 ms, and a block
- * asked for on it before that stands behind them. (With a queue of 2 ms on the rails, and with some seeds, one pair of the 64 still
- * waits long for a block on the slowest rail; why is not known.)
- */
+/* Connect, and let the rails be sampled: the trains of 63 peers, 3 MB to one node, take a rail of 25 MB/s 120 ms. */
 static void warm(unsigned nodes)
 {
 	for (unsigned i = 1; i < nodes; i++)
@@ -170,6 +167,82 @@ static void change_scenarios(void)
 	finish(2);
 }
 
+/* Post a message of 1 MB, let `ms` pass, and wait until it is through: the part of it that the second rail carried. */
+static double message_share(double ms, void (*change)(void))
+{
+	uint64_t b0 = sim.rail[0].bytes, b1 = sim.rail[1].bytes;
+
+	node_post(sim.node[0], sim.node[1], MB);
+	if (change) {
+		sim_run(sim.now + (uint64_t)(ms * SIM_MS));
+		b0 = sim.rail[0].bytes;
+		b1 = sim.rail[1].bytes;
+		change();
+	}
+	until_done();
+	b0 = sim.rail[0].bytes - b0;
+	b1 = sim.rail[1].bytes - b1;
+	return (double)b1 / (double)SN_MAX_OF(b0 + b1, (uint64_t)1);
+}
+
+/* Messages until the second rail's share is within these bounds, for three in a row. */
+static unsigned messages_until(double least, double most)
+{
+	unsigned count = 0;
+
+	for (unsigned within = 0; within < 3 && count < 200; count++) {
+		double s = message_share(0, NULL);
+		within = s >= least && s <= most ? within + 1 : 0;
+	}
+	return count - 3;
+}
+
+static void slow_rail(void)
+{
+	sim.rail[1].byte_time_ps *= 10;
+}
+
+static void dead_slow_rail(void)
+{
+	sim.rail[1].byte_time_ps *= 1000;
+}
+
+static void cut_rail(void)
+{
+	sim.rail[1].cut = true;
+}
+
+/* In messages of 1 MB, of which two rails of 100 MB/s carry one in 5 ms: the change comes in the middle of one. */
+static void notice_scenarios(void)
+{
+	static const unsigned rates[] = {100, 100};
+	static const struct {
+		const char *what;
+		void (*change)(void);
+		double least, most, back;
+	} change[] = {{"to a tenth", slow_rail, 0.03, 0.2, 0},
+		      {"to a thousandth", dead_slow_rail, 0, 0.02, 4000},
+		      {"cut", cut_rail, 0, 0.01, 200}};
+	char text[80];
+
+	printf("messages until it is noticed\n");
+	for (int i = 0; i < 3; i++) {
+		begin(NULL, 2, 2, rates, NULL);
+		warm(2);
+		for (int k = 0; k < 10; k++)
+			message_share(0, NULL);
+		message_share(2, change[i].change);
+		snprintf(text, sizeof(text), "%s in mid-message: further messages", change[i].what);
+		at_most(text, messages_until(change[i].least, change[i].most), 2);
+		sim.rail[1].byte_time_ps = 10000;
+		sim.rail[1].cut = false;
+		sim_run(sim.now + (uint64_t)(change[i].back * SIM_MS)); /* tried again by now */
+		snprintf(text, sizeof(text), "whole again: messages");
+		at_most(text, messages_until(0.4, 0.6), 3);
+		finish(2);
+	}
+}
+
 /* How long a short message takes that is posted while bulk goes the same way, median of 21, in us. */
 static double short_in_bulk(unsigned rails)
 {
@@ -233,11 +306,11 @@ static void short_scenarios(void)
 	}
 }
 
-static void many_scenarios(void)
+/* Of 64 peers, each sends to the next; then all to one: parts of the rails' sum. */
+static void many(double *ring, double *incast)
 {
 	static const unsigned rates[] = {100, 100, 50, 50, 200, 25, 100, 75};
 
-	printf("64 peers, 8 rails\n");
 	begin(NULL, 64, 8, rates, NULL);
 	warm(64);
 	for (unsigned i = 0; i < 64; i++)
@@ -246,13 +319,29 @@ static void many_scenarios(void)
 	sim_run(sim.now + 50 * SIM_MS);
 	for (unsigned i = 0; i < 64; i++)
 		node_post(sim.node[i], sim.node[(i + 1) % 64], 2 * MB);
-	double t = until_done();
-	at_least("a ring of 2 MB each: part of the rails' sum", 2 / t / 700, 0.55);
+	*ring = 2 / until_done() / 700;
 	for (unsigned i = 1; i < 64; i++)
 		node_post(sim.node[i], sim.node[0], 300000);
-	t = until_done();
-	at_least("63 to one, 300 kB each: part of the rails' sum", 63 * 0.3 / t / 700, 0.6);
+	*incast = 63 * 0.3 / until_done() / 700;
 	finish(64);
+}
+
+static void many_scenarios(void)
+{
+	double ring = 1, incast = 1;
+
+	printf("64 peers, 8 rails\n");
+	for (seed = 2; seed <= 5;
+	     seed++) { /* every pair must do well, whatever came together at the beginning */
+		double r, i;
+		many(&r, &i);
+		printf("  seed %u: ring %.3f, 63 to one %.3f\n", (unsigned)seed, r, i);
+		ring = SN_MIN_OF(ring, r);
+		incast = SN_MIN_OF(incast, i);
+	}
+	seed = 42;
+	at_least("a ring of 2 MB each: part of the rails' sum, worst seed", ring, 0.8);
+	at_least("63 to one, 300 kB each: the same", incast, 0.8);
 }
 
 /* 100 MB/s each; after 0.3 s the second falls to a tenth, at 0.7 s it is back, at 1.1 s the first dies until 1.5 s. */
@@ -304,6 +393,7 @@ int main(int argc, char **argv)
 	}
 	split_scenarios();
 	change_scenarios();
+	notice_scenarios();
 	short_scenarios();
 	many_scenarios();
 	if (failures)

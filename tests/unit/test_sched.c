@@ -169,31 +169,147 @@ static void the_last_block_goes_where_it_is_sooner_through(void **state)
 	assert_int_equal(sn_strategy_split.block(r, 2, 60000, 60000), 1);
 }
 
+#define BIG  (1 << 20)
+#define MSEC 1000000ULL
+
+/* `count` arrivals of `bytes`, `ns` apart. */
+static uint64_t feed(struct sn_model *m, uint64_t now, unsigned count, uint64_t bytes, uint64_t ns)
+{
+	while (count-- > 0)
+		sn_model_arrived(m, BIG, bytes, now += ns);
+	return now;
+}
+
+static void about(uint64_t rate, uint64_t want)
+{
+	if (rate < want - want / 20 || rate > want + want / 20)
+		fail_msg("%llu bytes a second, not about %llu", (unsigned long long)rate,
+			 (unsigned long long)want);
+}
+
 static void the_model_follows(void **state)
 {
 	struct sn_model m = {0};
 	uint64_t now = 1000;
 
-	assert_int_equal(sn_model_rate_of(&m, 1 << 20, now), 0);
+	assert_int_equal(sn_model_rate_of(&m, BIG, now), 0);
+	now = feed(&m, now, 200, 10000, 100000); /* 10,000 bytes in 100 us: 100 MB a second */
+	about(sn_model_rate_of(&m, BIG, now), 100 * MB);
+	now = feed(&m, now, 24, 10000, MSEC); /* a tenth of that: known within two samples */
+	assert_true(sn_model_rate_of(&m, BIG, now) < 20 * MB);
+	now = feed(&m, now, 300, 10000, 100000);
+	about(sn_model_rate_of(&m, BIG, now), 100 * MB);
+	/* a run that stands still is news before it ends */
+	uint64_t before = sn_model_rate_of(&m, BIG, now);
+	assert_true(sn_model_rate_of(&m, BIG, now + 50 * MSEC) < before / 10);
+	sn_model_idle(&m, BIG, now);
+	assert_true(sn_model_rate_of(&m, BIG, now + 50 * MSEC) > 80 * MB);
+}
+
+static void the_least_latency_counts_but_is_not_for_ever(void **state)
+{
+	struct sn_model m = {0};
+
 	sn_model_latency(&m, 9000);
 	sn_model_latency(&m, 5000);
 	assert_int_equal(m.latency, 5000);
-	for (int i = 0; i < 200; i++) /* 100 MB/s: 10,000 bytes in 100 us */
-		sn_model_arrived(&m, 1 << 20, 10000, now += 100000);
-	double r = (double)sn_model_rate_of(&m, 1 << 20, now);
-	assert_true(r > 95e6 && r < 105e6);
-	assert_true(sn_model_rate_of(&m, 100, now) > 0); /* sizes not seen borrow from those that were */
-	for (int i = 0; i < 24; i++)			 /* a tenth of that: known within two runs */
-		sn_model_arrived(&m, 1 << 20, 10000, now += 1000000);
-	assert_true(sn_model_rate_of(&m, 1 << 20, now) < 20 * MB);
-	for (int i = 0; i < 300; i++)
-		sn_model_arrived(&m, 1 << 20, 10000, now += 100000);
-	assert_true(sn_model_rate_of(&m, 1 << 20, now) > 80 * MB);
-	/* a run that stands still is news before it ends */
-	uint64_t before = sn_model_rate_of(&m, 1 << 20, now);
-	assert_true(sn_model_rate_of(&m, 1 << 20, now + 50000000) < before / 10);
-	sn_model_idle(&m, 1 << 20, now);
-	assert_true(sn_model_rate_of(&m, 1 << 20, now + 50000000) > 80 * MB);
+	sn_model_latency(&m, 100 * MSEC); /* one long wait: at most a sixteenth more */
+	assert_true(m.latency > 5000 && m.latency <= 5000 + 5000 / 16 + 1);
+	for (int i = 0; i < 400; i++) /* the way is longer now */
+		sn_model_latency(&m, 40000);
+	assert_true(m.latency > 35000 && m.latency <= 40000);
+	for (int i = 0; i < 100; i++) /* even by a little */
+		sn_model_latency(&m, 40005);
+	assert_true(m.latency >= 40000);
+	sn_model_latency(&m, 0);
+	assert_int_equal(m.latency, 1); /* 0 would say: not measured */
+}
+
+/* Frames that were read together came before: only the time between two looks is known. */
+static void what_is_read_at_once_is_not_fast(void **state)
+{
+	struct sn_model m = {0};
+	uint64_t now = MSEC;
+
+	for (int look = 0; look < 40; look++, now += MSEC)
+		for (int i = 0; i < 60; i++)
+			sn_model_arrived(&m, BIG, 1000, now);
+	about(sn_model_rate_of(&m, BIG, now - MSEC), 60 * MB);
+	assert_true(m.samples > 10);
+	m = (struct sn_model){0};
+	feed(&m, now, 1000, 1500, 0); /* all in one look */
+	sn_model_idle(&m, BIG, now);
+	assert_int_equal(m.samples, 0);
+}
+
+/* A heap that waited somewhere comes fast, once. */
+static void good_news_is_believed_when_it_comes_twice(void **state)
+{
+	struct sn_model m = {0};
+
+	for (int i = 0; i < 10; i++)
+		sn_model_rate(&m, BIG, MB, 10 * MSEC); /* 100 MB a second */
+	sn_model_rate(&m, BIG, MB, MSEC / 10);	       /* 10 GB a second */
+	about(sn_model_rate_of(&m, BIG, 0), 100 * MB);
+	sn_model_rate(&m, BIG, MB, 10 * MSEC);
+	about(sn_model_rate_of(&m, BIG, 0), 100 * MB);
+	for (int i = 0; i < 12; i++)
+		sn_model_rate(&m, BIG, MB, 2 * MSEC);
+	assert_true(sn_model_rate_of(&m, BIG, 0) > 450 * MB);
+	sn_model_rate(&m, BIG, MB, 50 * MSEC); /* bad news at once */
+	assert_true(sn_model_rate_of(&m, BIG, 0) < 150 * MB);
+}
+
+static void short_transfers_add_up(void **state)
+{
+	struct sn_model m = {0};
+	uint64_t now = MSEC;
+
+	for (int i = 0; i < 20; i++) { /* 4 frames, of which 3 count: too few for a sample of their own */
+		for (int k = 0; k < 4; k++)
+			sn_model_arrived(&m, 12000, 1500, now += 15000);
+		sn_model_idle(&m, 12000, now);
+		now += MSEC; /* this pause is no part of it */
+	}
+	assert_true(m.samples >= 4);
+	about(sn_model_rate_of(&m, 12000, now), 100 * MB);
+	uint64_t samples = m.samples;
+	for (int i = 0; i < 20; i++) { /* of the last minute, not of the last hour */
+		feed(&m, now, 4, 1500, 15000);
+		sn_model_idle(&m, 12000, now + 60000);
+		now += 1000 * MSEC;
+	}
+	assert_int_equal(m.samples, samples);
+}
+
+static void sizes_have_rates_of_their_own(void **state)
+{
+	struct sn_model m = {0};
+
+	sn_model_rate(&m, 4096, 48000, MSEC);
+	about(sn_model_rate_of(&m, BIG, 0), 48 * MB); /* nothing else is known */
+	sn_model_rate(&m, BIG, MB, 10 * MSEC);
+	about(sn_model_rate_of(&m, BIG, 0), 100 * MB);
+	about(sn_model_rate_of(&m, 65536, 0), 100 * MB); /* the next one that is known */
+	about(sn_model_rate_of(&m, 100, 0), 48 * MB);
+}
+
+/* A rail that is not used because it was slow would never show that it has recovered. */
+static void a_rail_that_is_not_used_is_given_another_chance(void **state)
+{
+	struct sn_model m = {0};
+	uint64_t now = feed(&m, MSEC, 100, 10000, 100000); /* 100 MB a second */
+
+	for (int i = 0; i < 100; i++)
+		now = feed(&m, now, 1, 10000, 100 * MSEC); /* a thousandth of it */
+	sn_model_idle(&m, BIG, now);
+	uint64_t slow = sn_model_rate_of(&m, BIG, now);
+	assert_true(slow < MB);
+	assert_int_equal(sn_model_rate_of(&m, BIG, now + 400 * MSEC), slow);
+	assert_true(sn_model_rate_of(&m, BIG, now + 2000 * MSEC) >= 8 * slow);
+	uint64_t again = sn_model_rate_of(&m, BIG, now + 60000 * MSEC);
+	assert_true(again > 60 * MB && again < 110 * MB); /* no more than it has shown */
+	assert_true(sn_model_rate_of(&m, BIG, now + 100000000 * MSEC) == again);
 }
 
 int main(void)
@@ -207,6 +323,12 @@ int main(void)
 		cmocka_unit_test(equal_is_equal_and_one_is_one),
 		cmocka_unit_test(the_last_block_goes_where_it_is_sooner_through),
 		cmocka_unit_test(the_model_follows),
+		cmocka_unit_test(the_least_latency_counts_but_is_not_for_ever),
+		cmocka_unit_test(what_is_read_at_once_is_not_fast),
+		cmocka_unit_test(good_news_is_believed_when_it_comes_twice),
+		cmocka_unit_test(short_transfers_add_up),
+		cmocka_unit_test(sizes_have_rates_of_their_own),
+		cmocka_unit_test(a_rail_that_is_not_used_is_given_another_chance),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
