@@ -6,6 +6,7 @@
 #include "copy/kmod.h"
 #include "copy/tune.h"
 #include "core/rail.h"
+#include "progress/relax.h"
 #include "sennit/sennit.h"
 #include "tool.h"
 #include <argp.h>
@@ -209,6 +210,17 @@ static void print_machine(void)
 	       t->host_id);
 }
 
+/* By how many processes share the cores: the last number that may spin, and one more. */
+static void print_waiting(void)
+{
+	char text[128];
+	unsigned cores = (unsigned)sn_topo()->allowed;
+	sn_relax_describe(cores ? cores - 1 : 0, text, sizeof(text));
+	printf("waiting    %s\n", text);
+	sn_relax_describe(cores, text, sizeof(text));
+	printf("           %s (live: --peer)\n", text);
+}
+
 /* A rail that is open reports counters that begin with its name. */
 static void note_rail(void *arg, const char *name, uint64_t value)
 {
@@ -281,6 +293,7 @@ int sn_tool_info(int argc, char **argv)
 		print_module();
 		print_engine();
 		print_machine();
+		print_waiting();
 		puts("settings");
 	}
 	sn_tune_apply();

@@ -201,7 +201,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 100,
 			.max = 100,
 			.help = "How much of one core, over each tenth of a second, the progress thread of "
-				"a process may use. It moves messages while the program computes, and "
+				"a process and its poller may use. It moves messages while the program "
+				"computes, and "
 				"sleeps while there is nothing to do or the program looks by itself: so "
 				"100 does not hold it back. 0: no thread. Counters progress.thread_us and "
 				"progress.held_back show its use.",
@@ -214,10 +215,10 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 100,
 			.min = 0,
 			.max = 100000,
-			.help = "How long the progress thread goes on looking after the last thing that it "
-				"found, on a core that nobody else wants: what comes meanwhile needs no "
-				"wake-up of 25 to 50 us. It offers the core after each look, and sleeps at "
-				"once when somebody takes it. progress limits this, too.",
+			.help = "How long somebody goes on looking after the last thing that the progress "
+				"thread found, with the lowest scheduling class, so only on a core that "
+				"nobody else wants: what comes meanwhile needs no wake-up of 25 to 50 us. "
+				"Where cores are wanted this stops for a while. progress limits this, too.",
 		},
 	[SN_CONF_LINGER] =
 		{

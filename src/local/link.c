@@ -37,6 +37,7 @@ static void rival_set(struct sn_link *link, bool rival)
 	}
 	sn_service_unlock();
 	sn_relax_crowd(most);
+	sn_show_waiting(rail);
 }
 
 int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *ids,

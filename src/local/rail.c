@@ -31,6 +31,7 @@ static void in_child(struct sn_fork_hook *hook)
 	sn_list_del(&rail->siblings);
 	rail->poll_count = 0;
 	rail->board = NULL;
+	rail->waiting = NULL;
 	atomic_store_explicit(&rail->has_mail, false, memory_order_relaxed);
 	sn_list_init(&rail->busy);
 	sn_list_init(&rail->doomed);
@@ -233,6 +234,7 @@ static void local_close(void *r)
 	sn_list_del(&rail->siblings);
 	sn_service_unlock();
 	sn_service_close(&rail->fork);
+	sn_live_remove(rail->waiting);
 	sn_claim_close(rail);
 	sn_kcopy_close(rail);
 	sn_offload_close(rail);

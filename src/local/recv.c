@@ -195,12 +195,9 @@ int sn_recv_poll(struct sn_link *link, uint32_t limit)
 	if (!n)
 		return 0;
 	sn_rx_publish(rx);
-	/* The sender may have found the ring full and gone to sleep: as with messages, it sets want_room, fences (with its
-	 * membarrier) and looks at head again. */
-	if (sn_unlikely(link->fence))
-		sn_bell_fence();
-	else
-		__asm__ volatile("" ::: "memory");
+	/* The sender may have found the ring full and gone to sleep: as with messages, it sets want_room, fences (see
+	 * bell.h) and looks at head again. */
+	sn_bell_order(link->bell, link->fence);
 	if (sn_unlikely(atomic_load_explicit(&rx->chan->want_room, memory_order_relaxed)))
 		sn_link_ring(link, true);
 	return (int)n;

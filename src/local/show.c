@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "local/local.h"
+#include "progress/relax.h"
 #include <stdio.h>
 
 static void show_right(struct sn_live_row *row, int error)
@@ -27,6 +28,15 @@ void sn_show_peer(struct sn_link *link)
 	link->live.reading = sn_live_add(ep, link->scope, "reading its memory", "");
 	link->live.writing = sn_live_add(ep, link->scope, "writing its memory", "");
 	sn_show_rights(link);
+}
+
+void sn_show_waiting(struct sn_rail *rail)
+{
+	char text[96];
+	if (!rail->waiting)
+		rail->waiting = sn_live_add(rail->ids.id, "rail local", "cores", "");
+	sn_relax_describe(rail->rivals, text, sizeof(text));
+	sn_live_text(rail->waiting, "%s", text);
 }
 
 static void size_text(char out[32], unsigned log)

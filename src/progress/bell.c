@@ -15,15 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WATCH_LOOKS 16 /* between two questions to linger(), which reads the clock and yields */
-
 static struct {
 	pthread_mutex_t
 		mutex; /* opening; and waiters with bell->sleeping, so that the last to leave may clear it */
 	struct sn_bell *_Atomic bell;
 	unsigned waiters;
 	int fd;
-	bool registered; /* this process takes part in others' membarriers */
+	bool registered;     /* this process takes part in others' membarriers */
+	_Atomic bool fenced; /* its senders fence */
 } own = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 static long membarrier(int command)
@@ -111,6 +110,7 @@ void sn_bell_after_fork(bool child)
 		own.fd = -1;
 		own.waiters = 0;
 		own.registered = false;
+		atomic_store(&own.fenced, false);
 		atomic_store_explicit(&own.bell, NULL, memory_order_relaxed);
 		sn_spread_after_fork();
 	}
@@ -136,6 +136,16 @@ void sn_bell_unmap(struct sn_bell *bell)
 bool sn_bell_must_fence(const struct sn_bell *theirs)
 {
 	return !own.registered || atomic_load_explicit(&theirs->need_fence, memory_order_relaxed);
+}
+
+void sn_bell_fence_always(void)
+{
+	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
+	if (!bell || !own.registered || atomic_load(&own.fenced))
+		return;
+	atomic_store_explicit(&bell->need_fence, 1, memory_order_seq_cst);
+	if (!membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+		atomic_store(&own.fenced, true);
 }
 
 void sn_bell_fence(void)
@@ -215,22 +225,20 @@ static bool rung(const struct sn_bell *bell, uint32_t seq)
 	return atomic_load_explicit(&bell->guard_seq, memory_order_acquire) != seq;
 }
 
-/* Awake, until rung. False: linger has had enough, and the guard is up for a sleep. */
-static bool watch(struct sn_bell *bell, uint32_t seq, bool (*linger)(void *arg), void *arg)
+/* Until rung. False: linger has had enough, and the guard is up for a sleep. */
+static bool watch(struct sn_bell *bell, uint32_t seq, sn_bell_linger linger, void *arg)
 {
 	uint32_t polls = SN_GUARD_POLLS;
-	while (linger(arg))
-		for (int i = 0; i < WATCH_LOOKS; i++) {
-			if (rung(bell, seq))
-				return true;
-			sn_cpu_relax();
-		}
-	/* If not, a ringer has it down and is about to count up. */
-	return !atomic_compare_exchange_strong_explicit(&bell->guard, &polls, SN_GUARD_SLEEPS,
-							memory_order_seq_cst, memory_order_seq_cst);
+	while (!rung(bell, seq))
+		if (!linger(arg, &bell->guard_seq,
+			    seq)) /* If not, a ringer has it down and is about to count up. */
+			return !atomic_compare_exchange_strong_explicit(&bell->guard, &polls, SN_GUARD_SLEEPS,
+									memory_order_seq_cst,
+									memory_order_seq_cst);
+	return true;
 }
 
-enum sn_rung sn_bell_guard(bool raise, int (*poll)(void *arg), bool (*linger)(void *arg), void *arg,
+enum sn_rung sn_bell_guard(bool raise, int (*poll)(void *arg), sn_bell_linger linger, void *arg,
 			   unsigned timeout_us)
 {
 	struct timespec t = {timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000};
@@ -264,7 +272,9 @@ static struct sn_bell *enter(uint32_t *seq)
 	*seq = atomic_load_explicit(&bell->seq, memory_order_seq_cst);
 	atomic_store_explicit(&bell->sleeping, 1, memory_order_seq_cst);
 	pthread_mutex_unlock(&own.mutex);
-	if (own.registered)
+	if (!own.registered || atomic_load_explicit(&own.fenced, memory_order_relaxed))
+		sn_bell_fence();
+	else
 		membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 	return bell;
 }

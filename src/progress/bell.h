@@ -11,9 +11,11 @@
  * process execute a full fence. After it, a sender either had its message visible before (the waiter's last look finds
  * it), or reads `sleeping` after (and rings). Every process registers when it opens its bell. Where the kernel refuses
  * membarrier, fences return: a waiter that cannot says so in `need_fence`, a sender that could not register fences
- * always, which sn_bell_must_fence() tells.
+ * always, which sn_bell_must_fence() tells. Who sleeps for each message asks for fences, too, later on: they cost every
+ * sender some 20 ns, and his membarrier costs himself 5 us and more. He says so first, and then makes one membarrier, after
+ * which every sender has either seen it, or has published what the next look finds.
  *
- * Budget of a ring on a receiver that is awake: one plain load. On one that sleeps: one system call for all senders
+ * Budget of a ring on a receiver that is awake: two plain loads of one line. On one that sleeps: one system call for all senders
  * together, since who rings first takes the flag down.
  */
 #ifndef SN_BELL_H
@@ -27,13 +29,13 @@
 enum sn_guard {
 	SN_GUARD_DOWN,	 /* the application looks by itself, or the thread is at work */
 	SN_GUARD_SLEEPS, /* the thread looks in the application's place, and sleeps on guard_seq */
-	SN_GUARD_POLLS	 /* likewise, but it is awake and watches that word: no system call wakes it */
+	SN_GUARD_POLLS	 /* likewise, but somebody watches that word: no system call is needed */
 };
 
 struct sn_bell {
 	_Atomic uint32_t seq;	     /* 0 the futex: grows with each ring */
 	_Atomic uint32_t sleeping;   /* 4 somebody sleeps, or is about to */
-	_Atomic uint32_t need_fence; /* 8 constant once shared: the owner has no membarrier */
+	_Atomic uint32_t need_fence; /* 8 senders must fence; stays, once it is set */
 	_Atomic uint32_t guard;	     /* 12 enum sn_guard: what the progress thread does */
 	_Atomic uint32_t guard_seq;  /* 16 its futex */
 	_Atomic uint32_t cpu;	     /* 20 1 + the core on which the owner waits in a crowd; 0: not known */
@@ -54,6 +56,8 @@ struct sn_bell *sn_bell_map(int fd); /* a peer's bell, checked; NULL with the re
 void sn_bell_unmap(struct sn_bell *bell);
 /* Must this process fence before it looks whether this peer sleeps? */
 bool sn_bell_must_fence(const struct sn_bell *theirs);
+/* From now on senders fence for this process, and its sleepers need no membarrier. */
+void sn_bell_fence_always(void);
 
 /* The receiver sleeps: wake it. Returns the system calls made (0 if somebody else was first). */
 int sn_bell_wake(struct sn_bell *bell);
@@ -61,13 +65,18 @@ int sn_bell_wake(struct sn_bell *bell);
 /* A full fence, out of line: the functions that usually do without contain none, which a test checks. */
 void sn_bell_fence(void);
 
+/* Between publishing something for the owner of the bell (NULL: not known yet) and looking whether it sleeps. */
+static inline void sn_bell_order(const struct sn_bell *bell, bool fence)
+{
+	__asm__ volatile("" ::: "memory"); /* the fence is the waiter's membarrier */
+	if (sn_unlikely(fence || (bell && atomic_load_explicit(&bell->need_fence, memory_order_relaxed))))
+		sn_bell_fence();
+}
+
 /* After publishing something for the owner of the bell. Returns the system calls made. */
 static inline int sn_bell_ring(struct sn_bell *bell, bool fence)
 {
-	if (sn_unlikely(fence))
-		sn_bell_fence();
-	else
-		__asm__ volatile("" ::: "memory"); /* the fence is the waiter's membarrier */
+	sn_bell_order(bell, fence);
 	if (sn_unlikely(atomic_load_explicit(&bell->sleeping, memory_order_relaxed)))
 		return sn_bell_wake(bell);
 	return 0;
@@ -86,11 +95,12 @@ static inline int sn_bell_ring_work(struct sn_bell *bell, bool fence)
 
 /*
  * The progress thread's sleep: until it is rung or timeout_us have passed. With raise it takes up the guard first, and
- * calls poll(arg) once more, which must find nothing; then it watches for rings without sleeping for as long as linger(arg)
- * says true (NULL: not at all).
+ * calls poll(arg) once more, which must find nothing; then it asks linger to wait for as long as *word is seq, without being
+ * woken by who rings, again and again until it is rung or linger says false (NULL: not at all).
  */
 enum sn_rung { SN_RUNG_NOT, SN_RUNG_FOUND, SN_RUNG_AWAKE, SN_RUNG_ASLEEP }; /* found: by poll */
-enum sn_rung sn_bell_guard(bool raise, int (*poll)(void *arg), bool (*linger)(void *arg), void *arg,
+typedef bool (*sn_bell_linger)(void *arg, _Atomic uint32_t *word, uint32_t seq);
+enum sn_rung sn_bell_guard(bool raise, int (*poll)(void *arg), sn_bell_linger linger, void *arg,
 			   unsigned timeout_us);
 void sn_bell_guard_ring(void); /* wake it */
 void sn_bell_guard_set(

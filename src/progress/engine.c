@@ -4,22 +4,20 @@
 #include "base/log.h"
 #include "progress/bell.h"
 #include "progress/live.h"
+#include "progress/poller.h"
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <time.h>
 
-#define STACK_BYTES ((size_t)256 * 1024)
-#define TICK_MIN    2000u   /* us */
-#define TICK_MAX    16000u  /* us */
-#define GUARD_US    250000u /* longest sleep on guard: bounds the harm of a guard that a race took down */
-#define SWITCHED_NS                                                                                          \
-	10000u /* a yield that took longer was somebody else's turn; one that did nothing takes 0.5 us */
+#define STACK_BYTES  ((size_t)256 * 1024)
+#define TICK_MIN     2000u   /* us */
+#define TICK_MAX     16000u  /* us */
+#define GUARD_US     250000u /* longest sleep on guard: bounds the harm of a guard that a race took down */
 #define WINDOW_NS    100000000u
 #define BACK_OFF_MIN 10000000u
 #define BACK_OFF_MAX 1000000000u
-#define BUDGET_EACH  256 /* looks between two readings of the thread's processor time, a system call */
+#define BUDGET_EACH  256 /* looks between two readings of the threads' processor time, system calls */
 
 static struct {
 	pthread_mutex_t changing; /* join and leave, one at a time; taken before mutex */
@@ -29,7 +27,7 @@ static struct {
 	bool running;
 	_Atomic bool stop, ticking;
 	pthread_t thread;
-	_Atomic uint64_t visits, events, wakes, cpu_ns, held_back, gave_way, spared;
+	_Atomic uint64_t visits, events, wakes, cpu_ns, polling_ns, held_back, gave_way, spared;
 	struct sn_live_row *row; /* what `sennit info --peer` shows */
 } engine = {.changing = PTHREAD_MUTEX_INITIALIZER,
 	    .mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -47,8 +45,7 @@ struct round {
 	int events;
 	bool inside;	/* an application is in the library */
 	bool sleeps;	/* told to the clients: the last look before a sleep */
-	uint64_t until; /* how long to poll */
-	unsigned looks;
+	uint64_t until; /* how long somebody is to poll */
 };
 
 static int visit_all(void *arg)
@@ -81,22 +78,28 @@ static uint32_t all_calls(void)
 }
 
 static struct {
-	uint64_t since, used; /* the window, and the thread's processor time when it began */
+	uint64_t since, used; /* the window, and the processor time of thread and poller when it began */
 	uint64_t cpu;
 } budget; /* the thread's alone */
+
+static uint64_t budget_of_window(void)
+{
+	return WINDOW_NS / 100 * (uint64_t)sn_conf_num(SN_CONF_PROGRESS);
+}
 
 static bool over_budget(uint64_t now)
 {
 	struct timespec t;
-	int percent = (int)sn_conf_num(SN_CONF_PROGRESS);
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	budget.cpu = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	uint64_t polling = sn_poller_cpu_ns();
+	budget.cpu = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec + polling;
+	atomic_store_explicit(&engine.polling_ns, polling, memory_order_relaxed);
 	atomic_store_explicit(&engine.cpu_ns, budget.cpu, memory_order_relaxed);
 	if (now - budget.since <= WINDOW_NS)
-		return budget.cpu - budget.used >= WINDOW_NS / 100 * (uint64_t)percent;
+		return budget.cpu - budget.used >= budget_of_window();
 	sn_live_text(engine.row, "%.1f %% of a core lately (of %d %%), %llu wake-ups, gave way %llu times",
-		     100.0 * (double)(budget.cpu - budget.used) / (double)(now - budget.since), percent,
-		     (unsigned long long)atomic_load(&engine.wakes),
+		     100.0 * (double)(budget.cpu - budget.used) / (double)(now - budget.since),
+		     (int)sn_conf_num(SN_CONF_PROGRESS), (unsigned long long)atomic_load(&engine.wakes),
 		     (unsigned long long)atomic_load(&engine.gave_way));
 	budget.since = now;
 	budget.used = budget.cpu;
@@ -115,47 +118,17 @@ static bool keep_budget(void)
 	return true;
 }
 
-/* All cores that the process may ever use, but not `but`: one that is bound to a core computes there, and others may be idle. */
-static void roam(pthread_t thread, int but)
-{
-	cpu_set_t all;
-	memset(&all, 0xff, sizeof(all));
-	if (but >= 0)
-		CPU_CLR((size_t)but, &all);
-	pthread_setaffinity_np(thread, sizeof(all), &all);
-}
-
-/*
- * Somebody else wants this core. The thread leaves it for any other; if that one is wanted, too, it sleeps where it would
- * have polled, for longer each time: while it waits for its turn with the guard down nothing moves.
- */
+/* Where cores are wanted, nobody polls for a while, and longer each time: what comes while the poller has no core is late. */
 static struct {
 	uint64_t until, back_off;
-	unsigned strikes; /* cores in a row that were wanted */
-} wanted;
+} wanted; /* the thread's alone */
 
 static void give_way(uint64_t now)
 {
 	count(&engine.gave_way, 1);
-	roam(pthread_self(), sched_getcpu());
-	if (!wanted.strikes++)
-		return;
 	wanted.back_off =
 		SN_MIN_OF(SN_MAX_OF(2 * wanted.back_off, (uint64_t)BACK_OFF_MIN), (uint64_t)BACK_OFF_MAX);
 	wanted.until = now + wanted.back_off;
-}
-
-/* Offer the core. True: somebody took it for a while (and not the host, nor an interrupt: those are no switches of ours). */
-static bool core_is_wanted(uint64_t before)
-{
-	static long switches; /* the thread's alone */
-	struct rusage u;
-	sched_yield();
-	if (sn_now_ns() - before < SWITCHED_NS || getrusage(RUSAGE_THREAD, &u))
-		return false;
-	bool switched = u.ru_nivcsw != switches;
-	switches = u.ru_nivcsw;
-	return switched;
 }
 
 /* Until nothing is left to do. Returns whether an application is inside. */
@@ -168,28 +141,24 @@ static bool work(void)
 	return r.inside;
 }
 
-/* Between looks at the guard: go on for as long as the setting says, unless somebody else wants this core. */
-static bool linger(void *arg)
+/* At the guard, asleep, while the poller watches, for as long as the setting says. */
+static bool linger(void *arg, _Atomic uint32_t *word, uint32_t seq)
 {
-	struct round *r = arg;
-	uint64_t now = sn_now_ns();
-	if (atomic_load(&engine.stop) || (++r->looks % BUDGET_EACH == 0 && over_budget(now)))
-		return false;
-	if (now >= r->until) {
-		wanted.back_off = wanted.strikes = 0;
-		return false;
+	const struct round *r = arg;
+	switch (sn_poller_watch(word, seq, r->until)) {
+	case SN_WATCHED_CHANGED: return true;
+	case SN_WATCHED_WANTED: give_way(sn_now_ns()); break;
+	case SN_WATCHED_OVER: wanted.back_off = 0; break;
 	}
-	if (!core_is_wanted(now))
-		return true;
-	give_way(now);
 	return false;
 }
 
-/* On guard, polling first if something came a moment ago. */
+/* On guard, and first somebody polls if something came a moment ago. */
 static enum sn_rung guard(struct round *r, bool lately)
 {
-	uint64_t now = sn_now_ns();
-	r->until = now + (uint64_t)sn_conf_num(SN_CONF_POLL) * 1000;
+	uint64_t now = sn_now_ns(), used = budget.cpu - budget.used, all = budget_of_window();
+	uint64_t left = all == WINDOW_NS ? WINDOW_NS : all - SN_MIN_OF(used, all);
+	r->until = now + SN_MIN_OF(left, (uint64_t)sn_conf_num(SN_CONF_POLL) * 1000);
 	bool polls = lately && now >= wanted.until && r->until > now;
 	return sn_bell_guard(true, visit_all, polls ? linger : NULL, r, GUARD_US);
 }
@@ -244,6 +213,7 @@ static void in_child(void) /* no thread, and the endpoints are the parent's */
 	engine.count = 0;
 	engine.running = false;
 	engine.row = NULL; /* of the parent's table */
+	sn_poller_after_fork();
 	in_parent();
 }
 
@@ -265,11 +235,14 @@ static void start(void)
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	sigfillset(&all); /* signals are for the application's threads */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (sn_conf_num(SN_CONF_POLL) > 0)
+		sn_poller_start();
 	int rc = pthread_create(&engine.thread, &attr, engine_main, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	engine.running = !rc;
 	if (rc) {
+		sn_poller_stop();
 		sn_live_remove(engine.row);
 		engine.row = NULL;
 		sn_warn("no progress thread (%s): messages move only while the program calls MPI",
@@ -277,7 +250,7 @@ static void start(void)
 		return;
 	}
 	pthread_setname_np(engine.thread, "sennit-move");
-	roam(engine.thread, -1);
+	sn_poller_roam(engine.thread);
 }
 
 void sn_engine_join(struct sn_engine_client *client)
@@ -306,6 +279,7 @@ void sn_engine_leave(struct sn_engine_client *client)
 		atomic_store(&engine.stop, true);
 		sn_bell_guard_ring();
 		pthread_join(engine.thread, NULL);
+		sn_poller_stop();
 		engine.running = false;
 		sn_live_remove(engine.row);
 		engine.row = NULL;
@@ -339,6 +313,7 @@ void sn_engine_counters(void (*fn)(void *arg, const char *name, uint64_t value),
 	fn(arg, "progress.events", atomic_load_explicit(&engine.events, memory_order_relaxed));
 	fn(arg, "progress.wakes", atomic_load_explicit(&engine.wakes, memory_order_relaxed));
 	fn(arg, "progress.thread_us", atomic_load_explicit(&engine.cpu_ns, memory_order_relaxed) / 1000);
+	fn(arg, "progress.poller_us", atomic_load_explicit(&engine.polling_ns, memory_order_relaxed) / 1000);
 	fn(arg, "progress.wakes_spared", atomic_load_explicit(&engine.spared, memory_order_relaxed));
 	fn(arg, "progress.gave_way", atomic_load_explicit(&engine.gave_way, memory_order_relaxed));
 	fn(arg, "progress.held_back", atomic_load_explicit(&engine.held_back, memory_order_relaxed));

@@ -10,16 +10,11 @@
  * call. An application that posts something long and may go away hints at it, which raises the guard at once, for two
  * stores; one that begins to wait takes that back.
  *
- * Polling. A wake-up takes 25 to 50 us on a virtual machine. So on guard after something has come the thread stays awake
- * for as long as the setting `poll` says, on whatever core the kernel gives it, and watches one word that those who leave
- * work for it write: they make no system call then. (It does not look into the endpoints, which takes their locks, and
- * each time an interrupt of the core on which the application computes.) It offers its core to others all the time.
- * A yield with another's turn in it says that the core is wanted: the thread leaves it for another; if that is wanted,
- * too, it sleeps where it would have polled, for 10 ms and twice as long each time that it happens again.
- * This is what the lowest scheduling class is for, without its trap: a thread of SCHED_IDLE that loses its core while it
- * holds an endpoint's lock gets a core back when everybody else sleeps, and the application waits for that lock; nor
- * can a user without privileges take a thread out of that class again. The setting `progress` limits the whole, in percent
- * of a core.
+ * Polling. A wake-up takes 25 to 50 us on a virtual machine. So on guard after something has come somebody stays awake for
+ * as long as the setting `poll` says, and watches one word that those who leave work for the thread write: they make no
+ * system call then. That is not the thread itself but one of the lowest scheduling class, which holds no lock
+ * (progress/poller.h says why). Where its core is wanted, nobody polls for 10 ms, and for twice as long each time that
+ * it happens again. The setting `progress` limits the processor time of both together, in percent of a core.
  *
  * Exclusion is the client's: visit() must not wait for an application that is inside (sn_lock_visit()).
  */

@@ -4,7 +4,8 @@
  *  - spin: an answer usually takes less than the 50 us that a sleep and a wake-up cost. Skipped when there are more
  *    local processes than cores: then the one that would answer probably waits for this very core.
  *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a wake-up,
- *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken.
+ *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken. Skipped where
+ *    yields hand nothing on (progress/turns.h).
  *  - nap on the bell. A ring ends any nap.
  * A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller who has to look
  * at other things too looks often at first, and an idle one costs next to nothing. Within the step he looks again and
@@ -16,7 +17,9 @@
 #include "progress/bell.h"
 #include "progress/engine.h"
 #include "progress/spread.h"
+#include "progress/turns.h"
 #include <sched.h>
+#include <stdio.h>
 
 #define YIELD_NS	 1000000u
 #define NAP_MIN_NS	 50000u
@@ -33,6 +36,21 @@ void sn_relax_crowd(unsigned peers)
 	/* Affinity may change between two calls, but is too dear to ask for at each step. */
 	bool crowded = peers + 1 > (unsigned)sn_topo_cpus_allowed();
 	atomic_store_explicit(&crowd, crowded, memory_order_relaxed);
+}
+
+void sn_relax_describe(unsigned peers, char *out, size_t room)
+{
+	int cores = sn_topo_cpus_allowed();
+	int n = snprintf(out, room, "%u process%s for %d core%s: ", peers + 1, peers ? "es" : "", cores,
+			 cores == 1 ? "" : "s");
+	if (n < 0 || (size_t)n >= room)
+		return;
+	if (peers + 1 > (unsigned)cores)
+		snprintf(out + n, room - (size_t)n, "who waits yields for %u us, then sleeps",
+			 YIELD_NS / 1000);
+	else
+		snprintf(out + n, room - (size_t)n, "who waits spins for %lld us, then sleeps",
+			 (long long)sn_conf_num(SN_CONF_SPIN));
 }
 
 void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
@@ -76,6 +94,42 @@ static int first_looks(int (*poll)(void *arg), void *arg)
 	return found;
 }
 
+/* How long somebody waits before he sleeps. */
+static uint64_t awake_ns(bool many, uint64_t now)
+{
+	if (!many)
+		return (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	return sn_turns_in_vain(now) ? 0 : YIELD_NS;
+}
+
+static int look_until(uint64_t end, bool yields, int (*poll)(void *arg), void *arg)
+{
+	int found = 0;
+	do {
+		for (int i = 0; i < LOOKS && !found; i++) {
+			if (yields)
+				yield();
+			else
+				sn_cpu_relax();
+			found = poll(arg);
+		}
+	} while (!found && sn_now_ns() < end);
+	return found;
+}
+
+static int yield_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void *arg)
+{
+	int found;
+	do {
+		uint64_t before = now;
+		yield();
+		found = poll(arg);
+		now = sn_now_ns();
+		sn_turns_yielded(before, now);
+	} while (!found && now < end);
+	return found;
+}
+
 bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	if (!*idle && !sn_relax_crowded() && sn_conf_num(SN_CONF_SPIN) && first_looks(poll, arg))
@@ -89,20 +143,12 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	bool many = sn_relax_crowded();
 	if (many)
 		sn_spread_look(now);
-	uint64_t awake = many ? YIELD_NS : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	bool yields = many || waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
 	int found = 0;
-	if (waited >= awake && max_nap_us)
+	if (waited >= awake_ns(many, now) && max_nap_us)
 		found = nap(waited, max_nap_us, poll, arg);
 	else
-		do {
-			for (int i = 0; i < (many ? 1 : LOOKS) && !found; i++) {
-				if (many || waited >= awake)
-					yield();
-				else
-					sn_cpu_relax();
-				found = poll(arg);
-			}
-		} while (!found && sn_now_ns() < end);
+		found = many ? yield_until(end, now, poll, arg) : look_until(end, yields, poll, arg);
 	if (found)
 		*idle = 0;
 	return found;

@@ -4,6 +4,7 @@
 #define SN_RELAX_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -26,5 +27,7 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
  * not to spin. */
 void sn_relax_crowd(unsigned peers);
 bool sn_relax_crowded(void);
+/* What that means, in words: "3 processes for 2 cores: who waits yields, ...". */
+void sn_relax_describe(unsigned peers, char *out, size_t room);
 
 #endif

@@ -25,6 +25,8 @@ class InfoTest(ToolTest):
         self.assertRegex(r.stdout, r"(?m)^sennit +\d+\.\d+\.\d+$")
         self.assertRegex(r.stdout, r"(?m)^rails +local .*by the kernel$")
         self.assertRegex(r.stdout, r"(?m)^module +/dev/sennit: ")
+        self.assertRegex(r.stdout, r"(?m)^waiting +\d+ process(es)? for \d+ cores?: who waits spins for \d+ us, then sleeps\n"
+                         r" +\d+ processes for \d+ cores?: who waits yields for \d+ us, then sleeps")
         self.assertRegex(r.stdout, r"(?m)^  eager +4096 bytes +environment")
         self.assertRegex(r.stdout, r"(?m)^  copy +auto +default")
 
@@ -81,6 +83,7 @@ class InfoTest(ToolTest):
             self.assertRegex(r.stdout, r"(?m)^  endpoint [0-9a-f]{16}$")
             self.assertRegex(r.stdout, r"(?m)^  peer 0 \(pid \d+\)$")
             self.assertRegex(r.stdout, r"(?m)^    reading its memory +(allowed|refused: .*)$")
+            self.assertRegex(r.stdout, r"(?m)^    cores +[12] process(es)? for \d+ cores?: who waits (spins|yields) for \d+ us, then sleeps$")
             self.assertIn("process %d " % perf.pid, self.sennit("info", "--peer").stdout)
         finally:
             os.killpg(perf.pid, signal.SIGKILL)

@@ -240,12 +240,12 @@ static int none(void *arg)
 	return 0;
 }
 
-static bool linger(void *arg)
+static bool linger(void *arg, _Atomic uint32_t *word, uint32_t seq)
 {
 	return atomic_load(&lingers) > 0;
 }
 
-static bool linger_a_little(void *arg)
+static bool linger_a_little(void *arg, _Atomic uint32_t *word, uint32_t seq)
 {
 	return ++*(unsigned *)arg % 7;
 }
