@@ -87,6 +87,7 @@ static int local_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **out,
 	}
 	sn_kcopy_open(rail);
 	sn_offload_open(rail);
+	sn_show_waiting(rail);
 	uint64_t host = sn_topo()->host_id;
 	part->type = SN_ADDR_LOCAL;
 	part->len = sizeof(host);
