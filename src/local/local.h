@@ -291,10 +291,10 @@ struct sn_rail {
 	struct sn_link **poll; /* links with something to read; those with traffic lately first */
 	uint32_t poll_count, poll_room, poll_swap;
 	struct sn_list links;
-	uint32_t channels;	/* links with a ring of ours: decides the size of the next */
-	uint32_t rivals;	/* links whose peers may want this process's cores */
+	uint32_t channels;	     /* links with a ring of ours: decides the size of the next */
+	uint32_t rivals;	     /* links whose peers may want this process's cores */
 	struct sn_live_row *waiting; /* what follows from that */
-	struct sn_board *board; /* this endpoint's: claim.c */
+	struct sn_board *board;	     /* this endpoint's: claim.c */
 	int board_fd;
 	struct sn_heap_info heap; /* this process's, as every peer is told; .generation 0: none */
 	uint64_t shown;		  /* slots in use */
@@ -365,9 +365,9 @@ void sn_link_free(struct sn_link *link);
 void sn_link_forked(struct sn_link *link);
 
 /* show.c: what the live view (progress/live.h) says of a peer */
-void sn_show_peer(struct sn_link *link);   /* it has greeted */
+void sn_show_peer(struct sn_link *link);    /* it has greeted */
 void sn_show_waiting(struct sn_rail *rail); /* as many as rail->rivals may want this process's cores */
-void sn_show_rights(struct sn_link *link); /* something was refused */
+void sn_show_rights(struct sn_link *link);  /* something was refused */
 void sn_show_gone(struct sn_link *link);
 void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
 void sn_show_lap(struct sn_link *link, unsigned class);
