@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -93,6 +94,9 @@ static void *poller_main(void *arg)
 {
 	struct sched_param least = {0};
 	uint64_t done = 0, before = 0, last = 0;
+	/* Itself: pthread_setname_np() for another thread opens a file in /proc, whose entries it would then have to clear away
+	 * when it ends, with locks of the kernel for which the whole process waits. */
+	prctl(PR_SET_NAME, "sennit-poll");
 	if (sched_setscheduler(0, SCHED_IDLE, &least)) {
 		sn_info("nobody polls for the progress thread: the lowest scheduling class is refused");
 		return NULL;
@@ -145,7 +149,6 @@ bool sn_poller_start(void)
 		sn_info("nobody polls for the progress thread: %s", strerror(rc));
 		return false;
 	}
-	pthread_setname_np(poller.thread, "sennit-poll");
 	sn_poller_roam(poller.thread);
 	pthread_getcpuclockid(poller.thread, &poller.clock);
 	return true;
@@ -155,7 +158,10 @@ void sn_poller_stop(void)
 {
 	if (!poller.running)
 		return;
+	struct sched_param normal = {0};
 	atomic_store(&poller.stop, true);
+	/* So that it ends at once even where all cores are wanted. Without privileges that is refused, and takes some ms. */
+	pthread_setschedparam(poller.thread, SCHED_OTHER, &normal);
 	give(0);
 	pthread_join(poller.thread, NULL);
 	poller.running = false;
