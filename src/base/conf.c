@@ -113,12 +113,12 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "nontemporal",
 			.type = SN_TYPE_NUM,
 			.unit = "bytes",
-			.def = 4194304,
+			.def = 2097152,
 			.min = 4096,
 			.max = 1073741824,
-			.help = "From this size on, stores that bypass the cache were faster when sennit "
-				"tune copied out of shared memory. For information: sennit's copies are "
-				"the C library's, which has a threshold of its own. 1073741824: never.",
+			.help = "From this size on, copies through a peer's shareable heap may bypass the "
+				"cache. Whether they do, the program's own loop decides: it is measured "
+				"with and without now and then. 1073741824: never.",
 		},
 	[SN_CONF_TUNE] =
 		{
@@ -128,7 +128,7 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 1,
 			.max = 1,
 			.help = "Use the thresholds that were measured on this machine (eager, chunk, "
-				"single_copy, nontemporal) where nobody has set them, and let sennit run "
+				"single_copy) where nobody has set them, and let sennit run "
 				"measure them, in half a second, before the first job. no: the defaults.",
 		},
 	[SN_CONF_SPIN] =

@@ -22,7 +22,7 @@ enum sn_conf_id {
 	SN_CONF_COPY,  /* enum: auto read write stream shared: force how large local messages are copied */
 	SN_CONF_CHUNK, /* bytes: piece of a message that is streamed through the ring */
 	SN_CONF_SINGLE_COPY,  /* bytes: from here one kernel copy is taken to be faster than a stream */
-	SN_CONF_NONTEMPORAL,  /* bytes: copies of at least this much bypass the cache */
+	SN_CONF_NONTEMPORAL,  /* bytes: copies of at least this much may bypass the cache */
 	SN_CONF_TUNE,	      /* bool: use what was measured on this machine, src/copy/tune.h */
 	SN_CONF_SPIN,	      /* us: how long a waiter polls before it yields */
 	SN_CONF_NAP,	      /* us: longest nap of somebody who waits inside an MPI call */

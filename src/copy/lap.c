@@ -36,8 +36,7 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 {
 	float *known = &l->ns[l->way], other = l->ns[!l->way];
 	if (ns > (float)bound) {
-		memset(l, 0, sizeof(*l));
-		l->way = (uint8_t)preferred;
+		*l = (struct sn_lap){.way = (uint8_t)preferred, .shift = l->shift};
 		return;
 	}
 	if (l->trial) {
@@ -59,11 +58,12 @@ unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned pr
 {
 	if (!l->count && !(l->ns[0] > 0) && !(l->ns[1] > 0))
 		l->way = (uint8_t)preferred;
-	if (l->count == SN_LAP_SKIP)
+	unsigned skip = SN_LAP_SKIP >> l->shift, group = SN_LAP_GROUP >> l->shift;
+	if (l->count == skip)
 		l->since = now;
-	if (l->count == SN_LAP_GROUP) {
+	if (l->count == group) {
 		l->count = 0;
-		judge(l, (float)(now - l->since) / (SN_LAP_GROUP - SN_LAP_SKIP), bound, preferred);
+		judge(l, (float)(now - l->since) / (float)(group - skip), bound, preferred);
 	}
 	l->count++;
 	return l->way;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ring or straight, for messages of some KiB to some ten KiB, learned from the laps of the program's own loop.
+ * Which of two ways, where what a copy costs does not tell: learned from the laps of the program's own loop. Ring or
+ * straight, for messages of some KiB to some ten KiB; through the cache or past it, for larger ones.
  *
  * What a copy costs its sender says little here. A sender that writes straight into the receiver's buffer is done sooner
  * than one that copies into the ring; but then the bytes lie in the sender's cache, and a receiver that looks at them
- * fetches every line, which a copy out of the ring has done already. Which of the two the program pays for only the
- * program's own speed tells. So messages of one size to one peer are sent in groups that all go one way, and what is
+ * fetches every line, which a copy out of the ring has done already. Likewise stores that bypass the cache are done
+ * sooner where the lines are not in it, and leave a receiver that looks at them to fetch them from memory. Which of the two
+ * the program pays for only the program's own speed tells. So messages of one size to one peer are sent in groups that all go one way, and what is
  * compared is how long a group took, whatever the program did in between. That means something only while messages
  * follow each other closely: a group that took longer than the caller's bound a message says nothing, and the way that
  * the caller prefers is taken.
@@ -15,6 +17,8 @@
  * took much longer than those before (the program does something else now, or the cores have moved), at once. The first
  * messages of each group are not counted: their lines still lie where the way before has left them. The peer learns as
  * well, and its trials are seen here as noise, which is why one odd group means nothing.
+ *
+ * Long messages average out more, and there are fewer of them: with `shift` the groups are that many times halved.
  *
  * Pure arithmetic. Budget: a handful of instructions, and two readings of the clock in SN_LAP_GROUP messages.
  */
@@ -35,12 +39,13 @@ struct sn_lap {
 	uint16_t count, groups;
 	uint8_t way; /* 0 or 1: of this group */
 	uint8_t trial, odd;
+	uint8_t shift; /* the caller's; else 0. At most 2 */
 };
 
 /* The next message is about to go: is a clock reading due? */
 static inline bool sn_lap_asks(const struct sn_lap *l)
 {
-	return l->count == SN_LAP_SKIP || l->count == SN_LAP_GROUP;
+	return l->count == SN_LAP_SKIP >> l->shift || l->count == SN_LAP_GROUP >> l->shift;
 }
 
 /* The way for it. now: needed only if one is due. bound: ns a message. preferred: the way where nothing can be learned. */

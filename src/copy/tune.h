@@ -42,7 +42,7 @@ struct sn_tune {
 	int64_t eager;	     /* up to here two copies through a ring are faster than one by the kernel */
 	int64_t chunk;	     /* piece of a stream */
 	int64_t single_copy; /* from here one copy by the kernel is faster than a stream; SN_TUNE_NEVER */
-	int64_t nontemporal; /* from here stores that bypass the cache are faster; SN_TUNE_NEVER */
+	int64_t nontemporal; /* from here stores that bypass the cache are faster; SN_TUNE_NEVER. For information */
 	/* the curves: nanoseconds from the sender's call until the receiver has it, data fresh in the sender's cache; 0: not
 	 * measured */
 	int64_t ns[SN_TUNE_WAYS][SN_TUNE_SIZES];
@@ -51,7 +51,7 @@ struct sn_tune {
 
 /* The figures of a class; the file is read at the first call. Thread-safe, never NULL. */
 const struct sn_tune *sn_tune_of(enum sn_tune_class class);
-/* Make the thresholds of the class measured last the values of the settings eager, chunk, single_copy, nontemporal (with
+/* Make the thresholds of the class measured last the values of the settings eager, chunk, single_copy (with
  * origin "measured"; what a person set stays). Once a process; every endpoint that opens calls it. */
 void sn_tune_apply(void);
 /* Has any class of this machine been measured? */

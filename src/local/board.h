@@ -94,6 +94,8 @@ struct sn_board_claim {
 	uint64_t serial, room, region;
 	uint32_t seg_count, heap;
 	struct iovec seg[SN_BOARD_SEGS]; /* addresses in the receiver */
+	bool mapped,
+		bypass; /* the claimant's: they are addresses here, in its heap; to be written past the cache */
 };
 /* Claim the oldest entry that a message with these bits from endpoint `id` may take. False: none. Budget: one line when
  * the board is empty; one locked instruction per claim. */

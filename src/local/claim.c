@@ -161,7 +161,8 @@ static bool write_mapped(struct sn_link *link, const struct sn_board_claim *clai
 {
 	if (sn_link_closed(link))
 		return false;
-	sn_mapped_copy(link, false, iov, iov_count, claim->seg, claim->seg_count, 0, len);
+	struct sn_mapped m = {iov, claim->seg, iov_count, claim->seg_count, false, claim->bypass};
+	sn_mapped_copy(link, &m, 0, len);
 	return true;
 }
 
@@ -188,21 +189,22 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	uint64_t len = SN_MIN_OF(head->len, claim.room), started = sn_now_ns();
 	bool waits = req && !head->imm_len; /* somebody hears of the end, whenever that is */
 	unsigned allowed = 1u << SN_WAY_SINGLE;
-	bool mapped = sn_iov_len(claim.seg, claim.seg_count) >= len &&
-		      sn_mapped_take(link, claim.heap, claim.seg, claim.seg_count);
-	enum sn_order order = mapped ? SN_ORDER_CLAIM_MAPPED : SN_ORDER_CLAIM;
+	claim.mapped = sn_iov_len(claim.seg, claim.seg_count) >= len &&
+		       sn_mapped_take(link, claim.heap, claim.seg, claim.seg_count);
+	claim.bypass = claim.mapped && sn_way_bypass(link, len);
+	enum sn_order order = claim.mapped ? SN_ORDER_CLAIM_MAPPED : SN_ORDER_CLAIM;
 	if (waits)
-		allowed |= (unsigned)!mapped << SN_WAY_STREAM | (unsigned)sn_share_may(link, len)
-									<< SN_WAY_SHARED;
-	bool module = claim.region && link->rail->kmod && !mapped;
+		allowed |= (unsigned)!claim.mapped << SN_WAY_STREAM | (unsigned)sn_share_may(link, len)
+									      << SN_WAY_SHARED;
+	bool module = claim.region && link->rail->kmod && !claim.mapped;
 	/* Without the right to write there is no choice. */
-	enum sn_way way = mapped ? SN_WAY_SINGLE : module ? SN_WAY_MODULE : SN_WAYS;
-	if (mapped || sn_rdv_may_write(link))
+	enum sn_way way = claim.mapped ? SN_WAY_SINGLE : module ? SN_WAY_MODULE : SN_WAYS;
+	if (claim.mapped || sn_rdv_may_write(link))
 		way = sn_way_pick(link, order, len, allowed | (unsigned)module << SN_WAY_MODULE);
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
 	sn_rail_huge(link->rail, len, iov, iov_count);
 	if (way == SN_WAY_SHARED)
-		outcome = sn_share_write(link, &claim, mapped, head, iov, iov_count, req);
+		outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
 	if (outcome != SN_SHARE_NOT) {
 		link->rail->count.claims++;
 		return outcome == SN_SHARE_DONE ? SN_CLAIM_DONE : SN_CLAIM_PENDING;
@@ -210,13 +212,13 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	*slot = (uint32_t)claim.slot;
 	if (way == SN_WAY_STREAM)
 		return SN_CLAIM_STREAM;
-	if (!(mapped ? write_mapped(link, &claim, iov, iov_count, len)
-		     : write_all(link, &claim, iov, iov_count, len, &way)))
+	if (!(claim.mapped ? write_mapped(link, &claim, iov, iov_count, len)
+			   : write_all(link, &claim, iov, iov_count, len, &way)))
 		return SN_CLAIM_ANNOUNCE;
 	if (way == SN_WAY_SINGLE || way == SN_WAY_MODULE)
 		sn_way_note(link, order, way, len, sn_now_ns() - started);
 	struct sn_rec_claim record = {.len = head->len, .slot = *slot};
-	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (mapped ? SN_RECF_HEAP : 0),
+	sn_send_control(link, SN_REC_CLAIM, (head->flags & SN_H_MASK) | (claim.mapped ? SN_RECF_HEAP : 0),
 			head->bits, head->data, &record, sizeof(record));
 	link->rail->count.claims++;
 	return SN_CLAIM_DONE;

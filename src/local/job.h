@@ -44,7 +44,9 @@ struct sn_job {
 	_Atomic uint32_t used;	 /* 20 by the opener alone: 1 from the opening on */
 	_Atomic uint64_t ended;	 /* 24 CLOCK_MONOTONIC of the last block, 0: not yet */
 	_Atomic uint32_t mapped; /* 32 by the writer: it writes by way of the receiver's shareable heap */
-	uint8_t pad[28];
+	_Atomic uint32_t
+		bypass; /* 36 by the opener, before it says that there is a job: mapped copies bypass the cache */
+	uint8_t pad[24];
 };
 _Static_assert(sizeof(struct sn_job) == 64, "a line");
 
@@ -60,7 +62,7 @@ static inline bool sn_job_free(const struct sn_job *job)
 	       atomic_load_explicit(&job->helper, memory_order_acquire) == SN_HELPER_LEFT;
 }
 
-static inline void sn_job_open(struct sn_job *job)
+static inline void sn_job_open(struct sn_job *job, bool bypass)
 {
 	atomic_store_explicit(&job->used, 1, memory_order_relaxed);
 	atomic_store_explicit(&job->claim, 0, memory_order_relaxed);
@@ -68,6 +70,7 @@ static inline void sn_job_open(struct sn_job *job)
 	atomic_store_explicit(&job->failed, 0, memory_order_relaxed);
 	atomic_store_explicit(&job->ended, 0, memory_order_relaxed);
 	atomic_store_explicit(&job->mapped, 0, memory_order_relaxed);
+	atomic_store_explicit(&job->bypass, bypass, memory_order_relaxed);
 	atomic_store_explicit(&job->helper, SN_HELPER_COMING, memory_order_relaxed);
 }
 

@@ -33,8 +33,8 @@ struct sn_kmod_region;
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
 		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes, kmod_fallbacks,
-		copy_shared_bytes, copy_mapped_bytes, shared, helped, claims, refused_read, refused_write,
-		faults, rings, system_calls, peers, peers_gone, bad_records;
+		copy_shared_bytes, copy_mapped_bytes, bypassed, shared, helped, claims, refused_read,
+		refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -201,6 +201,7 @@ struct sn_rdv { /* a message that a peer announced */
 	enum sn_rdv_state state;
 	bool guard;
 	bool mapped; /* segs are addresses here, in the sender's shareable heap */
+	bool bypass; /* and copied past the cache */
 	bool stream; /* the sender wants it to stream, and to hear what that cost */
 	uint64_t started;
 	enum sn_way way;
@@ -274,10 +275,12 @@ struct sn_link {
 	uint32_t pid;		     /* as the peer sees itself: for logs */
 	char scope[40];		     /* in the live view; "" when it is not there */
 	struct {
-		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES], *lap[SN_WAY_LAPS];
+		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES], *lap[SN_WAY_LAPS],
+			*past[SN_LEARN_CLASSES];
 	} live;
-	struct sn_learn learn[SN_ORDERS]; /* way.c */
-	struct sn_lap laps[SN_WAY_LAPS];
+	struct sn_learn learn[SN_ORDERS];     /* way.c */
+	struct sn_lap laps[SN_WAY_LAPS];      /* way 1: straight */
+	struct sn_lap past[SN_LEARN_CLASSES]; /* way 1: past the cache */
 	uint32_t cpus[2], since_move; /* of this process and the peer; messages since one of them changed */
 	uint32_t poll_index;
 };
@@ -371,6 +374,7 @@ void sn_show_rights(struct sn_link *link);  /* something was refused */
 void sn_show_gone(struct sn_link *link);
 void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
 void sn_show_lap(struct sn_link *link, unsigned class);
+void sn_show_past(struct sn_link *link, unsigned class);
 
 /* way.c: which way a large message goes, and what it cost */
 void sn_way_init(struct sn_link *link);
@@ -387,6 +391,8 @@ static inline void sn_rail_huge(struct sn_rail *rail, uint64_t len, const struct
 
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited. */
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager);
+/* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */
+bool sn_way_bypass(struct sn_link *link, uint64_t len);
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);
 
@@ -446,14 +452,19 @@ bool sn_claim_holds(const struct sn_link *link, uint32_t slot); /* has this peer
 /* Do these segments of the peer's all lie in its heap, of the generation that is mapped here? Then they are turned into
  * addresses here, in place. generation 0: the peer does not say that they do. */
 bool sn_mapped_take(struct sn_link *link, uint32_t generation, struct iovec *iov, uint32_t count);
-/* Copy len bytes at `offset` of both lists; theirs was taken. */
-void sn_mapped_copy(struct sn_link *link, bool reads, const struct iovec *own, uint32_t own_count,
-		    const struct iovec *theirs, uint32_t their_count, uint64_t offset, uint64_t len);
+struct sn_mapped {
+	const struct iovec *own, *theirs; /* theirs: taken */
+	uint32_t own_count, their_count;
+	bool reads;  /* out of theirs */
+	bool bypass; /* past the cache */
+};
+/* Copy len bytes at `offset` of both lists. */
+void sn_mapped_copy(struct sn_link *link, const struct sn_mapped *m, uint64_t offset, uint64_t len);
 
 /* share.c: copies in which both sides take part */
 enum sn_share_outcome { SN_SHARE_NOT, SN_SHARE_DONE, SN_SHARE_PENDING };
-/* A receive has been claimed (mapped: its segments are addresses here): open a job and write. NOT: nothing was done. PENDING: sn_core_sent(req) follows. */
-enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim, bool mapped,
+/* A receive has been claimed: open a job and write. NOT: nothing was done. PENDING: sn_core_sent(req) follows. */
+enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim,
 				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
 				     struct sn_req *req);
 int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_share *rec,

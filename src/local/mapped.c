@@ -43,14 +43,34 @@ static void touch_all(const struct iovec *iov, uint32_t count, uint64_t offset, 
 	}
 }
 
-void sn_mapped_copy(struct sn_link *link, bool reads, const struct iovec *own, uint32_t own_count,
-		    const struct iovec *theirs, uint32_t their_count, uint64_t offset, uint64_t len)
+/* As sn_segs_copy, past the cache. */
+static void copy_past(const struct iovec *to, uint32_t to_count, const struct iovec *from,
+		      uint32_t from_count, uint64_t offset, uint64_t len)
 {
-	if (reads) {
-		sn_segs_copy(own, own_count, theirs, their_count, offset, len);
-	} else {
-		touch_all(theirs, their_count, offset, len);
-		sn_segs_copy(theirs, their_count, own, own_count, offset, len);
+	struct iovec out[SN_IOV_MAX], in[SN_IOV_MAX];
+	uint64_t covered;
+	uint32_t outs = sn_iov_slice(to, to_count, offset, len, out, SN_IOV_MAX, &covered),
+		 ins = sn_iov_slice(from, from_count, offset, len, in, SN_IOV_MAX, &covered);
+	for (uint32_t o = 0, i = 0; o < outs && i < ins;) {
+		size_t n = SN_MIN_OF(out[o].iov_len, in[i].iov_len);
+		sn_copy_bypass(out[o].iov_base, in[i].iov_base, n);
+		out[o] = (struct iovec){(char *)out[o].iov_base + n, out[o].iov_len - n};
+		in[i] = (struct iovec){(char *)in[i].iov_base + n, in[i].iov_len - n};
+		o += !out[o].iov_len;
+		i += !in[i].iov_len;
 	}
+}
+
+void sn_mapped_copy(struct sn_link *link, const struct sn_mapped *m, uint64_t offset, uint64_t len)
+{
+	const struct iovec *to = m->reads ? m->own : m->theirs, *from = m->reads ? m->theirs : m->own;
+	uint32_t to_count = m->reads ? m->own_count : m->their_count,
+		 from_count = m->reads ? m->their_count : m->own_count;
+	if (!m->reads)
+		touch_all(to, to_count, offset, len);
+	if (m->bypass)
+		copy_past(to, to_count, from, from_count, offset, len);
+	else
+		sn_segs_copy(to, to_count, from, from_count, offset, len);
 	link->rail->count.copy_mapped_bytes += len;
 }

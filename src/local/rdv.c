@@ -277,7 +277,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 	rdv->state = SN_RDV_ANNOUNCED;
 	rdv->mapped = sn_mapped_take(link, flags & SN_RECF_HEAP ? link->heap_generation : 0, rdv->segs.at,
 				     rdv->segs.count);
-	rdv->guard = rdv->exposed = false;
+	rdv->guard = rdv->exposed = rdv->bypass = false;
 	rdv->stream = flags & SN_RECF_STREAM;
 	rdv->way = SN_WAYS;
 	rdv->started = sn_now_ns();
@@ -345,7 +345,8 @@ void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
 static enum sn_cma_outcome read_mapped(struct sn_link *link, const struct sn_rdv *rdv, uint64_t *done)
 {
 	*done = SN_MIN_OF(rdv->want - rdv->done, (uint64_t)SN_CMA_SLICE);
-	sn_mapped_copy(link, true, rdv->iov, rdv->iov_count, rdv->segs.at, rdv->segs.count, rdv->done, *done);
+	struct sn_mapped m = {rdv->iov, rdv->segs.at, rdv->iov_count, rdv->segs.count, true, rdv->bypass};
+	sn_mapped_copy(link, &m, rdv->done, *done);
 	return SN_CMA_OK;
 }
 
@@ -460,6 +461,7 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	bool read = sn_rdv_may_read(link) || (rdv->mapped && copy != SN_COPY_STREAM && copy != SN_COPY_WRITE);
 	rdv->way = pull_way(link, rdv);
+	rdv->bypass = rdv->mapped && sn_way_bypass(link, len);
 	if (rdv->way == SN_WAY_ENGINE)
 		sn_offload_begin(link, rdv);
 	if (rdv->way == SN_WAY_MODULE)

@@ -32,14 +32,14 @@ bool sn_share_may(const struct sn_link *link, uint64_t len)
 	       len <= (uint64_t)SN_JOB_TOTAL_MAX * SN_JOB_BLOCK && link->rx.cells;
 }
 
-static int job_open(struct sn_link *link, struct sn_share *share, uint64_t len)
+static int job_open(struct sn_link *link, struct sn_share *share, uint64_t len, bool bypass)
 {
 	for (int i = 0; i < SN_JOBS; i++) {
 		struct sn_job *job = &link->tx.chan->job[i];
 		if (link->jobs & 1u << i || !sn_job_free(job))
 			continue;
 		link->jobs |= 1u << i;
-		sn_job_open(job);
+		sn_job_open(job, bypass);
 		*share = (struct sn_share){.job = job,
 					   .total = sn_job_total(len),
 					   .slot = SN_CLAIM_NONE,
@@ -95,7 +95,9 @@ static bool copy_slice(struct sn_link *link, const struct part *p, uint64_t at, 
 	struct sn_local_counters *count = &link->rail->count;
 	int error;
 	if (p->share->mapped) {
-		sn_mapped_copy(link, p->reads, p->local, p->local_count, p->remote, p->remote_count, at, n);
+		bool bypass = atomic_load_explicit(&p->share->job->bypass, memory_order_relaxed);
+		struct sn_mapped m = {p->local, p->remote, p->local_count, p->remote_count, p->reads, bypass};
+		sn_mapped_copy(link, &m, at, n);
 		*done = n;
 		return true;
 	}
@@ -240,7 +242,7 @@ static bool announce_anew(struct sn_link *link, struct sn_send *s)
 	return true;
 }
 
-enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim, bool mapped,
+enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim,
 				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
 				     struct sn_req *req)
 {
@@ -249,7 +251,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 	if (!req || head->imm_len || !sn_share_may(link, len))
 		return SN_SHARE_NOT;
 	struct sn_send *s = sn_slot_new(&link->send_slots);
-	int job = s ? job_open(link, &s->share, len) : -1;
+	int job = s ? job_open(link, &s->share, len, claim->bypass) : -1;
 	if (job < 0) {
 		if (s)
 			sn_slot_free(&link->send_slots, &s->slot);
@@ -265,7 +267,7 @@ enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board
 	s->share.head = *head;
 	s->share.head.imm = NULL;
 	segs_own(&s->segs, claim->seg, claim->seg_count);
-	s->share.mapped = mapped;
+	s->share.mapped = claim->mapped;
 	if (!say_share(link, s, (uint32_t)job)) {
 		sn_job_drop(s->share.job);
 		job_close(link, &s->share);
@@ -400,7 +402,7 @@ bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv)
 		sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_SEGS_INLINE, &covered);
 	if (covered < rdv->want || rdv->guard || !sn_share_may(link, rdv->want))
 		return false;
-	int job = job_open(link, &rdv->share, rdv->want);
+	int job = job_open(link, &rdv->share, rdv->want, rdv->bypass);
 	if (job < 0)
 		return false;
 	rdv->share.mapped = rdv->mapped;

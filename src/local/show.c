@@ -73,21 +73,32 @@ void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class)
 }
 
 /* "straight 1.21 us a message; through the ring 1.52": of the program's own loop, what it did in between included */
-void sn_show_lap(struct sn_link *link, unsigned class)
+static void show_lap(struct sn_link *link, struct sn_live_row **row, const struct sn_lap *l, const char *kind,
+		     unsigned log, const char *const names[2])
 {
-	static const char *const names[] = {"through the ring", "straight"};
-	const struct sn_lap *l = &link->laps[class];
-	struct sn_live_row **row = &link->live.lap[class];
 	char size[32], name[48];
 	if (!link->scope[0])
 		return;
 	if (!*row) {
-		size_text(size, class + SN_WAY_LAP_FIRST);
-		snprintf(name, sizeof(name), "sent at once, %s", size);
+		size_text(size, log);
+		snprintf(name, sizeof(name), "%s, %s", kind, size);
 		*row = sn_live_add(link->rail->ids.id, link->scope, name, "");
 	}
 	sn_live_text(*row, "%s %.2f us a message; %s %.2f", names[l->way], (double)l->ns[l->way] / 1e3,
 		     names[!l->way], (double)l->ns[!l->way] / 1e3);
+}
+
+void sn_show_lap(struct sn_link *link, unsigned class)
+{
+	static const char *const names[] = {"through the ring", "straight"};
+	show_lap(link, &link->live.lap[class], &link->laps[class], "sent at once", class + SN_WAY_LAP_FIRST,
+		 names);
+}
+
+void sn_show_past(struct sn_link *link, unsigned class)
+{
+	static const char *const names[] = {"through the cache", "past it"};
+	show_lap(link, &link->live.past[class], &link->past[class], "mapped", class + SN_LEARN_FIRST, names);
 }
 
 void sn_show_gone(struct sn_link *link)

@@ -71,6 +71,15 @@ static void programs_that_compute_get_what_is_preferred(void **state)
 	assert_int_equal(laps(1000, 4 * BOUND, 4 * BOUND, 0, NULL), 0);
 }
 
+static void long_messages_take_fewer(void **state)
+{
+	lap.shift = 2;
+	laps(30, 4000, 2500, 0, NULL);
+	assert_true(laps(100, 4000, 2500, 0, NULL) >= 90);
+	laps(10, 4 * BOUND, 4 * BOUND, 0, NULL);
+	assert_int_equal(lap.shift, 2);
+}
+
 static void the_clock_is_read_twice_a_group(void **state)
 {
 	unsigned reads = 0;
@@ -88,6 +97,7 @@ int main(void)
 		cmocka_unit_test_setup(noise_changes_little, start),
 		cmocka_unit_test_setup(a_change_is_answered_within_a_few_groups, start),
 		cmocka_unit_test_setup(programs_that_compute_get_what_is_preferred, start),
+		cmocka_unit_test_setup(long_messages_take_fewer, start),
 		cmocka_unit_test_setup(the_clock_is_read_twice_a_group, start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -282,7 +282,7 @@ static void test_claims_stay_inside(void **state)
 	/* and alone, one side takes each block once */
 	for (uint32_t total = 1; total < 3000; total += 37) {
 		uint32_t at = 0, first, n;
-		sn_job_open(&job);
+		sn_job_open(&job, false);
 		while ((n = sn_job_claim(&job, total, true, &first))) {
 			assert_int_equal(first, at);
 			at += n;

@@ -89,7 +89,7 @@ static int all_of_it_came_back(void)
 	    memcmp(far->chunk_ns, example.chunk_ns, sizeof(far->chunk_ns)))
 		return 2;
 	if (sn_conf_num(SN_CONF_CHUNK) != 4096 || sn_conf_num(SN_CONF_SINGLE_COPY) != SN_TUNE_NEVER ||
-	    sn_conf_origin(SN_CONF_NONTEMPORAL, NULL) != SN_ORIGIN_MEASURED)
+	    sn_conf_origin(SN_CONF_SINGLE_COPY, NULL) != SN_ORIGIN_MEASURED)
 		return 3;
 	return 0;
 }
