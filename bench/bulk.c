@@ -4,7 +4,7 @@
  * buffers again and again. Prints the lines that rows.c prints.
  *   capibw, capimap        MB/s, buffers in ordinary memory; in the shareable heap, if it is in front (LD_PRELOAD)
  *   capibwpart, capimappart  that over the bare method: both sides' kernel copies at once; both sides' copies of mapped memory
- * bulk [MS]: for each figure
+ * bulk [MS [LARGEST]]: for each figure; bytes
  */
 #include "pair.h"
 #include <dlfcn.h>
@@ -18,13 +18,13 @@
 
 static uint8_t *own[2], *mapped[2][2]; /* [outgoing, incoming]; [side][likewise], which both processes see */
 static uint64_t step;
+static size_t largest = LARGEST;
 
 /* Nobody goes on before both are here. */
 static void together(void)
 {
 	atomic_store_explicit(&shared->steps[side].n, ++step, memory_order_release);
-	while (atomic_load_explicit(&shared->steps[!side].n, memory_order_acquire) < step)
-		;
+	probe_await(&shared->steps[!side], step);
 }
 
 /* A message from side `from`: each side copies its half, the sender the upper one. */
@@ -123,7 +123,7 @@ static void rows(const char *kind, void (*copy)(int, size_t), uint8_t *both, dou
 	own[1] = both + LARGEST;
 	shared->at[side] = both;
 	together();
-	for (size_t len = SMALLEST; len <= LARGEST; len *= 2)
+	for (size_t len = SMALLEST; len <= largest; len *= 2)
 		row(kind, copy, len, seconds);
 	together();
 }
@@ -131,6 +131,10 @@ static void rows(const char *kind, void (*copy)(int, size_t), uint8_t *both, dou
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) / 1000 : 0.01;
+	if (argc > 2)
+		largest = strtoul(argv[2], NULL, 10);
+	if (largest > LARGEST)
+		largest = LARGEST;
 	for (int i = 0; i < 4; i++)
 		mapped[i / 2][i % 2] = shared_memory();
 	pair_fork();

@@ -7,6 +7,7 @@
 #ifndef SN_BENCH_PROBE_H
 #define SN_BENCH_PROBE_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
@@ -30,6 +31,16 @@ static inline double bench_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+#define PROBE_PATIENCE                                                                                       \
+	20000 /* looks, some ten us: beyond that the other has no core, and may need this one */
+
+static inline void probe_await(const struct probe_line *line, uint64_t n)
+{
+	for (int looks = 0; atomic_load_explicit(&line->n, memory_order_acquire) < n; looks++)
+		if (looks > PROBE_PATIENCE)
+			sched_yield();
+}
+
 /* Both sides call it. Nanoseconds for one way. */
 static inline double probe_ns(struct probe_line *lines, int side, uint64_t *round)
 {
@@ -40,8 +51,7 @@ static inline double probe_ns(struct probe_line *lines, int side, uint64_t *roun
 			start = bench_now();
 		if (side == 0)
 			atomic_store_explicit(&lines[0].n, n, memory_order_release);
-		while (atomic_load_explicit(&lines[!side].n, memory_order_acquire) < n)
-			;
+		probe_await(&lines[!side], n);
 		if (side == 1)
 			atomic_store_explicit(&lines[1].n, n, memory_order_release);
 	}

@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#define LARGEST	 ((size_t)9 << 20)
-#define MESSAGES 6
+#define LARGEST	 ((size_t)5 << 20)
+#define MESSAGES 3
 
 struct sums {
 	uint64_t copied, mapped, calls;
