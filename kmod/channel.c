@@ -160,12 +160,18 @@ out:
 	return threshold;
 }
 
-/* IDXD's prepares wait, asleep, for a free descriptor. dma_sleeps=1 has others treated like that. */
-static bool sn_channel_may_sleep(const struct sn_channel *c)
+/* IDXD's prepares wait, asleep, for a free descriptor. */
+static bool sn_channel_is_sleepy(const struct sn_channel *c)
 {
 	const struct device_driver *driver = c->chan->device->dev->driver;
 
-	return READ_ONCE(dma_sleeps) || (driver && !strcmp(driver->name, "idxd"));
+	return driver && !strcmp(driver->name, "idxd");
+}
+
+/* Must a worker submit? dma_sleeps=1 has every driver treated like IDXD's, from the next fragment on. */
+bool sn_channel_may_sleep(const struct sn_channel *c)
+{
+	return c->sleeps || READ_ONCE(dma_sleeps);
 }
 
 /* Channels are held while anybody has the device open, and looked for again at every open until there are some. */
@@ -194,7 +200,7 @@ void sn_dma_open(void)
 		}
 		mutex_init(&c->stop);
 		c->closed = c->quiet = false;
-		c->sleeps = sn_channel_may_sleep(c);
+		c->sleeps = sn_channel_is_sleepy(c);
 		c->heard = jiffies;
 		atomic_set(&c->users, 0);
 		atomic_set(&c->submitting, 0);

@@ -35,6 +35,7 @@ union sn_arg {
 	struct sennit_net_unlink net_unlink;
 	struct sennit_net_pull net_pull;
 	struct sennit_net_cancel net_cancel;
+	struct sennit_net_port net_port;
 };
 
 static int sn_info(struct sn_ctx *ctx, void *arg)
@@ -77,6 +78,7 @@ static const struct sn_call {
 	{SENNIT_IOC_NET_UNLINK, sn_net_unlink},
 	{SENNIT_IOC_NET_PULL, sn_net_pull},
 	{SENNIT_IOC_NET_CANCEL, sn_net_cancel},
+	{SENNIT_IOC_NET_PORT, sn_net_port},
 };
 
 static long sn_ioctl(struct file *file, unsigned int cmd, unsigned long user)

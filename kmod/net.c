@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Network endpoints: which interface and port, links with their keys, fetches, the ring of completions. Frames come by a
- * protocol handler of the endpoint's own; what is not DATA for a fetch of the kernel is left to the program's socket.
- *
- * An interface that goes takes the endpoint's fetches with it (-ENODEV); the program's socket then hears of it too.
+ * Network endpoints: the calls. Links with their keys, fetches and the pinning of their memory, the ring of completions.
  */
 #include "sennit_net.h"
-#include <linux/capability.h>
-#include <linux/nsproxy.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
-#include <net/net_namespace.h>
-
-static LIST_HEAD(sn_nets);
-static DEFINE_MUTEX(sn_nets_lock);
 
 void sn_net_free(struct kref *ref)
 {
@@ -22,39 +13,6 @@ void sn_net_free(struct kref *ref)
 	xa_destroy(&n->links);
 	vfree(n->ring); /* pages that are still mapped stay until they are not */
 	kfree(n);
-}
-
-static bool sn_net_wants(struct sn_net *n, struct sk_buff *skb, struct sn_wire_data *d, u32 *len)
-{
-	u8 port[SN_PORT_BYTES];
-
-	if (skb->pkt_type != PACKET_HOST || skb_copy_bits(skb, 0, port, sizeof(port)) ||
-	    memcmp(port, n->port, sizeof(port)) || skb_copy_bits(skb, SN_PORT_BYTES, d, sizeof(*d)))
-		return false;
-	*len = le16_to_cpu(d->h.len);
-	return d->h.version == SN_WIRE_VERSION && d->h.type == SN_WIRE_DATA && *len > sizeof(*d) &&
-	       *len <= skb->len - SN_PORT_BYTES && *len <= n->mtu &&
-	       (le32_to_cpu(d->pull) & SENNIT_PULL_NUMBER);
-}
-
-static int sn_net_receive(struct sk_buff *skb, struct net_device *dev, struct packet_type *packet,
-			  struct net_device *orig)
-{
-	struct sn_net *n = container_of(packet, struct sn_net, packet);
-	struct sn_wire_data d;
-	u32 len;
-
-	/* Other handlers may hold the frame too: it is only read. */
-	if (sn_net_wants(n, skb, &d, &len)) {
-		spin_lock(&n->lock);
-		if (!sn_pull_frame(n, skb, &d, len))
-			sn_count(SENNIT_C_NET_DROPS, 1);
-		spin_unlock(&n->lock);
-		if (!skb_queue_empty_lockless(&n->out))
-			sn_net_flush(n);
-	}
-	consume_skb(skb);
-	return NET_RX_SUCCESS;
 }
 
 static struct sn_net *sn_net_by_id(struct sn_ctx *ctx, u32 id)
@@ -94,49 +52,6 @@ static void sn_net_quiesce(struct sn_net *n, const unsigned int *flying)
 
 /* ---- opening and closing ---- */
 
-/* Stops listening; fetches end with `status`, links stay. sn_nets_lock is held. */
-static void sn_net_unplug(struct sn_net *n, int status)
-{
-	struct net_device *dev = n->dev;
-	struct sn_pull *p, *next;
-
-	if (!dev)
-		return;
-	dev_remove_pack(&n->packet); /* no handler runs any more when it returns */
-	spin_lock_bh(&n->lock);
-	n->dev = NULL;
-	list_for_each_entry_safe(p, next, &n->pulls, node) sn_pull_end(p, status, true);
-	__skb_queue_purge(&n->out);
-	spin_unlock_bh(&n->lock);
-	netdev_put(dev, &n->tracker);
-}
-
-static int sn_net_plug(struct sn_net *n, const struct sennit_net_open *o)
-{
-	struct net *ns = current->nsproxy->net_ns;
-	struct net_device *dev;
-	unsigned int most;
-
-	if (!ns_capable(ns->user_ns, CAP_NET_RAW))
-		return -EPERM;
-	dev = dev_get_by_index(ns, o->ifindex);
-	if (!dev)
-		return -ENODEV;
-	most = min_t(unsigned int, READ_ONCE(dev->mtu), U16_MAX); /* some interfaces may have an MTU of 0 */
-	if (dev->type != ARPHRD_ETHER || o->mtu < sizeof(struct sn_wire_data) + SN_WIRE_FRAG_MIN ||
-	    o->mtu + (u64)SN_PORT_BYTES > most) {
-		dev_put(dev);
-		return -EINVAL;
-	}
-	netdev_hold(dev, &n->tracker, GFP_KERNEL);
-	dev_put(dev);
-	n->dev = dev;
-	n->packet.type = htons(SN_ETHERTYPE);
-	n->packet.dev = dev;
-	n->packet.func = sn_net_receive;
-	return 0;
-}
-
 static struct sn_net *sn_net_new(struct sn_ctx *ctx, const struct sennit_net_open *o)
 {
 	struct sn_net *n = kzalloc(sizeof(*n), GFP_KERNEL_ACCOUNT);
@@ -146,8 +61,6 @@ static struct sn_net *sn_net_new(struct sn_ctx *ctx, const struct sennit_net_ope
 		return ERR_PTR(err);
 	kref_init(&n->ref);
 	n->ctx = ctx;
-	n->mtu = o->mtu;
-	memcpy(n->port, o->port, sizeof(n->port));
 	spin_lock_init(&n->lock);
 	mutex_init(&n->calls);
 	xa_init_flags(&n->links, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
@@ -155,7 +68,6 @@ static struct sn_net *sn_net_new(struct sn_ctx *ctx, const struct sennit_net_ope
 	INIT_LIST_HEAD(&n->all);
 	__skb_queue_head_init(&n->out);
 	init_waitqueue_head(&n->landed);
-	n->credit = 256 << 10;
 	n->ring = vmalloc_user(PAGE_ALIGN(sizeof(*n->ring)));
 	if (!n->ring)
 		goto fail;
@@ -167,14 +79,21 @@ static struct sn_net *sn_net_new(struct sn_ctx *ctx, const struct sennit_net_ope
 			goto fail;
 		}
 	}
-	err = sn_net_plug(n, o);
-	if (!err)
-		return n;
-	if (n->event)
-		eventfd_ctx_put(n->event);
+	return n;
 fail:
 	sn_net_put(n);
 	return ERR_PTR(err);
+}
+
+/* Its fetches are over: with nothing asked for no timer is set again. */
+static void sn_link_free(struct sn_link *l)
+{
+	unsigned int k;
+
+	sn_net_quiesce(l->net, &l->flying);
+	for (k = 0; k < SENNIT_NET_PORTS; k++)
+		timer_delete_sync(&l->lane[k].timer);
+	kfree_sensitive(l);
 }
 
 /* Out of the table already: no call finds it. */
@@ -184,17 +103,12 @@ static void sn_net_end(struct sn_net *n)
 	struct sn_link *l;
 	unsigned long id;
 
-	mutex_lock(&sn_nets_lock);
-	list_del_init(&n->all);
-	sn_net_unplug(n, -ECANCELED);
-	mutex_unlock(&sn_nets_lock);
+	sn_ports_close(n);
 	mutex_lock(&n->calls); /* whoever found it before is through */
 	xa_for_each(&n->links, id, l)
 	{
 		xa_erase(&n->links, id);
-		sn_net_quiesce(n, &l->flying);
-		timer_delete_sync(&l->timer);
-		kfree_sensitive(l);
+		sn_link_free(l);
 	}
 	spin_lock_bh(&n->lock);
 	event = n->event;
@@ -210,7 +124,7 @@ int sn_net_open(struct sn_ctx *ctx, void *arg)
 {
 	struct sennit_net_open *o = arg;
 	struct sn_net *n;
-	bool gone;
+	u32 index;
 	int err;
 
 	if (o->reserved || o->zero[0] || o->zero[1])
@@ -218,20 +132,31 @@ int sn_net_open(struct sn_ctx *ctx, void *arg)
 	n = sn_net_new(ctx, o);
 	if (IS_ERR(n))
 		return PTR_ERR(n);
-	mutex_lock(&sn_nets_lock);
-	list_add(&n->all, &sn_nets);
-	dev_add_pack(&n->packet);
-	gone = n->dev->reg_state != NETREG_REGISTERED;
-	mutex_unlock(&sn_nets_lock);
-	/* It began to go before it was listed, so the notifier may have passed it by: nobody else would let it go. */
-	if (gone) {
+	err = sn_port_open(n, o->ifindex, o->mtu, o->port, &index);
+	if (err) {
 		sn_net_end(n);
-		return -ENODEV;
+		return err;
 	}
 	err = xa_alloc(&ctx->nets, &o->id, n, XA_LIMIT(1, SENNIT_NETS), GFP_KERNEL_ACCOUNT);
 	if (err)
 		sn_net_end(n);
 	return err == -EBUSY ? -ENOSPC : err;
+}
+
+int sn_net_port(struct sn_ctx *ctx, void *arg)
+{
+	struct sennit_net_port *a = arg;
+	struct sn_net *n;
+	int err;
+
+	if (a->reserved || a->zero[0] || a->zero[1])
+		return -EINVAL;
+	n = sn_net_by_id(ctx, a->net);
+	if (!n)
+		return -ENOENT;
+	err = sn_port_open(n, a->ifindex, a->mtu, a->port, &a->index);
+	sn_net_put(n);
+	return err;
 }
 
 int sn_net_close(struct sn_ctx *ctx, void *arg)
@@ -280,6 +205,17 @@ int sn_net_map(struct sn_ctx *ctx, struct vm_area_struct *vma)
 
 /* ---- links and fetches ---- */
 
+/* Has any of its interfaces not gone? */
+static bool sn_net_is_plugged(const struct sn_net *n)
+{
+	unsigned int i, ports = READ_ONCE(n->n_ports);
+
+	for (i = 0; i < ports; i++)
+		if (READ_ONCE(n->ports[i].dev))
+			return true;
+	return false;
+}
+
 int sn_net_link(struct sn_ctx *ctx, void *arg)
 {
 	struct sennit_net_link *a = arg;
@@ -300,11 +236,11 @@ int sn_net_link(struct sn_ctx *ctx, void *arg)
 	memcpy(&l->tx_key, a->tx_key, sizeof(l->tx_key));
 	memset(a->rx_key, 0, sizeof(a->rx_key)); /* not given back */
 	memset(a->tx_key, 0, sizeof(a->tx_key));
-	INIT_LIST_HEAD(&l->asked);
-	timer_setup(&l->timer, sn_pull_timer, 0);
+	sn_lanes_init(l);
 	mutex_lock(&n->calls);
-	err = n->dev ? xa_alloc(&n->links, &l->id, l, XA_LIMIT(1, SENNIT_NET_LINKS), GFP_KERNEL_ACCOUNT)
-		     : -ENODEV;
+	err = sn_net_is_plugged(n)
+		      ? xa_alloc(&n->links, &l->id, l, XA_LIMIT(1, SENNIT_NET_LINKS), GFP_KERNEL_ACCOUNT)
+		      : -ENODEV;
 	a->id = l->id;
 	mutex_unlock(&n->calls);
 	if (err)
@@ -334,9 +270,7 @@ int sn_net_unlink(struct sn_ctx *ctx, void *arg)
 		}
 		sn_pull_schedule(n);
 		spin_unlock_bh(&n->lock);
-		sn_net_quiesce(n, &l->flying);
-		timer_delete_sync(&l->timer); /* with nothing asked for it is not set again */
-		kfree_sensitive(l);
+		sn_link_free(l);
 	}
 	mutex_unlock(&n->calls);
 	sn_net_flush(n);
@@ -344,15 +278,39 @@ int sn_net_unlink(struct sn_ctx *ctx, void *arg)
 	return l ? 0 : -ENOENT;
 }
 
+static bool sn_net_frag_is_good(const struct sn_net *n, u32 port, u32 frag)
+{
+	return port < READ_ONCE(n->n_ports) && frag >= SN_WIRE_FRAG_MIN &&
+	       frag <= n->ports[port].mtu - sizeof(struct sn_wire_data);
+}
+
+static bool sn_net_lanes_are_good(const struct sn_net *n, const struct sennit_net_pull *a)
+{
+	unsigned int i, seen = 0;
+
+	if (a->n_lanes > SENNIT_NET_PORTS || a->deal > SENNIT_DEAL_FASTEST || a->frag || a->rail || a->lane)
+		return false;
+	for (i = 0; i < a->n_lanes; i++) {
+		const struct sennit_net_lane *l = &a->lanes[i];
+
+		if (l->lane >= SENNIT_NET_PORTS || seen >> l->lane & 1 || l->reserved ||
+		    memchr_inv(l->zero, 0, sizeof(l->zero)) || !sn_net_frag_is_good(n, l->port, l->frag))
+			return false;
+		seen |= 1u << l->lane;
+	}
+	return true;
+}
+
 static int sn_net_pull_check(const struct sn_net *n, const struct sennit_net_pull *a,
 			     const struct sn_region *r)
 {
 	if (!(r->access & SENNIT_WRITE))
 		return -EACCES;
-	if (a->zero || a->reserved || a->start >= a->end || a->end > r->length ||
-	    a->frag < SN_WIRE_FRAG_MIN || a->frag > n->mtu - sizeof(struct sn_wire_data))
+	if (a->zero || a->reserved || a->start >= a->end || a->end > r->length)
 		return -EINVAL;
-	return 0;
+	if (a->n_lanes)
+		return sn_net_lanes_are_good(n, a) ? 0 : -EINVAL;
+	return a->deal || a->lane >= SENNIT_NET_PORTS || !sn_net_frag_is_good(n, 0, a->frag) ? -EINVAL : 0;
 }
 
 static struct sn_pull *sn_pull_new(struct sn_net *n, const struct sennit_net_pull *a, struct sn_region *r)
@@ -372,23 +330,31 @@ static struct sn_pull *sn_pull_new(struct sn_net *n, const struct sennit_net_pul
 	p->ack = a->ack;
 	p->seq = a->seq;
 	p->rdv = a->rdv;
-	p->frag = a->frag;
-	p->rail = a->rail;
-	p->lane = a->lane;
+	p->deal = a->deal;
 	p->start = p->pin_at = p->pin_to = a->start;
 	p->len = a->end;
 	p->left = a->end - a->start;
 	p->channel = sn_netdma_channel(p->left);
-	sn_pull_shape(p);
 	return p;
+}
+
+static void sn_pull_take_lanes(struct sn_pull *p, const struct sennit_net_pull *a)
+{
+	struct sennit_net_lane one = {.lane = a->lane, .rail = a->rail, .frag = a->frag};
+
+	memcpy(one.to, p->link->to, sizeof(one.to));
+	sn_lanes_take(p, a->n_lanes ? a->lanes : &one, a->n_lanes ? a->n_lanes : 1);
+	sn_pull_shape(p);
 }
 
 /* Gives it a number and asks for its first blocks. The lock is held. */
 static int sn_pull_begin(struct sn_net *n, struct sn_pull *p)
 {
-	unsigned int i;
+	unsigned int i, k, plugged = 0;
 
-	if (!n->dev)
+	for (k = 0; k < SENNIT_NET_PORTS; k++)
+		plugged += p->lanes >> k & 1 && n->ports[p->link->lane[k].port].dev;
+	if (!plugged)
 		return -ENODEV;
 	if (n->n_pulls == SENNIT_NET_PULLS)
 		return -ENOSPC;
@@ -397,6 +363,7 @@ static int sn_pull_begin(struct sn_net *n, struct sn_pull *p)
 	p->number = SENNIT_PULL_NUMBER | ((n->generation << 8 | i % SENNIT_NET_PULLS) & ~SENNIT_PULL_NUMBER);
 	n->table[i % SENNIT_NET_PULLS] = p;
 	n->n_pulls++;
+	n->several += p->n_lanes > 1;
 	list_add_tail(&p->node, &n->pulls);
 	sn_pull_schedule(n);
 	return 0;
@@ -427,7 +394,11 @@ int sn_net_pull(struct sn_ctx *ctx, void *arg)
 	mutex_lock(&n->calls);
 	p->link = xa_load(&n->links, a->link);
 	spin_lock_bh(&n->lock);
-	err = p->link ? sn_pull_begin(n, p) : -ENOENT;
+	err = -ENOENT;
+	if (p->link) {
+		sn_pull_take_lanes(p, a);
+		err = sn_pull_begin(n, p);
+	}
 	a->number = p->number; /* it may have ended before the caller has it */
 	spin_unlock_bh(&n->lock);
 	mutex_unlock(&n->calls);
@@ -473,33 +444,64 @@ int sn_net_cancel(struct sn_ctx *ctx, void *arg)
 	return err;
 }
 
-/* ---- interfaces that go ---- */
+/* ---- the worker ---- */
 
-static int sn_net_event(struct notifier_block *block, unsigned long event, void *ptr)
+void sn_pull_free(struct kref *ref)
 {
-	struct net_device *dev = netdev_notifier_info_to_dev(ptr);
-	struct sn_net *n;
+	struct sn_pull *p = container_of(ref, struct sn_pull, ref);
 
-	if (event != NETDEV_UNREGISTER)
-		return NOTIFY_DONE;
-	mutex_lock(&sn_nets_lock);
-	list_for_each_entry(n, &sn_nets, all)
-	{
-		if (n->dev == dev)
-			sn_net_unplug(n, -ENODEV);
+	sn_pin_queue_ahead(&p->release);
+}
+
+void sn_pull_release_work(struct work_struct *work)
+{
+	struct sn_pull *p = container_of(work, struct sn_pull, release);
+
+	sn_region_put(p->end.region);
+	kref_put(&p->net->ref, sn_net_free);
+	kfree(p);
+}
+
+void sn_pull_pin_work(struct work_struct *work)
+{
+	struct sn_pull *p = container_of(work, struct sn_pull, pin);
+	struct sn_region *r = p->end.region;
+	struct sn_net *n = p->net;
+	struct sn_pinset *ps;
+	u64 at, to;
+
+	for (;;) {
+		struct sn_seg *seg;
+		u64 skew, next;
+
+		spin_lock_bh(&n->lock);
+		at = p->pin_at;
+		to = p->over ? 0 : p->pin_to;
+		if (at < to) /* a frame that finds nothing there sets it back */
+			p->pin_at = to;
+		spin_unlock_bh(&n->lock);
+		if (at >= to)
+			break;
+		while (at < to) {
+			seg = sn_region_seg(r, at);
+			skew = offset_in_page(seg->addr);
+			ps = sn_pin_get(seg, (at - seg->start + skew) >> PAGE_SHIFT, true, false);
+			if (IS_ERR(ps))
+				break;
+			next = seg->start +
+			       min_t(u64, seg->len, ((u64)(ps->first + ps->count) << PAGE_SHIFT) - skew);
+			sn_pin_put(ps);
+			at = next;
+			cond_resched();
+		}
+		if (at < to) {
+			spin_lock_bh(&n->lock);
+			sn_pull_end(p, PTR_ERR(ps), true);
+			sn_pull_schedule(n);
+			spin_unlock_bh(&n->lock);
+			sn_net_flush(n);
+			break;
+		}
 	}
-	mutex_unlock(&sn_nets_lock);
-	return NOTIFY_DONE;
-}
-
-static struct notifier_block sn_net_notifier = {.notifier_call = sn_net_event};
-
-int sn_net_init(void)
-{
-	return register_netdevice_notifier(&sn_net_notifier);
-}
-
-void sn_net_exit(void)
-{
-	unregister_netdevice_notifier(&sn_net_notifier);
+	kref_put(&p->ref, sn_pull_free);
 }

@@ -383,7 +383,7 @@ void sn_netdma_abort(struct sn_channel *c)
 	spin_unlock_irq(&c->lock);
 }
 
-static bool sn_piece_board(struct sn_piece *d)
+static bool sn_piece_board(struct sn_piece *d, bool sleeps)
 {
 	struct sn_channel *c = d->channel;
 	unsigned long flags;
@@ -396,7 +396,7 @@ static bool sn_piece_board(struct sn_piece *d)
 			c->since = jiffies;
 			schedule_delayed_work(&c->watch, msecs_to_jiffies(SN_WATCH_MS));
 		}
-		list_add_tail(&d->node, c->sleeps ? &c->queued : &c->flying);
+		list_add_tail(&d->node, sleeps ? &c->queued : &c->flying);
 	}
 	spin_unlock_irqrestore(&c->lock, flags);
 	return room;
@@ -413,16 +413,16 @@ static bool sn_piece_is_heads(const struct sn_pull *p, u64 offset)
 static bool sn_piece_go(struct sn_piece *d)
 {
 	struct sn_channel *c = d->channel;
-	bool room;
+	bool room, sleeps = sn_channel_may_sleep(c);
 
 	if (!sn_channel_enter(c))
 		return false;
-	room = sn_piece_board(d);
+	room = sn_piece_board(d, sleeps);
 	if (room) {
 		skb_get(d->skb);
 		kref_get(&d->pull->ref);
 		sn_pull_flies(d->pull, d->block, d->index);
-		if (c->sleeps)
+		if (sleeps)
 			queue_work(system_highpri_wq, &c->submit);
 		else
 			sn_piece_submit(d);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Fetching in the kernel: what src/net/pull.c does in user space, in softirqs, with the same rules (docs/protocol.md). The
- * receiver asks for blocks of pieces; evidence and a timer tell what is lost; the credit bounds what is under way.
+ * receiver asks for blocks of pieces; evidence and a timer tell what is lost; the credit bounds what is under way. Which
+ * of the peer's rails brings a block, netlane.c decides.
  *
  * A piece is copied from the frame straight into the region's pinned pages, by a DMA channel where the fetch has one
  * (netdma.c: it is then in its place some time later), else by the CPU. Pinning runs in a worker, a little ahead of
@@ -15,72 +16,81 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
-#define SN_MS	       1000000ull
-#define SN_ACK_DELAY   (100 * 1000ull)
-#define SN_RTO_MIN     (2 * SN_MS)
-#define SN_RTO_FIRST   (20 * SN_MS)
-#define SN_RTO_MAX     (250 * SN_MS)
-#define SN_BACKOFF     7
-#define SN_CREDIT_MIN  (128ull << 10)
 #define SN_CREDIT_MOST (4ull << 20)
 #define SN_PIN_AHEAD   (1ull << 20) /* bytes pinned beyond what is asked for */
-#define SN_TRIES       16	    /* a block that brings nothing so often ends the fetch */
 
-static u64 sn_block_bytes(const struct sn_pull *p)
+static u64 sn_block_start(const struct sn_pull *p, const struct sn_pull_block *b)
 {
-	return (u64)p->pieces * p->frag;
+	return p->start + b->index * p->room;
 }
 
+static u32 sn_block_length(const struct sn_pull *p, const struct sn_pull_block *b)
+{
+	return min_t(u64, p->room, p->len - sn_block_start(p, b));
+}
+
+/* As src/net/pull.c: with several lanes a short body is divided, so that each has something to bring. */
 void sn_pull_shape(struct sn_pull *p)
 {
-	p->pieces = clamp_t(u32, SN_BLOCK_ASKED / (p->frag + sizeof(struct sn_wire_data)), 1, SN_WIRE_PIECES);
-	p->blocks = div64_u64(p->len - p->start + sn_block_bytes(p) - 1, sn_block_bytes(p));
+	u64 bytes = p->len - p->start;
+	u32 frag = U32_MAX, pieces;
+	unsigned int k;
+
+	for (k = 0; k < SENNIT_NET_PORTS; k++)
+		if (p->lanes >> k & 1)
+			frag = min(frag, p->frag[k]);
+	pieces = SN_BLOCK_ASKED / (frag + sizeof(struct sn_wire_data));
+	if (p->n_lanes > 1 && bytes < 4 * SN_BLOCK_ASKED)
+		pieces = min_t(u32, pieces, max_t(u32, div_u64(bytes / 4, frag) + 1, SN_NET_PART));
+	p->room = clamp_t(u32, pieces, 1, SN_WIRE_PIECES) * frag;
+	p->blocks = div_u64(bytes + p->room - 1, p->room);
 }
 
 /* Bytes of the body that are there without a gap. */
 u64 sn_pull_done(const struct sn_pull *p)
 {
-	u64 done = min(p->len, p->start + p->next_block * sn_block_bytes(p));
+	u64 done = min(p->len, p->start + p->next_block * p->room);
 	unsigned int i;
 
 	for (i = 0; i < SN_NET_BLOCKS; i++) {
 		const struct sn_pull_block *b = &p->block[i];
 
 		if (b->active)
-			done = min(done, p->start + b->index * sn_block_bytes(p) +
-						 (u64)__ffs64(b->missing | b->flying) * p->frag);
+			done = min(done,
+				   sn_block_start(p, b) + (u64)__ffs64(b->missing | b->flying) * b->frag);
 	}
 	return done;
 }
 
+/* So many bytes more of the block are under way, or fewer. */
+static void sn_block_owes(struct sn_pull_block *b, s32 more)
+{
+	b->bytes += more;
+	b->pull->net->ports[b->port].asked += more;
+	sn_block_lane(b)->asked_bytes += more;
+}
+
+/* There is nothing to ask for on its lane. */
+static void sn_block_unlist(struct sn_pull_block *b)
+{
+	if (list_empty(&b->node))
+		return;
+	list_del_init(&b->node);
+	sn_lane_emptied(sn_block_lane(b));
+}
+
 static void sn_block_drop(struct sn_pull_block *b)
 {
-	b->pull->net->asked -= b->bytes;
-	b->bytes = 0;
+	sn_block_owes(b, -(s32)b->bytes);
 	b->active = false;
-	list_del_init(&b->node);
-}
-
-void sn_pull_free(struct kref *ref)
-{
-	struct sn_pull *p = container_of(ref, struct sn_pull, ref);
-
-	sn_pin_queue_ahead(&p->release);
-}
-
-void sn_pull_release_work(struct work_struct *work)
-{
-	struct sn_pull *p = container_of(work, struct sn_pull, release);
-
-	sn_region_put(p->end.region);
-	kref_put(&p->net->ref, sn_net_free);
-	kfree(p);
+	sn_block_unlist(b);
 }
 
 static void sn_pull_report(struct sn_pull *p)
 {
 	struct sn_net *n = p->net;
 	struct sennit_net_done *d = &n->ring->done[n->head % SENNIT_NET_RING];
+	unsigned int k;
 
 	*d = (struct sennit_net_done){.cookie = p->cookie,
 				      .done = p->done,
@@ -88,6 +98,10 @@ static void sn_pull_report(struct sn_pull *p)
 				      .ack = p->ack,
 				      .number = p->number,
 				      .status = p->status};
+	for (k = 0; k < SENNIT_NET_PORTS; k++) {
+		d->lane[k].kib = min_t(u64, p->brought[k] >> 10, U32_MAX);
+		d->lane[k].kib_s = min_t(u64, p->link->lane[k].model.rate >> 10, U32_MAX);
+	}
 	smp_store_release(&n->ring->head, ++n->head);
 	if (n->event) {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
@@ -108,6 +122,7 @@ static void sn_pull_finish(struct sn_pull *p)
 	sn_netdma_unpick(p->channel);
 	n->table[p->number % SENNIT_NET_PULLS] = NULL;
 	n->n_pulls--;
+	n->several -= p->n_lanes > 1;
 	kref_put(&p->ref, sn_pull_free);
 }
 
@@ -137,41 +152,44 @@ static void sn_pull_send(struct sn_pull *p, struct sn_pull_block *b)
 {
 	struct sn_net *n = p->net;
 	struct sn_link *l = p->link;
-	struct sn_wire_pull w = {
-		.h = {.version = SN_WIRE_VERSION,
-		      .type = SN_WIRE_PULL,
-		      .len = cpu_to_le16(sizeof(w)),
-		      .link = cpu_to_le32(l->tx_link),
-		      .seq = cpu_to_le32(p->seq),
-		      .ack = cpu_to_le32(p->ack),
-		      .sack = cpu_to_le64(p->sack),
-		      .rail = p->rail},
-		.rdv = cpu_to_le32(p->rdv),
-		.pull = cpu_to_le32(p->number),
-		.offset = cpu_to_le64(p->start + b->index * sn_block_bytes(p)),
-		.end = cpu_to_le64(min(p->len, p->start + (b->index + 1) * sn_block_bytes(p))),
-		.want = cpu_to_le64(b->missing),
-		.frag = cpu_to_le32(p->frag),
-		.round = cpu_to_le32(b->round),
-		.rail = p->lane};
+	struct sn_lane *lane = sn_block_lane(b);
+	struct net_device *dev = n->ports[b->port].dev;
+	u64 rate = sn_lane_rate_of(&lane->model, b->asked_at) >> 10;
+	struct sn_wire_pull w = {.h = {.version = SN_WIRE_VERSION,
+				       .type = SN_WIRE_PULL,
+				       .len = cpu_to_le16(sizeof(w)),
+				       .link = cpu_to_le32(l->tx_link),
+				       .seq = cpu_to_le32(p->seq),
+				       .ack = cpu_to_le32(p->ack),
+				       .sack = cpu_to_le64(p->sack),
+				       .rail = lane->rail},
+				 .rdv = cpu_to_le32(p->rdv),
+				 .pull = cpu_to_le32(p->number),
+				 .offset = cpu_to_le64(sn_block_start(p, b)),
+				 .end = cpu_to_le64(sn_block_start(p, b) + sn_block_length(p, b)),
+				 .want = cpu_to_le64(b->missing),
+				 .frag = cpu_to_le32(b->frag),
+				 .round = cpu_to_le32(b->round),
+				 .rail = b->lane,
+				 .rate = cpu_to_le32(min_t(u64, rate, U32_MAX))};
 	struct sk_buff *skb;
 
 	sn_count(SENNIT_C_NET_ASKED, 1);
-	if (!n->dev)
+	if (!dev)
 		return;
-	skb = alloc_skb(LL_RESERVED_SPACE(n->dev) + SN_PORT_BYTES + sizeof(w) + n->dev->needed_tailroom,
+	skb = alloc_skb(LL_RESERVED_SPACE(dev) + SN_PORT_BYTES + sizeof(w) + dev->needed_tailroom,
 			GFP_ATOMIC | __GFP_NOWARN);
 	if (!skb)
 		return; /* as good as lost on the way */
 	w.h.check = cpu_to_le32(sn_wire_check_of((u8 *)&w + sizeof(w.h), sizeof(w) - sizeof(w.h)));
 	w.h.mac = cpu_to_le64(sn_wire_mac(&l->tx_key, &w.h));
-	skb_reserve(skb, LL_RESERVED_SPACE(n->dev));
+	skb_reserve(skb, LL_RESERVED_SPACE(dev));
 	skb_reset_network_header(skb);
-	skb_put_data(skb, l->to + ETH_ALEN, SN_PORT_BYTES);
+	skb_put_data(skb, lane->to + ETH_ALEN, SN_PORT_BYTES);
 	skb_put_data(skb, &w, sizeof(w));
-	skb->dev = n->dev;
+	skb->dev = dev;
 	skb->protocol = htons(SN_ETHERTYPE);
-	if (dev_hard_header(skb, n->dev, SN_ETHERTYPE, l->to, n->dev->dev_addr, skb->len) < 0) {
+	if (dev_hard_header(skb, dev, SN_ETHERTYPE, lane->to, dev->dev_addr, skb->len) < 0) {
 		kfree_skb(skb);
 		return;
 	}
@@ -197,40 +215,72 @@ void sn_net_flush(struct sn_net *n)
 	rcu_read_unlock();
 }
 
-static u64 sn_link_rto(const struct sn_link *l)
-{
-	u64 t = l->srtt ? l->srtt + 4 * l->var + SN_ACK_DELAY : SN_RTO_FIRST;
-
-	return min_t(u64, max_t(u64, t, SN_RTO_MIN) << min_t(unsigned int, l->backoff, SN_BACKOFF),
-		     max_t(u64, t, SN_RTO_MAX));
-}
-
-static void sn_link_arm(struct sn_link *l, u64 ns)
-{
-	mod_timer(&l->timer, jiffies + nsecs_to_jiffies(ns) + 1);
-}
-
 static void sn_block_ask(struct sn_pull_block *b)
 {
 	struct sn_pull *p = b->pull;
-	struct sn_link *l = p->link;
+	struct sn_lane *lane = sn_block_lane(b);
 
-	b->round = ++l->round;
+	b->round = ++p->link->round;
 	b->asked_at = ktime_get_ns();
 	b->later = 0;
 	b->end_seen = false;
 	b->last = fls64(b->missing) - 1;
-	list_move_tail(&b->node, &l->asked);
+	list_move_tail(&b->node, &lane->asked);
 	sn_pull_send(p, b);
-	if (!timer_pending(&l->timer))
-		sn_link_arm(l, sn_link_rto(l));
+	sn_lane_asked(lane);
 }
 
-static void sn_block_again(struct sn_pull_block *b)
+void sn_block_again(struct sn_pull_block *b)
 {
 	sn_count(SENNIT_C_NET_AGAIN, 1);
 	b->fresh = false;
 	sn_block_ask(b);
+}
+
+/* All of the block is missing, in pieces as long as its lane carries; there are 64 at most. */
+static void sn_block_cut(struct sn_pull *p, struct sn_pull_block *b)
+{
+	u32 bytes = sn_block_length(p, b);
+	unsigned int pieces;
+
+	b->frag = max(p->frag[b->lane], DIV_ROUND_UP(p->room, SN_WIRE_PIECES));
+	pieces = DIV_ROUND_UP(bytes, b->frag);
+	b->missing = pieces == 64 ? ~0ull : (1ull << pieces) - 1;
+}
+
+static void sn_block_on(struct sn_pull_block *b, unsigned int lane, u32 bytes)
+{
+	b->lane = lane;
+	b->port = sn_block_lane(b)->port;
+	b->pull->given[lane] += bytes;
+	sn_block_owes(b, bytes);
+}
+
+/*
+ * Another lane is to bring what the block misses. Its pieces stay as they are, unless they are too long there: then they
+ * all come anew, which cannot be while one is with a DMA channel. False: so it stays where it is.
+ */
+bool sn_block_move(struct sn_pull_block *b, unsigned int lane)
+{
+	struct sn_pull *p = b->pull;
+	u32 bytes = b->bytes, whole = sn_block_length(p, b);
+	bool cut = b->frag > p->frag[lane];
+
+	if (cut && b->flying)
+		return false;
+	sn_block_owes(b, -(s32)bytes);
+	p->given[b->lane] -= min_t(u64, p->given[b->lane], bytes);
+	sn_block_unlist(b);
+	b->lane = lane;
+	if (cut) {
+		p->left += whole - bytes;
+		bytes = whole;
+		sn_block_cut(p, b);
+	}
+	sn_block_on(b, lane, bytes);
+	b->moves++;
+	sn_block_again(b);
+	return true;
 }
 
 /* Has the worker pin from `at` on, at the latest up to `to`. */
@@ -243,19 +293,18 @@ static void sn_pull_pin(struct sn_pull *p, u64 at, u64 to)
 		kref_put(&p->ref, sn_pull_free); /* it is queued already: never the last */
 }
 
-static void sn_pull_ask_next(struct sn_pull *p, struct sn_pull_block *b)
+static void sn_pull_ask_next(struct sn_pull *p, struct sn_pull_block *b, unsigned int lane)
 {
-	u64 from = p->start + p->next_block * sn_block_bytes(p);
-	u64 bytes = min(sn_block_bytes(p), p->len - from);
-	unsigned int pieces = DIV_ROUND_UP((u32)bytes, p->frag);
+	u64 to;
 
 	*b = (struct sn_pull_block){
-		.pull = p, .active = true, .fresh = true, .index = p->next_block++, .bytes = bytes};
-	b->missing = pieces == 64 ? ~0ull : (1ull << pieces) - 1;
+		.pull = p, .active = true, .fresh = true, .index = p->next_block++, .lane = lane};
 	INIT_LIST_HEAD(&b->node);
-	p->net->asked += bytes;
-	if (from + bytes + SN_PIN_AHEAD / 2 > p->pin_to && p->pin_to < p->len)
-		sn_pull_pin(p, p->pin_to, from + bytes + SN_PIN_AHEAD);
+	sn_block_cut(p, b);
+	sn_block_on(b, lane, sn_block_length(p, b));
+	to = sn_block_start(p, b) + b->bytes;
+	if (to + SN_PIN_AHEAD / 2 > p->pin_to && p->pin_to < p->len)
+		sn_pull_pin(p, p->pin_to, to + SN_PIN_AHEAD);
 	sn_block_ask(b);
 }
 
@@ -276,7 +325,8 @@ static struct sn_pull *sn_pull_choose(struct sn_net *n)
 
 	list_for_each_entry(p, &n->pulls, node)
 	{
-		if (p->next_block >= p->blocks || (best && best->left <= p->left) || !sn_pull_free_block(p))
+		if (p->next_block >= p->blocks || p->wait || (best && best->left <= p->left) ||
+		    !sn_pull_free_block(p))
 			continue;
 		best = p;
 		if (n->turn % 4 == 3)
@@ -287,52 +337,42 @@ static struct sn_pull *sn_pull_choose(struct sn_net *n)
 
 void sn_pull_schedule(struct sn_net *n)
 {
+	bool waits = n->several > 0;
 	struct sn_pull *p;
 
-	while ((!n->asked || n->asked + SN_BLOCK_ASKED <= n->credit) && (p = sn_pull_choose(n))) {
+	while (sn_net_has_room(n) && (p = sn_pull_choose(n))) {
+		int lane = sn_lane_for(p);
+
+		if (lane < 0) {
+			p->wait = waits = true; /* the others of this round may find room */
+			continue;
+		}
 		n->turn++;
-		sn_pull_ask_next(p, sn_pull_free_block(p));
+		sn_pull_ask_next(p, sn_pull_free_block(p), lane);
 	}
-}
-
-static void sn_credit_cut(struct sn_link *l)
-{
-	struct sn_net *n = l->net;
-	u64 now = ktime_get_ns();
-
-	if (now < l->cut_at)
+	if (!waits)
 		return;
-	l->cut_at = now + l->srtt;
-	n->credit = max_t(u64, n->credit - n->credit / 4, SN_CREDIT_MIN);
+	list_for_each_entry(p, &n->pulls, node)
+	{
+		p->wait = false;
+		while (p->next_block >= p->blocks && sn_lane_steal(p))
+			;
+	}
 }
 
 /* ---- DATA ---- */
-
-static void sn_rtt_add(struct sn_link *l, u64 sample)
-{
-	u64 off;
-
-	if (!l->srtt) {
-		l->srtt = max_t(u64, sample, 1);
-		l->var = sample / 2;
-		return;
-	}
-	off = sample > l->srtt ? sample - l->srtt : l->srtt - sample;
-	l->var += off / 4 - l->var / 4;
-	l->srtt = max_t(u64, l->srtt + sample / 8 - l->srtt / 8, 1);
-}
 
 static bool sn_block_lost(struct sn_pull_block *b)
 {
 	if (b->later < 3 || !b->end_seen || !b->missing)
 		return false;
-	sn_credit_cut(b->pull->link);
+	sn_credit_cut(sn_block_lane(b));
 	sn_block_again(b);
 	return true;
 }
 
-/* What a piece of this round says about blocks asked for earlier. */
-static void sn_link_evidence(struct sn_link *l, u32 round)
+/* What a piece of this round says about blocks asked for earlier on its lane. */
+static void sn_lane_evidence(struct sn_lane *l, u32 round)
 {
 	struct sn_pull_block *b, *next;
 
@@ -348,22 +388,23 @@ static void sn_link_evidence(struct sn_link *l, u32 round)
 
 static struct sn_pull_block *sn_pull_locate(struct sn_pull *p, u64 offset, u32 len, unsigned int *piece)
 {
-	u64 index, in;
 	unsigned int i;
-	u32 rest;
+	u64 index;
 
 	if (offset < p->start || offset >= p->len)
 		return NULL;
-	index = div64_u64_rem(offset - p->start, sn_block_bytes(p), &in);
-	*piece = (u32)in / p->frag;
-	rest = (u32)in % p->frag;
-	if (rest || len != min_t(u64, p->frag, p->len - offset))
-		return NULL;
+	index = div_u64(offset - p->start, p->room);
 	for (i = 0; i < SN_NET_BLOCKS; i++) {
 		struct sn_pull_block *b = &p->block[i];
+		u32 in;
 
-		if (b->active && b->index == index)
-			return b->missing >> *piece & 1 ? b : NULL;
+		if (!b->active || b->index != index)
+			continue;
+		in = offset - sn_block_start(p, b);
+		if (in % b->frag || len != min(b->frag, sn_block_length(p, b) - in))
+			return NULL;
+		*piece = in / b->frag;
+		return b->missing >> *piece & 1 ? b : NULL;
 	}
 	return NULL;
 }
@@ -397,22 +438,21 @@ static bool sn_pull_place(struct sn_pull *p, struct sk_buff *skb, unsigned int a
 	return good;
 }
 
-/* A piece has come, and is in its place or with a DMA channel. */
-static void sn_pull_came(struct sn_pull *p, struct sn_pull_block *b, unsigned int piece, u32 round, u32 len)
+/* A piece has come, by this lane of the peer's, and is in its place or with a DMA channel. */
+static void sn_pull_came(struct sn_pull *p, struct sn_pull_block *b, unsigned int piece,
+			 const struct sn_wire_data *d, u32 len)
 {
 	struct sn_net *n = p->net;
-	struct sn_link *l = p->link;
-	u64 now = ktime_get_ns();
+	u32 round = le32_to_cpu(d->round);
+	/* A peer that lacks the lane answers by another one: that says nothing about the order on ours. */
+	unsigned int from = p->n_lanes > 1 && p->lanes >> (d->h.rail & 7) & 1 ? d->h.rail & 7 : b->lane;
+	bool own = from == b->lane;
 
-	if (b->fresh && b->round == round)
-		sn_rtt_add(l, now - b->asked_at);
+	sn_lane_news(p, b, from, round, len);
 	b->fresh = false;
 	b->tries = 0;
-	l->heard = now;
-	l->backoff = 0;
 	b->missing &= ~(1ull << piece);
-	b->bytes -= len;
-	n->asked -= len;
+	sn_block_owes(b, -(s32)len);
 	sn_count(SENNIT_C_NET_FRAMES, 1);
 	WRITE_ONCE(n->ring->frames, READ_ONCE(n->ring->frames) + 1);
 	if (b->round == round && b->missing) {
@@ -421,20 +461,21 @@ static void sn_pull_came(struct sn_pull *p, struct sn_pull_block *b, unsigned in
 		sn_block_lost(b);
 	}
 	if (!b->missing)
-		list_del_init(&b->node); /* there is nothing to ask for */
-	sn_link_evidence(l, round);
+		sn_block_unlist(b);
+	if (own)
+		sn_lane_evidence(&p->link->lane[from], round);
 }
 
 /* A piece is in its place. */
 static void sn_pull_placed(struct sn_pull *p, struct sn_pull_block *b, u32 len)
 {
-	struct sn_net *n = p->net;
+	struct sn_port *port = &p->net->ports[b->port];
 
 	p->left -= len;
 	sn_count(SENNIT_C_NET_BYTES, len);
 	if (!b->missing && !b->flying) {
 		sn_block_drop(b);
-		n->credit = min_t(u64, n->credit + div_u64(sn_block_bytes(p), 8), SN_CREDIT_MOST);
+		port->credit = min_t(u64, port->credit + p->room / 8, SN_CREDIT_MOST);
 	}
 	if (!p->left)
 		sn_pull_end(p, 0, true);
@@ -452,7 +493,7 @@ void sn_pull_flies(struct sn_pull *p, struct sn_pull_block *b, unsigned int inde
 void sn_pull_landed(struct sn_pull *p, struct sn_pull_block *b, unsigned int index, u32 len, int status)
 {
 	struct sn_net *n = p->net;
-	u64 offset = p->start + b->index * sn_block_bytes(p) + (u64)index * p->frag;
+	u64 offset = sn_block_start(p, b) + (u64)index * b->frag;
 
 	b->flying &= ~(1ull << index);
 	p->flying--;
@@ -464,8 +505,7 @@ void sn_pull_landed(struct sn_pull *p, struct sn_pull_block *b, unsigned int ind
 		sn_pull_end(p, status, true);
 	} else if (status) {
 		b->missing |= 1ull << index;
-		b->bytes += len;
-		n->asked += len;
+		sn_block_owes(b, len);
 		sn_count(SENNIT_C_NET_MISSES, 1);
 		sn_pull_pin(p, offset, offset + len + SN_PIN_AHEAD);
 		if (list_empty(&b->node))
@@ -480,7 +520,7 @@ void sn_pull_landed(struct sn_pull *p, struct sn_pull_block *b, unsigned int ind
 /* A DATA frame with a number of ours; d is its head, copied out, len its length by the header. False: not authentic. */
 bool sn_pull_frame(struct sn_net *n, struct sk_buff *skb, const struct sn_wire_data *d, u32 len)
 {
-	u32 number = le32_to_cpu(d->pull), round = le32_to_cpu(d->round), bytes = len - sizeof(*d);
+	u32 number = le32_to_cpu(d->pull), bytes = len - sizeof(*d);
 	struct sn_pull *p = n->table[number % SENNIT_NET_PULLS];
 	u64 offset = le64_to_cpu(d->offset);
 	struct sn_pull_block *b;
@@ -511,85 +551,9 @@ bool sn_pull_frame(struct sn_net *n, struct sk_buff *skb, const struct sn_wire_d
 		sn_pull_pin(p, offset, offset + bytes + SN_PIN_AHEAD);
 		return true;
 	}
-	sn_pull_came(p, b, piece, round, bytes);
+	sn_pull_came(p, b, piece, d, bytes);
 	if (!engine)
 		sn_pull_placed(p, b, bytes);
 	sn_pull_schedule(n);
 	return true;
-}
-
-/* ---- timer and worker ---- */
-
-/* As in user space: only the block asked for longest ago is asked for again, its answer is news about the others. */
-void sn_pull_timer(struct timer_list *t)
-{
-	struct sn_link *l = container_of(t, struct sn_link, timer);
-	struct sn_net *n = l->net;
-	struct sn_pull_block *b;
-	u64 now, due;
-
-	spin_lock_bh(&n->lock);
-	b = list_first_entry_or_null(&l->asked, struct sn_pull_block, node);
-	if (b) {
-		now = ktime_get_ns();
-		due = max(b->asked_at, l->heard) + sn_link_rto(l);
-		if (now >= due) {
-			sn_credit_cut(l);
-			l->backoff = min_t(unsigned int, l->backoff + 1, SN_BACKOFF);
-			if (++b->tries > SN_TRIES)
-				sn_pull_end(b->pull, -ETIMEDOUT, true);
-			else
-				sn_block_again(b);
-			sn_pull_schedule(n);
-			due = now + sn_link_rto(l);
-		}
-		if (!list_empty(&l->asked))
-			sn_link_arm(l, due - now);
-	}
-	spin_unlock_bh(&n->lock);
-	sn_net_flush(n);
-}
-
-void sn_pull_pin_work(struct work_struct *work)
-{
-	struct sn_pull *p = container_of(work, struct sn_pull, pin);
-	struct sn_region *r = p->end.region;
-	struct sn_net *n = p->net;
-	struct sn_pinset *ps;
-	u64 at, to;
-
-	for (;;) {
-		struct sn_seg *seg;
-		u64 skew, next;
-
-		spin_lock_bh(&n->lock);
-		at = p->pin_at;
-		to = p->over ? 0 : p->pin_to;
-		if (at < to) /* a frame that finds nothing there sets it back */
-			p->pin_at = to;
-		spin_unlock_bh(&n->lock);
-		if (at >= to)
-			break;
-		while (at < to) {
-			seg = sn_region_seg(r, at);
-			skew = offset_in_page(seg->addr);
-			ps = sn_pin_get(seg, (at - seg->start + skew) >> PAGE_SHIFT, true, false);
-			if (IS_ERR(ps))
-				break;
-			next = seg->start +
-			       min_t(u64, seg->len, ((u64)(ps->first + ps->count) << PAGE_SHIFT) - skew);
-			sn_pin_put(ps);
-			at = next;
-			cond_resched();
-		}
-		if (at < to) {
-			spin_lock_bh(&n->lock);
-			sn_pull_end(p, PTR_ERR(ps), true);
-			sn_pull_schedule(n);
-			spin_unlock_bh(&n->lock);
-			sn_net_flush(n);
-			break;
-		}
-	}
-	kref_put(&p->ref, sn_pull_free);
 }

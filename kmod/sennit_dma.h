@@ -44,6 +44,7 @@ static inline void sn_channel_put(struct sn_channel *c)
 bool sn_channel_is_silent(struct sn_channel *c, unsigned long since);
 bool sn_channel_stop(struct sn_channel *c);
 bool sn_channel_wants(u64 len);
+bool sn_channel_may_sleep(const struct sn_channel *c);
 
 /* May a descriptor be submitted now? If so, sn_channel_leave() comes after it. */
 static inline bool sn_channel_enter(struct sn_channel *c)

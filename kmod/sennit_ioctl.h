@@ -186,6 +186,7 @@ struct sennit_cancel {
 #define SENNIT_NET_LINKS   4096	       /* of one endpoint */
 #define SENNIT_NET_PULLS   256	       /* under way at an endpoint */
 #define SENNIT_NET_RING	   512	       /* entries of the ring of completions */
+#define SENNIT_NET_PORTS   8	       /* of one endpoint; and rails of one peer */
 #define SENNIT_PULL_NUMBER 0x80000000u /* numbers of fetches by the kernel have this bit, others must not */
 
 /* mmap of the device at offset id * 64 KiB maps the endpoint's struct sennit_net_ring. */
@@ -204,10 +205,21 @@ struct sennit_net_close {
 	__u32 reserved; /* 0 */
 };
 
+/* Another interface and port for the endpoint, besides the one that it was opened with (which has index 0). ENOSPC: too many. */
+struct sennit_net_port {
+	__u32 net;
+	__u32 ifindex;
+	__u32 mtu;
+	__u8 port[2];
+	__u8 zero[2];	/* 0 */
+	__u32 index;	/* out */
+	__u32 reserved; /* 0 */
+};
+
 struct sennit_net_link {
 	__u32 net;
 	__u32 id;	 /* out */
-	__u8 to[8];	 /* MAC address and port of the peer */
+	__u8 to[8];	 /* MAC address and port of the peer: where PULL goes, if the fetch does not say */
 	__u64 rx_key[2]; /* link keys: of what comes, and of what goes */
 	__u64 tx_key[2];
 	__u32 rx_link; /* the header's link number: in what comes, and in what goes */
@@ -220,7 +232,31 @@ struct sennit_net_unlink {
 	__u32 link;
 };
 
-/* Starts a fetch of bytes [start, end) of a body into an own region, whose first byte is the body's. ENOSPC: too many. */
+/* How the blocks of a body are dealt out to the peer's rails: as src/sched's strategies split, equal and fifo do. */
+enum sennit_net_deal {
+	SENNIT_DEAL_SPLIT = 0, /* by what each has shown it can do, so that all finish together */
+	SENNIT_DEAL_EQUAL = 1,
+	SENNIT_DEAL_FASTEST = 2,
+};
+
+/* A rail of the peer's, as it arrives here. The kernel learns its rate and latency; these are for the first time. */
+struct sennit_net_lane {
+	__u8 to[8];	/* where PULL goes */
+	__u8 lane;	/* the peer's number for it, below SENNIT_NET_PORTS */
+	__u8 rail;	/* ours, in the header of PULL */
+	__u8 port;	/* index of the endpoint's port by which PULL leaves */
+	__u8 zero[5];	/* 0 */
+	__u32 frag;	/* bytes of a piece that it carries */
+	__u32 reserved; /* 0 */
+	__u64 rate;	/* bytes a second; 0: not known */
+	__u64 latency;	/* ns */
+};
+
+/*
+ * Starts a fetch of bytes [start, end) of a body into an own region, whose first byte is the body's. ENOSPC: too many.
+ * With n_lanes, from so many rails of the peer's (and frag, rail and lane are 0); without, from the one that these name, by
+ * port 0 and the link's address.
+ */
 struct sennit_net_pull {
 	__u32 net;
 	__u32 link;
@@ -237,7 +273,10 @@ struct sennit_net_pull {
 	__u8 rail;    /* ours, in the header of PULL */
 	__u8 lane;    /* the peer's, by which DATA is to come */
 	__u16 zero;   /* 0 */
-	__u32 reserved;
+	__u8 n_lanes;
+	__u8 deal;	/* enum sennit_net_deal */
+	__u16 reserved; /* 0 */
+	struct sennit_net_lane lanes[SENNIT_NET_PORTS];
 };
 
 /* Ends a fetch: nothing is written any more when the call returns. ENOENT: it had ended by itself. */
@@ -255,6 +294,10 @@ struct sennit_net_done {
 	__u32 number;
 	__s32 status; /* 0, or a negative errno: the rest must be fetched another way */
 	__u32 reserved;
+	struct {
+		__u32 kib;   /* that the peer's rail of this number brought of it */
+		__u32 kib_s; /* at this rate, as the kernel knows it; 0: not measured */
+	} lane[SENNIT_NET_PORTS];
 };
 
 struct sennit_net_ring {
@@ -359,5 +402,6 @@ enum sennit_counter {
 #define SENNIT_IOC_NET_UNLINK  _IOW(0xE5, 0x12, struct sennit_net_unlink)
 #define SENNIT_IOC_NET_PULL    _IOWR(0xE5, 0x13, struct sennit_net_pull)
 #define SENNIT_IOC_NET_CANCEL  _IOWR(0xE5, 0x14, struct sennit_net_cancel)
+#define SENNIT_IOC_NET_PORT    _IOWR(0xE5, 0x15, struct sennit_net_port)
 
 #endif

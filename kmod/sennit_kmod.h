@@ -219,6 +219,7 @@ int sn_net_link(struct sn_ctx *ctx, void *arg);
 int sn_net_unlink(struct sn_ctx *ctx, void *arg);
 int sn_net_pull(struct sn_ctx *ctx, void *arg);
 int sn_net_cancel(struct sn_ctx *ctx, void *arg);
+int sn_net_port(struct sn_ctx *ctx, void *arg);
 int sn_net_map(struct sn_ctx *ctx, struct vm_area_struct *vma);
 void sn_net_close_all(struct sn_ctx *ctx);
 int sn_net_init(void);

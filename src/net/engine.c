@@ -99,6 +99,7 @@ static bool ports_new(struct sn_net *n)
 		sn_list_init(&p->served);
 		n->mtu = SN_MAX_OF(n->mtu, p->mtu);
 	}
+	n->kernel = sn_kpull_gather(n);
 	return true;
 }
 
@@ -312,9 +313,8 @@ int sn_net_progress(struct sn_net *n)
 	if (n->late)
 		sn_net_late_look(n, frames);
 	events += frames;
-	struct sn_kpull *k = sn_net_kernel(n);
-	if (k)
-		events += sn_kpull_poll(k, n);
+	if (n->kernel)
+		events += sn_kpull_poll(n->kernel, n);
 	events += run_work(n);
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		for (int blocks = 0; blocks < 4 && sn_net_serve(&n->port[i]); blocks++)
@@ -337,14 +337,6 @@ bool sn_net_busy(const struct sn_net *n)
 {
 	return !sn_list_empty(&n->work) || any_jobs(n) || !sn_list_empty(&n->ended_msgs) ||
 	       !sn_list_empty(&n->ended_sends) || !sn_list_empty(&n->ended_pulls);
-}
-
-/* With several rails the receiver spreads a body over them, which the kernel does not. */
-struct sn_kpull *sn_net_kernel(const struct sn_net *n)
-{
-	const struct sn_net_driver *d = n->port[0].driver;
-
-	return n->cfg.ports == 1 && d->kernel ? d->kernel(n->port[0].drv) : NULL;
 }
 
 bool sn_net_expects(const struct sn_net *n)

@@ -374,6 +374,7 @@ struct sn_net {
 	uint32_t mtu;			/* the longest frame that any port takes */
 	struct sn_strategy strategy;
 	struct sn_net_port *port;  /* cfg.ports of them */
+	struct sn_kpull *kernel;   /* that fetches for some of them; NULL: none */
 	uint8_t addr[SN_ADDR_MAX]; /* the endpoint's, asked for when the application first calls */
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
@@ -506,7 +507,6 @@ unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_
 /* ---- pull.c again ---- */
 /* The kernel has fetched this much of it, and goes no further. */
 void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
-struct sn_kpull *sn_net_kernel(const struct sn_net *n); /* engine.c; NULL: it fetches nothing */
 void sn_net_pull_schedule(struct sn_net *n);
 uint64_t sn_net_pull_timer(struct sn_net_link *l);
 void sn_net_pull_end(struct sn_net_link *l, int status);

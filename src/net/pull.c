@@ -97,7 +97,7 @@ void sn_net_pull_end(struct sn_net_link *l, int status)
 		struct sn_net_pull *p = sn_container(sn_net_pop(&l->pulls), struct sn_net_pull, node);
 		struct sn_req *req = p->req;
 		if (p->kernel)
-			sn_kpull_cancel(sn_net_kernel(l->net), p);
+			sn_kpull_cancel(l->net->kernel, p);
 		unlist(p);
 		free(p->done);
 		free(p);
@@ -105,7 +105,7 @@ void sn_net_pull_end(struct sn_net_link *l, int status)
 			sn_core_pulled(req, status);
 	}
 	if (l->kernel)
-		sn_kpull_unlink(sn_net_kernel(l->net), l);
+		sn_kpull_unlink(l->net->kernel, l);
 }
 
 /* ---- asking ---- */
@@ -318,18 +318,6 @@ void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status)
 	sn_net_leave(l->net);
 }
 
-static bool by_kernel(struct sn_net_pull *p)
-{
-	struct sn_kpull *k = sn_net_kernel(p->link->net);
-	unsigned lane = 0;
-
-	if (k == NULL || p->link->part_count > 1)
-		return false;
-	while (lane < SN_NET_RAILS && (!p->link->lane[lane].known || p->link->lane[lane].down))
-		lane++;
-	return lane < SN_NET_RAILS && sn_kpull_start(k, p->link, p, lane);
-}
-
 void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done)
 {
 	p->left = p->len - done;
@@ -363,7 +351,7 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 		p->iov_count = iov_count;
 		sn_list_add_tail(&l->pulls, &p->node);
 		sn_list_init(&p->sched_node);
-		if (!by_kernel(p)) {
+		if (n->kernel == NULL || !sn_kpull_start(n->kernel, l, p)) {
 			sn_list_add_tail(&n->pulls, &p->sched_node);
 			sn_net_pull_schedule(n);
 		}

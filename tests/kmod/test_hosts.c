@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * The engine over Ethernet between two network namespaces, one side with the module, the other without (and both with it):
- * every byte arrives, and long messages are fetched by the kernel where it is used.
+ * every byte arrives, and long messages are fetched by the kernel where it is used. With the argument "rails": the same over
+ * two pairs of interfaces, by which the kernel fetches side by side; and one of them is cut, or goes, in mid-fetch.
  */
 #include "base/base.h"
 #include "kt.h"
@@ -14,9 +15,19 @@
 static struct {
 	uint8_t addr[2][SN_ADDR_MAX];
 	size_t len[2];
-	_Atomic int step[2], ready;
-	uint64_t pulls[2];
+	_Atomic int step[2], ready, up[2];
+	uint64_t pulls[2], came[2][2]; /* bytes, by each side's rails */
 } * sh;
+
+enum cut { UNCUT, SWITCHED_OFF, DELETED };
+
+struct plan {
+	const char *name, *copy[2], *strategy;
+	unsigned rails;
+	enum cut cut;
+};
+
+static const char *const ends[2][2] = {{"ka", "kc"}, {"kb", "kd"}}; /* of the two wires, here and there */
 
 static int me;
 static sn_ep *ep;
@@ -36,6 +47,8 @@ static void count(void *arg, const char *name, uint64_t value)
 {
 	if (!strcmp(name, "net.kernel_pulls"))
 		sh->pulls[me] = value;
+	else if (!strcmp(name, "net.rail_up") && value)
+		sh->up[me] = 1;
 }
 
 static void transfer(int from, size_t n, unsigned seed)
@@ -88,76 +101,168 @@ static void a_child_keeps_nothing_open(void)
 	kt_join(child);
 }
 
-static void host(const char *net, const char *copy)
+/* Bytes that have come by an interface of this namespace. */
+static uint64_t received(const char *name)
+{
+	FILE *f = fopen("/proc/net/dev", "r");
+	char line[512];
+	uint64_t bytes = 0;
+
+	KT_CHECK(f != NULL);
+	while (fgets(line, sizeof(line), f)) {
+		char *at = strstr(line, name);
+
+		if (at && at[strlen(name)] == ':')
+			bytes = strtoull(at + strlen(name) + 1, NULL, 10);
+	}
+	fclose(f);
+	return bytes;
+}
+
+static void wait_for_all_rails(void)
+{
+	transfer(0, 1000, 50);
+	while (!sh->up[0] || !sh->up[1]) {
+		sn_progress(ep);
+		sn_counters(ep, count, NULL);
+		usleep(100);
+	}
+}
+
+/* Side 0 loses a rail while it fetches: the kernel goes on with the other, and gives nothing back. */
+static void lose_a_rail(enum cut cut)
+{
+	uint64_t bytes = kt_counter(SENNIT_C_NET_BYTES), given_up = kt_counter(SENNIT_C_NET_GIVEN_UP);
+	size_t n = 8u << 20;
+	char *buf = kt_map(n);
+	sn_completion c;
+	sn_req *req;
+
+	if (me) {
+		kt_fill(buf, n, 9);
+		KT_CHECK(sn_isend(ep, peer, buf, n, 9, &req) == SN_OK);
+	} else {
+		KT_CHECK(sn_irecv(ep, peer, buf, n, 9, UINT64_MAX, &req) == SN_OK);
+		while (kt_counter(SENNIT_C_NET_BYTES) - bytes < 1u << 20)
+			sn_progress(ep);
+		if (cut == DELETED)
+			kt_link_delete("kc");
+		else
+			kt_link_down("kc");
+	}
+	KT_CHECK(sn_wait(ep, req, &c, 60000000) == SN_OK && c.status == SN_OK && c.len == n);
+	if (!me) {
+		KT_CHECK(kt_same(buf, n, 9));
+		KT_CHECK(kt_counter(SENNIT_C_NET_GIVEN_UP) == given_up);
+	}
+	munmap(buf, n);
+	meet();
+}
+
+static void host(const struct plan *plan)
 {
 	static const size_t sizes[] = {1000, 20000, 65536, 300001, 1u << 20, 5000001};
+	char net[64];
 
 	alarm(100);
+	snprintf(net, sizeof(net), "ether:%s%s%s", ends[me][0], plan->rails > 1 ? ",ether:" : "",
+		 plan->rails > 1 ? ends[me][1] : "");
 	setenv("SENNIT_NET", net, 1);
-	setenv("SENNIT_COPY", copy, 1);
+	setenv("SENNIT_COPY", plan->copy[me], 1);
+	if (plan->strategy)
+		setenv("SENNIT_STRATEGY", plan->strategy, 1);
 	KT_CHECK(sn_ep_open(NULL, &ep) == SN_OK);
 	sh->len[me] = SN_ADDR_MAX;
 	KT_CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == SN_OK);
 	meet();
 	KT_CHECK(sn_peer_add(ep, sh->addr[!me], sh->len[!me], &peer) == SN_OK);
+	if (plan->rails > 1)
+		wait_for_all_rails();
 	for (unsigned i = 0; i < 2 * sizeof(sizes) / sizeof(*sizes); i++)
 		transfer((int)i % 2, sizes[i / 2], i);
 	a_child_keeps_nothing_open();
 	transfer(0, 300001, 100);
 	transfer(1, 300001, 101);
 	sn_counters(ep, count, NULL);
+	for (unsigned i = 0; i < plan->rails; i++)
+		sh->came[me][i] = received(ends[me][i]);
 	meet();
+	if (plan->cut)
+		lose_a_rail(plan->cut);
 	sn_ep_close(ep);
 	_exit(0);
 }
 
-static void other_host(const char *copy)
+static void other_host(const struct plan *plan)
 {
 	me = 1;
 	KT_CHECK(unshare(CLONE_NEWNET) == 0);
 	sh->ready = 1;
 	while (sh->ready < 2)
 		usleep(1000);
-	kt_link_up("kb");
+	for (unsigned i = 0; i < plan->rails; i++)
+		kt_link_up(ends[1][i]);
 	sh->ready = 3;
-	host("ether:kb", copy);
+	host(plan);
 }
 
-static void between(const char *name, const char *copy0, const char *copy1)
+static void between(const struct plan *plan)
 {
 	pid_t child[2];
 
-	printf("%s\n", name);
+	printf("%s\n", plan->name);
 	memset(sh, 0, sizeof(*sh));
 	child[1] = kt_fork();
 	if (!child[1])
-		other_host(copy1);
+		other_host(plan);
 	while (sh->ready < 1)
 		usleep(1000);
-	kt_veth_make("ka", "kb", child[1], 9000);
+	for (unsigned i = 0; i < plan->rails; i++)
+		kt_veth_make(ends[0][i], ends[1][i], child[1], i ? 4000 : 9000);
 	sh->ready = 2;
 	while (sh->ready < 3)
 		usleep(1000);
 	child[0] = kt_fork();
 	if (!child[0])
-		host("ether:ka", copy0);
+		host(plan);
 	kt_join(child[0]);
 	kt_join(child[1]);
-	printf("  fetched by the kernel: %llu, %llu\n", (unsigned long long)sh->pulls[0],
-	       (unsigned long long)sh->pulls[1]);
-	KT_CHECK((sh->pulls[0] > 0) == !strcmp(copy0, "auto"));
-	KT_CHECK((sh->pulls[1] > 0) == !strcmp(copy1, "auto"));
+	for (int side = 0; side < 2; side++) {
+		printf("  side %d: %llu fetched by the kernel; came:", side,
+		       (unsigned long long)sh->pulls[side]);
+		for (unsigned i = 0; i < plan->rails; i++) {
+			printf(" %llu", (unsigned long long)sh->came[side][i]);
+			KT_CHECK(sh->came[side][i] >
+				 300000); /* of 6.7 MB, half in the one case, the other's rest */
+		}
+		printf("\n");
+		KT_CHECK((sh->pulls[side] > 0) == !strcmp(plan->copy[side], "auto"));
+	}
 	kt_wait_unpinned(0);
-	for (int i = 0; i < 300 && if_nametoindex("ka"); i++) /* it goes with the other's namespace */
-		usleep(10000);
+	for (int i = 0; i < 300 && (if_nametoindex("ka") || if_nametoindex("kc")); i++)
+		usleep(10000); /* they go with the other's namespace */
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	static const struct plan one[] = {
+		{"one_side_has_the_module", {"auto", "stream"}, NULL, 1, UNCUT},
+		{"the_other_side_has_it", {"stream", "auto"}, NULL, 1, UNCUT},
+		{"both_sides_have_it", {"auto", "auto"}, NULL, 1, UNCUT},
+	};
+	static const struct plan two[] = {
+		{"one_side_has_the_module, equal shares, a rail is cut",
+		 {"auto", "stream"},
+		 "aggregate,equal",
+		 2,
+		 SWITCHED_OFF},
+		{"both_sides_have_it, shares by the model, a rail goes", {"auto", "auto"}, NULL, 2, DELETED},
+	};
+	bool rails = argc > 1 && !strcmp(argv[1], "rails");
+
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	KT_CHECK(sh != MAP_FAILED);
-	between("one_side_has_the_module", "auto", "stream");
-	between("the_other_side_has_it", "stream", "auto");
-	between("both_sides_have_it", "auto", "auto");
+	for (unsigned i = argc > 2; i < (rails ? 2 : 3); i++)
+		between(rails ? &two[i] : &one[i]);
 	return 0;
 }

@@ -238,6 +238,22 @@ static void a_fetch_can_be_left(void)
 	tear_down();
 }
 
+static void ports_are_checked(void)
+{
+	struct sennit_net_port good = {.net = net, .ifindex = kt_link_index("ka", sh->mac[0]), .mtu = MTU}, a;
+
+	for (unsigned i = 1; i < SENNIT_NET_PORTS; i++) { /* it was opened with one */
+		a = good;
+		KT_CHECK(ioctl(dev, SENNIT_IOC_NET_PORT, &a) == 0 && a.index == i);
+	}
+	a = good;
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_PORT, &a), ENOSPC);
+	a.net = 99;
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_PORT, &a), ENOENT);
+	a.zero[1] = 1;
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_PORT, &a), EINVAL);
+}
+
 static void nonsense_is_refused(void)
 {
 	struct sennit_net_open o = {.mtu = MTU, .event = -1, .ifindex = 12345};
@@ -275,6 +291,24 @@ static void nonsense_is_refused(void)
 	REFUSED(frag, MTU, EINVAL);
 	REFUSED(zero, 1, EINVAL);
 	REFUSED(reserved, 1, EINVAL);
+	REFUSED(deal, SENNIT_DEAL_EQUAL, EINVAL);
+	good.frag = 0;
+	good.n_lanes = 2;
+	good.lanes[0] = (struct sennit_net_lane){.lane = 1, .frag = 1000};
+	good.lanes[1] = (struct sennit_net_lane){.lane = 2, .frag = 1000};
+	REFUSED(n_lanes, SENNIT_NET_PORTS + 1, EINVAL);
+	REFUSED(n_lanes, 3, EINVAL);
+	REFUSED(deal, SENNIT_DEAL_FASTEST + 1, EINVAL);
+	REFUSED(frag, 1000, EINVAL);
+	REFUSED(rail, 1, EINVAL);
+	REFUSED(lanes[1].lane, 1, EINVAL);
+	REFUSED(lanes[1].lane, SENNIT_NET_PORTS, EINVAL);
+	REFUSED(lanes[1].port, 1, EINVAL);
+	REFUSED(lanes[1].frag, 255, EINVAL);
+	REFUSED(lanes[1].frag, MTU, EINVAL);
+	REFUSED(lanes[1].zero[4], 1, EINVAL);
+	REFUSED(lanes[1].reserved, 1, EINVAL);
+	ports_are_checked();
 	for (int i = 0; i < (int)SENNIT_NETS - 1; i++) {
 		o.event = -1;
 		KT_CHECK(ioctl(dev, SENNIT_IOC_NET_OPEN, &o) == 0);
@@ -354,14 +388,17 @@ static void what_the_engine_fails_the_cpu_copies(void)
 	close(held);
 }
 
-/* As from IDXD, whose driver sleeps for descriptors. */
+/* As from IDXD, whose driver sleeps for descriptors. The channels are taken before: it holds for what comes then. */
 static void a_worker_submits_where_drivers_sleep(void)
 {
+	int held = kt_open();
+
 	set("sennit", "dma_sleeps", 1);
 	set("dmadouble", "sleepy", 1);
 	KT_CHECK(fetch_by_engine(1) > 0);
 	set("dmadouble", "sleepy", 0);
 	set("sennit", "dma_sleeps", 0);
+	close(held);
 }
 
 /* When a fetch has been taken back, what the engine had of it is there: nothing is written later. */

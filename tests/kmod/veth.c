@@ -84,13 +84,24 @@ void kt_veth_make(const char *name, const char *peer, pid_t where, unsigned mtu)
 	kt_link_up(name);
 }
 
-void kt_link_up(const char *name)
+static void set_link(const char *name, unsigned flags)
 {
 	struct request r = request(RTM_NEWLINK);
 
 	r.info.ifi_index = (int)if_nametoindex(name);
-	r.info.ifi_flags = r.info.ifi_change = IFF_UP;
+	r.info.ifi_flags = flags;
+	r.info.ifi_change = IFF_UP;
 	ask(&r);
+}
+
+void kt_link_up(const char *name)
+{
+	set_link(name, IFF_UP);
+}
+
+void kt_link_down(const char *name)
+{
+	set_link(name, 0);
 }
 
 void kt_link_move(const char *name, pid_t where)
