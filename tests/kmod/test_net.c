@@ -238,6 +238,33 @@ static void a_fetch_can_be_left(void)
 	tear_down();
 }
 
+#define REFUSED(field, value, code)                                                                          \
+	p = good;                                                                                            \
+	p.field = value;                                                                                     \
+	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_PULL, &p), code)
+
+static void lanes_are_checked(struct sennit_net_pull good)
+{
+	struct sennit_net_pull p;
+
+	good.frag = 0;
+	good.n_lanes = 2;
+	good.lanes[0] = (struct sennit_net_lane){.lane = 1, .frag = 1000};
+	good.lanes[1] = (struct sennit_net_lane){.lane = 2, .frag = 1000};
+	REFUSED(n_lanes, SENNIT_NET_PORTS + 1, EINVAL);
+	REFUSED(n_lanes, 3, EINVAL);
+	REFUSED(deal, SENNIT_DEAL_FASTEST + 1, EINVAL);
+	REFUSED(frag, 1000, EINVAL);
+	REFUSED(rail, 1, EINVAL);
+	REFUSED(lanes[1].lane, 1, EINVAL);
+	REFUSED(lanes[1].lane, SENNIT_NET_PORTS, EINVAL);
+	REFUSED(lanes[1].port, 1, EINVAL);
+	REFUSED(lanes[1].frag, 255, EINVAL);
+	REFUSED(lanes[1].frag, MTU, EINVAL);
+	REFUSED(lanes[1].zero[4], 1, EINVAL);
+	REFUSED(lanes[1].reserved, 1, EINVAL);
+}
+
 static void ports_are_checked(void)
 {
 	struct sennit_net_port good = {.net = net, .ifindex = kt_link_index("ka", sh->mac[0]), .mtu = MTU}, a;
@@ -276,10 +303,6 @@ static void nonsense_is_refused(void)
 	o.mtu = MTU;
 	o.event = dev;
 	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_OPEN, &o), EINVAL);
-#define REFUSED(field, value, code)                                                                          \
-	p = good;                                                                                            \
-	p.field = value;                                                                                     \
-	KT_FAILS(ioctl(dev, SENNIT_IOC_NET_PULL, &p), code)
 	REFUSED(net, 99, ENOENT);
 	REFUSED(link, 99, ENOENT);
 	REFUSED(region, 9999, ENOENT);
@@ -292,22 +315,7 @@ static void nonsense_is_refused(void)
 	REFUSED(zero, 1, EINVAL);
 	REFUSED(reserved, 1, EINVAL);
 	REFUSED(deal, SENNIT_DEAL_EQUAL, EINVAL);
-	good.frag = 0;
-	good.n_lanes = 2;
-	good.lanes[0] = (struct sennit_net_lane){.lane = 1, .frag = 1000};
-	good.lanes[1] = (struct sennit_net_lane){.lane = 2, .frag = 1000};
-	REFUSED(n_lanes, SENNIT_NET_PORTS + 1, EINVAL);
-	REFUSED(n_lanes, 3, EINVAL);
-	REFUSED(deal, SENNIT_DEAL_FASTEST + 1, EINVAL);
-	REFUSED(frag, 1000, EINVAL);
-	REFUSED(rail, 1, EINVAL);
-	REFUSED(lanes[1].lane, 1, EINVAL);
-	REFUSED(lanes[1].lane, SENNIT_NET_PORTS, EINVAL);
-	REFUSED(lanes[1].port, 1, EINVAL);
-	REFUSED(lanes[1].frag, 255, EINVAL);
-	REFUSED(lanes[1].frag, MTU, EINVAL);
-	REFUSED(lanes[1].zero[4], 1, EINVAL);
-	REFUSED(lanes[1].reserved, 1, EINVAL);
+	lanes_are_checked(good);
 	ports_are_checked();
 	for (int i = 0; i < (int)SENNIT_NETS - 1; i++) {
 		o.event = -1;
