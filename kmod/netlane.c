@@ -168,6 +168,20 @@ static u64 sn_lane_most(const struct sn_lane_seen *r)
 	return max_t(u64, most, 2 * SN_BLOCK_ASKED);
 }
 
+/* As in user space: what stands before a block asked for now, that of other peers on this port at the port's own rate. */
+static u64 sn_lane_queued(const struct sn_lane *lane, u64 rate, u64 now)
+{
+	struct sn_port *port = sn_lane_port(lane);
+	u64 others = port->asked > lane->asked_bytes ? port->asked - lane->asked_bytes : 0;
+
+	rate = min(rate, SN_LANE_RATE_MOST);
+	if (rate >= port->rate || now > port->rate_at + 1000 * SN_MS) {
+		port->rate = rate;
+		port->rate_at = now;
+	}
+	return lane->asked_bytes + (port->rate ? others * div64_u64(rate << 10, port->rate) >> 10 : others);
+}
+
 /* How the strategies see this fetch's lanes; returns how many entries. */
 static unsigned int sn_lanes_seen(const struct sn_pull *p, struct sn_lane_seen *seen)
 {
@@ -186,10 +200,10 @@ static unsigned int sn_lanes_seen(const struct sn_pull *p, struct sn_lane_seen *
 		count = k + 1;
 		r->usable = usable ? sn_lane_usable(lane, now) : sn_lane_port(lane)->dev != NULL;
 		r->rate = sn_lane_rate_of(&lane->model, now);
-		r->queued = lane->asked_bytes;
+		r->queued = sn_lane_queued(lane, r->rate, now);
 		r->given = p->given[k];
 		r->room = r->usable && sn_port_has_room(sn_lane_port(lane)) &&
-			  (usable < 2 || r->queued + p->room <= sn_lane_most(r));
+			  (usable < 2 || lane->asked_bytes + p->room <= sn_lane_most(r));
 		if (r->rate && (!least || r->rate < least))
 			least = r->rate;
 	}
@@ -219,7 +233,7 @@ int sn_lane_for(const struct sn_pull *p)
 	}
 	/* Whatever it waits for: with nothing under way nothing will come that ends the waiting. */
 	for (k = 0; k < count; k++)
-		under_way += seen[k].queued;
+		under_way += p->link->lane[k].asked_bytes;
 	return lane < 0 && !under_way ? sn_lane_first(seen, count, p->room) : lane;
 }
 
@@ -261,7 +275,8 @@ bool sn_lane_steal(struct sn_pull *p)
 	for (k = 0; k < count; k++) {
 		if (!seen[k].usable)
 			continue;
-		if (!seen[k].queued && seen[k].room && (idle < 0 || seen[k].rate > seen[idle].rate))
+		if (!p->link->lane[k].asked_bytes && seen[k].room &&
+		    (idle < 0 || seen[k].rate > seen[idle].rate))
 			idle = k;
 		if (seen[k].queued && (late < 0 || sn_lane_time(&seen[k], 0) > sn_lane_time(&seen[late], 0)))
 			late = k;

@@ -2,7 +2,7 @@
 /*
  * Which of a peer's rails brings the next block: the strategies of src/sched, and its model of a rail, in whole numbers,
  * for there is no floating point in softirqs. Nothing here knows the kernel: unit.test_kernel_lanes holds each choice
- * against the strategy's own. Whoever includes this has u64, u32, bool and div64_u64().
+ * against the strategy's own, and the model's figures against those of src/sched/model.c, which explains them. Whoever includes this has u64, u32, bool and div64_u64().
  */
 #ifndef SENNIT_LANES_H
 #define SENNIT_LANES_H
@@ -20,7 +20,10 @@ struct sn_lane_seen { /* struct sn_sched_rail */
 
 struct sn_lane_model { /* struct sn_model, of one class of sizes */
 	u64 latency, rate;
-	u64 run_from, run_bytes;
+	u64 best, last;	   /* rate that it was, of late; sample, as it came */
+	u64 bytes, ns, at; /* arrivals too few for a sample yet; the last of them */
+	u64 used_at;	   /* something came */
+	u64 run_from, run_at, run_bytes;
 	bool running;
 };
 
@@ -125,62 +128,94 @@ static inline void sn_lane_latency(struct sn_lane_model *m, u64 ns)
 	if (!m->latency || ns < m->latency)
 		m->latency = ns;
 	else
-		m->latency += (ns - m->latency) / 16;
+		m->latency += (sn_lane_least(ns, 2 * m->latency) - m->latency + 15) / 16;
 }
 
 static inline void sn_lane_rate(struct sn_lane_model *m, u64 bytes, u64 ns)
 {
 	u64 sample = div64_u64(sn_lane_least(bytes, SN_LANE_BYTES_MOST) * SN_LANE_SECOND, ns ? ns : 1);
+	u64 before = m->last;
 
 	if (!sample)
 		sample = 1;
-	if (!m->rate)
+	m->last = sample;
+	if (!m->rate) {
 		m->rate = sample;
-	else if (sample < m->rate / 2)
+	} else if (sample < m->rate / 2) {
 		m->rate = (m->rate + 3 * sample) / 4;
-	else if (sample < m->rate)
+	} else if (sample < m->rate) {
 		m->rate -= (m->rate - sample) / 4;
-	else
+	} else {
+		if (sample > m->rate + m->rate / 2) {
+			sample = sn_lane_least(sample, before);
+			if (sample < m->rate)
+				sample = m->rate;
+		}
 		m->rate += (sample - m->rate) / 4;
+	}
+	m->best -= m->best / 256;
+	if (m->best < m->rate)
+		m->best = m->rate;
 }
 
-static inline void sn_lane_sample(struct sn_lane_model *m, u64 least, u64 now)
+#define SN_LANE_FORGET 500000000ull /* ns */
+
+static inline void sn_lane_sample(struct sn_lane_model *m, u64 least)
 {
-	if (!m->running || m->run_bytes < least || now - m->run_from < 30000)
-		return;
-	sn_lane_rate(m, m->run_bytes, now - m->run_from);
-	m->run_from = now;
+	if (m->run_at - m->at > SN_LANE_FORGET)
+		m->bytes = m->ns = 0;
+	m->at = m->run_at;
+	m->bytes += m->run_bytes;
+	m->ns += m->run_at - m->run_from;
 	m->run_bytes = 0;
+	m->run_from = m->run_at;
+	if (m->bytes < least || m->ns < 30000)
+		return;
+	sn_lane_rate(m, m->bytes, m->ns);
+	m->bytes = m->ns = 0;
 }
 
 static inline void sn_lane_arrived(struct sn_lane_model *m, u64 bytes, u64 now)
 {
-	if (!m->running) { /* the first starts the clock and is not counted */
+	m->used_at = now;
+	if (!m->running) { /* the first starts the clock */
 		m->running = true;
-		m->run_from = now;
+		m->run_from = m->run_at = now;
 		m->run_bytes = 0;
 		return;
 	}
-	m->run_bytes += bytes;
-	sn_lane_sample(m, 96u << 10, now);
+	if (now > m->run_at) {
+		if (m->run_bytes >= 96u << 10)
+			sn_lane_sample(m, 96u << 10);
+		m->run_at = now;
+	}
+	if (now > m->run_from)
+		m->run_bytes += bytes;
 }
 
 static inline void sn_lane_idle(struct sn_lane_model *m, u64 now)
 {
-	sn_lane_sample(m, 16u << 10, now);
+	if (m->running && m->run_bytes)
+		sn_lane_sample(m, 16u << 10);
+	m->used_at = now;
 	m->running = false;
 }
 
-/* What is known, or what the run that goes on shows, if that is clearly less. */
+/* What is known, rising with time towards the best; or what the silence of a run shows, if that is clearly less. */
 static inline u64 sn_lane_rate_of(const struct sn_lane_model *m, u64 now)
 {
-	u64 shown;
+	u64 rate = m->rate, shown;
+	u64 idle = m->used_at && now > m->used_at ? div64_u64(now - m->used_at, SN_LANE_FORGET) : 0;
 
-	if (!m->running || !m->rate || now - m->run_from <= 4000000)
-		return m->rate;
+	if (idle && rate < m->best) {
+		idle = sn_lane_least(idle, 10);
+		rate = rate > SN_LANE_RATE_MOST >> idle ? m->best : sn_lane_least(rate << idle, m->best);
+	}
+	if (!m->running || !rate || now <= m->run_from || now - m->run_from <= 4000000)
+		return rate;
 	shown = div64_u64(sn_lane_least(m->run_bytes + 1500, SN_LANE_BYTES_MOST) * SN_LANE_SECOND,
 			  now - m->run_from);
-	return sn_lane_least(m->rate, shown ? shown : 1);
+	return sn_lane_least(rate, shown ? shown : 1);
 }
 
 #endif

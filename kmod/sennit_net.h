@@ -92,6 +92,7 @@ struct sn_port { /* an interface of an endpoint's */
 	u32 mtu;
 	u8 name[SN_PORT_BYTES]; /* frames for this port are ours */
 	u64 credit, asked;	/* bytes under way to it: allowed, and asked for */
+	u64 rate, rate_at;	/* the best that a lane has shown here of late */
 };
 
 struct sn_lane { /* a rail of a peer's */

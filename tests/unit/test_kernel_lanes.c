@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The kernel module deals a body out to the peer's rails as the strategies of src/sched do: its choices (kmod/sennit_lanes.h,
- * in whole numbers) against theirs, and its model of a rail against theirs, on random states. Where the two differ, it is
- * by a tie of less than the rounding.
+ * in whole numbers) against theirs, on random states: where the two differ, it is by a tie of less than the rounding. And
+ * its model of a rail against theirs, on paces that change.
  */
 #include "sched/sched.h"
 #include <setjmp.h>
@@ -109,35 +109,34 @@ static void absurd_figures_are_borne(void **state)
 	assert_int_equal(m.rate, 1);
 }
 
-static void the_model_is_the_schedulers(void **state)
+/* Paces that change, transfers that end: both believe the same, but for what their ways of counting differ in. */
+static void the_model_follows_the_schedulers(void **state)
 {
-	for (int round = 0; round < 200; round++) {
-		struct sn_model user = {0};
-		struct sn_lane_model kernel = {0};
-		u64 now = 1000, pace = 10 + rnd(20000); /* ns a KiB */
+	struct sn_model user = {0};
+	struct sn_lane_model kernel = {0};
+	u64 now = 1000;
+
+	for (int epoch = 0; epoch < 400; epoch++) {
+		u64 pace = 50 + rnd(20000); /* ns a KiB */
+		u64 truth = 1024 * SN_LANE_SECOND / pace;
 
 		for (int i = 0; i < 2000; i++) {
 			u64 bytes = 1000 + rnd(8000);
-			if (rnd(300) == 0)
-				pace = 10 + rnd(20000);
-			now += pace * bytes / 1024 + (rnd(200) == 0 ? 5000000 : 0);
-			if (rnd(100) == 0) {
+			now += pace * bytes / 1024;
+			if (rnd(500) == 0) {
 				sn_model_idle(&user, 1 << 20, now);
 				sn_lane_idle(&kernel, now);
 			} else {
 				sn_model_arrived(&user, 1 << 20, bytes, now);
 				sn_lane_arrived(&kernel, bytes, now);
 			}
-			if (rnd(50) == 0) {
-				u64 ns = rnd(100000);
-				sn_model_latency(&user, ns);
-				sn_lane_latency(&kernel, ns);
-			}
-			u64 a = sn_model_rate_of(&user, 1 << 20, now), b = sn_lane_rate_of(&kernel, now);
-			assert_true((a > b ? a - b : b - a) <= 8);
-			assert_int_equal(user.latency, kernel.latency);
 		}
-		assert_true(kernel.rate > 0);
+		u64 a = sn_model_rate_of(&user, 1 << 20, now), b = sn_lane_rate_of(&kernel, now);
+		assert_true((a > b ? a - b : b - a) <= a / 8);
+		assert_true((truth > b ? truth - b : b - truth) <= truth / 4);
+		sn_model_latency(&user, pace);
+		sn_lane_latency(&kernel, pace);
+		assert_true(kernel.latency <= 2 * user.latency && user.latency <= 2 * kernel.latency);
 	}
 }
 
@@ -146,7 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(choices_are_the_strategies),
 		cmocka_unit_test(absurd_figures_are_borne),
-		cmocka_unit_test(the_model_is_the_schedulers),
+		cmocka_unit_test(the_model_follows_the_schedulers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
