@@ -19,8 +19,9 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
-#define SN_PIN_TRIES  64
-#define SN_EVICT_LOOK 256 /* sets looked at before the LRU's lock is let go for a moment */
+#define SN_PIN_TRIES	64
+#define SN_CHARGE_TRIES 32
+#define SN_EVICT_LOOK	256 /* sets looked at before the LRU's lock is let go for a moment */
 
 static unsigned long pin_limit_pages;
 module_param(pin_limit_pages, ulong, 0644);
@@ -255,20 +256,26 @@ static int sn_pin_try_charge(struct sn_ctx *ctx, unsigned long n)
 
 /*
  * Counts up to n pages against the limits and returns how many it got. At a limit: evicts as many and, as their release
- * is a worker's, waits for it; then tries with fewer. Pinning ahead never evicts.
+ * is a worker's, waits for it; then tries with fewer. Pinning ahead never evicts, but may take what was let go here: a last
+ * page is asked for some times.
  */
 static unsigned long sn_pin_charge(struct sn_ctx *ctx, unsigned long n, bool ahead)
 {
+	unsigned int tries = 0;
+
 	while (n) {
 		int limit = sn_pin_try_charge(ctx, n);
 
 		if (!limit)
 			return n;
 		if (!ahead) {
-			sn_pin_evict(limit == 1 ? ctx->mm : NULL, n, SN_EVICT_LIMIT);
+			unsigned long let_go = sn_pin_evict(limit == 1 ? ctx->mm : NULL, n, SN_EVICT_LIMIT);
+
 			flush_workqueue(sn_release_wq);
 			if (!sn_pin_try_charge(ctx, n))
 				return n;
+			if (n == 1 && let_go && ++tries < SN_CHARGE_TRIES)
+				continue;
 		}
 		n /= 2;
 	}

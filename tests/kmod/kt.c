@@ -294,6 +294,11 @@ void kt_join(pid_t child)
 	KT_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+int kt_times(int n)
+{
+	return access("/sys/kernel/debug/kmemleak", F_OK) == 0 ? n / 8 : n;
+}
+
 void kt_become_user(unsigned uid)
 {
 	KT_CHECK(setgroups(0, NULL) == 0);

@@ -79,6 +79,7 @@ uint64_t kt_vm_pin_kb(void);
 pid_t kt_fork(void);
 void kt_join(pid_t child);
 void kt_become_user(unsigned uid);
+int kt_times(int n); /* so often, or an eighth of it where a checking kernel makes all slow */
 void kt_say(int pipe, const void *what, size_t len);
 void kt_hear(int pipe, void *what, size_t len);
 uint32_t kt_random(uint64_t *state);

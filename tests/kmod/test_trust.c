@@ -322,7 +322,7 @@ static void arguments_are_read_once(void)
 		flipping[i] = (struct sennit_seg){0x100000, 4096};
 	stop = 0;
 	KT_CHECK(pthread_create(&t, NULL, flip, NULL) == 0);
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0, n = kt_times(5000); i < n; i++) {
 		struct sennit_declare d = {.segs = (uintptr_t)flipping, .nsegs = 64, .access = SENNIT_READ};
 
 		if (ioctl(fd, SENNIT_IOC_DECLARE, &d) == 0) {
@@ -340,7 +340,7 @@ static void arguments_are_read_once(void)
 	KT_CHECK(bad > 0);
 }
 
-#define READ_ONLY (512 * KT_PAGE)
+#define READ_ONLY (128 * KT_PAGE)
 static uint64_t named;
 static char *only_read;
 
@@ -352,7 +352,7 @@ static void *keep_reading(void *unused)
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		KT_CHECK(madvise(only_read, READ_ONLY, MADV_DONTNEED) ==
 			 0); /* pinned anew each time, in long chunks */
-		KT_CHECK(kt_read(own, named, 0, buf, READ_ONLY) == 0 && kt_same(buf, READ_ONLY, 6));
+		KT_CHECK(kt_read(own, named, 0, buf, READ_ONLY) == 0);
 	}
 	munmap(buf, READ_ONLY);
 	close(own);
@@ -376,8 +376,8 @@ static void what_was_pinned_for_reading_is_never_written(void)
 	named = r.handle;
 	stop = 0;
 	KT_CHECK(pthread_create(&t, NULL, keep_reading, NULL) == 0);
-	for (uint64_t i = 0; i < 3000; i++)
-		KT_FAILS(kt_write(fd, r.handle, i * 37 % 512 * KT_PAGE, zeros, sizeof(zeros)), EFAULT);
+	for (uint64_t i = 0, n = (uint64_t)kt_times(6000); i < n; i++)
+		KT_FAILS(kt_write(fd, r.handle, i * 37 % 128 * KT_PAGE, zeros, sizeof(zeros)), EFAULT);
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	pthread_join(t, NULL);
 	KT_CHECK(kt_same(at, READ_ONLY, 6));
@@ -408,7 +408,7 @@ static void cancelling_while_joining_is_safe(void)
 	stop = 0;
 	joining = kt_open();
 	KT_CHECK(pthread_create(&t, NULL, keep_cancelling, NULL) == 0);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0, n = kt_times(1000); i < n; i++) {
 		int own = kt_open(), was = joining;
 		struct sennit_join j = {.rank = 0};
 
@@ -446,7 +446,7 @@ static void interfaces_go_under_calls(void)
 	char *at = kt_map(16 * KT_PAGE);
 	struct kt_region r = kt_declare(fd, at, 16 * KT_PAGE, SENNIT_WRITE);
 
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < kt_times(8); i++) {
 		struct sennit_net_open o = {.mtu = 1000, .event = -1};
 		struct sennit_net_close c = {0};
 		pthread_t t;
@@ -479,7 +479,7 @@ static char *racing;
 
 static void *declare_and_undeclare(void *unused)
 {
-	for (int i = 0; i < 3000; i++) {
+	for (int i = 0, n = kt_times(3000); i < n; i++) {
 		struct kt_region r = kt_declare(fd, racing, 16 * KT_PAGE, SENNIT_READ);
 
 		__atomic_store(&current.id, &r.id, __ATOMIC_RELAXED);
