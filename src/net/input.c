@@ -183,6 +183,19 @@ static void undo_guesses(struct sn_net *n, unsigned count)
 }
 
 /*
+ * Between two short messages only the port that heard something last is looked at, and the others at times: a look at one costs
+ * 0.3 us, as much as a tenth of a message's way, and messages mostly take one rail.
+ */
+static bool all_ports(struct sn_net *n)
+{
+	bool all = n->late || n->quiet || n->now >= n->all_at || sn_net_expects(n);
+
+	if (all)
+		n->all_at = n->now + SN_NET_ELSEWHERE;
+	return all;
+}
+
+/*
  * Budget: one driver call a port when there is nothing; one for each 64 frames else. A port that nobody has looked at for a
  * while is emptied, or what its peers say would stand ever longer behind what strangers send.
  */
@@ -190,8 +203,12 @@ int sn_net_input(struct sn_net *n)
 {
 	const struct sn_net_place place = {sn_net_expect, n};
 	int events = 0, rounds = n->late ? LATE_ROUNDS : ROUNDS;
+	unsigned ports = n->cfg.ports, first = n->hot_port;
 
-	for (unsigned p = 0; p < n->cfg.ports; p++) {
+	if (ports > 1 && !all_ports(n))
+		ports = 1;
+	for (unsigned k = 0; k < ports; k++) {
+		unsigned p = (first + k) % n->cfg.ports;
 		for (int round = 0; round < rounds; round++) {
 			const struct sn_net_port *port = &n->port[p];
 			n->in_port = p;
@@ -200,6 +217,8 @@ int sn_net_input(struct sn_net *n)
 			undo_guesses(n, count);
 			for (unsigned i = 0; i < count; i++)
 				frame_in(n, &n->in[i]);
+			if (count)
+				n->hot_port = p;
 			n->counts[SN_NC_RX_FRAMES] += count;
 			events += (int)count;
 			if (count == 0 || (count < SN_NET_BATCH && port->asked == 0 && !n->late))

@@ -48,6 +48,7 @@
 #define SN_NET_STRIKES	   2  /* timer firings in a row that take a rail out, if there is another */
 #define SN_NET_TRAIN	   12 /* frames that sample a new rail */
 #define SN_NET_RETRY	   (10 * SN_NET_MS) /* a rail that is out is tried again, first after this */
+#define SN_NET_ELSEWHERE   4000		    /* ns without a look at the ports that heard nothing lately */
 #define SN_NET_LATE	   (300 * 1000ULL)  /* ns without a look */
 #define SN_NET_LATENESS                                                                                      \
 	(20 * SN_NET_MS) /* a look may be so late before time stands still: longer than HOT_MOST of rail.c */
@@ -387,6 +388,8 @@ struct sn_net {
 	struct sn_net_table sends, pull_table;
 	uint64_t timer_at, show_at;
 	struct sn_net_link *hot; /* that brought the last piece */
+	unsigned hot_port;	 /* on which something came last */
+	uint64_t all_at;	 /* all ports are looked at then */
 	unsigned in_port;	 /* on which the frame being handled came */
 	bool late;     /* nobody had looked for a while: what came tells little about the rails' pace */
 	uint32_t turn; /* every fourth block goes to the oldest fetch */
