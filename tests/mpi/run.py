@@ -12,6 +12,7 @@ FOLDER gets the output of the job in job.log. Exit status 77: something it needs
 """
 
 import argparse
+import fnmatch
 import os
 import re
 import shutil
@@ -228,6 +229,10 @@ NOT_OVER_LIBFABRIC = ["testAlltoallwBottom", "test_p2p_obj.*testCancel", "test_p
     f"test_util_pkl5.*.{name}" for name in ("testBigMPI", "testGetStatusAll", "testIMProbe", "testISSend*", "testMProbe",
                                             "testMessageProbeIProbe", "testProbe", "testSSend*", "testTestAll",
                                             "testWaitAll")]
+# Likewise Open MPI 5: MPI_Comm_revoke works with pml ob1 alone.
+NOT_WITH = {"o5": ["test_ulfm.*.testRevoke"]}
+# Between hosts the stock MPICH, over its own tcp, does not finish these: the ranks disagree about the edges of a graph.
+NOT_ACROSS = {"m5": ["test_comm_topo.*.testDistgraphcomm*"]}
 RECV_MPROBE = {"MPI4PY_RC_RECV_MPROBE": "0"}
 
 
@@ -252,10 +257,14 @@ def outcomes(folder, ranks):
     return worst, running
 
 
+def left_out(mpi):
+    return NOT_OVER_LIBFABRIC + NOT_WITH.get(mpi.name, [])
+
+
 def run_suite(args, runner, mpi, ranks, sennit):
     tests = os.path.join(job.PEERS, "mpi4py", "test")
     suite = [mpi.python, os.path.join(HERE, "suite.py"), runner.work, tests, "-e", "spawn", "-e", "dynproc"]
-    for name in NOT_OVER_LIBFABRIC:
+    for name in left_out(mpi) + (NOT_ACROSS.get(mpi.name, []) if runner.across else []):
         suite += ["-x", name]
     env = dict(RECV_MPROBE)
     if not sennit:
@@ -283,7 +292,7 @@ def stock_folder(mpi):
     version = subprocess.run([mpi.launcher, "--version"], capture_output=True, text=True, check=False).stdout
     with open(os.path.join(job.PEERS, "mpi4py", ".stamp"), encoding="utf-8") as f:
         suite_version = f.read().strip()
-    asked = f"{version} {suite_version} {NOT_OVER_LIBFABRIC} {RECV_MPROBE}"
+    asked = f"{version} {suite_version} {left_out(mpi)} {RECV_MPROBE}"
     return os.path.join(job.PEERS, f"stock-{mpi.name}-{zlib.crc32(asked.encode()):08x}")
 
 
@@ -318,6 +327,7 @@ def suite(args, runner):
     result, worst, running, bad = run_suite(args, runner, mpi, ranks, True)
     if runner.across:
         must_pass -= without_windows(result.text)
+        must_pass = {t for t in must_pass if not any(fnmatch.fnmatch(t, name) for name in NOT_ACROSS.get(mpi.name, []))}
     missing = sorted(f"{t} ({worst.get(t, 'not reached')})" for t in must_pass if worst.get(t) != "ok")
     what = f"mpi4py's suite on {ranks} ranks of {mpi.TITLES[mpi.name]}"
     if result.timed_out or running or missing:
