@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# boot.sh [-i] [-a KERNEL-ARGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-t SECONDS] CACHE KERNEL PROGRAM [ARGUMENT...]
+# boot.sh [-i] [-a KERNEL-ARGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-t SECONDS] CACHE KERNEL PROGRAM
+# [ARGUMENT...]
 #
 # Boots the kernel in QEMU's emulation with the module loaded (and, with -d, the DMA engine's double), runs the static
 # PROGRAM as root, unloads the modules, and passes when the program did, the modules went, and the kernel had nothing to
-# complain about. The program's exit status 77 skips. With -i a PC has one processor and counts instructions: its clocks
-# go by a nanosecond an instruction.
+# complain about. The program's exit status 77 skips. With -r the files of TREE are there, too, and more memory. With -i a PC
+# has one processor and counts instructions: its clocks go by a nanosecond an instruction.
 . "$(dirname "$0")/common.sh"
 
-args= parameters= double= limit=200 clock=(-accel "tcg,thread=multi" -smp 2)
-while getopts ia:m:d:t: option; do
+args= parameters= double= tree= memory=512 limit=200 clock=(-accel "tcg,thread=multi" -smp 2)
+while getopts ia:m:d:r:t: option; do
 	case $option in
 	i) clock=(-accel "tcg,thread=single" -smp 1 -icount "shift=0,sleep=off") ;;
 	a) args=$OPTARG ;;
 	m) parameters=$OPTARG ;;
 	d) double=$OPTARG ;;
+	r) tree=$OPTARG memory=1536 ;;
 	t) limit=$OPTARG ;;
 	*) exit 2 ;;
 	esac
@@ -42,8 +44,8 @@ else
 	engine=${double:+dmadouble}
 	debug_exit=yes
 	# la57: an interrupt while the kernel looks at its CPU trips KASAN there, now and then, with five-level page tables.
-	machine=(qemu-system-x86_64 "${clock[@]}" -cpu max,la57=off -m 768 -nodefaults -no-reboot
-		-object memory-backend-ram,id=m0,size=512M -object memory-backend-ram,id=m1,size=256M
+	machine=(qemu-system-x86_64 "${clock[@]}" -cpu max,la57=off -m $((memory + 256)) -nodefaults -no-reboot
+		-object memory-backend-ram,id=m0,size=${memory}M -object memory-backend-ram,id=m1,size=256M
 		-numa node,memdev=m0 -numa node,memdev=m1 -display none -serial stdio
 		-device isa-debug-exit,iobase=0xf4,iosize=0x04)
 	# no_timer_check: a machine that gets no time while its kernel counts the timer's first ticks would not boot.
@@ -53,6 +55,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/root"/{bin,proc,sys,dev,tmp}
+[ -z "$tree" ] || cp -a "$tree/." "$work/root/"
 cp "$busybox" "$work/root/bin/busybox"
 cp "$lab/init" "$work/root/init"
 cp "$mod/kmod/sennit.ko" ${engine:+"$mod/$engine/$engine.ko"} "$work/root/"
