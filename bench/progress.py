@@ -5,7 +5,7 @@ what the progress thread costs. Sennit with and without its thread, and each MPI
 asynchronous progress where it has one.
 
     progress.py [--build BUILD] [--rounds N] [--cells CELLS] [--only WORDS] [--ranks 2,4,8,16] [--sizes 4k,64k,...]
-                [--minutes M] [--append] [--report]
+                [--minutes M] [--append] [--report] [--page PAGE]
 
 Cells, each of which can run by itself and add to what stands in out/progress.json (--append):
     lat      latency at 8 B and 4 KiB, with the thread and without
@@ -274,6 +274,16 @@ def section(samples):
     return lines
 
 
+def put_into(page, lines):
+    """Replace this section of a page that is there already, or add it."""
+    with open(page, encoding="utf-8") as f:
+        text = f.read()
+    before, _, rest = text.partition("\n## Progress\n")
+    _, mark, after = rest.partition("\n## ")
+    with open(page, "w", encoding="utf-8") as f:
+        f.write(before.rstrip("\n") + "\n" + "\n".join(lines) + "\n" + mark + after)
+
+
 def show(samples):
     for name in in_order(samples):
         print(f"\n{title(name)}")
@@ -297,12 +307,15 @@ def main():
     parser.add_argument("--append", action="store_true", help="add to the samples of out/progress.json")
     parser.add_argument("--report", action="store_true", help="run nothing: show out/progress.json")
     parser.add_argument("--table", action="store_true", help="also print the section for docs/performance.md")
+    parser.add_argument("--page", help="put that section into this page (docs/performance.md)")
     args = parser.parse_args()
     progress = Progress(args)
     if not args.report:
         progress.run()
     show(progress.samples)
     print("\n".join(section(progress.samples)) if args.table else "")
+    if args.page:
+        put_into(args.page, section(progress.samples))
 
 
 if __name__ == "__main__":
