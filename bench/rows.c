@@ -239,13 +239,14 @@ static double first_call(int computes, double seconds)
 
 static double hidden(size_t len, int computes)
 {
-	bool large = len >= 1 << 20;
+	bool large = len > 4 << 20;
 	double whole = pingpong(len, 2, SAME), left[TURNS], call[TURNS];
+	double seconds = large ? COMPUTE : COMPUTE / 5; /* the longer, the colder is what is called then */
 	int turns = large ? 3 : TURNS, rounds = large ? 4 : 100;
 	whole = pingpong(len, rounds, SAME) / (2 * rounds);
 	for (int i = 0; i < turns; i++) {
-		left[i] = left_over(len, computes, large ? COMPUTE : COMPUTE / 10);
-		call[i] = first_call(computes, large ? COMPUTE / 5 : COMPUTE / 10);
+		left[i] = left_over(len, computes, seconds);
+		call[i] = first_call(computes, seconds);
 	}
 	double rest = part_of(left, turns, 2) - part_of(call, turns, 2);
 	return rest > 0 ? 1 - rest / whole : 1;
