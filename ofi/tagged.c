@@ -45,9 +45,16 @@ static inline ssize_t post_send(struct sn_ofi_ep *ep, const struct iovec *iov, s
 static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from,
 			   uint64_t tag, uint64_t ignore, void *context)
 {
+	struct sn_ofi_ep *ep = ep_of(fid);
 	struct iovec v = {buf, len};
+	sn_peer peer;
 
-	return post_recv(ep_of(fid), &v, 1, from, tag, ignore, ep_of(fid)->rx_flags, context);
+	if (sn_unlikely(ep->rx_flags))
+		return post_recv(ep, &v, 1, from, tag, ignore, ep->rx_flags, context);
+	int rc = sn_ofi_source(ep, from, &peer);
+	if (sn_unlikely(rc))
+		return rc;
+	return sn_ofi_result(sn_trecv(ep->sn, peer, buf, len, tag & ~ignore, ~ignore, context));
 }
 
 static ssize_t tagged_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -181,11 +188,18 @@ static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
 			 msg->context);
 }
 
+static inline ssize_t inject(struct sn_ofi_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t to,
+			     uint64_t tag, uint32_t flags)
+{
+	sn_peer peer;
+	int rc = sn_ofi_peer(ep, to, &peer);
+
+	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_inject(ep->sn, peer, buf, len, tag, data, flags));
+}
+
 static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t to, uint64_t tag)
 {
-	struct iovec v = {(void *)(uintptr_t)buf, len};
-
-	return post_send(ep_of(fid), &v, 1, to, tag, SN_INJECT | SN_FORGET, 0, NULL);
+	return inject(ep_of(fid), buf, len, 0, to, tag, 0);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
@@ -199,9 +213,7 @@ static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, 
 static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t to,
 				 uint64_t tag)
 {
-	struct iovec v = {(void *)(uintptr_t)buf, len};
-
-	return post_send(ep_of(fid), &v, 1, to, tag, SN_INJECT | SN_FORGET | SN_DATA, data, NULL);
+	return inject(ep_of(fid), buf, len, data, to, tag, SN_DATA);
 }
 
 struct fi_ops_tagged sn_ofi_tagged_ops = {

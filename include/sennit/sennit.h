@@ -203,6 +203,20 @@ SN_API int sn_post_recv(sn_ep *ep, const sn_msg *msg, sn_req **req);
 SN_API int sn_post_msend(sn_ep *ep, const sn_msg *msg, sn_req **req);
 SN_API int sn_post_mrecv(sn_ep *ep, const sn_msg *msg, sn_req **req);
 
+/*
+ * A tagged send of at most SN_INJECT_MAX bytes that are taken before the call returns and that nobody will ask after: what
+ * sn_post_send does with SN_INJECT | SN_FORGET, by the shortest way. flags: 0 or SN_DATA, data then travels along.
+ */
+SN_API int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
+		     uint32_t flags);
+
+/*
+ * A tagged receive into one piece of memory, without flags or a handle: what sn_post_recv does, by the shortest way. Its
+ * completion comes to the callback, or to sn_poll.
+ */
+SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
+		    void *context);
+
 static inline int sn_isend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, sn_req **req)
 {
 	struct iovec v = {(void *)(uintptr_t)buf, len};

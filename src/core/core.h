@@ -223,6 +223,13 @@ static inline void sn_core_req_free(struct sn_req *req)
 	req->ep->free_reqs = &req->link;
 }
 
+/* Is its owner told from the stack, now, and is that all there is to its completion? */
+static inline bool sn_core_req_tells(const struct sn_req *req)
+{
+	return req->role == SN_ROLE_CALLBACK && !req->on_list && !req->ep->visited &&
+	       sn_list_empty(&req->ep->deferred);
+}
+
 /* Copy up to three segment lists into the request. */
 int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na, const struct iovec *b,
 			 uint32_t nb, const struct iovec *c, uint32_t nc);

@@ -113,11 +113,11 @@ struct sn_rail_ops {
 	 */
 	int (*post)(void *link, const struct sn_out *out, struct sn_req *req);
 	/*
-	 * Optional, for the commonest message: one segment (body NULL: none), no immediate data. Returns 1 if it could leave at
+	 * Optional, for the commonest message: one segment (body NULL: none), no immediate data. what: kind | flags << 8. Returns 1 if it could leave at
 	 * once, else SN_ERR_AGAIN with nothing done: post() it, which also says what is wrong.
 	 */
-	int (*post_now)(void *link, uint8_t kind, uint8_t flags, uint64_t bits, uint64_t data,
-			const void *body, uint64_t len);
+	int (*post_now)(void *link, uint32_t what, uint64_t bits, uint64_t data, const void *body,
+			uint64_t len);
 	/* Take back a message that has not left yet: true if it was still queued (no sn_core_sent will come). */
 	bool (*unpost)(void *link, struct sn_req *req);
 	/*

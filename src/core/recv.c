@@ -10,6 +10,7 @@
  * has completed, and that completion says so (SN_COMP_BUFFER_DONE).
  */
 #include "core/core.h"
+#include "match/again.h"
 #include "progress/caller.h"
 #include <stdlib.h>
 
@@ -260,32 +261,63 @@ int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool
 	return rc < 0 ? rc : 0;
 }
 
-/* Budget where it meets its receive in one piece and with room: three lines of the request, one copy, one callback. */
+/* p: the receive that was taken out for it, NULL: look for one. */
+static int __attribute__((noinline))
+arrive_otherwise(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data, const void *body,
+		 uint64_t len, struct sn_match_posted *p)
+{
+	struct sn_in in = {
+		.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
+		.body = body};
+	if (!p)
+		p = sn_match_arrive(peer->ep->match[0], bits, peer->num);
+	int rc = recv_match(peer, &in, false, 0, p);
+	return rc < 0 ? rc : 0;
+}
+
+/*
+ * Budget where it meets its receive in one piece and with room, and that is like the one before it: no call but the copy
+ * and the callback, and three lines of the request.
+ */
 int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
 			  const void *body, uint64_t len)
 {
 	sn_ep *ep = peer->ep;
 	if (sn_unlikely(ep->closing))
 		return 0;
-	struct sn_match_posted *p = sn_match_arrive(ep->match[0], bits, peer->num);
+	struct sn_match_posted *p = sn_match_arrive_again(ep->match[0], bits, peer->num);
 	struct sn_req *req = p ? sn_container(p, struct sn_req, posted) : NULL;
-	if (sn_unlikely(!req || p->shown || req->seg_count != 1 || len > req->room)) {
-		struct sn_in in = {
-			.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
-			.body = body};
-		int rc = recv_match(peer, &in, false, 0, p);
-		return rc < 0 ? rc : 0;
-	}
+	if (sn_unlikely(!req || req->seg_count != 1 || len > req->room))
+		return arrive_otherwise(peer, flags, bits, data, body, len, p);
+	if (sn_likely(len != 0))
+		sn_copy_small(req->comp.buf, body, len);
 	req->peer = peer;
 	req->comp.peer = peer->num;
 	req->comp.flags |= flags & SN_H_DATA ? SN_COMP_DATA : 0;
 	req->comp.bits = bits;
 	req->comp.len = req->comp.full_len = len;
 	req->comp.data = data;
-	if (sn_likely(len != 0))
-		sn_copy_small(req->comp.buf, body, len);
-	sn_core_req_complete(req, SN_OK);
+	if (sn_likely(sn_core_req_tells(req))) {
+		ep->attr.on_complete(ep->attr.arg, &req->comp);
+		sn_core_req_free(req);
+	} else {
+		sn_core_req_complete(req, SN_OK);
+	}
 	return 0;
+}
+
+/* What every receive says of itself. */
+static inline void recv_fill(struct sn_req *req, sn_peer from, void *buf, uint64_t room, uint64_t bits,
+			     void *context)
+{
+	req->comp.buf = buf;
+	req->room = room;
+	req->comp.context = context;
+	req->comp.peer = from;
+	req->comp.bits = bits;
+	req->comp.len = req->comp.full_len = 0;
+	req->comp.data = 0;
+	req->posted.source = from;
 }
 
 static inline __attribute__((always_inline)) struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain,
@@ -294,26 +326,16 @@ static inline __attribute__((always_inline)) struct sn_req *recv_new(sn_ep *ep, 
 	struct sn_req *req = sn_core_req_new(ep);
 	if (!req)
 		return NULL;
-	req->comp.buf = NULL;
+	recv_fill(req, msg->peer, msg->iov_count ? msg->iov->iov_base : NULL, room, msg->bits, msg->context);
 	if (sn_likely(msg->iov_count == 1)) {
-		req->comp.buf = msg->iov->iov_base;
 		req->seg_count = 1;
 	} else if (sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0)) {
 		sn_core_req_free(req);
 		return NULL;
-	} else if (msg->iov_count) {
-		req->comp.buf = msg->iov->iov_base;
 	}
-	req->room = room;
-	req->comp.context = msg->context;
 	req->comp.op = plain ? SN_OP_MRECV : SN_OP_RECV;
-	req->comp.peer = msg->peer;
-	req->comp.bits = msg->bits;
-	req->comp.len = req->comp.full_len = 0;
-	req->comp.data = 0;
 	req->posted.bits = plain ? 0 : msg->bits;
 	req->posted.mask = plain ? 0 : msg->mask;
-	req->posted.source = msg->peer;
 	sn_core_req_role(req, msg->flags, wants_handle);
 	if (msg->flags & SN_MULTI) {
 		req->posted.stays = req->multi = true;
@@ -469,6 +491,34 @@ static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_m
 int sn_post_recv(sn_ep *ep, const sn_msg *msg, sn_req **req)
 {
 	return post_recv(ep, msg, req, false);
+}
+
+/* Budget, a receive like the one before it: no call, and three lines of a request. */
+int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask, void *context)
+{
+	struct iovec v = {buf, room};
+	sn_msg m = {.peer = from, .iov = &v, .iov_count = 1, .bits = bits, .mask = mask, .context = context};
+	if (sn_unlikely(!ep || sn_core_foreign(ep) || from >= ep->peer_count || room > SN_INJECT_MAX ||
+			!buf || bits & ~mask || !ep->attr.on_complete))
+		return post_recv(ep, &m, NULL, false);
+	sn_lock(&ep->lock);
+	struct sn_req *req = sn_core_req_new(ep);
+	if (sn_unlikely(!req)) {
+		sn_unlock(&ep->lock);
+		return SN_ERR_NOMEM;
+	}
+	ep->count.recvs++;
+	recv_fill(req, from, buf, room, bits, context);
+	req->seg_count = 1;
+	req->role = SN_ROLE_CALLBACK;
+	req->comp.op = SN_OP_RECV;
+	req->posted.bits = bits;
+	req->posted.mask = mask;
+	const struct sn_peer_state *peer = ep->peers[from];
+	if (sn_unlikely(peer->gone || peer->unmet || !sn_match_post_again(ep->match[0], &req->posted)))
+		recv_place(req, false);
+	sn_unlock(&ep->lock);
+	return 0;
 }
 
 int sn_post_mrecv(sn_ep *ep, const sn_msg *msg, sn_req **req)

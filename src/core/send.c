@@ -9,6 +9,13 @@
 #include "core/core.h"
 #include "progress/caller.h"
 
+/* For post_now. */
+static inline uint32_t what(uint8_t kind, uint32_t flags)
+{
+	_Static_assert(SN_DATA == SN_H_DATA << 1, "one shift");
+	return kind | (flags & SN_DATA) << 7;
+}
+
 /*
  * A message of one segment that its rail takes at once needs no request, unless somebody wants to ask for it later. Told
  * of it are, from the stack, those who want to hear of everything (on_complete). 1: done. 0: nothing was done.
@@ -18,8 +25,8 @@ static inline int send_now(sn_ep *ep, const sn_msg *msg, uint64_t len, uint8_t k
 	const struct sn_peer_state *peer = ep->peers[msg->peer];
 	uint32_t forget = msg->flags & SN_FORGET;
 	if (sn_unlikely(peer->gone || !peer->ops->post_now || !sn_list_empty(&ep->deferred)) ||
-	    peer->ops->post_now(peer->link, kind, msg->flags & SN_DATA ? SN_H_DATA : 0, msg->bits, msg->data,
-				msg->iov->iov_base, len) != 1)
+	    peer->ops->post_now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base,
+				len) != 1)
 		return 0;
 	ep->count.sends++;
 	if (!ep->attr.on_complete || (forget && ep->quiet))
@@ -93,8 +100,8 @@ static inline bool req_goes_now(struct sn_req *req, const sn_msg *msg, uint64_t 
 {
 	const struct sn_peer_state *peer = req->peer;
 	if (sn_unlikely(msg->flags & SN_SYNC || msg->iov_count != 1 || peer->gone || !peer->ops->post_now) ||
-	    peer->ops->post_now(peer->link, kind, msg->flags & SN_DATA ? SN_H_DATA : 0, msg->bits, msg->data,
-				msg->iov->iov_base, len) != 1)
+	    peer->ops->post_now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base,
+				len) != 1)
 		return false;
 	req->ep->count.sends++;
 	sn_core_req_complete(req, SN_OK);
@@ -186,6 +193,38 @@ static inline int post_send(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8
 int sn_post_send(sn_ep *ep, const sn_msg *msg, sn_req **req)
 {
 	return post_send(ep, msg, req, SN_K_TAGGED);
+}
+
+static int __attribute__((noinline))
+inject_otherwise(sn_ep *ep, sn_peer to, struct iovec v, uint64_t bits, uint64_t data, uint32_t flags)
+{
+	sn_msg m = {.peer = to,
+		    .flags = flags | SN_INJECT | SN_FORGET,
+		    .iov = &v,
+		    .iov_count = 1,
+		    .bits = bits,
+		    .data = data};
+	return post_send(ep, &m, NULL, SN_K_TAGGED);
+}
+
+/* Budget: no description of the message is made; the peer's link and one cell of its ring are all that is touched. */
+int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
+	      uint32_t flags)
+{
+	bool sent = false;
+	if (sn_likely(ep && !sn_core_foreign(ep) && to < ep->peer_count && (buf || !len) &&
+		      len <= SN_INJECT_MAX && !(flags & ~(uint32_t)SN_DATA) &&
+		      (ep->quiet || !ep->attr.on_complete))) {
+		sn_lock(&ep->lock);
+		const struct sn_peer_state *peer = ep->peers[to];
+		sent = !peer->gone && peer->ops->post_now && sn_list_empty(&ep->deferred) &&
+		       peer->ops->post_now(peer->link, what(SN_K_TAGGED, flags), bits, data, buf, len) == 1;
+		ep->count.sends += sent;
+		sn_unlock(&ep->lock);
+	}
+	return sn_likely(sent) ? 0
+			       : inject_otherwise(ep, to, (struct iovec){(void *)(uintptr_t)buf, len}, bits,
+						  data, flags);
 }
 
 int sn_post_msend(sn_ep *ep, const sn_msg *msg, sn_req **req)

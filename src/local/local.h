@@ -398,8 +398,7 @@ void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uin
 
 /* send.c */
 int sn_send_post(void *link, const struct sn_out *out, struct sn_req *req);
-int sn_send_now(void *link, uint8_t kind, uint8_t flags, uint64_t bits, uint64_t data, const void *body,
-		uint64_t len);
+int sn_send_now(void *link, uint32_t what, uint64_t bits, uint64_t data, const void *body, uint64_t len);
 bool sn_send_unpost(void *link, struct sn_req *req);
 int sn_send_push(struct sn_link *link); /* move what is queued; returns how many records went out */
 /* Send a control record: a header, and a payload of n bytes. */

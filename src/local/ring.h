@@ -33,6 +33,7 @@
 #include "progress/relax.h"
 
 #define SN_RING_AHEAD	  8u  /* half a KiB */
+#define SN_RING_OWN	  8u  /* further ahead, lines are asked for */
 #define SN_RING_LAP	  64u /* a page */
 #define SN_RING_AHEAD_MAX 72u /* an injected message of SN_INJECT_MAX */
 
@@ -43,6 +44,16 @@ static inline void sn_line_demote(void *line)
 	__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"(line) : "memory"); /* cldemote (%rax) */
 #else
 	(void)line;
+#endif
+}
+
+/* Ask for a line that will be written: a store that has to wait for it would hold up all stores after it. */
+static inline void sn_line_own(void *line)
+{
+#ifdef __x86_64__
+	__asm__ volatile("prefetchw (%0)" : : "r"(line));
+#else
+	__builtin_prefetch(line, 1);
 #endif
 }
 
@@ -149,6 +160,32 @@ static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 		at = 0;
 	}
 	return &tx->cells[at];
+}
+
+/*
+ * The commonest record: one cell, with room for it, its neighbour clean, and not at the end of a lap. NULL: sn_tx_room()
+ * knows more.
+ */
+static inline struct sn_cell *sn_tx_next(const struct sn_tx *tx)
+{
+	uint64_t tail = tx->tail;
+	if (sn_unlikely(tail >= tx->lap || tail - tx->head + 2 > tx->count || tx->clean <= tail + 1))
+		return NULL;
+	return &tx->cells[tail & (tx->count - 1)];
+}
+
+/* Make it visible. One cell used, one cleaned ahead. */
+static inline void sn_tx_publish_next(struct sn_tx *tx, struct sn_cell *cell, uint32_t mark)
+{
+	uint64_t tail = tx->tail + 1, clean = tx->clean;
+	atomic_store_explicit(&cell->mark, mark, memory_order_release);
+	tx->tail = tail;
+	if (sn_likely(clean <= tail + SN_RING_AHEAD && clean < tx->head + tx->count)) {
+		atomic_store_explicit(&tx->cells[clean & (tx->count - 1)].mark, 0, memory_order_relaxed);
+		tx->clean = clean + 1;
+		if (sn_likely(clean + SN_RING_OWN < tx->head + tx->count))
+			sn_line_own(&tx->cells[(clean + SN_RING_OWN) & (tx->count - 1)]);
+	}
 }
 
 /* A record was begun, but will not be published: its payload may lie where marks were clean. */

@@ -17,9 +17,8 @@
  * Budget: arrive, one group comparison (a few more when keys share a bucket; tables stay at most half full) for each
  * class that has posted receives. find, one. No allocation once tables and pools have grown to the program's needs.
  */
-#include "match/match.h"
-#include "base/base.h"
 #include "base/log.h"
+#include "match/again.h"
 #include "sennit/sennit.h"
 #include <stdlib.h>
 
@@ -27,44 +26,9 @@
 #define FIRST_SLAB    64u
 #define LARGEST_SLAB  65536u
 
-struct sn_match_group {
-	uint64_t key;
-	uint32_t source;
-	uint32_t class;
-	struct sn_match_group *chain; /* the next in the bucket, or in the pool of free groups */
-	struct sn_match_posted *posted_head, *posted_tail;
-	struct sn_match_link *link_head, *link_tail;
-	uint64_t posted, shown; /* receives posted under this key, and how many of them are on the board */
-	struct sn_list busy;	/* in sn_match.busy while receives are posted under this key */
-};
-
-struct match_class {
-	uint64_t mask;
-	bool any;		/* receives from any source */
-	uint64_t posted, shown; /* receives, and how many of them are on the board */
-	uint64_t groups;
-	struct sn_match_group *recent; /* used last: looked at first, and kept when it is empty */
-	struct sn_match_group **buckets;
-	uint64_t bucket_mask; /* how many buckets, less one */
-};
-
-struct match_slab {
-	struct match_slab *next;
+struct sn_match_slab {
+	struct sn_match_slab *next;
 	struct sn_match_group groups[];
-};
-
-struct sn_match {
-	struct match_class classes[SN_MATCH_CLASSES];
-	unsigned class_count, last_class; /* of them; the one that was posted in last */
-	uint64_t serial;
-	uint64_t seed; /* keys come from peers: they must not be able to aim at one bucket */
-	struct sn_match_unexpected *waiting_head, *waiting_tail;
-	struct sn_match_posted *linear_head, *linear_tail; /* receives whose mask found no class */
-	struct sn_list busy;				   /* groups that have posted receives */
-	struct sn_match_group *free_groups;
-	struct match_slab *slabs;
-	uint32_t next_slab;
-	struct sn_match_stats stats;
 };
 
 struct sn_match *sn_match_new(void)
@@ -85,7 +49,7 @@ void sn_match_free(struct sn_match *m)
 	for (unsigned i = 0; i < m->class_count; i++)
 		free(m->classes[i].buckets);
 	while (m->slabs) {
-		struct match_slab *s = m->slabs;
+		struct sn_match_slab *s = m->slabs;
 		m->slabs = s->next;
 		free(s);
 	}
@@ -94,14 +58,14 @@ void sn_match_free(struct sn_match *m)
 
 /* ---- groups ---- */
 
-static struct sn_match_group **bucket_of(const struct sn_match *m, const struct match_class *c, uint64_t key,
-					 uint32_t source)
+static struct sn_match_group **bucket_of(const struct sn_match *m, const struct sn_match_class *c,
+					 uint64_t key, uint32_t source)
 {
 	uint64_t h = sn_mix64((key ^ m->seed) + source * 0x9e3779b97f4a7c15u);
 	return &c->buckets[h & c->bucket_mask];
 }
 
-static struct sn_match_group *group_find(struct sn_match *m, const struct match_class *c, uint64_t key,
+static struct sn_match_group *group_find(struct sn_match *m, const struct sn_match_class *c, uint64_t key,
 					 uint32_t source)
 {
 	if (c->recent && c->recent->key == key && c->recent->source == source) {
@@ -117,7 +81,7 @@ static struct sn_match_group *group_find(struct sn_match *m, const struct match_
 }
 
 /* Twice the buckets. Without memory for them the chains just grow longer. */
-static void class_grow(struct sn_match *m, struct match_class *c)
+static void class_grow(struct sn_match *m, struct sn_match_class *c)
 {
 	uint64_t old_count = c->bucket_mask + 1;
 	struct sn_match_group **old = c->buckets;
@@ -140,7 +104,7 @@ static void class_grow(struct sn_match *m, struct match_class *c)
 
 static void pool_refill(struct sn_match *m)
 {
-	struct match_slab *s = malloc(sizeof *s + m->next_slab * sizeof(struct sn_match_group));
+	struct sn_match_slab *s = malloc(sizeof *s + m->next_slab * sizeof(struct sn_match_group));
 	if (!s)
 		return;
 	s->next = m->slabs;
@@ -157,9 +121,10 @@ static void group_put(struct sn_match *m, struct sn_match_group *g)
 {
 	if (g->posted_head || g->link_head)
 		return;
-	struct match_class *c = &m->classes[g->class];
+	struct sn_match_class *c = &m->classes[g->class];
 	if (c->recent == g)
 		return;
+	sn_list_del(&g->busy);
 	struct sn_match_group **at = bucket_of(m, c, g->key, g->source);
 	while (*at != g)
 		at = &(*at)->chain;
@@ -171,7 +136,8 @@ static void group_put(struct sn_match *m, struct sn_match_group *g)
 }
 
 /* It is the one used last. */
-static struct sn_match_group *group_use(struct sn_match *m, struct match_class *c, struct sn_match_group *g)
+static struct sn_match_group *group_use(struct sn_match *m, struct sn_match_class *c,
+					struct sn_match_group *g)
 {
 	struct sn_match_group *before = c->recent;
 	c->recent = g;
@@ -183,7 +149,7 @@ static struct sn_match_group *group_use(struct sn_match *m, struct match_class *
 /* The group of this key, made if there is none; NULL when memory is short. */
 static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint64_t key, uint32_t source)
 {
-	struct match_class *c = &m->classes[class];
+	struct sn_match_class *c = &m->classes[class];
 	struct sn_match_group *g = group_find(m, c, key, source);
 	if (g)
 		return group_use(m, c, g);
@@ -208,7 +174,7 @@ static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint
 
 static bool link_add(struct sn_match *m, unsigned class, struct sn_match_unexpected *u)
 {
-	const struct match_class *c = &m->classes[class];
+	const struct sn_match_class *c = &m->classes[class];
 	struct sn_match_group *g = group_get(m, class, u->bits & c->mask, c->any ? SN_MATCH_ANY : u->source);
 	if (!g)
 		return false;
@@ -252,8 +218,8 @@ static int class_find(const struct sn_match *m, uint64_t mask, bool any)
 static int class_add(struct sn_match *m, uint64_t mask, bool any)
 {
 	unsigned class = m->class_count;
-	struct match_class *c = &m->classes[class];
-	*c = (struct match_class){.mask = mask, .any = any, .bucket_mask = FIRST_BUCKETS - 1};
+	struct sn_match_class *c = &m->classes[class];
+	*c = (struct sn_match_class){.mask = mask, .any = any, .bucket_mask = FIRST_BUCKETS - 1};
 	c->buckets = calloc(FIRST_BUCKETS, sizeof(struct sn_match_group *));
 	if (!c->buckets)
 		return SN_ERR_NOMEM;
@@ -310,41 +276,6 @@ static void linear_add(struct sn_match *m, struct sn_match_posted *p)
 	m->stats.overflow++;
 }
 
-static void group_add(struct sn_match *m, struct sn_match_group *g, struct sn_match_posted *p)
-{
-	p->group = g;
-	p->prev = g->posted_tail;
-	if (g->posted_tail) {
-		g->posted_tail->next = p;
-	} else {
-		g->posted_head = p;
-		sn_list_add_tail(&m->busy, &g->busy);
-	}
-	g->posted_tail = p;
-	g->posted++;
-	m->classes[g->class].posted++;
-}
-
-static void posted_now(struct sn_match *m, struct sn_match_posted *p)
-{
-	p->serial = m->serial++;
-	p->queued = true;
-	m->stats.posted++;
-}
-
-bool sn_match_post_again(struct sn_match *m, struct sn_match_posted *p)
-{
-	const struct match_class *c = &m->classes[m->last_class];
-	struct sn_match_group *g = c->recent; /* NULL as long as there is no class */
-	if (m->waiting_head || !g || c->mask != p->mask || g->key != p->bits || g->source != p->source)
-		return false;
-	p->next = NULL;
-	p->shown = false;
-	group_add(m, g, p);
-	posted_now(m, p);
-	return true;
-}
-
 int sn_match_post(struct sn_match *m, struct sn_match_posted *p)
 {
 	bool any = p->source == SN_MATCH_ANY;
@@ -362,10 +293,10 @@ int sn_match_post(struct sn_match *m, struct sn_match_posted *p)
 		struct sn_match_group *g = group_get(m, (unsigned)class, p->bits, p->source);
 		if (!g)
 			return sn_fail(SN_ERR_NOMEM, "no memory to queue a receive");
-		group_add(m, g, p);
+		sn_match_group_add(m, g, p);
 		m->last_class = (unsigned)class;
 	}
-	posted_now(m, p);
+	sn_match_posted_now(m, p);
 	return 0;
 }
 
@@ -375,7 +306,7 @@ bool sn_match_hidden_before(struct sn_match *m, const struct sn_match_posted *p)
 		return true;
 	bool any = p->source == SN_MATCH_ANY;
 	for (unsigned i = 0; i < m->class_count; i++) {
-		const struct match_class *c = &m->classes[i];
+		const struct sn_match_class *c = &m->classes[i];
 		bool own = p->group->class == i;
 		if (c->posted - c->shown == (own && !p->shown))
 			continue;
@@ -417,25 +348,21 @@ void sn_match_remove_posted(struct sn_match *m, struct sn_match_posted *p)
 	m->stats.posted--;
 	if (!g)
 		return;
-	struct match_class *c = &m->classes[g->class];
+	struct sn_match_class *c = &m->classes[g->class];
 	c->posted--;
 	g->posted--;
 	if (sn_unlikely(p->shown)) {
 		c->shown--;
 		g->shown--;
 	}
-	if (g->posted_head)
-		return;
-	sn_list_del(&g->busy);
-	if (c->recent != g)
-		group_put(m, g);
+	group_put(m, g);
 }
 
 struct sn_match_posted *sn_match_posted_from(struct sn_match *m, uint32_t source)
 {
 	sn_list_for_each (at, &m->busy) {
 		struct sn_match_group *g = sn_container(at, struct sn_match_group, busy);
-		if (g->source == source)
+		if (g->source == source && g->posted_head)
 			return g->posted_head;
 	}
 	struct sn_match_posted *p = m->linear_head;
@@ -446,49 +373,21 @@ struct sn_match_posted *sn_match_posted_from(struct sn_match *m, uint32_t source
 
 struct sn_match_posted *sn_match_posted_any(struct sn_match *m)
 {
-	if (sn_list_empty(&m->busy))
-		return m->linear_head;
-	return sn_container(m->busy.next, struct sn_match_group, busy)->posted_head;
+	sn_list_for_each (at, &m->busy) {
+		struct sn_match_group *g = sn_container(at, struct sn_match_group, busy);
+		if (g->posted_head)
+			return g->posted_head;
+	}
+	return m->linear_head;
 }
 
 /* ---- messages ---- */
 
-/*
- * Nearly always every posted receive stands in the class of the last one, and the message is for the group that was used
- * last there. NULL: not so.
- */
-static inline struct sn_match_posted *arrive_again(struct sn_match *m, uint64_t bits, uint32_t source)
-{
-	struct match_class *c = &m->classes[m->last_class];
-	struct sn_match_group *g = c->recent;
-	if (sn_unlikely(c->posted != m->stats.posted || !g || g->key != (bits & c->mask) ||
-			g->source != (c->any ? SN_MATCH_ANY : source)))
-		return NULL;
-	struct sn_match_posted *p = g->posted_head;
-	if (sn_unlikely(!p || p->stays || p->shown))
-		return NULL;
-	g->posted_head = p->next;
-	if (p->next) {
-		p->next->prev = NULL;
-	} else {
-		g->posted_tail = NULL;
-		sn_list_del(&g->busy);
-	}
-	p->queued = false;
-	c->posted--;
-	g->posted--;
-	m->stats.posted--;
-	m->stats.probes++;
-	return p;
-}
-
 struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint32_t source)
 {
-	struct sn_match_posted *best = arrive_again(m, bits, source);
-	if (sn_likely(best != NULL))
-		return best;
+	struct sn_match_posted *best = NULL;
 	for (unsigned i = 0; i < m->class_count; i++) {
-		const struct match_class *c = &m->classes[i];
+		const struct sn_match_class *c = &m->classes[i];
 		if (!c->posted)
 			continue;
 		struct sn_match_group *g = group_find(m, c, bits & c->mask, c->any ? SN_MATCH_ANY : source);

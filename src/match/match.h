@@ -61,11 +61,6 @@ void sn_match_free(struct sn_match *m); /* entries still queued are the caller's
 struct sn_match_unexpected *sn_match_find(struct sn_match *m, uint64_t bits, uint64_t mask, uint32_t source);
 /* Queue a receive (after sn_match_find returned NULL for it). 0, or SN_ERR_NOMEM with nothing queued. */
 int sn_match_post(struct sn_match *m, struct sn_match_posted *p);
-/*
- * Both at once for a receive like the one before it: it is queued if no message waits and the last receive had the same
- * bits, mask and source. False: nothing was done.
- */
-bool sn_match_post_again(struct sn_match *m, struct sn_match_posted *p);
 /* The earliest receive that a message matches, removed unless it .stays; or NULL. */
 struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint32_t source);
 /* Queue a message that nothing matched. 0, or SN_ERR_NOMEM with nothing queued. */

@@ -3,6 +3,7 @@
 #include "sennit/sennit.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -393,6 +394,40 @@ static void a_time_out_says_its_own_reason(void **state)
 	wait_ok(r, NULL, SN_ERR_CANCELED);
 }
 
+/* sn_inject and sn_trecv are short for posts with flags, whatever they are given. */
+static void the_short_ways_do_what_the_long_ones_do(void **state)
+{
+	static char out[SN_INJECT_MAX + 1], in[SN_INJECT_MAX + 1];
+	static const size_t sizes[] = {0, 1, 8, 40, 41, 4096};
+	sn_completion c;
+	for (size_t k = 0; k < 2 * (sizeof(sizes) / sizeof(sizes[0])); k++) {
+		size_t n = sizes[k / 2];
+		bool posted_first = k % 2;
+		fill((uint8_t *)out, n, (unsigned)k);
+		if (posted_first)
+			assert_int_equal(sn_trecv(ep, self, in, sizeof(in), k, UINT64_MAX, &c), 0);
+		assert_int_equal(sn_inject(ep, self, out, n, k, 99, SN_DATA), 0);
+		if (!posted_first)
+			assert_int_equal(sn_trecv(ep, SN_ANY_PEER, in, sizeof(in), k, UINT64_MAX, &c), 0);
+		assert_int_equal(sn_poll(ep, &c, 1), 1);
+		assert_ptr_equal(c.context, &c);
+		assert_int_equal(c.status, SN_OK);
+		assert_int_equal(c.len, n);
+		assert_int_equal(c.bits, k);
+		assert_true(c.flags & SN_COMP_DATA);
+		assert_int_equal(c.data, 99);
+		assert_memory_equal(in, out, n);
+	}
+	assert_int_equal(sn_inject(ep, self, out, SN_INJECT_MAX + 1, 1, 0, 0), SN_ERR_INVALID);
+	assert_int_equal(sn_inject(ep, self + 1, out, 8, 1, 0, 0), SN_ERR_INVALID);
+	assert_int_equal(sn_inject(ep, self, NULL, 8, 1, 0, 0), SN_ERR_INVALID);
+	assert_int_equal(sn_inject(NULL, self, out, 8, 1, 0, 0), SN_ERR_INVALID);
+	assert_int_equal(sn_trecv(ep, self, in, 8, 3, 1, NULL), SN_ERR_INVALID); /* bits outside the mask */
+	assert_int_equal(sn_trecv(ep, self + 1, in, 8, 1, 1, NULL), SN_ERR_INVALID);
+	assert_int_equal(sn_trecv(ep, self, NULL, 8, 1, 1, NULL), SN_ERR_INVALID);
+	assert_int_equal(sn_trecv(NULL, self, in, 8, 1, 1, NULL), SN_ERR_INVALID);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +449,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_sided_access_is_checked_and_exact, setup, teardown),
 		cmocka_unit_test_setup_teardown(atomics_compute_and_fetch, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_arguments_are_named, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_short_ways_do_what_the_long_ones_do, setup, teardown),
 		cmocka_unit_test(a_forgotten_message_is_still_accounted_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
