@@ -25,19 +25,26 @@ static uint8_t *place_of(const struct sn_net_pull *p, uint64_t offset, uint32_t 
 	return v.iov_base;
 }
 
+/* What was asked of this peer longest ago, to come on this port. */
+static struct sn_net_block *asked_first(const struct sn_net_link *l, unsigned port)
+{
+	for (unsigned k = 0; k < SN_NET_RAILS; k++)
+		if (l->lane[k].known && l->lane[k].port == port && !sn_list_empty(&l->lane[k].asked))
+			return sn_container(l->lane[k].asked.next, struct sn_net_block, node);
+	return NULL;
+}
+
 /* The block whose pieces should come next on this port: of the peer that sent last, the one asked for longest ago. */
 static struct sn_net_block *next_block(const struct sn_net *n, unsigned port)
 {
-	struct sn_net_link *l = n->hot;
+	struct sn_net_block *b = n->hot ? asked_first(n->hot, port) : NULL;
 
-	for (const struct sn_list *at = &n->links;; l = sn_container(at, struct sn_net_link, node)) {
-		for (unsigned k = 0; l && k < SN_NET_RAILS; k++)
-			if (l->lane[k].known && l->lane[k].port == port && !sn_list_empty(&l->lane[k].asked))
-				return sn_container(l->lane[k].asked.next, struct sn_net_block, node);
-		at = at->next;
-		if (at == &n->links)
-			return NULL;
+	sn_list_for_each (at, &n->links) {
+		if (b)
+			break;
+		b = asked_first(sn_container(at, struct sn_net_link, node), port);
 	}
+	return b;
 }
 
 /*
