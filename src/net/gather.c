@@ -252,16 +252,16 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 		if (l->open.count ==
 		    1) /* for one message in a frame a look would cost more than it is worth */
 			return false;
+		look_for_acks(n); /* a DONE that leaves takes the open frame along */
+		if (l->state != SN_LINK_OPEN || (l->open.frame && !open_send(l)))
+			return false;
+	}
+	if (l->open.frame == NULL && batched(n) == 0 && !sn_net_ready(l, 1, need)) {
 		look_for_acks(n);
-		if (l->state != SN_LINK_OPEN || !open_send(l))
+		if (l->state != SN_LINK_OPEN || (l->open.frame && !open_takes(l, need)))
 			return false;
 	}
 	if (l->open.frame == NULL) {
-		if (batched(n) == 0 && !sn_net_ready(l, 1, need)) {
-			look_for_acks(n);
-			if (l->state != SN_LINK_OPEN)
-				return false;
-		}
 		struct sn_net_way *w =
 			sn_net_way_small(l, (uint32_t)SN_MIN_OF(HEAD + need, (uint64_t)UINT32_MAX), NULL);
 		w = w ? w : sn_net_way_main(l);
