@@ -181,8 +181,10 @@ static void ends(const char *what, unsigned lines_each)
 {
 	trace_end(what);
 	assert_true(sum.moved >= MESSAGES); /* else nothing was seen */
-	assert_true(sum.moved <= (lines_each * MESSAGES) + MESSAGES / 50);
-	assert_true(most.moved <= lines_each + 2); /* and once in a lap the receiver's head, there and back */
+	/* the receiver's head, there and back, once in a lap; with one core laps are short, and end with padding (ring.h) */
+	bool crowded = sn_relax_crowded();
+	assert_true(sum.moved <= (lines_each * MESSAGES) + MESSAGES / (crowded ? 8 : 50));
+	assert_true(most.moved <= lines_each + (crowded ? 3 : 2));
 }
 
 /* Who waits has looked at the line before it is written: it comes over clean, and then with the message. */
