@@ -156,12 +156,12 @@ static void unmap(char *at)
 
 static void map_anew(char *at)
 {
-	char *ref = kt_map(LEN);
+	char *ref = kt_map(LEN), *again = mmap(at + FROM, LEN - FROM, PROT_READ | PROT_WRITE,
+					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 
-	KT_CHECK(mmap(at + FROM, LEN - FROM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-		      -1, 0) == at + FROM);
+	KT_CHECK(again == at + FROM);
 	kt_fill(ref, LEN, CHANGED);
-	memcpy(at + FROM, ref + FROM, LEN - FROM);
+	memcpy(again, ref + FROM, LEN - FROM);
 	munmap(ref, LEN);
 }
 

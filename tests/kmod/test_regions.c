@@ -375,7 +375,10 @@ static void memlock_holds_on_every_path(void)
 		.dst = kt_id(dst.id, 0), .src = kt_id(src.id, 0), .len = pages * KT_PAGE};
 	KT_CHECK(ioctl(own, SENNIT_IOC_SHARE_OPEN, &o) == 0);
 	struct sennit_share_run run = {.handle = o.handle, .flags = SENNIT_SHARE_WAIT};
-	KT_CHECK(ioctl(own, SENNIT_IOC_SHARE_RUN, &run) == 0 && run.error == 0);
+	KT_CHECK(ioctl(own, SENNIT_IOC_SHARE_RUN, &run) == 0);
+	if (run.error)
+		printf("  error %d, %lu done\n", run.error, (unsigned long)run.done);
+	KT_CHECK(run.error == 0);
 	KT_CHECK(kt_same(to, pages * KT_PAGE, 8) && kt_held() <= 16 && kt_vm_pin_kb() <= 64);
 	struct sennit_seg from = {(uintptr_t)at, pages * KT_PAGE}, into = {(uintptr_t)to, pages * KT_PAGE};
 	struct sennit_join j = {.rank = 0};
