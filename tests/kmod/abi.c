@@ -27,15 +27,18 @@ ENDS(sennit_net_open, reserved, 24);
 ENDS(sennit_net_close, reserved, 8);
 ENDS(sennit_net_link, tx_link, 56);
 ENDS(sennit_net_unlink, link, 8);
-ENDS(sennit_net_pull, reserved, 72);
+ENDS(sennit_net_port, reserved, 24);
+ENDS(sennit_net_lane, latency, 40);
+ENDS(sennit_net_pull, lanes, 392);
 ENDS(sennit_net_cancel, done, 16);
-ENDS(sennit_net_done, reserved, 40);
-ENDS(sennit_net_ring, done, 64 + 40 * SENNIT_NET_RING);
+ENDS(sennit_net_done, lane, 104);
+ENDS(sennit_net_ring, done, 64 + 104 * SENNIT_NET_RING);
 ENDS(sennit_counters, reserved, 16);
 _Static_assert(offsetof(struct sennit_net_link, rx_key) == 16 &&
 		       offsetof(struct sennit_net_link, rx_link) == 48,
 	       "link");
-_Static_assert(offsetof(struct sennit_net_pull, start) == 16 && offsetof(struct sennit_net_pull, ack) == 48,
+_Static_assert(offsetof(struct sennit_net_pull, start) == 16 && offsetof(struct sennit_net_pull, ack) == 48 &&
+		       offsetof(struct sennit_net_pull, lanes) == 72,
 	       "pull");
 _Static_assert(offsetof(struct sennit_wait, source) == 16 && offsetof(struct sennit_wait, len) == 24, "wait");
 _Static_assert(offsetof(struct sennit_info, dma_threshold) == 16 && offsetof(struct sennit_join, rank) == 8,

@@ -291,10 +291,12 @@ static void right_network(struct fuzz *f, int fd, uint32_t region, uint64_t len)
 {
 	struct sennit_net_open o = {.ifindex = f->cable, .mtu = 1400, .port = {'F', 'F'}, .event = f->event};
 	struct sennit_net_link l = {.rx_link = 1, .tx_link = 2};
+	struct sennit_net_port a = {.ifindex = f->cable, .mtu = 1400, .port = {'F', 'G'}};
 
 	if (ioctl(fd, SENNIT_IOC_NET_OPEN, &o))
 		return;
-	l.net = o.id;
+	l.net = a.net = o.id;
+	ioctl(fd, SENNIT_IOC_NET_PORT, &a);
 	if (ioctl(fd, SENNIT_IOC_NET_LINK, &l) == 0) {
 		struct sennit_net_pull p = {
 			.net = o.id, .link = l.id, .region = region, .end = len, .frag = 256 + pick(f, 1000)};
