@@ -149,9 +149,10 @@ int main(int argc, char **argv)
 	munmap(private, 2 * LARGEST);
 	if (dlsym(RTLD_DEFAULT, "sennit_heap_info")) {
 		uint8_t *heap = malloc(2 * LARGEST);
-		if (!heap)
+		if (heap)
+			rows("capimap", bare_mapped, heap, seconds);
+		else
 			check(SN_ERR_NOMEM, "memory");
-		rows("capimap", bare_mapped, heap, seconds);
 		free(heap);
 	}
 	return pair_end();

@@ -58,7 +58,7 @@ static void add(void *arg, const char *name, uint64_t value)
 /* Of both engines together, since the last time. */
 static struct cost cost_since(struct cost *before)
 {
-	struct cost now = {.copied = copied}, since;
+	struct cost now = {.copied = copied}, since = {0};
 
 	sn_net_counters(a->net, add, &now);
 	sn_net_counters(b->net, add, &now);
