@@ -18,7 +18,7 @@ static uint32_t cut(uint8_t *at, uint64_t len, struct iovec *out, uint32_t max, 
 {
 	uint32_t n = 0;
 	for (; len && n + 1 < max; n++) {
-		uint64_t piece = SN_MIN_OF(len, 1 + unit_random(seed) % (len * 2));
+		uint64_t some = 1 + unit_random(seed) % (len * 2), piece = SN_MIN_OF(len, some);
 		out[n] = (struct iovec){at, piece};
 		at += piece + unit_random(seed) % 70;
 		len -= piece;
