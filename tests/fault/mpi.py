@@ -59,8 +59,8 @@ class Case:
         judge(self.run([self.noptrace, "-o", "read"], env=NO_HEAP), "reading refused", 2, 10)
 
     def refused_midway(self):
-        """After some copies have worked, so that it also happens inside a message."""
-        result = self.run(env={**NO_HEAP, "SENNIT_FAULT": "read:eperm@30+,write:eperm"}, seconds=6)
+        """After some copies have worked, so that it also happens inside a message. By choice there might be none to refuse."""
+        result = self.run(env={**NO_HEAP, "SENNIT_COPY": "read", "SENNIT_FAULT": "read:eperm@30+,write:eperm"}, seconds=6)
         judge(result, "copies refused midway", 2, 10)
         kernel, stream = kernel_copied(result), total(result, "local.copy_stream_bytes")
         if not kernel or not stream:
