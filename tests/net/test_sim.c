@@ -279,17 +279,21 @@ static void deaths(uint64_t seed)
 	model_end();
 }
 
+/* Hardly a frame is lost, and all lengths pass: what is heard of a peer, or not, is not the line's fault. */
+static void start_on_a_good_line(uint64_t seed)
+{
+	sim.random = seed;
+	struct sim_net_params p = some_network();
+	p.loss = SN_MIN_OF(p.loss, 0.01);
+	p.path_mtu = 65535;
+	sim_start(sim_rand(), &p);
+}
+
 /* A peer is cut off for good, or dies, in the middle of everything: after the time-out, and the eighth of it that a question may
  * take, nothing waits any more. */
 static void prompt(uint64_t seed)
 {
-	struct sim_net_params p;
-
-	sim.random = seed;
-	p = some_network();
-	p.loss = SN_MIN_OF(p.loss, 0.01);
-	p.path_mtu = 65535;
-	sim_start(sim_rand(), &p);
+	start_on_a_good_line(seed);
 	some_rails();
 	model_start();
 	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
@@ -388,13 +392,7 @@ static void parked(uint64_t seed)
  */
 static void starved(uint64_t seed)
 {
-	struct sim_net_params p;
-
-	sim.random = seed;
-	p = some_network();
-	p.loss = SN_MIN_OF(p.loss, 0.01);
-	p.path_mtu = 65535;
-	sim_start(sim_rand(), &p);
+	start_on_a_good_line(seed);
 	model_start();
 	struct node *node[] = {node_new(0, TIMEOUT, 16384), node_new(1, TIMEOUT, 16384)};
 	bool met = sim_chance(0.8), dies = sim_chance(0.3);
