@@ -12,6 +12,8 @@ import statistics
 import subprocess
 import sys
 
+from bench import human
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -51,13 +53,6 @@ def run_once(command, env):
         sys.stderr.write(r.stdout + r.stderr)
         fail(f"exit status {r.returncode}: " + " ".join(command))
     return {int(a): float(b) for a, b in (line.split() for line in r.stdout.splitlines() if line[:1].isdigit())}
-
-
-def human(size):
-    for shift, unit in ((20, "MiB"), (10, "KiB")):
-        if size >= 1 << shift:
-            return f"{size >> shift} {unit}"
-    return f"{size} B"
 
 
 def table(results):

@@ -24,7 +24,7 @@ ROOT = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(ROOT, "tests", "net"), os.path.join(ROOT, "tests", "mpi")]
 import hosts as net  # noqa: E402
 from job import PEERS, Mpi  # noqa: E402
-from net_page import human  # noqa: E402
+from bench import human  # noqa: E402
 
 SMALL, LARGE = [8, 4096], [65536, 262144, 1 << 20, 4 << 20]
 

@@ -3,15 +3,10 @@
 import json
 import os
 
+from bench import human
+
 DRIVERS = (("udp", "UDP"), ("ether", "Ethernet"))
 LIMIT = "bare, "  # the rows of the kernel's own calls: "bare, MTU 1500" belongs to "ping-pong, MTU 1500"
-
-
-def human(size):
-    for shift, unit in ((20, "MiB"), (10, "KiB")):
-        if size >= 1 << shift:
-            return f"{size >> shift} {unit}"
-    return f"{size} B"
 
 
 def number(value):

@@ -83,14 +83,18 @@ static void look_for_moves(struct sn_link *link)
 			sn_learn_restart(&link->learn[order].at[i]);
 }
 
+static inline bool lap_next(struct sn_lap *l, uint64_t len, unsigned preferred)
+{
+	return sn_lap_next(l, sn_lap_asks(l) ? sn_now_ns() : 0, LAP_NS + 2 * len, preferred);
+}
+
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
 	struct sn_lap *l = &link->laps[class];
-	uint64_t now = sn_lap_asks(l) ? sn_now_ns() : 0;
-	bool trial = l->trial, straight = sn_lap_next(l, now, LAP_NS + 2 * len, !eager);
+	bool trial = l->trial, straight = lap_next(l, len, !eager);
 	if (sn_unlikely(trial && !l->trial))
 		sn_show_lap(link, class);
 	return straight;
@@ -107,8 +111,7 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len)
 		return false;
 	struct sn_lap *l = &link->past[class];
 	l->shift = len < LONG ? 0 : len < LONGER ? 1 : 2;
-	uint64_t now = sn_lap_asks(l) ? sn_now_ns() : 0;
-	bool trial = l->trial, past = sn_lap_next(l, now, LAP_NS + 2 * len, 0);
+	bool trial = l->trial, past = lap_next(l, len, 0);
 	if (sn_unlikely(trial && !l->trial))
 		sn_show_past(link, class);
 	link->rail->count.bypassed += past;

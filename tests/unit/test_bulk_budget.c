@@ -146,8 +146,6 @@ static void side(void)
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
 		for (int first = 0; first < 2; first++)
 			messages(lengths[i], first);
-	sn_ep_close(ep);
-	_exit(0);
 }
 
 static void hold(const struct way *w)
@@ -155,15 +153,7 @@ static void hold(const struct way *w)
 	way = w;
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(sh != MAP_FAILED);
-	fflush(NULL);
-	for (me = 0; me < 2; me++)
-		if (fork() == 0)
-			side();
-	for (int i = 0; i < 2; i++) {
-		int status;
-		wait(&status);
-		assert_int_equal(status, 0);
-	}
+	run_both(side);
 	munmap(sh, sizeof(*sh));
 }
 

@@ -308,19 +308,7 @@ static void run(void (*scene)(void))
 {
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(sh != MAP_FAILED);
-	fflush(NULL);
-	for (int i = 0; i < 2; i++)
-		if (fork() == 0) {
-			me = i;
-			scene();
-			sn_ep_close(ep);
-			_exit(0);
-		}
-	for (int i = 0; i < 2; i++) {
-		int status;
-		wait(&status);
-		assert_int_equal(status, 0);
-	}
+	run_both(scene);
 	munmap(sh, sizeof(*sh));
 }
 

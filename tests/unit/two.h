@@ -7,6 +7,7 @@
 #define SN_TESTS_TWO_H
 
 #include "check.h"
+#include <sys/wait.h>
 
 struct meeting {
 	uint8_t addr[2][SN_ADDR_MAX];
@@ -29,6 +30,24 @@ static void meet_other(struct meeting *m, unsigned seconds)
 	while (m->ready < 2)
 		usleep(100);
 	CHECK(sn_peer_add(ep, m->addr[!me], m->len[!me], &peer) == 0);
+}
+
+/* The test itself: both play their part, close their endpoint, and must have found nothing. */
+static inline void run_both(void (*part)(void))
+{
+	fflush(NULL);
+	for (int i = 0; i < 2; i++)
+		if (fork() == 0) {
+			me = i;
+			part();
+			sn_ep_close(ep);
+			_exit(0);
+		}
+	for (int i = 0; i < 2; i++) {
+		int status;
+		wait(&status);
+		assert_int_equal(status, 0);
+	}
 }
 
 struct counter_wanted {
