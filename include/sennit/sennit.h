@@ -7,7 +7,7 @@
  *  - Functions return 0 (or a count) on success and a negative sn_error on failure; none sets errno.
  *    sn_strerror() explains a code; sn_last_error() gives the sentence about the last failure of this thread.
  *  - Lengths and offsets are in bytes, times in microseconds.
- *  - A buffer passed to a post belongs to sennit until the request completes. Descriptors (sn_iov arrays, sn_msg) are
+ *  - A buffer passed to a post belongs to sennit until the request completes. Descriptors (iovec arrays, sn_msg) are
  *    copied by the call and may be reused at once.
  *  - An endpoint opened with SN_THREAD_SERIAL must be used by one thread at a time (the caller's locking); one opened
  *    with SN_THREAD_MULTIPLE may be used by any number of threads at once.
@@ -115,9 +115,8 @@ typedef void (*sn_complete_fn)(void *arg, const sn_completion *c);
 typedef struct sn_ep_attr {
 	sn_thread_mode threads;
 	sn_complete_fn on_complete; /* NULL: completions are fetched with sn_poll, sn_test, sn_wait */
-	sn_complete_fn
-		on_target; /* NULL, or told of accesses to local regions by peers (op SN_OP_TARGET_*) */
-	void *arg;	   /* passed to both */
+	sn_complete_fn on_target;   /* NULL, or told of peers' accesses to regions (op SN_OP_TARGET_*) */
+	void *arg;		    /* passed to both */
 } sn_ep_attr;
 
 /*
@@ -144,9 +143,12 @@ SN_API int sn_ep_address(const sn_ep *ep, void *addr, size_t *len);
  * there), SN_ERR_NOMEM.
  */
 SN_API int sn_peer_add(sn_ep *ep, const void *addr, size_t len, sn_peer *peer);
-/* The address of a peer, also of one that connected by itself. */
+/* The address of a peer, also of one that connected by itself. Room, length and errors as for sn_ep_address. */
 SN_API int sn_peer_address(sn_ep *ep, sn_peer peer, void *addr, size_t *len);
-/* Attach a number to a peer (default UINT64_MAX), for callers with a numbering of their own; callable from callbacks. */
+/*
+ * Attach a number to a peer, for callers with a numbering of their own, and read it; both may be called from callbacks.
+ * The number of a peer that has none, or that is not known, is UINT64_MAX.
+ */
 SN_API int sn_peer_set_cookie(sn_ep *ep, sn_peer peer, uint64_t cookie);
 SN_API uint64_t sn_peer_cookie(sn_ep *ep, sn_peer peer);
 
@@ -157,17 +159,14 @@ enum {			    /* sn_msg.flags */
        SN_INJECT = 1u << 1, /* send: the buffer is free again when the call returns; len <= SN_INJECT_MAX */
        SN_DATA = 1u << 2,   /* send, put: .data travels with the message */
        SN_FORGET = 1u << 3, /* no completion is wanted unless the operation fails; *req is set to NULL */
-       SN_MULTI =
-	       1u
-	       << 4, /* plain receive: stay posted and take message after message into one buffer, until less
-				than .min_room bytes are left */
-       SN_CQ = 1u
-	       << 5, /* deliver the completion to sn_poll and free the request there; *req is set to NULL unless
-				the caller wants to cancel it */
-       SN_DELIVERED =
-	       1u
-	       << 6, /* send: complete only once the message lies in memory of the receiver's host, matched or
-				  not */
+       /* plain receive: stay posted and take message after message into one buffer, until less than .min_room
+	* bytes are left */
+       SN_MULTI = 1u << 4,
+       /* deliver the completion to sn_poll and free the request there; *req is then only for sn_cancel, and NULL if
+	* the operation has already ended */
+       SN_CQ = 1u << 5,
+       /* send: complete only once the message lies in memory of the receiver's host, matched or not */
+       SN_DELIVERED = 1u << 6,
 };
 #define SN_INJECT_MAX 4096
 
@@ -179,8 +178,8 @@ typedef struct sn_msg {
 	uint32_t iov_count;	 /* 0 to SN_IOV_MAX */
 	uint32_t reserved;	 /* 0 */
 	uint64_t bits;		 /* match bits */
-	uint64_t
-		mask; /* receive: a message matches when (its bits & mask) == bits; bits outside are an error */
+	/* receive: a message matches when (its bits & mask) == bits; bits outside are an error */
+	uint64_t mask;
 	uint64_t data;	   /* with SN_DATA */
 	uint64_t min_room; /* with SN_MULTI */
 	void *context;
@@ -189,7 +188,8 @@ typedef struct sn_msg {
 /*
  * Post a tagged send, tagged receive, plain send or plain receive. Plain messages match by source only and never match
  * tagged receives. *req (if req is not NULL) is the handle for sn_test, sn_wait and sn_cancel; with a completion
- * callback it is only for sn_cancel, and gone once the callback has run.
+ * callback it is only for sn_cancel, and gone once the callback has run. Without req and callback the completion goes to
+ * sn_poll, as with SN_CQ.
  *
  * A send to a dead peer, or a receive from one with nothing left to deliver, completes with SN_ERR_PEER_GONE.
  * Returned errors: SN_ERR_INVALID (unknown peer, null buffer with a length, too many segments, bits outside the mask),
@@ -270,14 +270,15 @@ SN_API int sn_discard(sn_ep *ep, sn_claim *claim);
 enum { /* rights */
        SN_REMOTE_READ = 1,
        SN_REMOTE_WRITE = 2,
-       SN_REMOTE_VIRTUAL =
-	       4, /* peers name bytes of this region by their addresses here, not by offsets from base */
+       /* peers name bytes of this region by their addresses here, not by offsets from base */
+       SN_REMOTE_VIRTUAL = 4,
 };
 
 /*
  * Let peers access [base, base + len) by this key (unique among the endpoint's regions; SN_ERR_INVALID if taken).
  * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base, or addresses in
- * the target with SN_REMOTE_VIRTUAL. The region is owned by the caller until sn_region_free; nothing is pinned.
+ * the target with SN_REMOTE_VIRTUAL. The region is owned by the caller until sn_region_free; nothing is pinned. After
+ * that accesses by peers end with SN_ERR_ACCESS. Errors of both: SN_ERR_INVALID, SN_ERR_NOMEM, SN_ERR_FORKED.
  */
 SN_API int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned rights,
 			 sn_region **region);

@@ -15,8 +15,15 @@
 #define sn_likely(x)			__builtin_expect(!!(x), 1)
 #define sn_unlikely(x)			__builtin_expect(!!(x), 0)
 #define sn_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-#define SN_MIN_OF(a, b)			((a) < (b) ? (a) : (b))
-#define SN_MAX_OF(a, b)			((a) > (b) ? (a) : (b))
+/* The arguments are evaluated once. The number keeps the names apart where one stands within another. */
+#define SN_MIN_OF(a, b)		  SN_PICK(<, a, b, __COUNTER__)
+#define SN_MAX_OF(a, b)		  SN_PICK(>, a, b, __COUNTER__)
+#define SN_PICK(is, a, b, number) SN_PICK_(is, a, b, number)
+#define SN_PICK_(is, a, b, number)                                                                           \
+	({                                                                                                   \
+		__typeof__(0 ? (a) : (b)) a_##number = (a), b_##number = (b);                                \
+		a_##number is b_##number ? a_##number : b_##number;                                          \
+	})
 
 /* ---- time ---- */
 uint64_t sn_now_ns(void); /* CLOCK_MONOTONIC */
@@ -180,8 +187,7 @@ struct sn_topo {
 	uint64_t l2_size, llc_size; /* bytes; 0 unknown */
 	char cpu_model[64];
 };
-const struct sn_topo *sn_topo(void);			   /* read once */
-int sn_topo_cpus_allowed(void);				   /* affinity now */
-bool sn_topo_share_cache(int cpu_a, int cpu_b, int level); /* from sysfs; false when unknown */
+const struct sn_topo *sn_topo(void); /* read once */
+int sn_topo_cpus_allowed(void);	     /* affinity now */
 
 #endif

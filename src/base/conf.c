@@ -79,8 +79,9 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"whoever comes later copies, or both sides, as the pair has learned; what "
 				"the kernel refuses goes another way. read: the receiver copies from the "
 				"sender's memory; write: the sender into the receiver's; stream: through "
-				"the ring, which needs no permission; shared: both at once. Forcing one "
-				"is for measurements and for finding faults.",
+				"the ring, which needs no permission; shared: both at once; kmod: the "
+				"kernel module, where it is loaded. Forcing one is for measurements and "
+				"for finding faults.",
 		},
 	[SN_CONF_CHUNK] =
 		{
@@ -191,7 +192,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.max = 1,
 			.help = "`sennit run` loads libsennit-mpi.so in front of the program (LD_PRELOAD), "
 				"which notes for each MPI call, in a few nanoseconds, whether its caller "
-				"can only wait. Without it ranks that wait yield but never sleep.",
+				"can only wait, and keeps ranks that MPICH's launcher starts in one session. "
+				"Without it ranks that wait yield but never sleep.",
 		},
 	[SN_CONF_PROGRESS] =
 		{

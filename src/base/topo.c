@@ -41,11 +41,10 @@ static long long read_number(const char *path)
 	return end == line ? -1 : n;
 }
 
-/* "0-3,8": how many there are, and whether `cpu` is one of them. */
-static int cpu_list(const char *list, int cpu, bool *contains)
+/* "0-3,8": how many there are. */
+static int cpu_count(const char *list)
 {
 	int count = 0;
-	*contains = false;
 	for (const char *at = list; isdigit((unsigned char)*at);) {
 		char *end;
 		long from = strtol(at, &end, 10), to = from;
@@ -54,7 +53,6 @@ static int cpu_list(const char *list, int cpu, bool *contains)
 		if (to < from || to - from > CPUS_MOST)
 			return count;
 		count += (int)(to - from + 1);
-		*contains |= cpu >= from && cpu <= to;
 		at = *end == ',' ? end + 1 : end;
 	}
 	return count;
@@ -226,9 +224,8 @@ static void read_model(char *out, size_t room)
 static void read_topo(void)
 {
 	char list[1024];
-	bool contains;
 	if (read_line("/sys/devices/system/cpu/online", list, sizeof list))
-		topo.cpus = cpu_list(list, -1, &contains);
+		topo.cpus = cpu_count(list);
 	if (topo.cpus < 1)
 		topo.cpus = SN_MAX_OF((int)sysconf(_SC_NPROCESSORS_ONLN), 1);
 	read_quota();
@@ -258,17 +255,4 @@ int sn_topo_cpus_allowed(void)
 	if (!n)
 		return t->allowed;
 	return quota_cpus ? SN_MIN_OF(n, quota_cpus) : n;
-}
-
-bool sn_topo_share_cache(int cpu_a, int cpu_b, int level)
-{
-	char dir[96], path[128], list[1024];
-	bool contains;
-	if (cpu_a < 0 || cpu_b < 0 || !cache_dir(cpu_a, level, dir, sizeof dir))
-		return false;
-	snprintf(path, sizeof path, "%s/shared_cpu_list", dir);
-	if (!read_line(path, list, sizeof list))
-		return false;
-	cpu_list(list, cpu_b, &contains);
-	return contains;
 }

@@ -2,9 +2,9 @@
 #include "copy/learn.h"
 #include "base/base.h"
 
-#define FAR_OFF	    1.7f /* a sample this much above or below the average is odd */
-#define HOPELESS    4.0f /* a way this much dearer is asked only every 4th time */
-#define HOPELESS_IN 4u
+#define FAR_OFF	 1.7f /* a sample this much above or below the average is odd */
+#define HOPELESS 4.0f /* two samples of a way this much dearer are enough */
+#define SELDOM	 8u   /* at most: a way that seemed dear may have met a lost core */
 
 void sn_learn_init(struct sn_learn *l, const uint32_t mbytes_s[SN_WAYS], const uint32_t start_ns[SN_WAYS])
 {
@@ -44,6 +44,13 @@ static unsigned next_probe(struct sn_learn_class *c, unsigned among)
 	return c->probe;
 }
 
+/* Is it still to be asked, where all are asked anew? */
+static bool is_unsure(const struct sn_learn_class *c, unsigned way, unsigned best)
+{
+	unsigned enough = c->cost[way] > HOPELESS * c->cost[best] ? 2 : SN_LEARN_FRESH;
+	return c->samples[way] < enough;
+}
+
 enum sn_way sn_learn_pick(struct sn_learn_class *c, unsigned allowed)
 {
 	allowed &= (1u << SN_WAYS) - 1;
@@ -54,7 +61,7 @@ enum sn_way sn_learn_pick(struct sn_learn_class *c, unsigned allowed)
 	if (c->fresh) {
 		unsigned unsure = 0;
 		for (unsigned w = 0; w < SN_WAYS; w++)
-			unsure |= (unsigned)(c->samples[w] < SN_LEARN_FRESH) << w;
+			unsure |= (unsigned)is_unsure(c, w, best) << w;
 		c->fresh = unsure & allowed ? c->fresh - 1 : 0;
 		if (unsure & allowed)
 			return (enum sn_way)next_probe(c, unsure & allowed);
@@ -62,8 +69,11 @@ enum sn_way sn_learn_pick(struct sn_learn_class *c, unsigned allowed)
 	if (!others || c->turn % SN_LEARN_EXPLORE)
 		return (enum sn_way)best;
 	unsigned other = next_probe(c, others);
-	if (c->samples[other] && c->cost[other] > HOPELESS * c->cost[best] && ++c->skipped % HOPELESS_IN)
-		return (enum sn_way)best;
+	if (c->samples[other] && c->cost[other] >= 2 * c->cost[best]) {
+		unsigned dearer = (unsigned)SN_MIN_OF(c->cost[other] / c->cost[best], (float)SELDOM);
+		if (++c->skipped % dearer)
+			return (enum sn_way)best;
+	}
 	return (enum sn_way)other;
 }
 

@@ -5,7 +5,8 @@
  * ways as numbers, and nothing of what they do.
  *
  * The cheapest way carries the messages; one in SN_LEARN_EXPLORE tries another, so that at most 3 % of the bytes go a way
- * that may be worse, and a way that was more than four times dearer is asked only every fourth such turn. A single sample
+ * that may be worse, and a way that was n times dearer is asked only every n-th such turn, up to the 8th, so that trying costs at
+ * most 3 % of the time as well. A single sample
  * moves the average little, and one that is far off not at all (somebody lost his core); but when SN_LEARN_ODD in a row are far
  * off, then the cores have moved, or the buffers are of another kind: everything that was known is asked anew, each way
  * SN_LEARN_FRESH times in turn. So a move is noticed and answered within SN_LEARN_ODD + SN_LEARN_FRESH * ways messages,

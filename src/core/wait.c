@@ -2,6 +2,7 @@
 /* Looking for completions and waiting for them. */
 #include "core/core.h"
 #include "progress/bell.h"
+#include "progress/engine.h"
 #include "progress/relax.h"
 
 int sn_progress(sn_ep *ep)
@@ -112,6 +113,7 @@ int sn_wait(sn_ep *ep, sn_req *req, sn_completion *c, int64_t timeout_us)
 	sn_unlock(&ep->lock);
 	if (rc != SN_ERR_AGAIN)
 		return rc;
+	sn_engine_stay(); /* not only after the first looks: peers would wake the thread for what this looks for */
 	uint64_t idle = 0, end = timeout_us < 0 ? UINT64_MAX : sn_now_ns() + (uint64_t)timeout_us * 1000;
 	for (;;) {
 		int moved = 0;

@@ -276,11 +276,13 @@ struct sn_link {
 	char scope[40];		     /* in the live view; "" when it is not there */
 	struct {
 		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES], *lap[SN_WAY_LAPS],
-			*past[SN_LEARN_CLASSES];
+			*fetched[SN_WAY_LAPS], *past[SN_LEARN_CLASSES];
 	} live;
 	struct sn_learn learn[SN_ORDERS];     /* way.c */
 	struct sn_lap laps[SN_WAY_LAPS];      /* way 1: straight */
+	struct sn_lap fetched[SN_WAY_LAPS];   /* way 1: announced, though a receive may be posted */
 	struct sn_lap past[SN_LEARN_CLASSES]; /* way 1: past the cache */
+	uint64_t straight_at;		      /* when a message was last asked about that could be fetched */
 	uint32_t cpus[2], since_move; /* of this process and the peer; messages since one of them changed */
 	uint32_t poll_index;
 };
@@ -374,6 +376,7 @@ void sn_show_rights(struct sn_link *link);  /* something was refused */
 void sn_show_gone(struct sn_link *link);
 void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
 void sn_show_lap(struct sn_link *link, unsigned class);
+void sn_show_fetched(struct sn_link *link, unsigned class);
 void sn_show_past(struct sn_link *link, unsigned class);
 
 /* way.c: which way a large message goes, and what it cost */
@@ -391,6 +394,8 @@ static inline void sn_rail_huge(struct sn_rail *rail, uint64_t len, const struct
 
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited. */
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager);
+/* And if it goes straight: by the sender into a receive on the board, or announced, so that the receiver fetches it? */
+bool sn_way_claims(struct sn_link *link, uint64_t len);
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */
 bool sn_way_bypass(struct sn_link *link, uint64_t len);
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
@@ -477,6 +482,7 @@ bool sn_share_quit(struct sn_link *link, struct sn_send *s);
 int sn_share_help(struct sn_link *link, struct sn_send *s, uint32_t job, bool heap);
 int sn_share_step(struct sn_link *link);	   /* go on; returns how many moved */
 bool sn_share_pending(const struct sn_link *link); /* somebody may still look at what is sent */
+bool sn_share_rests(const struct sn_share *share); /* only the other side can bring it further now */
 
 /* rdv.c */
 bool sn_rdv_may_read(const struct sn_link *link);
@@ -503,6 +509,7 @@ int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status);
 void sn_rdv_pull(void *link, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count, uint64_t len,
 		 struct sn_req *req);
 void sn_rdv_refuse(void *link, struct sn_rdv *rdv, int status);
+bool sn_rdv_rests(const struct sn_link *link);	   /* there is nothing to do for this side now */
 bool sn_rdv_exposed(const struct sn_link *link);   /* a peer may still write into our memory */
 void sn_rdv_end(struct sn_link *link, int status); /* the peer is gone: end what waits for it */
 

@@ -172,7 +172,12 @@ static int local_progress(void *r)
 static bool local_busy(void *r)
 {
 	const struct sn_rail *rail = r;
-	return !sn_list_empty(&rail->busy) || !sn_list_empty(&rail->doomed);
+	sn_list_for_each (at, &rail->busy) {
+		const struct sn_link *link = sn_container(at, struct sn_link, busy);
+		if (!sn_list_empty(&link->messages) || !sn_list_empty(&link->controls) || !sn_rdv_rests(link))
+			return true;
+	}
+	return !sn_list_empty(&rail->doomed);
 }
 
 /* ---- close --------------------------------------------------------------------------------------------------- */

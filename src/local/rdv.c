@@ -574,6 +574,24 @@ int sn_rdv_step(struct sn_link *link)
 	return n;
 }
 
+/* Both sides have claimed what they copy: the other one's last blocks end it, or his failure, which rings. */
+bool sn_rdv_rests(const struct sn_link *link)
+{
+	sn_list_for_each (at, &link->reads) {
+		const struct sn_rdv *rdv = sn_container(at, struct sn_rdv, slot.list);
+		bool shared = rdv->state == SN_RDV_SHARED || rdv->state == SN_RDV_HELPING;
+		if (!shared || !sn_share_rests(&rdv->share))
+			return false;
+	}
+	sn_list_for_each (at, &link->sends) {
+		const struct sn_send *s = sn_container(at, struct sn_send, slot.list);
+		bool shared = s->state == SN_SEND_SHARED || s->state == SN_SEND_HELPING;
+		if (!shared || !sn_share_rests(&s->share))
+			return false;
+	}
+	return true;
+}
+
 bool sn_rdv_exposed(const struct sn_link *link)
 {
 	for (uint32_t i = 0; i < link->rdv_slots.count; i++) {

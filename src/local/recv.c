@@ -11,6 +11,7 @@
 #include "local/local.h"
 
 #define PREFETCH_CELLS 8
+#define ANSWER_CELLS   2 /* 104 bytes: after these an answer is expected at once */
 #define BATCH_AHEAD                                                                                          \
 	4 /* cells of a batch asked for early; not after a lone record: its successor is being written */
 
@@ -171,11 +172,20 @@ static int take(struct sn_link *link, uint32_t mark)
 	return rc;
 }
 
+/*
+ * Who is sent a short message often answers it, and the peer waits for that, looking at the line where the answer will be.
+ * So that line is asked for while this message is still on its way up, with luck before the peer looks again. After a
+ * longer message too much time goes by for that: 512 bytes became slower.
+ */
 int sn_recv_poll(struct sn_link *link, uint32_t limit)
 {
 	struct sn_rx *rx = &link->rx;
-	uint32_t n = 0, mark;
-	while (n < limit && (mark = sn_rx_mark(rx)) != 0) {
+	uint32_t n = 0, mark = sn_rx_mark(rx);
+	if (!mark)
+		return 0;
+	if (mark >> 16 <= ANSWER_CELLS)
+		sn_tx_own(&link->tx);
+	do {
 		if (n)
 			__builtin_prefetch(&rx->cells[(rx->head + BATCH_AHEAD) & (rx->count - 1)]);
 		int rc = take(link, mark);
@@ -191,7 +201,7 @@ int sn_recv_poll(struct sn_link *link, uint32_t limit)
 		}
 		if (rx->head - rx->published >= rx->count / 4)
 			sn_rx_publish(rx);
-	}
+	} while (n < limit && (mark = sn_rx_mark(rx)) != 0);
 	if (!n)
 		return 0;
 	sn_rx_publish(rx);

@@ -188,6 +188,13 @@ static inline void sn_tx_publish_next(struct sn_tx *tx, struct sn_cell *cell, ui
 	}
 }
 
+/* The receiver has probably looked at the next cell, and has its line: ask for it before there is something to write. */
+static inline void sn_tx_own(const struct sn_tx *tx)
+{
+	if (sn_likely(tx->cells != NULL))
+		sn_line_own(&tx->cells[tx->tail & (tx->count - 1)]);
+}
+
 /* A record was begun, but will not be published: its payload may lie where marks were clean. */
 static inline void sn_tx_abandon(struct sn_tx *tx)
 {

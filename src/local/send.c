@@ -86,7 +86,10 @@ static int announce(struct sn_link *link, const struct sn_head *head, const stru
 		    uint32_t iov_count, uint32_t slot, bool stream, struct sn_req *req)
 {
 	struct sn_cell *cell = sn_tx_room(&link->tx, sn_rec_cells(sn_rdv_announce_bytes(head, iov_count)));
-	return cell ? sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req) : SN_ERR_AGAIN;
+	int rc = cell ? sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req) : SN_ERR_AGAIN;
+	if (!rc)
+		sn_link_ring(link, true);
+	return rc;
 }
 
 static int write_whole(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
@@ -111,17 +114,19 @@ static int write_parts(struct sn_link *link, const struct sn_head *head, const s
 	return 1;
 }
 
-/* Write a message, or its announcement. 1: written and done, 2: and matched, 0: announced, SN_ERR_AGAIN: no room, or
- * another error. */
+/* Write a message, or its announcement. 1: written and done, 2: and matched, 0: announced, or being copied by both sides,
+ * SN_ERR_AGAIN: no room, or another error. */
 static int write_message(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 			 uint32_t iov_count, bool copied, struct sn_req *req)
 {
 	bool eager = is_eager(link, head->len, copied), parts = may_part(link, head, copied);
-	bool straight = !eager, stream = false;
+	bool straight = !eager, claims = true, stream = false;
 	uint32_t slot = SN_CLAIM_NONE;
-	if (parts && link->greeted && head->kind == SN_K_TAGGED)
+	if (parts && link->greeted && head->kind == SN_K_TAGGED) {
 		straight = sn_way_straight(link, head->len, eager);
-	if (straight && sn_list_empty(&link->messages)) {
+		claims = eager || !straight || sn_way_claims(link, head->len);
+	}
+	if (straight && claims && sn_list_empty(&link->messages)) {
 		enum sn_claim_outcome outcome =
 			sn_claim_try(link, head, iov, iov_count, copied ? NULL : req, &slot);
 		if (outcome == SN_CLAIM_DONE || outcome == SN_CLAIM_PENDING)
@@ -192,8 +197,8 @@ post_slow(struct sn_link *link, const struct sn_out *out, struct sn_req *req)
 		sn_link_doom(link, SN_ERR_PROTO, false);
 		return SN_ERR_PEER_GONE;
 	}
-	if (rc >= 0)
-		sn_link_ring(link, rc == 0 || is_request(&out->head));
+	if (rc > 0) /* what was announced, or is being copied by both, has rung */
+		sn_link_ring(link, is_request(&out->head));
 	return rc;
 }
 

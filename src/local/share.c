@@ -490,6 +490,11 @@ int sn_share_step(struct sn_link *link)
 	return n;
 }
 
+bool sn_share_rests(const struct sn_share *share)
+{
+	return !sn_job_left(share->job, share->total) && !sn_job_failed(share->job);
+}
+
 bool sn_share_pending(const struct sn_link *link)
 {
 	sn_list_for_each (at, &link->sends) {

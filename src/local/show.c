@@ -95,6 +95,13 @@ void sn_show_lap(struct sn_link *link, unsigned class)
 		 names);
 }
 
+void sn_show_fetched(struct sn_link *link, unsigned class)
+{
+	static const char *const names[] = {"written by the sender", "fetched by the receiver"};
+	show_lap(link, &link->live.fetched[class], &link->fetched[class], "sent straight",
+		 class + SN_WAY_LAP_FIRST, names);
+}
+
 void sn_show_past(struct sn_link *link, unsigned class)
 {
 	static const char *const names[] = {"through the cache", "past it"};

@@ -83,9 +83,14 @@ static void look_for_moves(struct sn_link *link)
 			sn_learn_restart(&link->learn[order].at[i]);
 }
 
+static inline uint64_t lap_bound(uint64_t len)
+{
+	return LAP_NS + 2 * len;
+}
+
 static inline bool lap_next(struct sn_lap *l, uint64_t len, unsigned preferred)
 {
-	return sn_lap_next(l, sn_lap_asks(l) ? sn_now_ns() : 0, LAP_NS + 2 * len, preferred);
+	return sn_lap_next(l, sn_lap_asks(l) ? sn_now_ns() : 0, lap_bound(len), preferred);
 }
 
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
@@ -98,6 +103,31 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
 	if (sn_unlikely(trial && !l->trial))
 		sn_show_lap(link, class);
 	return straight;
+}
+
+/*
+ * In a loop in which both sides send at once, now the receive is posted first, now the message, so that a buffer is written
+ * now by one core and now by the other, and its lines change caches each time. Left to the receiver they stay. Learned only
+ * while it is settled that such messages go straight. After a pause the receiver may be away computing, and only a claim
+ * needs nothing of it; so the clock is read for each message, 25 ns of 2 us and more.
+ */
+bool sn_way_claims(struct sn_link *link, uint64_t len)
+{
+	unsigned class = 63u - (unsigned)__builtin_clzll(len | 1) - SN_WAY_LAP_FIRST;
+	if (class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
+		return true;
+	struct sn_lap *l = &link->fetched[class];
+	uint64_t now = sn_now_ns(), bound = lap_bound(len);
+	bool paused = now > link->straight_at + bound, trial = l->trial;
+	link->straight_at = now;
+	if (paused || link->laps[class].trial) {
+		l->count = 0;
+		return paused || !l->way;
+	}
+	bool fetched = sn_lap_next(l, now, bound, 0);
+	if (sn_unlikely(trial && !l->trial))
+		sn_show_fetched(link, class);
+	return !fetched;
 }
 
 /*

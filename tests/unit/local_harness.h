@@ -388,6 +388,19 @@ static inline void side_step(struct sn_ep *ep, uint64_t *idle)
 	for (uint64_t idle_ = 0; !(cond);)                                                                   \
 	side_step(ep, &idle_)
 
+/* The head of message `number`; the immediate bytes that go with it are written to imm. */
+static inline struct sn_head side_head(uint64_t number, uint64_t len, uint8_t imm[SN_IMM_MAX])
+{
+	pattern_fill(imm, number + 7, SN_IMM_MAX);
+	return (struct sn_head){.kind = (uint8_t)(SN_K_TAGGED + number % SN_K_MAX),
+				.flags = number & SN_H_MASK,
+				.imm_len = (uint8_t)(number % (SN_IMM_MAX + 1)),
+				.bits = number,
+				.data = number ^ 0x5a5a,
+				.len = len,
+				.imm = imm};
+}
+
 /* Send message number peer->sent of this length. */
 static inline int side_send(struct sn_peer_state *peer, uint64_t len, bool inject, uint32_t segments)
 {
@@ -403,14 +416,7 @@ static inline int side_send(struct sn_peer_state *peer, uint64_t len, bool injec
 	CHECK(req->buf);
 	pattern_fill(req->buf, number, len);
 	req->iov_count = cut(req->iov, req->buf, len, segments, &seed);
-	pattern_fill(imm, number + 7, SN_IMM_MAX);
-	struct sn_out out = {.head = {.kind = (uint8_t)(SN_K_TAGGED + number % SN_K_MAX),
-				      .flags = number & SN_H_MASK,
-				      .imm_len = (uint8_t)(number % (SN_IMM_MAX + 1)),
-				      .bits = number,
-				      .data = number ^ 0x5a5a,
-				      .len = len,
-				      .imm = imm},
+	struct sn_out out = {.head = side_head(number, len, imm),
 			     .iov = req->iov,
 			     .iov_count = len ? req->iov_count : 0,
 			     .must_copy = inject};

@@ -32,7 +32,8 @@
 #define CHECK(what)                                                                                          \
 	do {                                                                                                 \
 		if (!(what)) {                                                                               \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                   \
+			fprintf(stderr, "process %d: %s:%d: not so: %s\n", getpid(), __FILE__, __LINE__,     \
+				#what);                                                                      \
 			_exit(1);                                                                            \
 		}                                                                                            \
 	} while (0)
@@ -40,7 +41,8 @@
 	do {                                                                                                 \
 		long rc_ = (long)(call);                                                                     \
 		if (rc_) {                                                                                   \
-			fprintf(stderr, "%s:%d: %s returned %ld\n", __FILE__, __LINE__, #call, rc_);         \
+			fprintf(stderr, "process %d: %s:%d: %s returned %ld\n", getpid(), __FILE__,          \
+				__LINE__, #call, rc_);                                                       \
 			_exit(1);                                                                            \
 		}                                                                                            \
 	} while (0)

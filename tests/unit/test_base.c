@@ -306,11 +306,7 @@ static void the_topology_is_plausible(void **state)
 	assert_true(t->cpu_model[0] != '\0');
 	assert_true(!t->l2_size || t->l2_size >= 65536);
 	assert_true(!t->llc_size || t->llc_size >= t->l2_size);
-	assert_false(sn_topo_share_cache(-1, 0, 2));
-	assert_false(sn_topo_share_cache(0, 1 << 20, 2));
 	assert_ptr_equal(sn_topo(), t);
-	if (t->l2_size)
-		assert_true(sn_topo_share_cache(0, 0, 2));
 }
 
 static void allowed_processors_follow_the_affinity(void **state)

@@ -103,6 +103,23 @@ static void trying_others_stays_cheap(void **state)
 	assert_true(send(3200, far_ns, ALL, SN_WAY_STREAM, NULL) <= 20);
 }
 
+/* However dear the others are. */
+static void trying_others_costs_little_time(void **state)
+{
+	static const uint64_t dear[] = {2, 3, 5, 8};
+	for (size_t i = 0; i < sizeof(dear) / sizeof(*dear); i++) {
+		uint64_t ns[SN_WAYS] = {dear[i] * 50000, 50000, dear[i] * 50000}, took = 0;
+		start(state);
+		send(200, ns, ALL, SN_WAY_SHARED, NULL);
+		for (unsigned n = 0; n < 6400; n++) {
+			enum sn_way w = sn_learn_pick(c, ALL);
+			sn_learn_note(c, w, LEN, ns[w]);
+			took += ns[w];
+		}
+		assert_true(took < UINT64_C(6400) * 50000 * 1035 / 1000);
+	}
+}
+
 static void only_what_is_allowed_is_picked(void **state)
 {
 	for (unsigned allowed = 1; allowed <= ALL; allowed++)
@@ -132,6 +149,7 @@ int main(void)
 		cmocka_unit_test_setup(a_silent_move_is_found, start),
 		cmocka_unit_test_setup(noise_does_not_confuse_it, start),
 		cmocka_unit_test_setup(trying_others_stays_cheap, start),
+		cmocka_unit_test_setup(trying_others_costs_little_time, start),
 		cmocka_unit_test_setup(only_what_is_allowed_is_picked, start),
 		cmocka_unit_test_setup(classes_are_powers_of_two, start),
 	};

@@ -43,16 +43,7 @@ static void echo(struct sn_ep *a, struct sn_ep *b, struct sn_peer_state *to_b, s
 	struct sn_ep *to[2] = {b, a};
 	for (int i = 0; i < 2; i++) {
 		uint64_t number = from[i]->sent++;
-		struct sn_out out = {.head = {.kind = (uint8_t)(SN_K_TAGGED + number % SN_K_MAX),
-					      .flags = number & SN_H_MASK,
-					      .imm_len = (uint8_t)(number % (SN_IMM_MAX + 1)),
-					      .bits = number,
-					      .data = number ^ 0x5a5a,
-					      .len = len,
-					      .imm = imm},
-				     .iov = &v,
-				     .iov_count = len != 0};
-		pattern_fill(imm, number + 7, out.head.imm_len);
+		struct sn_out out = {.head = side_head(number, len, imm), .iov = &v, .iov_count = len != 0};
 		pattern_fill(buf, number, len);
 		/* the request is only a token: nobody will ask for it */
 		assert_int_equal(sn_rail_local.post(from[i]->link, &out, (struct sn_req *)(void *)buf), 1);

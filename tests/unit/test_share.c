@@ -279,6 +279,16 @@ static void test_claims_stay_inside(void **state)
 		uint32_t n = sn_job_claim(&job, total, head, &first);
 		assert_true(n <= SN_JOB_MOST && (uint64_t)first + n <= total);
 	}
+	/* two that come at once take half each, so that the kernel is called once by each */
+	for (uint32_t total = 2 * SN_JOB_LEAST; total <= 2 * SN_JOB_MOST; total += 29) {
+		uint32_t tail, head, first = 0;
+		sn_job_open(&job, false);
+		tail = sn_job_claim(&job, total, false, &first);
+		assert_true(sn_job_left(&job, total) && first + tail == total);
+		head = sn_job_claim(&job, total, true, &first);
+		assert_true(!sn_job_left(&job, total) && first == 0 && head + tail == total);
+		assert_true(head <= tail && tail - head <= 1);
+	}
 	/* and alone, one side takes each block once */
 	for (uint32_t total = 1; total < 3000; total += 37) {
 		uint32_t at = 0, first, n;

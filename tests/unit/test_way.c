@@ -3,6 +3,7 @@
  * The method follows the pair: a process that runs on another processor asks every way anew, and the live view tells. The
  * simulated move, by costs, is in test_learn.c.
  */
+#include "local/local.h"
 #include "progress/live.h"
 #include "two.h"
 #include <sched.h>
@@ -111,8 +112,44 @@ static void a_move_to_another_processor_is_noticed(void **state)
 	munmap(sh, sizeof(*sh));
 }
 
+static bool claims(struct sn_link *link, uint64_t len, bool paused)
+{
+	link->straight_at = paused ? 0 : INT64_MAX;
+	return sn_way_claims(link, len);
+}
+
+/*
+ * Whether the receiver fetches is learned only while ring or straight is settled, and asked only for what competes. After
+ * a pause the sender writes, whatever was learned: the receiver may be away.
+ */
+static void a_fetch_is_for_those_who_are_there(void **state)
+{
+	const uint64_t len = UINT64_C(1) << (SN_WAY_LAP_FIRST + SN_WAY_LAPS - 1);
+	struct sn_link *link = calloc(1, sizeof(*link));
+	assert_non_null(link);
+	assert_true(claims(link, len, false));
+	struct sn_lap *ring = &link->laps[SN_WAY_LAPS - 1], *fetched = &link->fetched[SN_WAY_LAPS - 1];
+	*fetched = (struct sn_lap){.way = 1, .count = SN_LAP_SKIP, .ns = {2000, 1000}};
+	ring->trial = 1;
+	for (unsigned i = 0; i < 4 * SN_LAP_GROUP; i++) {
+		assert_false(claims(link, len, false));
+		assert_int_equal(fetched->count, 0);
+	}
+	ring->trial = 0;
+	assert_false(claims(link, len, false));
+	assert_int_equal(fetched->count, 1);
+	assert_true(claims(link, len, true));
+	assert_int_equal(fetched->count, 0);
+	assert_false(claims(link, len, false));
+	assert_true(claims(link, 2 * len, false) && claims(link, 100, false));
+	free(link);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(a_move_to_another_processor_is_noticed)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_fetch_is_for_those_who_are_there),
+		cmocka_unit_test(a_move_to_another_processor_is_noticed),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
