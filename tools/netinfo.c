@@ -17,12 +17,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
 #define MOST	     8
 #define WANTED_BYTES (8 << 20) /* of a socket's receive buffer: what udp.c asks for */
 

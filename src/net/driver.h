@@ -28,7 +28,7 @@ struct sn_net_out { /* a frame to send: header and pieces of the body, valid unt
 
 struct sn_net_spot { /* where the bytes of one piece of a fetch belong */
 	uint8_t *at;
-	uint32_t len, link, pull; /* of the piece that belongs there */
+	uint32_t len, link, pull, rdv; /* of the piece that belongs there */
 	uint64_t offset;
 };
 
@@ -46,7 +46,7 @@ struct sn_net_in { /* a frame that came, valid until the next receive() */
  * SN_NET_HEAD bytes of frame i should go to spot[i], and has that length. This is a guess: who asked must be ready to find anything
  * in the frames, and a driver that finds another number or length of frames puts them together again itself.
  */
-#define SN_NET_HEAD 56 /* of a DATA frame */
+#define SN_NET_HEAD 56 /* of a DATA or PUSH frame */
 struct sn_net_place {
 	unsigned (*expect)(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
 	void *arg;

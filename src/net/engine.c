@@ -3,13 +3,13 @@
 #include <stdlib.h>
 
 static const char *const count_names[SN_NC_COUNT] = {
-	"net.tx_frames",     "net.rx_frames",	 "net.tx_msg",	       "net.rx_msg",	  "net.tx_ack",
-	"net.resend_fast",   "net.resend_timer", "net.tx_data",	       "net.rx_data",	  "net.rx_placed",
-	"net.rx_moved",	     "net.tx_pull",	 "net.again_evidence", "net.again_timer", "net.tx_eager",
-	"net.tx_rendezvous", "net.connects",	 "net.restarts",       "net.peers_gone",  "net.peers_left",
-	"net.driver_full",   "net.tx_slices",	 "net.tx_probes",      "net.path_shrunk", "net.rail_down",
-	"net.rail_up",	     "net.stolen",	 "net.tx_records",     "net.tx_gathered", "net.tx_packed",
-	"net.kernel_pulls",
+	"net.tx_frames",      "net.rx_frames",	  "net.tx_msg",	    "net.rx_msg",	 "net.tx_ack",
+	"net.resend_fast",    "net.resend_timer", "net.tx_data",    "net.rx_data",	 "net.rx_placed",
+	"net.rx_moved",	      "net.tx_pull",	  "net.tx_push",    "net.rx_push",	 "net.rx_stashed",
+	"net.again_evidence", "net.again_timer",  "net.tx_eager",   "net.tx_rendezvous", "net.connects",
+	"net.restarts",	      "net.peers_gone",	  "net.peers_left", "net.driver_full",	 "net.tx_slices",
+	"net.tx_probes",      "net.path_shrunk",  "net.rail_down",  "net.rail_up",	 "net.stolen",
+	"net.tx_records",     "net.tx_gathered",  "net.tx_packed",  "net.kernel_pulls",
 };
 
 /* ---- frame buffers: a chain of free ones, last used first ---- */
@@ -120,8 +120,8 @@ struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 		sn_net_free(n);
 		return NULL;
 	}
-	struct sn_list *lists[] = {&n->links,	   &n->work,	    &n->pulls,
-				   &n->ended_msgs, &n->ended_sends, &n->ended_pulls};
+	struct sn_list *lists[] = {&n->links,	    &n->work,	     &n->pulls,	     &n->ended_msgs,
+				   &n->ended_sends, &n->ended_pulls, &n->stash_spare};
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
 	sn_auth_hello_key(&n->hello_key, cfg->ids.key);
@@ -138,7 +138,7 @@ static void free_list(struct sn_list *list)
 		free(at); /* node is the first member of everything kept on these lists */
 }
 _Static_assert(offsetof(struct sn_net_msg, node) == 0 && offsetof(struct sn_net_send, node) == 0 &&
-		       offsetof(struct sn_net_pull, node) == 0,
+		       offsetof(struct sn_net_pull, node) == 0 && offsetof(struct sn_net_stash, node) == 0,
 	       "free_list");
 
 void sn_net_free(struct sn_net *n)
@@ -150,6 +150,7 @@ void sn_net_free(struct sn_net *n)
 		free_list(&n->ended_msgs);
 		free_list(&n->ended_sends);
 		free_list(&n->ended_pulls);
+		free_list(&n->stash_spare);
 	}
 	for (uint8_t *f = n->spare, *next; f != NULL; f = next) {
 		memcpy(&next, f, sizeof(next));
@@ -316,9 +317,7 @@ int sn_net_progress(struct sn_net *n)
 	if (n->kernel)
 		events += sn_kpull_poll(n->kernel, n);
 	events += run_work(n);
-	for (unsigned i = 0; i < n->cfg.ports; i++)
-		for (int blocks = 0; blocks < 4 && sn_net_serve(&n->port[i]); blocks++)
-			; /* then look at the network again: short messages must not wait behind a long queue */
+	sn_net_serve(n);
 	sn_net_pull_schedule(n);
 	run_timers(n);
 	sn_net_leave(n);
@@ -357,6 +356,9 @@ bool sn_net_idle(const struct sn_net *n)
 		if (l->tx_una != l->tx_next || l->open.frame || !sn_list_empty(&l->queue) ||
 		    !sn_list_empty(&l->dones))
 			return false;
+		sn_list_for_each (s, &l->sends)
+			if (sn_container(s, struct sn_net_send, node)->kept.iov_base)
+				return false;
 	}
 	return true;
 }
@@ -368,8 +370,10 @@ uint64_t sn_net_deadline(struct sn_net *n)
 	sn_net_look(n);
 	if (any_jobs(n))
 		return 0;
-	sn_list_for_each (w, &n->work)
-		at = SN_MIN_OF(at, sn_container(w, struct sn_net_link, work_node)->ack_at);
+	sn_list_for_each (w, &n->work) {
+		const struct sn_net_link *l = sn_container(w, struct sn_net_link, work_node);
+		at = SN_MIN_OF(at, SN_MIN_OF(l->ack_at, l->done_at));
+	}
 	if (at == SN_NET_NEVER)
 		return at;
 	uint64_t wait = at > n->now ? at - n->now : 0;

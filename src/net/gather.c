@@ -119,6 +119,20 @@ void sn_net_gather_end(struct sn_net_link *l)
 	l->open = (struct sn_net_open){0};
 }
 
+/* What the announcement says of the pieces to come. */
+static void announce(struct sn_net_way *w, struct sn_rec *rec)
+{
+	struct sn_net_send *s = sn_net_table_get(&w->link->net->sends, rec->rdv);
+
+	rec->frag = sn_net_probe_hope(w->link) - (uint32_t)sizeof(struct sn_wire_data);
+	if (s == NULL)
+		return;
+	sn_net_push_plan(s, w);
+	rec->push_frag = s->push_frag;
+	rec->push = s->push;
+	rec->lazy = s->kept.iov_base != NULL;
+}
+
 /* ---- from the queue ---- */
 
 /*
@@ -130,8 +144,6 @@ static bool pack_msg(struct sn_net_link *l, struct sn_net_msg *m, uint8_t *frame
 	struct sn_rec rec = m->rec;
 	uint64_t left = 0;
 
-	if (rec.what == SN_REC_RDV)
-		rec.frag = sn_net_probe_hope(l) - (uint32_t)sizeof(struct sn_wire_data);
 	if (rec.what == SN_REC_PORTS)
 		left = rec.head.len - m->offset;
 	if (rec.what == SN_REC_EAGER) {
@@ -146,6 +158,10 @@ static bool pack_msg(struct sn_net_link *l, struct sn_net_msg *m, uint8_t *frame
 	}
 	if (*at + head + SN_MIN_OF(left, rec.what == SN_REC_PORTS ? left : (uint64_t)room / 4) > room)
 		return false;
+	if (rec.what == SN_REC_RDV)
+		announce(&l->way[l->open.way], &rec);
+	if (rec.what == SN_REC_DONE)
+		rec.word = sn_net_push_word(l->net);
 	rec.body_len = (uint32_t)SN_MIN_OF(left, (uint64_t)(room - *at - head));
 	*at += sn_wire_rec_put(frame + *at, &rec);
 	if (rec.body_len) {
@@ -158,7 +174,12 @@ static bool pack_msg(struct sn_net_link *l, struct sn_net_msg *m, uint8_t *frame
 
 static void msg_packed(struct sn_net_link *l, struct sn_net_msg *m)
 {
-	struct sn_req *req = m->rec.what == SN_REC_EAGER ? m->req : NULL;
+	struct sn_net_send *s =
+		m->rec.what == SN_REC_RDV ? sn_net_table_get(&l->net->sends, m->rec.rdv) : NULL;
+	struct sn_req *req = m->rec.what == SN_REC_EAGER || (s && s->kept.iov_base) ? m->req : NULL;
+
+	if (s)
+		sn_net_push_start(s, sn_net_way_main(l));
 
 	if (req && l->net->quiet) {
 		sn_list_add_tail(&l->net->ended_msgs, &m->node);
@@ -189,6 +210,8 @@ static void pack_waiting(struct sn_net_link *l, struct sn_list *packed)
 			o->count++;
 		}
 	}
+	if (sn_list_empty(&l->dones))
+		l->done_at = SN_NET_NEVER;
 	inside = o->count - inside;
 	l->net->counts[SN_NC_RECORDS] += inside;
 	l->waiting -= SN_MIN_OF(l->waiting, inside);
@@ -240,6 +263,22 @@ static void look_for_acks(struct sn_net *n)
 	n->quiet = quiet;
 }
 
+/* What DONE waits for company comes first, as far as this much room is left. */
+static void take_dones(struct sn_net_link *l, uint64_t need)
+{
+	struct sn_net_open *o = &l->open;
+
+	while (!sn_list_empty(&l->dones) && o->at + need + sizeof(struct sn_wire_rec) <= o->room) {
+		struct sn_net_msg *m = sn_container(sn_net_pop(&l->dones), struct sn_net_msg, node);
+		pack_msg(l, m, o->frame, &o->at, o->room);
+		l->net->counts[SN_NC_RECORDS]++;
+		o->count++;
+		free(m);
+	}
+	if (sn_list_empty(&l->dones))
+		l->done_at = SN_NET_NEVER;
+}
+
 /* Into the open frame, at once. False: the message has to wait in the queue. */
 static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const struct sn_out *out)
 {
@@ -267,11 +306,26 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 		w = w ? w : sn_net_way_main(l);
 		if (HEAD + need > w->mtu || !open_begin(l, w))
 			return false;
+		take_dones(l, need);
 	}
 	open_put(l, rec, out->iov, out->iov_count);
 	if (sn_net_ready(l, 0, 0))
 		open_send(l);
 	return true;
+}
+
+/*
+ * An announcement that is followed by pieces goes out with them, and with what DONE has waited for company. 1: the request
+ * has ended, for a copy is kept.
+ */
+static int push_now(struct sn_net_link *l, struct sn_net_send *s)
+{
+	if (l->open.frame)
+		open_send(l); /* if it must wait, the pieces are kept over there */
+	sn_net_push_start(s, sn_net_way_main(l));
+	if (l->net->inside == 1)
+		sn_net_serve(l->net);
+	return s->kept.iov_base != NULL;
 }
 
 static struct sn_net_msg *msg_new(const struct sn_out *out, bool copy)
@@ -319,10 +373,17 @@ static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, stru
 	if (s == NULL)
 		return sn_fail(SN_ERR_NOMEM, "no memory for a rendezvous");
 	rec.rdv = s->number;
-	rec.frag = sn_net_probe_hope(l) - (uint32_t)sizeof(struct sn_wire_data);
 	l->net->counts[SN_NC_RDV]++;
+	if (l->state == SN_LINK_OPEN && sn_list_empty(&l->queue))
+		announce(sn_net_way_main(l), &rec);
+	else
+		rec.frag = sn_net_probe_hope(l) - (uint32_t)sizeof(struct sn_wire_data);
+	bool kept = s->kept.iov_base != NULL;
 	if (pack_now(l, &rec, out))
-		return 0;
+		return s->push ? push_now(l, s) : 0;
+	if (l->state == SN_LINK_GONE) /* a look has told so: the request ends with the link, or here */
+		return kept ? sn_fail(SN_ERR_PEER_GONE, "this peer is gone") : 0;
+	sn_net_push_undo(s, out, req); /* it is planned again when it is packed */
 	struct sn_net_msg *m = msg_new(out, false);
 	if (m == NULL) {
 		s->req = NULL;
@@ -351,9 +412,15 @@ static int post_eager(struct sn_net_link *l, const struct sn_out *out, struct sn
 	return copy ? 1 : 0;
 }
 
-static bool is_rendezvous(const struct sn_net *n, const struct sn_out *out, const struct sn_req *req)
+/* What does not fit into one frame is better pushed than cut up, which costs the receiver one copy more. */
+static bool is_rendezvous(const struct sn_net_link *l, const struct sn_out *out, const struct sn_req *req)
 {
-	return out->head.len > n->cfg.eager && !out->must_copy && req != NULL;
+	uint64_t one = HEAD + sn_wire_rec_head(SN_REC_EAGER) + out->head.imm_len + out->head.len;
+
+	if (out->must_copy || req == NULL)
+		return false;
+	return out->head.len > l->net->cfg.eager ||
+	       (one > l->way[0].mtu && sn_net_push_room(l) >= out->head.len);
 }
 
 /* The short way of a message that joins others and does not make them leave: the world is not looked at. */
@@ -383,7 +450,7 @@ static bool train_waits(struct sn_net_link *l)
 int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req)
 {
 	struct sn_net *n = l->net;
-	bool rendezvous = is_rendezvous(n, out, req);
+	bool rendezvous = is_rendezvous(l, out, req);
 	int rc;
 
 	if (!rendezvous && join_quickly(l, out))

@@ -44,6 +44,11 @@ static int deliver_rdv(struct sn_net_link *l, const struct sn_rec *rec)
 	rdv->len = rec->head.len;
 	rdv->number = rec->rdv;
 	rdv->frag = rec->frag;
+	rdv->push_frag = rec->push_frag;
+	rdv->push = rec->push;
+	rdv->lazy = rec->lazy;
+	rdv->seq = l->rx_deliver - 1;
+	rdv->at = l->net->now;
 	sn_list_add_tail(&l->rdvs, &rdv->node);
 	return sn_core_arrive(l->peer, &(struct sn_in){.head = rec->head, .rdv = rdv});
 }
@@ -90,6 +95,7 @@ static int deliver_record(struct sn_net_link *l, const struct sn_rec *rec)
 		send = sn_net_table_get(&l->net->sends, rec->rdv);
 		if (send == NULL || send->link != l)
 			return SN_ERR_PROTO;
+		sn_net_push_heard(l, rec->word);
 		sn_net_send_finish(send, (int)rec->status);
 		return 0;
 	}

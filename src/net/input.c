@@ -79,6 +79,9 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len, c
 	case SN_WIRE_DATA:
 		sn_net_data_in(l, (const void *)data, piece, len - (uint32_t)sizeof(struct sn_wire_data));
 		break;
+	case SN_WIRE_PUSH:
+		sn_net_push_in(l, (const void *)data, piece, len - (uint32_t)sizeof(struct sn_wire_push));
+		break;
 	case SN_WIRE_PULL: sn_net_pull_in(l, (const void *)data); break;
 	case SN_WIRE_BYE: sn_net_bye_in(l, (const void *)data); break;
 	case SN_WIRE_PROBE: sn_net_probe_in(l, (const void *)data, len); break;
@@ -155,11 +158,12 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in)
 /* Is it the very piece that the guess was about? */
 static bool in_place(const struct sn_net_in *in)
 {
-	const struct sn_wire_data *d = (const void *)in->data;
+	const struct sn_wire_data *d = (const void *)in->data; /* PUSH is alike */
+	uint32_t number = d->h.type == SN_WIRE_DATA ? in->spot->pull : in->spot->rdv;
 
-	return d->h.type == SN_WIRE_DATA && le16toh(d->h.len) == in->len &&
+	return (d->h.type == SN_WIRE_DATA || d->h.type == SN_WIRE_PUSH) && le16toh(d->h.len) == in->len &&
 	       in->len == in->spot->len + SN_NET_HEAD && le32toh(d->h.link) == in->spot->link &&
-	       le32toh(d->pull) == in->spot->pull && le64toh(d->offset) == in->spot->offset;
+	       le32toh(d->pull) == number && le64toh(d->offset) == in->spot->offset;
 }
 
 /*

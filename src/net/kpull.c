@@ -182,7 +182,7 @@ bool sn_kpull_start(struct sn_kpull *k, struct sn_net_link *l, struct sn_net_pul
 	struct iovec parts[SN_IOV_MAX];
 	uint64_t covered;
 
-	if (p->len < KPULL_MIN || deal < 0)
+	if (p->len < KPULL_MIN || deal < 0 || sn_net_lane_trial(p) >= 0) /* user space tries a rail */
 		return false;
 	a.deal = (uint8_t)deal;
 	a.n_lanes = (uint8_t)lanes_of(k, p, a.lanes);
@@ -229,16 +229,19 @@ void sn_kpull_unlink(struct sn_kpull *k, struct sn_net_link *l)
 }
 
 /* What the fetch has shown of the peer's rails. */
-static void learn(struct sn_net_link *l, uint64_t len, const struct sennit_net_done *d)
+static void learn(struct sn_net_pull *p, const struct sennit_net_done *d)
 {
+	struct sn_net_link *l = p->link;
+
 	for (unsigned i = 0; i < SN_NET_RAILS; i++) {
 		struct sn_net_lane *lane = &l->lane[i];
 		if (d->lane[i].kib == 0 || !lane->known)
 			continue;
-		lane->bytes += (uint64_t)d->lane[i].kib << 10;
+		p->given[i] = (uint64_t)d->lane[i].kib << 10;
+		lane->bytes += p->given[i];
 		lane->heard_at = l->way[lane->port].heard_at = l->net->now;
 		if (d->lane[i].kib_s) /* so many bytes, in a second */
-			sn_model_rate(&lane->model, len, (uint64_t)d->lane[i].kib_s << 10, 1000000000);
+			sn_model_rate(&lane->model, p->len, (uint64_t)d->lane[i].kib_s << 10, 1000000000);
 	}
 }
 
@@ -253,7 +256,7 @@ int sn_kpull_poll(struct sn_kpull *k, struct sn_net *n)
 		if (p == NULL || p->kernel != d.number) /* cancelled meanwhile */
 			continue;
 		leave(k, p);
-		learn(p->link, p->len, &d);
+		learn(p, &d);
 		sn_net_stream_ack(p->link, d.ack, d.sack);
 		sn_net_heard(p->link);
 		sn_net_pull_kernel_done(p, d.status == 0 ? p->len : SN_MIN_OF(d.done, p->len));

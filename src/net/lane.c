@@ -4,7 +4,9 @@
  */
 #include "net/net.h"
 
-#define HEAD ((uint32_t)sizeof(struct sn_wire_data))
+#define HEAD	     ((uint32_t)sizeof(struct sn_wire_data))
+#define TRIAL_AFTER  8 /* fetches without it after which a lane is tried again, with ... */
+#define TRIAL_BLOCKS 4 /* ... one block of at least so many */
 
 /* The longest piece that this lane carries, as far as anybody knows. */
 uint32_t sn_net_lane_frag(const struct sn_net_pull *p, unsigned lane)
@@ -118,8 +120,40 @@ unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *ra
 	return count;
 }
 
+/*
+ * A lane of which nothing was asked in a few fetches, for its figures are bad: they may have been so only once. So a fetch begins
+ * with a block on it. Should it be as slow as it looks, that block is taken over at the end.
+ */
+int sn_net_lane_trial(const struct sn_net_pull *p)
+{
+	const struct sn_net_link *l = p->link;
+
+	if (l->net->strategy.block != sn_strategy_split.block || p->next_block > 0 || p->start > 0 ||
+	    p->blocks < TRIAL_BLOCKS)
+		return -1;
+	for (unsigned k = 0; k < SN_NET_RAILS; k++) {
+		const struct sn_net_lane *lane = &l->lane[k];
+		if (lane->unused >= TRIAL_AFTER && lane->known && !lane->down && lane->asked_bytes == 0 &&
+		    port_room(&l->net->port[lane->port]))
+			return (int)k;
+	}
+	return -1;
+}
+
+void sn_net_lanes_used(const struct sn_net_pull *p)
+{
+	for (unsigned k = 0; k < SN_NET_RAILS && p->blocks >= TRIAL_BLOCKS; k++) {
+		struct sn_net_lane *lane = &p->link->lane[k];
+		lane->unused = p->given[k] ? 0 : SN_MIN_OF(lane->unused + 1, (unsigned)TRIAL_AFTER);
+	}
+}
+
 int sn_net_lane_for(const struct sn_net_pull *p)
 {
+	int trial = sn_net_lane_trial(p);
+
+	if (trial >= 0)
+		return trial;
 	struct sn_sched_rail rails[SN_NET_RAILS];
 	unsigned count = sn_net_lanes_seen(p, rails);
 	uint64_t left = p->len - p->start - p->next_block * p->room;

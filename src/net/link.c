@@ -169,10 +169,13 @@ int sn_net_attach(struct sn_net *n, struct sn_peer_state *peer, const struct sn_
 	memcpy(l->peer_key, ids->key, sizeof(l->peer_key));
 	sn_auth_hello_key(&l->hello_key, ids->key);
 	l->session = session_towards(n, l->id, generation(n, l->id));
-	struct sn_list *lists[] = {&l->queue, &l->dones, &l->rdvs, &l->pulls, &l->sends, &l->work_node};
+	struct sn_list *lists[] = {&l->queue, &l->dones,     &l->rdvs,	 &l->pulls,
+				   &l->sends, &l->work_node, &l->stashes};
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
 	l->ack_at = SN_NET_NEVER;
+	l->push_own = SN_NET_PUSH;
+	l->done_at = SN_NET_NEVER;
 	sn_list_add_tail(&n->links, &l->node);
 	n->link_count++;
 	hash(n, l);
@@ -188,6 +191,7 @@ static void drop_content(struct sn_net_link *l, int status)
 	sn_net_stream_end(l, status);
 	sn_net_pull_end(l, status);
 	sn_net_serve_end(l, status);
+	sn_net_stash_end(l);
 }
 
 void sn_net_detach(struct sn_net_link *l)
@@ -223,6 +227,7 @@ void sn_net_link_free(struct sn_net_link *l)
 	sn_net_pull_end(l, 0);
 	sn_net_serve_end(l, 0);
 	sn_net_inbox_end(l);
+	sn_net_stash_end(l);
 	sn_list_for_each_safe (at, &l->rdvs)
 		free(sn_container(at, struct sn_rdv, node));
 	sn_list_del(&l->work_node);
@@ -330,6 +335,7 @@ static void hello_out(struct sn_net *n, struct sn_net_link *l, uint8_t type)
 	h->mtu = htole32(n->mtu);
 	h->part_type = part->type;
 	h->part_len = htole16(part->len);
+	h->secret.push = sn_net_push_word(n);
 	memcpy(h->secret.key, n->cfg.ids.key, sizeof(h->secret.key));
 	memcpy(h->secret.part, part->bytes, part->len);
 	h->addr_len = (uint8_t)n->addr_len;
@@ -363,18 +369,19 @@ void sn_net_connect(struct sn_net_link *l)
 	hello_again(l);
 }
 
-static void open_link(struct sn_net_link *l, uint64_t peer_session, uint32_t peer_mtu)
+static void open_link(struct sn_net_link *l, const struct sn_wire_hello *h)
 {
 	struct sn_net *n = l->net;
 
 	l->state = SN_LINK_OPEN;
-	l->peer_session = peer_session;
-	sn_auth_link_key(&l->tx_key, l->peer_key, l->session, peer_session);
-	sn_auth_link_key(&l->rx_key, n->cfg.ids.key, peer_session, l->session);
+	l->peer_session = le64toh(h->session);
+	sn_net_push_heard(l, h->secret.push);
+	sn_auth_link_key(&l->tx_key, l->peer_key, l->session, l->peer_session);
+	sn_auth_link_key(&l->rx_key, n->cfg.ids.key, l->peer_session, l->session);
 	l->heard_at = n->now;
 	l->hello_at = n->now;
 	l->hellos = 0;
-	sn_net_ways_open(l, peer_mtu);
+	sn_net_ways_open(l, le32toh(h->mtu));
 	n->counts[SN_NC_CONNECTS]++;
 	sn_net_arm(n, n->now + n->cfg.peer_timeout / 4);
 	sn_net_work(l);
@@ -423,7 +430,7 @@ static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire
 		return;
 	}
 	sn_net_way_back(l, h);
-	open_link(l, le64toh(h->session), le32toh(h->mtu));
+	open_link(l, h);
 	l->confirmed = true;
 	sn_net_ack_want(l, true);
 	sn_net_probe_start(sn_net_way_main(l));
@@ -481,7 +488,7 @@ void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h)
 	sn_net_heard(l);
 	if (l->state == SN_LINK_CONNECTING) {
 		sn_net_way_back(l, h);
-		open_link(l, le64toh(h->session), le32toh(h->mtu));
+		open_link(l, h);
 		hello_again(l); /* now with both sessions; the messages that wait follow in the same batch */
 		sn_net_probe_start(sn_net_way_main(l));
 		sn_net_ports_out(l);

@@ -7,9 +7,10 @@
  *   engine.c  life, progress, timers, counters     link.c    peers: connect, sessions, restart, silence
  *   input.c   frames in: authenticate, dispatch    stream.c  MSG frames out: acknowledge, send again
  *   inbox.c   MSG frames in: order, deliver        pull.c    fetching: blocks, evidence, pacing
- *   serve.c   rendezvous out: answering PULL       place.c   where pieces go before they are read
- *   output.c  the batch of frames being sent         gather.c  MSG frames being filled: posting
- *   say.c     the end of a peer, in words
+ *   serve.c   rendezvous out: answering PULL       piece.c   fetching: what comes, and what it says about what does not
+ *   push.c    what is sent and comes unasked       place.c   where pieces go before they are read
+ *   again.c   fetching: timers                     gather.c  MSG frames being filled: posting
+ *   output.c  the batch of frames being sent       say.c     the end of a peer, in words
  *   probe.c   the path's frame size                  lane.c    which rail brings a block
  *   way.c     rails: which there are, which work, which is next for a frame
  *
@@ -37,13 +38,21 @@
 #define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
 #define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
 #define SN_NET_RTO_MAX	   (250 * SN_NET_MS)
-#define SN_NET_BLOCKS	   16	 /* blocks of one fetch asked for at once */
-#define SN_NET_BLOCK_BYTES 65000 /* with headers: what one cut-up datagram carries */
-#define SN_NET_PART	   12	 /* pieces worth a driver call of their own */
+#define SN_NET_BLOCKS	   16 /* blocks of one fetch asked for at once */
+#define SN_NET_BLOCK_BYTES SN_WIRE_BLOCK
+#define SN_NET_PART	   12 /* pieces worth a driver call of their own */
 #define SN_NET_CREDIT_MIN  (128ULL << 10)
 #define SN_NET_CREDIT	   (256ULL << 10)
-#define SN_NET_JOBS	   256 /* PULL frames of one peer waiting to be answered */
-#define SN_NET_BACKOFF	   7   /* doublings at most */
+#define SN_NET_JOBS	   256		  /* PULL frames of one peer waiting to be answered */
+#define SN_NET_PUSH	   (256ULL << 10) /* bytes that may come unasked, of all peers together */
+#define SN_NET_PUSH_LEAST  (16ULL << 10)
+#define SN_NET_KEEP	   (64ULL << 10) /* longest body of which the sender keeps a copy */
+#define SN_NET_HALVES	   (24ULL << 10) /* bytes worth two trains, so that both sides work at once */
+#define SN_NET_PUSH_GROW   (4ULL << 10)
+#define SN_NET_STASHES	   16 /* bodies kept whose receive is not posted */
+#define SN_NET_STASH_OLD   (1000 * SN_NET_MS)
+#define SN_NET_STASH_SEQ   1024 /* MSG frames that may have been sent between RDV and PUSH */
+#define SN_NET_BACKOFF	   7	/* doublings at most */
 #define SN_NET_RAILS	   SN_WIRE_RAILS
 #define SN_NET_STRIKES	   2  /* timer firings in a row that take a rail out, if there is another */
 #define SN_NET_TRAIN	   12 /* frames that sample a new rail */
@@ -72,6 +81,9 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_RX_PLACED, /* pieces that the kernel put where they belong */
 		    SN_NC_RX_MOVED,  /* pieces put elsewhere by a wrong guess, and moved */
 		    SN_NC_TX_PULL,
+		    SN_NC_TX_PUSH,
+		    SN_NC_RX_PUSH,    /* pieces pushed that were of use */
+		    SN_NC_RX_STASHED, /* of them, kept for a receive that was not posted */
 		    SN_NC_AGAIN_EVIDENCE,
 		    SN_NC_AGAIN_TIMER,
 		    SN_NC_EAGER,
@@ -174,6 +186,7 @@ struct sn_net_lane { /* a way of the peer's, as it arrives here */
 	uint64_t asked_bytes, heard_at, data_at, credit_cut_at;
 	uint64_t retry_at; /* down: may be tried again */
 	unsigned backoff, retries;
+	unsigned unused; /* fetches in a row that asked nothing of it */
 	struct sn_net_rtt rtt;
 	struct sn_model model;
 	uint64_t late_bytes; /* arrivals of a late look, until it is known how many they are */
@@ -208,6 +221,7 @@ struct sn_net_link {
 	/* stream out */
 	struct sn_list queue; /* sn_net_msg */
 	struct sn_list dones; /* sn_net_msg, DONE records: they pass everything */
+	uint64_t done_at;     /* when they leave by themselves */
 	struct sn_net_slot tx[SN_WIRE_WINDOW];
 	uint32_t tx_next, tx_una, tx_again;
 	struct sn_net_open open;
@@ -232,6 +246,8 @@ struct sn_net_link {
 	uint32_t round;
 	uint32_t kernel; /* kpull.c: the module's number for it, 0: none */
 	unsigned jobs;
+	struct sn_list stashes;			 /* struct sn_net_stash */
+	uint64_t push_word, push_own, push_used; /* may be pushed: by the peer, by experience; is out */
 
 	/* rails */
 	struct sn_net_way way[SN_NET_RAILS];
@@ -246,8 +262,10 @@ struct sn_net_link {
 struct sn_rdv {
 	struct sn_list node;
 	struct sn_net_link *link;
-	uint64_t len;
-	uint32_t number, frag;
+	uint64_t len, at;
+	uint32_t number, frag, seq; /* seq: of the frame that brought it */
+	uint16_t push_frag, push;
+	bool lazy;
 };
 
 struct sn_net_send { /* a rendezvous of ours */
@@ -257,8 +275,12 @@ struct sn_net_send { /* a rendezvous of ours */
 	const struct iovec *iov;
 	uint32_t iov_count, number;
 	unsigned jobs;
-	uint64_t len;
-	int status; /* when finished */
+	uint64_t len, pushed;
+	uint16_t push_frag, push; /* pieces pushed */
+	bool announced;
+	struct iovec kept; /* a copy, and the request has ended */
+	bool push_lost;	   /* the receiver did not keep them */
+	int status;	   /* when finished */
 };
 
 struct sn_net_job { /* a PULL to answer */
@@ -268,6 +290,16 @@ struct sn_net_job { /* a PULL to answer */
 	uint64_t offset, end, want;
 	uint32_t pull, frag, round;
 	bool busy; /* being answered right now */
+	bool push; /* not a PULL: what is sent unasked */
+};
+
+struct sn_net_stash {	     /* what was pushed of a body for which there is no fetch yet */
+	struct sn_list node; /* link->stashes, or net->stash_spare */
+	uint32_t rdv, seq, frag, count, room;
+	uint64_t at;
+	uint32_t last; /* bytes of the last piece */
+	uint64_t have[SN_WIRE_PUSHES / 64];
+	uint8_t bytes[];
 };
 
 struct sn_net_block {	     /* asked for and not whole yet */
@@ -276,11 +308,13 @@ struct sn_net_block {	     /* asked for and not whole yet */
 	bool active;
 	bool end_seen;	       /* the last piece of the request, or one of a later request, has come */
 	bool fresh;	       /* asked for once and nothing has come: good for measuring */
+	bool trial;	       /* its lane was unused: how long it takes is news */
 	uint8_t last;	       /* the highest piece asked for */
 	uint8_t lane, port;    /* that it was asked for on last, and where that arrives */
 	uint8_t moves;	       /* times it was given to another lane */
 	unsigned later;	       /* frames that came though they were asked for later */
 	unsigned tries;	       /* times asked for because nothing came */
+	bool pushed;	       /* not asked for, but on its way */
 	uint32_t round, bytes; /* bytes missing, held from the credit */
 	uint32_t frag;	       /* bytes in a piece of it */
 	uint64_t index, missing, asked_at;
@@ -292,7 +326,7 @@ struct sn_net_pull {
 	struct sn_net_link *link;
 	struct sn_req *req;
 	const struct iovec *iov;
-	uint32_t iov_count, number, rdv;
+	uint32_t iov_count, number, rdv, seq;
 	uint32_t frag, room; /* longest piece that the sender announced; bytes in a block */
 	uint64_t len, left;
 	uint64_t start, blocks, next_block; /* blocks are counted from byte `start` */
@@ -300,6 +334,7 @@ struct sn_net_pull {
 	bool wait;			    /* no lane takes a block of it now */
 	uint32_t kernel;		    /* kpull.c: the module's number for it while that fetches it */
 	struct sn_kmod_region *region;
+	bool lazy;		 /* nobody waits for it: */
 	struct sn_net_msg *done; /* the DONE to send at the end, allocated at the beginning */
 	struct sn_net_block block[SN_NET_BLOCKS];
 	int status;
@@ -379,7 +414,10 @@ struct sn_net {
 	uint8_t addr[SN_ADDR_MAX]; /* the endpoint's, asked for when the application first calls */
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
-	struct sn_list links, work, pulls;
+	struct sn_list links, work, pulls, stash_spare;
+	unsigned stashes; /* in use and spare */
+	uint64_t word_at; /* when it was made */
+	uint8_t word;
 	struct sn_list ended_msgs, ended_sends, ended_pulls; /* quiet mode: to be reported */
 	struct sn_net_link **by_session, **by_id;	     /* hash heads */
 	uint32_t hash_size, link_count;
@@ -421,9 +459,8 @@ int sn_net_input(struct sn_net *n); /* input.c: read and handle what has come */
 bool sn_net_busy(const struct sn_net *n);
 bool sn_net_expects(const struct sn_net *n); /* long messages are under way: frames come soon */
 bool sn_net_idle(const struct sn_net *n);    /* every eager message accepted is acknowledged */
-uint64_t sn_net_deadline(
-	struct sn_net
-		*n); /* ns until progress has something to do by itself, and is to be called; SN_NET_NEVER */
+/* ns until progress has something to do by itself, and is to be called; SN_NET_NEVER */
+uint64_t sn_net_deadline(struct sn_net *n);
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 void sn_net_look(struct sn_net *n); /* read the clock */
 /* Around every call from above: what was batched leaves, and detached links are freed, when the outermost ends. */
@@ -473,7 +510,7 @@ void sn_net_gather_end(struct sn_net_link *l);
 struct sn_net_msg *sn_net_done_new(uint32_t rdv); /* NULL: no memory */
 void sn_net_stream_ports(struct sn_net_link *l, const uint8_t *body, uint32_t len);
 void sn_net_stream_moved(struct sn_net_way *w); /* the way is out: its frames go by another one */
-void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status);
+void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status, bool lazy);
 void sn_net_stream_push(struct sn_net_link *l); /* send what may be sent */
 void sn_net_stream_ack(struct sn_net_link *l, uint32_t ack, uint64_t sack);
 uint64_t sn_net_stream_timer(struct sn_net_link *l);
@@ -487,50 +524,11 @@ void sn_net_deliver(struct sn_net_link *l); /* what waits in order */
 void sn_net_ack_want(struct sn_net_link *l, bool now);
 void sn_net_inbox_end(struct sn_net_link *l);
 
-/* ---- pull.c ---- */
-void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
-		 uint64_t len, struct sn_req *req);
-void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
-void sn_net_late_look(struct sn_net *n, int frames); /* this many have come */
-void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len);
-struct sn_net_block *sn_net_locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
-				   enum sn_drop *why);
-static inline uint64_t sn_net_block_start(const struct sn_net_pull *p, const struct sn_net_block *b)
-{
-	return p->start + b->index * p->room;
-}
-static inline uint64_t sn_net_block_end(const struct sn_net_pull *p, const struct sn_net_block *b)
-{
-	return SN_MIN_OF(sn_net_block_start(p, b) + p->room, p->len);
-}
-
-/* ---- place.c ---- */
-unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
-
-/* ---- pull.c again ---- */
-/* The kernel has fetched this much of it, and goes no further. */
-void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
-void sn_net_pull_schedule(struct sn_net *n);
-uint64_t sn_net_pull_timer(struct sn_net_link *l);
-void sn_net_pull_end(struct sn_net_link *l, int status);
-
-void sn_net_block_move(struct sn_net_block *b, unsigned lane);
-void sn_net_pull_lane_down(struct sn_net_link *l, unsigned lane); /* ask elsewhere for what it owes */
-
-/* ---- lane.c ---- */
-uint32_t sn_net_lane_frag(const struct sn_net_pull *p, unsigned lane);
-bool sn_net_any_room(const struct sn_net *n); /* some port can take a block more */
-unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails);
-int sn_net_lane_for(const struct sn_net_pull *p); /* the strategy's choice for the next block; -1: wait */
-bool sn_net_lane_steal(struct sn_net_link *l);
-int sn_net_lane_other(const struct sn_net_link *l, unsigned than,
-		      uint64_t size); /* the best that is up; -1: none */
-
 /* ---- serve.c ---- */
 struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
 void sn_net_send_finish(struct sn_net_send *s, int status);
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
-bool sn_net_serve(struct sn_net_port *p);      /* answer one PULL; false: nothing to do, or no room */
+void sn_net_serve(struct sn_net *n);	       /* answer some of what waits */
 void sn_net_served(struct sn_net_port *p);     /* the batch has left: free what is answered */
 void sn_net_serve_moved(struct sn_net_way *w); /* the way is out: what waits goes by another one */
 void sn_net_serve_end(struct sn_net_link *l, int status);
@@ -580,5 +578,7 @@ void sn_net_way_heard(struct sn_net_link *l, unsigned port, unsigned rail, uint3
 void sn_net_way_answered(struct sn_net_way *w); /* it carries frames, and answers come */
 void sn_net_way_down(struct sn_net_way *w);	/* nothing comes through */
 uint64_t sn_net_way_timer(struct sn_net_way *w);
+
+#include "net/fetch.h"
 
 #endif

@@ -196,16 +196,24 @@ void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 	tx->ref = job;
 	tx->bit = bit;
 	job->want &= ~(1ULL << bit);
-	sn_wire_start(&d->h, SN_WIRE_DATA, (uint32_t)sizeof(*d) + len, (uint32_t)l->peer_session);
+	sn_wire_start(&d->h, job->push ? SN_WIRE_PUSH : SN_WIRE_DATA, (uint32_t)sizeof(*d) + len,
+		      (uint32_t)l->peer_session);
 	d->h.seq = htole32(l->tx_next);
 	d->h.rail = (uint8_t)w->port->index;
 	put_ack(l, &d->h);
-	d->pull = htole32(job->pull);
-	d->round = htole32(job->round);
+	if (job->push) {
+		struct sn_wire_push *push = (void *)tx->room;
+		push->rdv = htole32(job->send->number);
+		push->frag = htole16(job->send->push_frag);
+		push->count = htole16(job->send->push);
+	} else {
+		d->pull = htole32(job->pull);
+		d->round = htole32(job->round);
+	}
 	d->offset = htole64(offset);
 	out->iov[0] = (struct iovec){d, sizeof(*d)};
 	out->len = (uint32_t)sizeof(*d) + len;
-	n->counts[SN_NC_TX_DATA]++;
+	n->counts[job->push ? SN_NC_TX_PUSH : SN_NC_TX_DATA]++;
 	out->iov_count = 1 + data_body(job, tx, out->iov + 1, offset, len);
 	if (out->iov_count == 1) { /* without memory the piece is lost, and asked for again */
 		w->port->out_count--;

@@ -71,6 +71,7 @@ unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_
 						 .len = len,
 						 .link = (uint32_t)p->link->session,
 						 .pull = p->number,
+						 .rdv = p->rdv,
 						 .offset = offset};
 	}
 	return n;

@@ -29,6 +29,33 @@ static void trouble_text(const struct sn_net_link *l, char *out, size_t size)
 		snprintf(out, size, ", and the system here refuses to send (%s)", strerror(error));
 }
 
+static bool is_own(const struct sn_net *n, const struct sn_addr_part *p)
+{
+	/* but for the port, which the last two bytes are */
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		if (n->port[i].part.type == p->type &&
+		    memcmp(n->port[i].part.bytes, p->bytes, p->len - 2u) == 0)
+			return true;
+	return false;
+}
+
+/* What speaks for frames that go to the wrong process. */
+static void astray_text(const struct sn_net_link *l, char *out, size_t size)
+{
+	const struct sn_net *n = l->net;
+	int at = 0;
+
+	*out = 0;
+	if (is_own(n, &l->part[0]))
+		at = snprintf(out, size, ". This host has that address, too: each needs one of its own");
+	if (n->drops[SN_DROP_MAC])
+		snprintf(out + at, size - (size_t)at,
+			 ". %" PRIu64
+			 " frames came here that this process's key does not fit: they were meant for "
+			 "another one, or changed on the way",
+			 n->drops[SN_DROP_MAC]);
+}
+
 /*
  * Logged, and kept as the reason for the requests that end with it: said to the user where he has to do something. A peer
  * that closed its endpoint in good order is no news.
@@ -37,7 +64,7 @@ void sn_net_say_gone(const struct sn_net_link *l, int status)
 {
 	const struct sn_net *n = l->net;
 	uint64_t ms = n->cfg.peer_timeout / SN_NET_MS;
-	char where[64], trouble[96];
+	char where[64], trouble[96], astray[256];
 
 	part_text(&l->part[0], where, sizeof(where));
 	trouble_text(l, trouble, sizeof(trouble));
@@ -47,11 +74,12 @@ void sn_net_say_gone(const struct sn_net_link *l, int status)
 		sn_fail_note("the peer at %s has given us up", where);
 		sn_info("net: %s", sn_last_error());
 	} else if (l->state == SN_LINK_CONNECTING) {
+		astray_text(l, astray, sizeof(astray));
 		sn_fail_note(
 			"no answer from %s in %" PRIu64 " ms, though the process there gave its address%s: a "
-			"firewall, or no way for %s between the hosts? `sennit doctor HOST` looks into it",
+			"firewall, or no way for %s between the hosts? `sennit doctor HOST` looks into it%s",
 			where, ms, trouble,
-			l->part[0].type == SN_ADDR_ETHER ? "Ethernet frames of type 88B6" : "UDP");
+			l->part[0].type == SN_ADDR_ETHER ? "Ethernet frames of type 88B6" : "UDP", astray);
 		sn_warn("%s", sn_last_error());
 	} else if (n->now >= l->heard_at + n->cfg.peer_timeout) {
 		sn_fail_note("the peer at %s has been silent for %" PRIu64

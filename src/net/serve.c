@@ -51,6 +51,7 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 			}
 		}
 	}
+	sn_net_push_ended(s);
 	sn_net_table_del(&n->sends, s->number);
 	sn_list_del(&s->node);
 	if (req && n->quiet) {
@@ -94,7 +95,13 @@ static bool merge(struct sn_net_port *port, const struct sn_net_send *s, const s
 {
 	sn_list_for_each_safe (at, &port->jobs) {
 		struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
-		if (job->send != s || job->pull != le32toh(p->pull) || job->offset != le64toh(p->offset))
+		if (job->send == s && job->push && job->offset < le64toh(p->end) &&
+		    job->end > le64toh(p->offset)) {
+			job_free(job); /* it is asked for before it was sent */
+			continue;
+		}
+		if (job->send != s || job->push || job->pull != le32toh(p->pull) ||
+		    job->offset != le64toh(p->offset))
 			continue;
 		if (job->way != way || job->frag != le32toh(p->frag)) {
 			job_free(job);
@@ -138,6 +145,8 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 		n->drops[SN_DROP_RANGE]++;
 		return;
 	}
+	sn_net_push_heard(l, p->push);
+	sn_net_push_asked(s, le64toh(p->offset), le64toh(p->want));
 	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)
 		if (merge(&n->port[i], s, p, way))
 			return;
@@ -165,7 +174,8 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 	sn_list_add_tail(&way->port->jobs, &job->node);
 }
 
-bool sn_net_serve(struct sn_net_port *p)
+/* A block; false: nothing to do, or no room. */
+static bool serve_one(struct sn_net_port *p)
 {
 	if (sn_list_empty(&p->jobs) || p->full)
 		return false;
@@ -180,6 +190,14 @@ bool sn_net_serve(struct sn_net_port *p)
 	if (job->want || p->out_count >= SN_NET_PART) /* the receiver can begin while we go on */
 		sn_net_flush_port(p);
 	return true;
+}
+
+/* Then look at the network again: short messages must not wait behind a long queue. */
+void sn_net_serve(struct sn_net *n)
+{
+	for (unsigned i = 0; i < n->cfg.ports; i++)
+		for (int blocks = 0; blocks < 4 && serve_one(&n->port[i]); blocks++)
+			;
 }
 
 /* Answered jobs go; one of which the driver did not take all waits for its next turn, before the others. */

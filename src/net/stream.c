@@ -52,7 +52,7 @@ void sn_net_stream_push(struct sn_net_link *l)
 			break;
 		sn_net_out_slot(w, s);
 	}
-	while (may_send(l) && (!sn_list_empty(&l->dones) ||
+	while (may_send(l) && (l->done_at <= l->net->now ||
 			       ((!sn_list_empty(&l->queue) || l->open.frame) && sn_net_ready(l, 0, 0))))
 		if (!sn_net_push_frame(l))
 			break;
@@ -91,13 +91,16 @@ struct sn_net_msg *sn_net_done_new(uint32_t rdv)
 	return m;
 }
 
-/* Tell the sender that its rendezvous is over. */
-void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status)
+/* Tell the sender that its rendezvous is over. If nobody waits for that, the next frame takes it along, or the clock. */
+void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status, bool lazy)
 {
+	uint64_t at = l->net->now + (lazy ? SN_NET_ACK_DELAY : 0);
+
 	done->rec.status = status;
+	l->done_at = SN_MIN_OF(l->done_at, at);
 	sn_list_add_tail(&l->dones, &done->node);
 	sn_net_work(l);
-	if (sn_net_ready(l, 1, sn_wire_rec_head(SN_REC_DONE)))
+	if (!lazy && sn_net_ready(l, 1, sn_wire_rec_head(SN_REC_DONE)))
 		sn_net_stream_push(l);
 }
 

@@ -23,16 +23,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
 #define IN_MSGS	     8					  /* datagrams a call */
 #define IN_BYTES     65536				  /* longest, joined */
-#define OUT_IOVS     (SN_NET_BATCH * (1 + SN_NET_PIECES)) /* fewer than the 1,024 of a call */
+#define IN_LONG	     16384				  /* of which one is read at a time */
+#define OUT_IOVS     (SN_NET_BATCH * (2 + SN_NET_PIECES)) /* fewer than the 1,024 of a call */
 #define SEGMENTS     64					  /* the kernel's limit for one joined datagram */
 #define BUFFER_BYTES (8 << 20)
 
@@ -58,6 +52,7 @@ struct udp {
 	struct mmsghdr in[IN_MSGS];
 	struct iovec in_iov[IN_MSGS];
 	union segment_cmsg in_control[IN_MSGS];
+	unsigned in_ask;	  /* datagrams to ask for with the next call */
 	unsigned in_count, in_at; /* datagrams of the last call, and the one being handed out */
 	uint32_t in_offset;	  /* in that one */
 	unsigned in_placed;	  /* frames of the only datagram whose ends stand at in_spot */
@@ -70,6 +65,8 @@ struct udp {
 	uint64_t send_calls, receive_calls, joined, errors, truncated;
 	int trouble;
 };
+
+static uint8_t padding[65536]; /* zeros; never written */
 
 /* ---- open ---- */
 
@@ -172,6 +169,7 @@ static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
 		set_int(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
 	set_int(u->fd, IPPROTO_UDP, UDP_GRO, 1); /* an older kernel: datagrams come one by one */
 	u->segment = u->mmsg = true;
+	u->in_ask = 1;
 	set_buffers(u);
 	*drv = u;
 	return 0;
@@ -228,21 +226,28 @@ static bool same_way(const struct sn_net_out *a, const struct sn_net_out *b)
 	return a->to == b->to || memcmp(a->to, b->to, sizeof(*a->to)) == 0;
 }
 
-/* How many of the frames from here on go into one datagram: equally long, only the last may be shorter. */
-static unsigned group(const struct udp *u, const struct sn_net_out *f, unsigned count)
+/*
+ * How many of the frames from here on go into one datagram, and the length of its segments: equally long, only the last may
+ * be shorter. A short frame before longer ones is padded, which costs less than a datagram of its own (3 us); a frame
+ * says itself where it ends.
+ */
+static unsigned group(const struct udp *u, const struct sn_net_out *f, unsigned count, uint32_t *size)
 {
-	uint32_t total = f[0].len;
 	unsigned n = 1;
 
+	*size = f[0].len;
 	if (!u->segment)
 		return 1;
-	while (n < count && n < SEGMENTS && f[n].len <= f[0].len && same_way(&f[n], &f[0]) &&
-	       total + f[n].len <= 65535 - 48) {
-		total += f[n].len;
+	if (count > 2 && f[1].len > *size && f[2].len <= f[1].len)
+		*size = f[1].len;
+	for (uint32_t total = *size; n < count && n < SEGMENTS && f[n].len <= *size &&
+				     same_way(&f[n], &f[0]) && (total += f[n].len) <= 65535 - 48;) {
 		n++;
-		if (f[n - 1].len < f[0].len)
+		if (f[n - 1].len < *size)
 			break;
 	}
+	if (n == 1)
+		*size = f[0].len;
 	return n;
 }
 
@@ -253,21 +258,25 @@ static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigne
 
 	for (unsigned i = 0; i < count; msgs++) {
 		struct msghdr *m = &u->out[msgs].msg_hdr;
-		unsigned n = group(u, frames + i, count - i);
+		uint32_t segment;
+		unsigned n = group(u, frames + i, count - i, &segment);
 		*m = (struct msghdr){.msg_name = (void *)frames[i].to->bytes,
 				     .msg_namelen =
 					     u->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in),
 				     .msg_iov = &u->out_iov[iovs]};
-		for (unsigned k = i; k < i + n; k++)
+		for (unsigned k = i; k < i + n; k++) {
 			for (uint32_t v = 0; v < frames[k].iov_count; v++)
 				u->out_iov[iovs++] = frames[k].iov[v];
+			if (k == i && segment > frames[k].len)
+				u->out_iov[iovs++] = (struct iovec){padding, segment - frames[k].len};
+		}
 		m->msg_iovlen = (size_t)(&u->out_iov[iovs] - m->msg_iov);
 		u->out_frames[msgs] = n;
 		if (n > 1) {
 			m->msg_control = &u->out_control[msgs];
 			m->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
 			struct cmsghdr *c = CMSG_FIRSTHDR(m);
-			uint16_t size = (uint16_t)frames[i].len;
+			uint16_t size = (uint16_t)segment;
 			c->cmsg_level = IPPROTO_UDP;
 			c->cmsg_type = UDP_SEGMENT;
 			c->cmsg_len = CMSG_LEN(sizeof(size));
@@ -336,14 +345,14 @@ static uint32_t segment_size(struct msghdr *m, uint32_t len)
 }
 
 /* One datagram, in the given pieces. Its length, or negative. */
-static ssize_t read_one(struct udp *u, struct iovec *iov, size_t count, int flags)
+static ssize_t read_one(struct udp *u, struct iovec *iov, size_t count)
 {
 	u->in[0].msg_hdr = (struct msghdr){.msg_iov = iov,
 					   .msg_iovlen = count,
 					   .msg_control = &u->in_control[0],
 					   .msg_controllen = sizeof(u->in_control[0])};
 	u->receive_calls++;
-	return recvmsg(u->fd, &u->in[0].msg_hdr, MSG_DONTWAIT | flags);
+	return recvmsg(u->fd, &u->in[0].msg_hdr, MSG_DONTWAIT);
 }
 
 /* The pieces to read a train into: frame i's head, and all of it if no place is known, lies where it would lie anyway. */
@@ -390,7 +399,7 @@ static bool fill_placed(struct udp *u, const struct sn_net_place *place)
 	if (u->in_placed == 0)
 		return false;
 	uint32_t short_by = size - SN_NET_HEAD - u->in_spot[u->in_placed - 1].len;
-	ssize_t n = read_one(u, u->in_train, train_pieces(u, size, u->in_placed), 0);
+	ssize_t n = read_one(u, u->in_train, train_pieces(u, size, u->in_placed));
 	if (n < 0)
 		return true;
 	u->in[0].msg_len = (unsigned)n;
@@ -402,30 +411,44 @@ static bool fill_placed(struct udp *u, const struct sn_net_place *place)
 	return true;
 }
 
+/*
+ * How many datagrams to ask for next. One, as long as they come one by one: asking for more makes the kernel look twice. More, once
+ * they come in crowds. But one after a long one, which may begin a body: what follows has a place as soon as that is known.
+ */
+static unsigned ask_next(const struct udp *u, unsigned asked)
+{
+	bool crowd = u->in_count == asked || u->in_count > 1;
+
+	return u->mmsg && crowd && u->in[u->in_count - 1].msg_len < IN_LONG ? IN_MSGS : 1;
+}
+
 static void fill(struct udp *u)
 {
+	unsigned ask = u->in_ask;
+
 	u->in_count = u->in_at = u->in_offset = u->in_placed = 0;
-	for (unsigned i = 0; i < IN_MSGS; i++) {
+	for (unsigned i = 0; i < ask; i++) {
 		u->in_iov[i] = (struct iovec){u->in_bytes + (size_t)i * IN_BYTES, IN_BYTES};
 		u->in[i].msg_hdr = (struct msghdr){.msg_iov = &u->in_iov[i],
 						   .msg_iovlen = 1,
 						   .msg_control = &u->in_control[i],
 						   .msg_controllen = sizeof(u->in_control[i])};
 	}
-	u->receive_calls++;
-	if (u->mmsg) {
-		int n = recvmmsg(u->fd, u->in, IN_MSGS, MSG_DONTWAIT, NULL);
-		if (n >= 0)
+	if (ask > 1) {
+		u->receive_calls++;
+		int n = recvmmsg(u->fd, u->in, ask, MSG_DONTWAIT, NULL);
+		if (n > 0)
 			u->in_count = (unsigned)n;
-		else if (errno == ENOSYS)
+		else if (n < 0 && errno == ENOSYS)
 			u->mmsg = false;
-		return;
+	} else {
+		ssize_t n = read_one(u, &u->in_iov[0], 1);
+		if (n >= 0) {
+			u->in[0].msg_len = (unsigned)n;
+			u->in_count = 1;
+		}
 	}
-	ssize_t n = recvmsg(u->fd, &u->in[0].msg_hdr, MSG_DONTWAIT);
-	if (n >= 0) {
-		u->in[0].msg_len = (unsigned)n;
-		u->in_count = 1;
-	}
+	u->in_ask = ask_next(u, ask);
 }
 
 static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max,

@@ -11,7 +11,7 @@ static const char *const drop_names[SN_DROP_COUNT] = {
 	[SN_DROP_WINDOW] = "net.drop_window",	[SN_DROP_RECORD] = "net.drop_record",
 	[SN_DROP_PULL] = "net.drop_pull",	[SN_DROP_RANGE] = "net.drop_range",
 	[SN_DROP_RDV] = "net.drop_rdv",		[SN_DROP_BUSY] = "net.drop_busy",
-	[SN_DROP_MEMORY] = "net.drop_memory",
+	[SN_DROP_MEMORY] = "net.drop_memory",	[SN_DROP_PUSH] = "net.drop_push",
 };
 
 const char *sn_drop_name(enum sn_drop d)
@@ -32,6 +32,7 @@ uint32_t sn_wire_min(uint8_t type)
 		[SN_WIRE_PROBE] = sizeof(struct sn_wire_probe),
 		[SN_WIRE_PROBED] = sizeof(struct sn_wire_probe),
 		[SN_WIRE_SLICE_OF] = sizeof(struct sn_wire_slice),
+		[SN_WIRE_PUSH] = sizeof(struct sn_wire_push),
 	};
 	return type < SN_WIRE_TYPES ? least[type] : 0;
 }
@@ -91,16 +92,19 @@ uint32_t sn_wire_rec_put(uint8_t *dst, const struct sn_rec *rec)
 		.bytes = htole32(rec->body_len),
 		.len = htole64(rec->head.len),
 		.frag = htole32(rec->frag),
+		.push_frag = htole16(rec->push_frag),
+		.push = htole16(rec->push),
 	};
 	uint32_t n = sn_wire_rec_head(rec->what);
 
 	if (rec->what == SN_REC_RDV || rec->what == SN_REC_DONE)
 		w.bytes = htole32(rec->rdv);
 	if (rec->what == SN_REC_DONE) {
+		w.kind = rec->word;
 		w.bits = htole64((uint64_t)rec->status);
 	} else if (rec->what != SN_REC_MORE && rec->what != SN_REC_PORTS) {
 		w.kind = rec->head.kind;
-		w.flags = rec->head.flags;
+		w.flags = rec->head.flags | (rec->lazy ? SN_WIRE_LAZY : 0);
 		w.imm_len = rec->head.imm_len;
 		w.bits = htole64(rec->head.bits);
 		w.data = htole64(rec->head.data);
@@ -129,11 +133,18 @@ static bool rec_fields(struct sn_rec *rec, const struct sn_wire_rec *w)
 	case SN_REC_RDV:
 		rec->head.len = len;
 		rec->frag = le32toh(w->frag);
-		if (len == 0 || rec->frag < SN_WIRE_FRAG_MIN || rec->frag > SN_WIRE_LEN_MAX)
+		rec->push_frag = le16toh(w->push_frag);
+		rec->push = le16toh(w->push);
+		rec->lazy = w->flags & SN_WIRE_LAZY;
+		if (len == 0 || rec->frag < SN_WIRE_FRAG_MIN || rec->frag > SN_WIRE_LEN_MAX ||
+		    rec->push > SN_WIRE_PUSHES || (rec->push && rec->push_frag < SN_WIRE_FRAG_MIN))
 			return false;
 		break;
 	default: /* DONE */
 		rec->status = (int64_t)le64toh(w->bits);
+		rec->word = w->kind;
+		if (rec->word > SN_WIRE_WORD_MAX)
+			return false;
 		return rec->status <= 0 && rec->status > -1000;
 	}
 	rec->head.kind = w->kind;

@@ -20,7 +20,11 @@
 #define SN_WIRE_BASE_MTU                                                                                     \
 	1232 /* frames of this size get through everywhere: IPv6's 1280 less its and UDP's header */
 #define SN_WIRE_FRAG_MIN 256
-#define SN_WIRE_RAILS	 8 /* rails of one endpoint */
+#define SN_WIRE_RAILS	 8     /* rails of one endpoint */
+#define SN_WIRE_BLOCK	 65000 /* bytes of a block with headers: what one cut-up datagram carries */
+#define SN_WIRE_PUSHES	 512   /* pieces that may be pushed for one rendezvous */
+#define SN_WIRE_LAZY	 0x80  /* flags of RDV: nobody waits for DONE */
+#define SN_WIRE_WORD_MAX 30    /* log2 of the most that may be pushed */
 
 enum sn_wire_type {
 	SN_WIRE_HELLO = 1,
@@ -33,7 +37,8 @@ enum sn_wire_type {
 	SN_WIRE_PROBE = 8,
 	SN_WIRE_PROBED = 9,
 	SN_WIRE_SLICE_OF = 10,
-	SN_WIRE_TYPES = 11,
+	SN_WIRE_PUSH = 11,
+	SN_WIRE_TYPES = 12,
 };
 
 enum { SN_WIRE_F_ANSWER = 1 }; /* sn_wire_head.flags */
@@ -69,7 +74,8 @@ struct SN_PACKED sn_wire_hello {
 	struct SN_PACKED sn_wire_secret { /*  72: masked on the wire */
 		uint8_t key[12];	  /*  72 */
 		uint8_t part[30];	  /*  84 */
-		uint16_t reserved;	  /* 114 */
+		uint8_t push;		  /* 114 */
+		uint8_t reserved;	  /* 115 */
 		uint8_t addr[64];	  /* 116 */
 	} secret;
 };
@@ -95,7 +101,8 @@ struct SN_PACKED sn_wire_pull {
 	uint32_t frag;	       /* 72 */
 	uint32_t round;	       /* 76 */
 	uint8_t rail;	       /* 80 */
-	uint8_t reserved[3];   /* 81 */
+	uint8_t push;	       /* 81 */
+	uint8_t reserved[2];   /* 82 */
 	uint32_t rate;	       /* 84 */
 };
 _Static_assert(sizeof(struct sn_wire_pull) == 88, "PULL");
@@ -107,6 +114,15 @@ struct SN_PACKED sn_wire_data {
 	uint64_t offset;       /* 48 */
 };
 _Static_assert(sizeof(struct sn_wire_data) == 56, "DATA");
+
+struct SN_PACKED sn_wire_push {
+	struct sn_wire_head h; /*  0 */
+	uint32_t rdv;	       /* 40 */
+	uint16_t frag;	       /* 44 */
+	uint16_t count;	       /* 46 */
+	uint64_t offset;       /* 48 */
+};
+_Static_assert(sizeof(struct sn_wire_push) == sizeof(struct sn_wire_data), "PUSH");
 
 struct SN_PACKED sn_wire_probe {
 	struct sn_wire_head h; /*  0 */
@@ -135,16 +151,17 @@ enum sn_wire_what {
 };
 
 struct SN_PACKED sn_wire_rec {
-	uint8_t what;	   /*  0 */
-	uint8_t kind;	   /*  1 */
-	uint8_t flags;	   /*  2 */
-	uint8_t imm_len;   /*  3 */
-	uint32_t bytes;	   /*  4: body bytes; RDV, DONE: the rendezvous' number */
-	uint64_t bits;	   /*  8: DONE: the status */
-	uint64_t data;	   /* 16 */
-	uint64_t len;	   /* 24: of the whole body */
-	uint32_t frag;	   /* 32 */
-	uint32_t reserved; /* 36 */
+	uint8_t what;	    /*  0 */
+	uint8_t kind;	    /*  1: DONE: the word on pushing */
+	uint8_t flags;	    /*  2 */
+	uint8_t imm_len;    /*  3 */
+	uint32_t bytes;	    /*  4: body bytes; RDV, DONE: the rendezvous' number */
+	uint64_t bits;	    /*  8: DONE: the status */
+	uint64_t data;	    /* 16 */
+	uint64_t len;	    /* 24: of the whole body */
+	uint32_t frag;	    /* 32 */
+	uint16_t push_frag; /* 36 */
+	uint16_t push;	    /* 38 */
 };
 _Static_assert(sizeof(struct sn_wire_rec) == 40, "record");
 
@@ -156,6 +173,9 @@ struct sn_rec {
 	uint32_t body_len;
 	uint32_t rdv;
 	uint32_t frag;
+	uint16_t push_frag, push; /* RDV */
+	uint8_t word;		  /* DONE */
+	bool lazy;		  /* RDV */
 	int64_t status;
 };
 
@@ -188,6 +208,7 @@ enum sn_drop {
 	SN_DROP_RDV,	 /* PULL for no rendezvous */
 	SN_DROP_BUSY,	 /* PULL beyond what we queue */
 	SN_DROP_MEMORY,	 /* no memory */
+	SN_DROP_PUSH,	 /* PUSH that nobody waits for, or for which there is no room */
 	SN_DROP_COUNT
 };
 const char *sn_drop_name(enum sn_drop d); /* "net.drop_short" */
@@ -199,6 +220,13 @@ const char *sn_drop_name(enum sn_drop d); /* "net.drop_short" */
 int sn_wire_check(const uint8_t *frame, uint32_t *len, uint32_t longest, enum sn_drop *why);
 /* Least length of a frame of this type, 0 if there is none such. */
 uint32_t sn_wire_min(uint8_t type);
+/* Pieces of this size in a block, as both ends of a PUSH count them. */
+static inline uint32_t sn_wire_block(uint32_t frag)
+{
+	uint32_t pieces = SN_WIRE_BLOCK / (frag + (uint32_t)sizeof(struct sn_wire_data));
+
+	return SN_MAX_OF(1u, SN_MIN_OF(pieces, (uint32_t)SN_WIRE_PIECES));
+}
 /* Start a header; seq, ack, sack, flags 0. */
 void sn_wire_start(struct sn_wire_head *h, uint8_t type, uint32_t len, uint32_t link);
 /* Is this HELLO's or WELCOME's content possible (after the mask is off)? */

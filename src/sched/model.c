@@ -59,6 +59,15 @@ void sn_model_rate(struct sn_model *m, uint64_t size, uint64_t bytes, uint64_t n
 	c->best = SN_MAX_OF(c->rate, c->best - c->best / 256);
 }
 
+void sn_model_least(struct sn_model *m, uint64_t size, uint64_t bytes, uint64_t ns)
+{
+	struct sn_model_class *c = &m->of[class_of(size)];
+	uint64_t shown = (uint64_t)((double)bytes * 1e9 / (double)SN_MAX_OF(ns, (uint64_t)1));
+
+	c->rate = SN_MAX_OF(c->rate, shown);
+	c->best = SN_MAX_OF(c->best, c->rate);
+}
+
 /* What came after run_from, until run_at, makes a sample if it is enough, with what was left over before. */
 static void sample(struct sn_model *m, uint64_t size, uint64_t least)
 {

@@ -38,6 +38,8 @@ struct sn_model {
 void sn_model_latency(struct sn_model *m, uint64_t ns);
 /* `bytes` went through in `ns`, back to back, as part of a transfer of `size`. */
 void sn_model_rate(struct sn_model *m, uint64_t size, uint64_t bytes, uint64_t ns);
+/* `bytes` took `ns` from asking to the last of them, on a rail not used for a while: it is at least as fast as that shows. */
+void sn_model_least(struct sn_model *m, uint64_t size, uint64_t bytes, uint64_t ns);
 /* Bytes of a transfer of `size` came at `now`: a run of them makes a sample. */
 void sn_model_arrived(struct sn_model *m, uint64_t size, uint64_t bytes, uint64_t now);
 /* Nothing more is under way: the run ends, and counts, with the next ones if it was short. */
@@ -57,8 +59,8 @@ struct sn_window {	 /* of one peer */
 struct sn_sched_rail {
 	bool usable; /* up, and it leads to the peer */
 	bool room;   /* it may take more now */
-	uint64_t
-		latency; /* ns until a short transfer is through (a fetch: asking included), what is queued before not counted */
+	/* ns until a short transfer is through (a fetch: asking included), what is queued before not counted */
+	uint64_t latency;
 	uint64_t rate;	 /* bytes a second; 0: not known yet */
 	uint64_t queued; /* bytes given to it and not through yet */
 	uint64_t given;	 /* bytes of this message given to it so far */

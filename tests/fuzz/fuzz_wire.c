@@ -3,16 +3,20 @@
  * Hostile frames into a working endpoint (libFuzzer). The input is a sequence of frames, each with a 2-byte length before it.
  * Byte 0 of a frame decides how it is dressed: left as it is (what a stranger can send), or sealed with the right keys (what
  * a peer gone mad can send), so that the code behind the authentication is reached too. The endpoint is connected to one
- * peer, has a rendezvous announced each way and a fetch under way. Nothing may crash, leak or hang.
+ * peer, has a rendezvous announced each way and a fetch under way. Nothing may crash, leak or hang: an input has INPUT_SECONDS of
+ * this process's own time, whatever else the machine does.
  *
  * Run with --seeds DIR it writes a corpus made by the codec: every frame type.
  */
 #include "net/net.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <unistd.h>
 
-#define PEER_ID 77
+#define PEER_ID	      77
+#define INPUT_SECONDS 5
 
 struct sn_peer_state {
 	int unused;
@@ -229,7 +233,8 @@ static struct sn_net *connected(void)
 				 .eager = 4096};
 	struct sn_addr_part part = {.type = SN_ADDR_UDP4, .len = 6};
 	struct sn_net *n = sn_net_new(&cfg);
-	struct sn_wire_hello w = {.session = htole64(42), .id = htole64(PEER_ID), .mtu = htole32(1472)};
+	struct sn_wire_hello w = {
+		.session = htole64(42), .id = htole64(PEER_ID), .mtu = htole32(1472), .secret.push = 18};
 	struct sn_out out = {
 		.head = {.kind = SN_K_TAGGED, .len = sizeof(body)}, .iov = &body_iov, .iov_count = 1};
 
@@ -241,7 +246,12 @@ static struct sn_net *connected(void)
 	feed(n, (void *)&w, sizeof(w), true);
 	uint8_t frame[256] = {0};
 	struct sn_wire_head *h = (void *)frame;
-	struct sn_rec rec = {.what = SN_REC_RDV, .rdv = 1, .frag = 1400, .head = {.kind = 1, .len = 100000}};
+	struct sn_rec rec = {.what = SN_REC_RDV,
+			     .rdv = 1,
+			     .frag = 1400,
+			     .push_frag = 1400,
+			     .push = 46,
+			     .head = {.kind = 1, .len = 100000}};
 	h->type = SN_WIRE_MSG;
 	uint32_t len = (uint32_t)sizeof(*h) + sn_wire_rec_put(frame + sizeof(*h), &rec);
 	feed(n, frame, len, true);
@@ -255,6 +265,9 @@ static struct sn_net *connected(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	const struct itimerval limit = {.it_value.tv_sec = INPUT_SECONDS}, none = {0};
+
+	setitimer(ITIMER_PROF, &limit, NULL);
 	struct sn_net *n = connected();
 
 	if (inputs++ == 0) {
@@ -275,6 +288,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	n->quiet = true; /* no requests are checked here */
 	sn_net_free(n);
+	setitimer(ITIMER_PROF, &none, NULL);
 	return 0;
 }
 
@@ -300,7 +314,8 @@ static void seed_records(const char *dir)
 	for (uint8_t what = SN_REC_EAGER; what <= SN_REC_PORTS; what++) {
 		uint8_t frame[256] = {0};
 		struct sn_wire_head *h = (void *)frame;
-		struct sn_rec rec = {.what = what, .rdv = 1, .frag = 1400, .body_len = 20};
+		struct sn_rec rec = {
+			.what = what, .rdv = 2, .frag = 1400, .push_frag = 1400, .push = 1, .body_len = 20};
 		rec.head = (struct sn_head){.kind = 1, .imm_len = 4, .imm = "abcd", .len = 30};
 		sn_wire_start(h, SN_WIRE_MSG, 0, 0);
 		h->seq = htole32(1);
@@ -315,14 +330,24 @@ static void seed_records(const char *dir)
 	}
 }
 
+static void too_long(int sig)
+{
+	static const char text[] = "an input takes too long\n";
+
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) > 0)
+		abort(); /* libFuzzer keeps the input, and says where it was */
+	_exit(1);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+	signal(SIGPROF, too_long);
 	if (*argc != 3 || strcmp((*argv)[1], "--seeds") != 0)
 		return 0;
 	const char *dir = (*argv)[2];
-	static const char *const names[] = {"",	    "hello", "welcome", "bye",	  "ack",  "msg",
-					    "pull", "data",  "probe",	"probed", "slice"};
+	static const char *const names[] = {"",	    "hello", "welcome", "bye",	  "ack",   "msg",
+					    "pull", "data",  "probe",	"probed", "slice", "push"};
 	struct sn_net *n = connected();
 	for (uint8_t type = 1; type < SN_WIRE_TYPES; type++) {
 		uint8_t frame[1500] = {0};
@@ -348,6 +373,13 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		} else if (type == SN_WIRE_DATA) {
 			d->pull = htole32(sn_container(link_->pulls.next, struct sn_net_pull, node)->number);
 			d->round = htole32(1);
+			len += 1400;
+		} else if (type == SN_WIRE_PUSH) {
+			struct sn_wire_push *push = (void *)frame;
+			push->rdv = htole32(1);
+			push->h.seq = htole32(1);
+			push->frag = htole16(1400);
+			push->count = htole16(46);
 			len += 1400;
 		} else if (type == SN_WIRE_SLICE_OF) {
 			s->h.seq = htole32(1);

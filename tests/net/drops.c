@@ -4,14 +4,10 @@
  * that reason and no other, and what it was aimed at goes on working. The forger has the keys: most of these frames only a
  * mad peer can send, and the schedules of test_sim never do.
  */
-#include "sim.h"
+#include "forge.h"
 
-#define MTU   1472
 #define QUIET (200 * SIM_MS)
 
-static struct node *a, *b;
-static struct sn_net_link *at_b; /* b's link to a; both are open */
-static struct sn_net_link *at_a;
 static bool ends; /* this row ends the session: its peer broke the protocol */
 
 static bool no_memory;
@@ -28,128 +24,51 @@ static struct sn_net_link *first_link(const struct node *n)
 	return sn_container(n->net->links.next, struct sn_net_link, node);
 }
 
-/* ---- making frames that a might have sent to b ---- */
-
-static union {
-	uint8_t bytes[4096];
-	struct sn_wire_head h;
-	struct sn_wire_hello hello;
-	struct sn_wire_pull pull;
-	struct sn_wire_data data;
-	struct sn_wire_probe probe;
-	struct sn_wire_slice slice;
-} f;
-
-static void begin(uint8_t type, uint32_t len)
-{
-	memset(&f, 0, sizeof(f));
-	sn_wire_start(&f.h, type, len, (uint32_t)at_a->peer_session);
-	f.h.seq = htole32(at_a->tx_next);
-	f.h.ack = htole32(at_a->rx_next);
-}
-
-static void seal(const struct sn_sip_key *key)
-{
-	f.h.check = htole32(sn_check_of(f.bytes + sizeof(f.h), le16toh(f.h.len) - sizeof(f.h)));
-	f.h.mac = htole64(sn_auth_mac(key, &f.h));
-}
-
-static void deliver_to(const struct node *to)
-{
-	sim_inject(to->slot, f.bytes, le16toh(f.h.len), 0);
-}
-
-static void deliver(void)
-{
-	deliver_to(b);
-}
-
-static void sealed(void)
-{
-	seal(&at_a->tx_key);
-	deliver();
-}
-
-static void hello(uint8_t type)
-{
-	struct sn_addr_part part = sim_part(a->slot, 0);
-
-	begin(type, sizeof(f.hello));
-	f.h.link = 0;
-	f.hello.session = htole64(at_a->session);
-	f.hello.id = htole64(a->ids.id);
-	f.hello.mtu = htole32(MTU);
-	f.hello.part_type = part.type;
-	f.hello.part_len = htole16(part.len);
-	memcpy(f.hello.secret.part, part.bytes, part.len);
-	memcpy(f.hello.secret.key, a->ids.key, sizeof(a->ids.key));
-	f.hello.addr_len = (uint8_t)sn_core_address((const struct sn_ep *)a, f.hello.secret.addr);
-}
-
-static void hello_sealed(void)
-{
-	struct sn_sip_key key;
-
-	sn_auth_hello_key(&key, b->ids.key);
-	sn_auth_mask(&key, &f.hello);
-	seal(&key);
-	deliver();
-}
-
-/* The next MSG frame, with this for a payload. */
-static void msg(const void *payload, uint32_t len)
-{
-	begin(SN_WIRE_MSG, (uint32_t)sizeof(f.h) + len);
-	f.h.seq = htole32(at_b->rx_next);
-	memcpy(f.bytes + sizeof(f.h), payload, len);
-	sealed();
-}
-
 static void record(struct sn_wire_rec rec, uint32_t len)
 {
 	ends = true;
-	msg(&rec, len);
+	forge_msg(&rec, len);
 }
 
 /* ---- one function a row ---- */
 
 static void shorter_than_a_header(void)
 {
-	begin(SN_WIRE_ACK, 39);
-	deliver();
+	forge_begin(SN_WIRE_ACK, 39);
+	forge_deliver();
 }
 static void shorter_than_its_type(void)
 {
-	begin(SN_WIRE_PULL, sizeof(f.pull) - 1);
-	sealed();
+	forge_begin(SN_WIRE_PULL, sizeof(f.pull) - 1);
+	forge_sealed();
 }
 static void shorter_than_it_says(void)
 {
-	begin(SN_WIRE_MSG, 100);
-	seal(&at_a->tx_key);
+	forge_begin(SN_WIRE_MSG, 100);
+	forge_seal(&at_a->tx_key);
 	sim_inject(b->slot, f.bytes, 99, 0);
 }
 static void longer_than_ports_take(void)
 {
-	begin(SN_WIRE_MSG, MTU + 1);
-	sealed();
+	forge_begin(SN_WIRE_MSG, MTU + 1);
+	forge_sealed();
 }
 static void of_another_version(void)
 {
-	begin(SN_WIRE_ACK, sizeof(f.h));
+	forge_begin(SN_WIRE_ACK, sizeof(f.h));
 	f.h.version = SN_WIRE_VERSION + 1;
-	sealed();
+	forge_sealed();
 }
 static void of_no_type(void)
 {
-	begin(SN_WIRE_TYPES, sizeof(f.h));
-	sealed();
+	forge_begin(SN_WIRE_TYPES, sizeof(f.h));
+	forge_sealed();
 }
 static void for_no_link(void)
 {
-	begin(SN_WIRE_ACK, sizeof(f.h));
+	forge_begin(SN_WIRE_ACK, sizeof(f.h));
 	f.h.link ^= 1;
-	sealed();
+	forge_sealed();
 }
 /* For a link that knows only its own half: b's to a third node, which does not answer. */
 static void before_it_is_open(void)
@@ -160,9 +79,9 @@ static void before_it_is_open(void)
 	sim.cut[1][2] = true;
 	node_post(b, c, 10);
 	l = sn_container(b->net->links.prev, struct sn_net_link, node);
-	begin(SN_WIRE_ACK, sizeof(f.h));
+	forge_begin(SN_WIRE_ACK, sizeof(f.h));
 	f.h.link = htole32((uint32_t)l->session);
-	sealed();
+	forge_sealed();
 }
 static void after_its_end(void)
 {
@@ -170,122 +89,122 @@ static void after_its_end(void)
 	sn_net_enter(b->net);
 	sn_net_gone(at_b, SN_ERR_PEER_GONE);
 	sn_net_leave(b->net);
-	begin(SN_WIRE_ACK, sizeof(f.h));
-	sealed();
+	forge_begin(SN_WIRE_ACK, sizeof(f.h));
+	forge_sealed();
 }
 static void with_another_key(void)
 {
-	begin(SN_WIRE_ACK, sizeof(f.h));
-	seal(&at_a->rx_key);
-	deliver();
+	forge_begin(SN_WIRE_ACK, sizeof(f.h));
+	forge_seal(&at_a->rx_key);
+	forge_deliver();
 }
 static void hello_with_another_key(void)
 {
-	hello(SN_WIRE_HELLO);
-	seal(&at_a->tx_key);
-	deliver();
+	forge_hello(SN_WIRE_HELLO);
+	forge_seal(&at_a->tx_key);
+	forge_deliver();
 }
 static void damaged(void)
 {
-	begin(SN_WIRE_MSG, 200);
-	seal(&at_a->tx_key);
+	forge_begin(SN_WIRE_MSG, 200);
+	forge_seal(&at_a->tx_key);
 	f.bytes[150] ^= 1;
-	deliver();
+	forge_deliver();
 }
 static void hello_damaged(void)
 {
 	struct sn_sip_key key;
 
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	sn_auth_hello_key(&key, b->ids.key);
-	seal(&key);
+	forge_seal(&key);
 	f.bytes[100] ^= 1;
-	deliver();
+	forge_deliver();
 }
 static void hello_without_session(void)
 {
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.session = 0;
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void hello_of_tiny_frames(void)
 {
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.mtu = htole32(SN_WIRE_BASE_MTU - 1);
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void hello_with_a_long_part(void)
 {
-	hello(SN_WIRE_WELCOME);
+	forge_hello(SN_WIRE_WELCOME);
 	f.hello.part_len = htole16(31);
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void hello_with_a_long_address(void)
 {
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.addr_len = SN_ADDR_MAX + 1;
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void hello_from_itself(void)
 {
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.id = htole64(b->ids.id);
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void hello_from_nowhere(void)
 {
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.session = htole64(at_a->session + 1); /* another life, to be answered; but where? */
 	f.hello.part_type = 99;
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void hello_to_an_old_session(void)
 {
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.session = htole64(at_a->session + 1);
 	f.hello.peer_session = htole64(at_b->session + 1);
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void welcome_unasked(void)
 {
-	hello(SN_WIRE_WELCOME);
+	forge_hello(SN_WIRE_WELCOME);
 	f.hello.peer_session = htole64(at_b->session + 1);
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void hello_while_closing(void)
 {
 	b->net->closing = true;
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.id = htole64(77);
-	hello_sealed();
+	forge_hello_sealed();
 }
 /* The core knows another process under this address, say: sn_core_peer_from says no. */
 static void hello_not_taken(void)
 {
 	b->shuns = true;
-	hello(SN_WIRE_HELLO);
+	forge_hello(SN_WIRE_HELLO);
 	f.hello.id = htole64(77);
 	f.hello.peer_session = htole64(sn_sip(&b->net->session_key, (uint64_t[]){77, 0}, 2));
-	hello_sealed();
+	forge_hello_sealed();
 }
 static void seen_before(void)
 {
-	begin(SN_WIRE_MSG, sizeof(f.h));
+	forge_begin(SN_WIRE_MSG, sizeof(f.h));
 	f.h.seq = htole32(at_b->rx_next - 1);
-	sealed();
+	forge_sealed();
 }
 static void slice_of_one_seen_before(void)
 {
-	begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + 100);
+	forge_begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + 100);
 	f.h.seq = htole32(at_b->rx_next - 1);
 	f.slice.total = htole32(100);
-	sealed();
+	forge_sealed();
 }
 static void beyond_the_window(void)
 {
-	begin(SN_WIRE_MSG, sizeof(f.h));
+	forge_begin(SN_WIRE_MSG, sizeof(f.h));
 	f.h.seq = htole32(at_b->rx_deliver + SN_WIRE_WINDOW);
-	sealed();
+	forge_sealed();
 }
 static void record_of_no_kind(void)
 {
@@ -322,25 +241,33 @@ static void rdv_of_nothing(void)
 }
 static void data_unasked(void)
 {
-	begin(SN_WIRE_DATA, sizeof(f.data) + 100);
+	forge_begin(SN_WIRE_DATA, sizeof(f.data) + 100);
 	f.data.pull = htole32(1);
-	sealed();
+	forge_sealed();
 }
 
-/* For a message that a announces and b begins to fetch, though nobody hears it ask. */
-static void data(uint64_t offset, uint32_t len)
+/* A message that a announces and b begins to fetch, though nobody hears it ask, and nothing comes unasked. */
+static const struct sn_net_pull *fetched(void)
 {
+	at_a->push_word = 0;
 	node_post(a, b, 100000);
 	sim_run(sim.now + SIM_MS / 2);
-	const struct sn_net_pull *p = sn_container(at_b->pulls.next, struct sn_net_pull, node);
 	if (sn_list_empty(&at_b->pulls)) {
 		sim_fail("no fetch has begun");
-		return;
+		return NULL;
 	}
-	begin(SN_WIRE_DATA, (uint32_t)sizeof(f.data) + len);
+	return sn_container(at_b->pulls.next, struct sn_net_pull, node);
+}
+static void data(uint64_t offset, uint32_t len)
+{
+	const struct sn_net_pull *p = fetched();
+
+	if (p == NULL)
+		return;
+	forge_begin(SN_WIRE_DATA, (uint32_t)sizeof(f.data) + len);
 	f.data.pull = htole32(p->number);
 	f.data.offset = htole64(offset);
-	sealed();
+	forge_sealed();
 }
 static void data_beyond_its_message(void)
 {
@@ -349,6 +276,58 @@ static void data_beyond_its_message(void)
 static void data_between_pieces(void)
 {
 	data(1, 100);
+}
+
+/* One of four pieces of 1,000 bytes, sent this many MSG frames after the announcement that b heard last. */
+static void push(uint32_t rdv, uint32_t after, uint64_t offset, uint32_t len)
+{
+	forge_begin(SN_WIRE_PUSH, (uint32_t)sizeof(f.push) + len);
+	f.h.seq = htole32(at_b->rx_deliver - 1 + after);
+	f.push.rdv = htole32(rdv);
+	f.push.frag = htole16(1000);
+	f.push.count = htole16(4);
+	f.push.offset = htole64(offset);
+	forge_sealed();
+}
+static void push_seen_before(void)
+{
+	push(1, 1, 2000, 1000);
+	push(1, 1, 2000, 1000);
+}
+static void one_push_too_many(void)
+{
+	for (uint32_t rdv = 1; rdv <= SN_NET_STASHES + 1; rdv++)
+		push(rdv, 1, 0, 1000);
+}
+static void push_of_what_is_asked_for(void)
+{
+	const struct sn_net_pull *p = fetched();
+
+	if (p)
+		push(p->rdv, 1, 1, 1000);
+}
+static void push_of_an_old_rendezvous(void)
+{
+	const struct sn_net_pull *p = fetched();
+
+	if (p)
+		push(p->rdv, SN_NET_STASH_SEQ + 1, 0, p->block[0].frag);
+}
+static void push_between_pieces(void)
+{
+	push(1, 1, 1, 1000);
+}
+static void push_beyond_its_count(void)
+{
+	push(1, 1, 4000, 1000);
+}
+static void push_cut_in_mid_body(void)
+{
+	push(1, 1, 1000, 999);
+}
+static void push_longer_than_a_piece(void)
+{
+	push(1, 1, 3000, 1001);
 }
 
 /* a announces a message that b leaves alone: a PULL for it, made by the forger, comes from b. */
@@ -362,7 +341,7 @@ static void pull(uint64_t offset, uint64_t end, uint64_t want, uint32_t frag)
 {
 	const struct sn_net_send *s = sn_container(at_a->sends.next, struct sn_net_send, node);
 
-	begin(SN_WIRE_PULL, sizeof(f.pull));
+	forge_begin(SN_WIRE_PULL, sizeof(f.pull));
 	f.h.link = htole32((uint32_t)at_b->peer_session);
 	f.h.ack = htole32(at_b->rx_next);
 	f.pull.rdv = htole32(sn_list_empty(&at_a->sends) ? 1 : s->number);
@@ -371,8 +350,8 @@ static void pull(uint64_t offset, uint64_t end, uint64_t want, uint32_t frag)
 	f.pull.end = htole64(end);
 	f.pull.want = htole64(want);
 	f.pull.frag = htole32(frag);
-	seal(&at_b->tx_key);
-	deliver_to(a);
+	forge_seal(&at_b->tx_key);
+	forge_deliver_to(a);
 }
 static void pull_of_nothing(void)
 {
@@ -409,30 +388,30 @@ static void one_pull_too_many(void)
 }
 static void slice_between_slices(void)
 {
-	begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + 100);
+	forge_begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + 100);
 	f.h.seq = htole32(at_b->rx_next);
 	f.slice.offset = htole32(1);
 	f.slice.total = htole32(101);
-	sealed();
+	forge_sealed();
 }
 static void slice_of_too_much(void)
 {
-	begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + SN_WIRE_SLICE);
+	forge_begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + SN_WIRE_SLICE);
 	f.h.seq = htole32(at_b->rx_next);
 	f.slice.total = htole32(MTU);
-	sealed();
+	forge_sealed();
 }
 static void probed_by_no_rail(void)
 {
-	begin(SN_WIRE_PROBED, sizeof(f.probe));
+	forge_begin(SN_WIRE_PROBED, sizeof(f.probe));
 	f.probe.rail = 1;
-	sealed();
+	forge_sealed();
 }
 static void by_no_rail(void)
 {
-	begin(SN_WIRE_ACK, sizeof(f.h));
+	forge_begin(SN_WIRE_ACK, sizeof(f.h));
 	f.h.rail = SN_WIRE_RAILS;
-	sealed();
+	forge_sealed();
 }
 
 /* What has to be kept finds no memory: all that was free is taken first. */
@@ -448,17 +427,17 @@ static void starve(struct node *n)
 }
 static void early_without_memory(void)
 {
-	begin(SN_WIRE_MSG, sizeof(f.h));
+	forge_begin(SN_WIRE_MSG, sizeof(f.h));
 	f.h.seq = htole32(at_b->rx_next + 1);
-	sealed();
+	forge_sealed();
 	starve(b);
 }
 static void slice_without_memory(void)
 {
-	begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + 100);
+	forge_begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + 100);
 	f.h.seq = htole32(at_b->rx_next);
 	f.slice.total = htole32(100);
-	sealed();
+	forge_sealed();
 	starve(b);
 }
 static void pull_without_memory(void)
@@ -466,6 +445,11 @@ static void pull_without_memory(void)
 	announce();
 	pull(0, 1000, 1, 1000);
 	starve(a);
+}
+static void push_without_memory(void)
+{
+	push(1, 1, 0, 1000);
+	starve(b);
 }
 
 static const struct row {
@@ -511,6 +495,15 @@ static const struct row {
 	{SN_DROP_PULL, "DATA unasked", data_unasked, false},
 	{SN_DROP_RANGE, "DATA beyond its message", data_beyond_its_message, false},
 	{SN_DROP_RANGE, "DATA between pieces", data_between_pieces, false},
+	{SN_DROP_PUSH, "PUSH seen before", push_seen_before, false},
+	{SN_DROP_PUSH, "one PUSH too many", one_push_too_many, false},
+	{SN_DROP_PUSH, "PUSH without memory", push_without_memory, false},
+	{SN_DROP_PUSH, "PUSH between pieces that are asked for", push_of_what_is_asked_for, false},
+	{SN_DROP_PUSH, "PUSH of an old rendezvous", push_of_an_old_rendezvous, false},
+	{SN_DROP_RANGE, "PUSH between pieces", push_between_pieces, false},
+	{SN_DROP_RANGE, "PUSH beyond its count", push_beyond_its_count, false},
+	{SN_DROP_RANGE, "PUSH cut in mid-body", push_cut_in_mid_body, false},
+	{SN_DROP_RANGE, "PUSH longer than a piece", push_longer_than_a_piece, false},
 	{SN_DROP_RDV, "PULL of nothing", pull_of_nothing, true},
 	{SN_DROP_RANGE, "PULL beyond the message", pull_beyond_the_message, true},
 	{SN_DROP_RANGE, "PULL of no piece", pull_of_no_piece, true},

@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "mpi")]
 import hosts as net  # noqa: E402
 from across import Across  # noqa: E402
-from job import Mpi, Runner, skip, tail  # noqa: E402
+from job import Mpi, Result, Runner, skip, tail  # noqa: E402
 
 NO_RIGHTS = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-net_raw,-net_admin"]
 
@@ -25,10 +26,16 @@ NO_RIGHTS = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-net_r
 class Hosts(Across):
     """Two hosts whose launcher uses eth0; on a wire that this can spoil, if there is a word for it."""
 
-    def __init__(self, work, driver, spoil, second):
-        self.spoil, self.second = spoil, second
+    def __init__(self, work, want, build):
+        self.spoil, self.second = want["spoil"], want["second"]
         super().__init__("2:", work)
-        self.driver = driver
+        self.driver = want["net"]
+        if want["bare"]:  # the second host has nothing of sennit
+            with open(self.agent, encoding="utf-8") as f:
+                agent = f.read()
+            hide = f"unshare --mount sh -c 'mount -t tmpfs none {build}/lib; exec \"$@\"' sh unshare --uts"
+            with open(self.agent, "w", encoding="utf-8") as f:
+                f.write(agent.replace("unshare --uts", hide))
 
     def network(self):
         if self.spoil:
@@ -51,15 +58,16 @@ def second_network(names, addresses, mtu=1500, path=1500, joined=True):
         net.sh("ip", "link", "add", "eth1", "netns", name, "type", "veth", "peer", "name", port, "netns", switch)
         net.sh("ip", "-n", switch, "link", "set", port, "mtu", str(path), *(("master", "br0") if joined else ()), "up")
         net.sh("ip", "-n", name, "link", "set", "eth1", "mtu", str(mtu), "up")
-        net.sh("ip", "-n", name, "addr", "add", own, "dev", "eth1")
+        net.sh("ip", "-n", name, "addr", "add", own, "dev", "eth1", *(("nodad",) if ":" in own else ()))
     net.sh("ip", "-n", switch, "link", "set", "br0", "up")
 
 
 NEAR, FAR = ("10.78.0.1/24", "10.78.0.2/24"), ("10.78.0.1/24", "10.79.0.2/24")
 
 
-def case(said, net_setting, works=False, spoil=None, second=None, before=()):
-    return {"said": said, "net": net_setting, "works": works, "spoil": spoil, "second": second, "before": list(before)}
+def case(said, net_setting, works=False, spoil=None, second=None, before=(), jobs=1, bare=False):
+    return {"said": said, "net": net_setting, "works": works, "spoil": spoil, "second": second, "before": list(before), "jobs": jobs,
+            "bare": bare}
 
 
 CASES = {
@@ -69,6 +77,8 @@ CASES = {
     "off": case([r"no network is open here \(SENNIT_NET"], "off"),
     "no_rights": case([r"a packet socket needs CAP_NET_RAW in this network namespace", r"no network is open here"], "ether",
                       before=NO_RIGHTS),
+    "without_sennit": case([r"libsennit-mpi\.so' from LD_PRELOAD cannot be preloaded", r"host1.*PML cm cannot be selected"], "udp",
+                           bare=True),
     "unreachable": case([r"no answer from 10\.78\.0\.\d in \d+ ms.*`sennit doctor HOST`"], "udp:eth1",
                         second=lambda n: second_network(n, NEAR, joined=False)),
     "no_route": case([r"no answer from 10\.7[89]\.0\.\d in \d+ ms.*refuses to send \(Network is unreachable\)"], "udp:eth1",
@@ -79,6 +89,14 @@ CASES = {
                          r"no answer from 10\.77\.0\.\d"], "udp", spoil="version"),
     "version_ether": case([r"a frame of version 2 of the network protocol came", r"no answer from \w\w:\w\w"], "ether",
                           spoil="version"),
+    "key_udp": case([r"no answer from 10\.77\.0\.\d.*\d frames came here that this process's key does not fit"], "udp", spoil="key"),
+    "key_ether": case([r"no answer from \w\w:\w\w.*\d frames came here that this process's key does not fit"], "ether", spoil="key"),
+    "one_way": case([r"no answer from 10\.77\.0\.\d in \d+ ms"], "udp", spoil="halfwall"),
+    "same_address": case([r"no answer from 10\.78\.0\.1 in \d+ ms.*This host has that address, too"], "udp:eth1",
+                         second=lambda n: second_network(n, (NEAR[0], NEAR[0]))),
+    "ipv6_only": case([r"OK 2 ranks"], "udp:eth1", works=True, second=lambda n: second_network(n, ("fd00:5e::1/64", "fd00:5e::2/64"))),
+    "two_jobs_udp": case([r"OK 4 ranks"], "udp", works=True, jobs=2),
+    "two_jobs_ether": case([r"OK 4 ranks"], "ether", works=True, jobs=2),
     # both ends take 9,000 bytes, what lies between silently drops them: found, and worked around
     "mtu_hole_udp": case([r"OK 2 ranks"], "udp:eth1", works=True, second=lambda n: second_network(n, NEAR, 9000)),
     "mtu_hole_ether": case([r"OK 2 ranks"], "ether:eth1", works=True, second=lambda n: second_network(n, NEAR, 9000)),
@@ -92,12 +110,53 @@ def run(build, work, want):
         skip(f"{mpi.compiler()} is not here (apt install libopenmpi-dev)")
     if subprocess.run([mpi.compiler(), os.path.join(HERE, "mpi_job.c"), "-o", program], check=False).returncode:
         net.fail("the job does not compile")
-    runner.across = Hosts(runner.work, want["net"], want["spoil"], want["second"])
+    runner.across = Hosts(runner.work, want, runner.build)
+    ranks = 2 * want["jobs"]
     try:
-        result = runner.run(mpi, 2, want["before"] + [program], timeout=100,
-                            env={"SENNIT_PEER_TIMEOUT": "20000" if want["works"] else "3000"})
+        results = several(runner, mpi, ranks, want["before"] + [program], want["jobs"],
+                          {"SENNIT_PEER_TIMEOUT": "20000" if want["works"] else "3000"})
     finally:
         runner.across.end()
+    for result in results:
+        judge(want, result)
+        if want["jobs"] > 1:
+            apart(result, ranks)
+    print("passed")
+
+
+def several(runner, mpi, ranks, program, jobs, env):
+    """The results of that many jobs, at the same time on the same hosts, of which each shares /dev/shm with the others."""
+    if jobs == 1:
+        return [runner.run(mpi, ranks, program, timeout=100, env=env)]
+    runner.tmp = runner.work
+    command = [os.path.join(runner.build, "bin", "sennit"), "run", "--", *runner.across.command(mpi, ranks, env), *program]
+    environ = dict(runner.environment(mpi, True, env), SENNIT_NET=runner.across.driver)
+    began = time.monotonic()
+    running = [subprocess.Popen(runner.across.prefix() + command, env=environ, cwd=runner.work, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(jobs)]
+    results = []
+    for job in running:
+        try:
+            text, timed_out = job.communicate(timeout=max(1, began + 100 - time.monotonic()))[0], False
+        except subprocess.TimeoutExpired:
+            job.kill()
+            text, timed_out = job.communicate()[0], True
+        results.append(Result(job.returncode, text, time.monotonic() - began, timed_out, []))
+    return results
+
+
+def apart(result, ranks):
+    """None of the job's ranks had to do with a stranger: each knows those of the other host, and nobody used a wrong key."""
+    total = {}
+    for own in result.counters().values():
+        for name, value in own.items():
+            total[name] = total.get(name, 0) + value
+    if total.get("net.connects") != ranks * ranks // 2:
+        net.fail("%s connections between hosts in a job of %d ranks" % (total.get("net.connects"), ranks))
+    net.refuse(total, "net.drop_mac", "net.drop_record", "net.drop_refused", "net.peers_gone")
+
+
+def judge(want, result):
     print(tail(result.text, 40))
     if result.timed_out:
         net.fail("it has not ended after %.0f s" % result.seconds)
@@ -109,7 +168,6 @@ def run(build, work, want):
     left = [text for text in result.left if not text.startswith("process ")]  # a launcher's daemon may need its time to go
     if left:
         net.fail("left behind: " + ", ".join(left))
-    print("passed")
 
 
 def run_all():

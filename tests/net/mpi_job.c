@@ -46,7 +46,7 @@ static void any_source(int rank, int ranks)
 /* Blocks with gaps between, to the next rank in blocks of another size; every byte is looked at, also in the gaps. */
 static void vectors(int rank, int ranks)
 {
-	enum { BLOCK = 12345, STRIDE = 15000, BLOCKS = 4, TOTAL = BLOCK * BLOCKS };
+	enum { BLOCK = 24691, STRIDE = 30000, BLOCKS = 4, TOTAL = BLOCK * BLOCKS };
 	static unsigned char out[STRIDE * BLOCKS], in[TOTAL * 2];
 	MPI_Datatype strided, pairs;
 

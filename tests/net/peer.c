@@ -152,13 +152,16 @@ static int by_value(const void *a, const void *b)
 
 static void pingpong(void)
 {
-	static const size_t sizes[] = {8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304};
+	size_t sizes[] = {8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304};
+	size_t count = messages ? 1 : sizeof(sizes) / sizeof(sizes[0]);
 	uint8_t *buf = malloc(4194304);
-	double t[1000] = {0};
+	static double t[20000];
 
 	memset(buf, 1, 4194304);
-	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-		unsigned rounds = sizes[s] < 65536 ? 1000 : 60;
+	if (messages && messages <= sizes[7])
+		sizes[0] = messages;
+	for (size_t s = 0; s < count; s++) {
+		unsigned rounds = messages ? 20000 : sizes[s] < 65536 ? 1000 : 60;
 		for (unsigned i = 0; i < rounds; i++) {
 			double start = now();
 			one(rank == 0, buf, sizes[s]);

@@ -48,7 +48,7 @@ def table(section):
 def frames(doc, header, kernel):
     sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", doc, re.M | re.S))
     types = dict(re.findall(r"SN_WIRE_(\w+) = (\d+),", header))
-    structs = {"HELLO": "hello", "BYE": "bye", "ACK": "head", "MSG": "head", "PULL": "pull", "DATA": "data", "PROBE": "probe",
+    structs = {"HELLO": "hello", "BYE": "bye", "ACK": "head", "MSG": "head", "PULL": "pull", "DATA": "data", "PUSH": "push", "PROBE": "probe",
                "SLICE": "slice"}
     seen = set()
     for title, text in sections.items():
@@ -69,7 +69,7 @@ def frames(doc, header, kernel):
                 own, length_k = fields(kernel, "sn_wire_" + structs[named[0][0]])
                 expect("the kernel's length of " + named[0][0], length, length_k)
                 expect("the kernel's fields of " + named[0][0],
-                       {k: v for k, v in code.items() if k != "reserved"},
+                       {k: v for k, v in code.items() if k not in ("push", "reserved")},
                        {k: v for k, v in own.items() if k != "reserved"})
     expect("the frame types", seen, set(types) - {"TYPES"})
     head = next(text for title, text in sections.items() if title.startswith("Frame header"))

@@ -4,8 +4,9 @@
  * duplicates, delays, reorders and corrupts frames from a seed.
  *   wire NETNS_A NETNS_B MTU SEED LOSS% DUPLICATE% REORDER% CORRUPT%
  * The devices are called eth0. It prints "READY" and, at SIGTERM or when its standard input ends, what it did. "cut", "heal"
- * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP;
- * "version" makes A's frames look like those of another version of the protocol. The last of several lines counts, also
+ * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP,
+ * "halfwall" but UDP from A; "version" makes A's frames look like those of another version of the protocol, "key" like those
+ * for another key. The last of several lines counts, also
  * when they are read at once: a wire that has to wait for its core must not stay cut.
  */
 #include <errno.h>
@@ -27,7 +28,8 @@
 static uint64_t state;
 static double loss, duplicate, reorder, corrupt;
 static unsigned long passed, lost, doubled, swapped, damaged;
-static bool cut_ab, cut_ba, firewall, version;
+static bool cut_ab, cut_ba, firewall_ab, firewall_ba;
+static int altered = -1; /* the byte of the protocol's frames that is changed on the way from A to B */
 
 static double chance(void)
 {
@@ -68,14 +70,14 @@ static int tap_in(const char *netns, int mtu)
 	return fd;
 }
 
-/* The first byte of a frame of the protocol is its version: over Ethernet, or over UDP, where no checksum is right, too. */
-static void other_version(uint8_t *frame, ssize_t len)
+/* A frame of the protocol: over Ethernet, or over UDP, where no checksum is right, too. */
+static void alter(uint8_t *frame, ssize_t len, int at)
 {
 	if (len > 60 && frame[12] == 0x88 && frame[13] == 0xb6)
-		frame[16]++;
+		frame[16 + at]++;
 	if (len > 60 && frame[12] == 8 && frame[13] == 0 && frame[14] == 0x45 && frame[23] == 17) {
 		frame[40] = frame[41] = 0;
-		frame[42]++;
+		frame[42 + at]++;
 	}
 }
 
@@ -85,7 +87,7 @@ static void put(int fd, const uint8_t *frame, size_t len)
 		passed++;
 }
 
-static void forward(int from, int to, bool cut, bool altered, uint8_t *held, size_t *held_len)
+static void forward(int from, int to, bool cut, bool firewall, int alter_at, uint8_t *held, size_t *held_len)
 {
 	static uint8_t frame[FRAME_MAX];
 
@@ -98,8 +100,8 @@ static void forward(int from, int to, bool cut, bool altered, uint8_t *held, siz
 			lost++;
 			continue;
 		}
-		if (altered)
-			other_version(frame, len);
+		if (alter_at >= 0)
+			alter(frame, len, alter_at);
 		if (len > 14 && chance() < corrupt) {
 			frame[14 + (size_t)(chance() / 100 * (double)(len - 14))] ^= 0x10;
 			damaged++;
@@ -126,8 +128,11 @@ static void obey(const char *word)
 {
 	cut_ba = strcmp(word, "cut") == 0;
 	cut_ab = cut_ba || strcmp(word, "oneway") == 0;
-	firewall = strcmp(word, "firewall") == 0;
-	version = strcmp(word, "version") == 0;
+	firewall_ba = strcmp(word, "firewall") == 0;
+	firewall_ab = firewall_ba || strcmp(word, "halfwall") == 0;
+	altered = strcmp(word, "version") == 0 ? 0
+		  : strcmp(word, "key") == 0   ? 8
+					       : -1; /* 8: what the key has made */
 }
 
 static bool command(void)
@@ -166,8 +171,8 @@ int main(int argc, char **argv)
 		poll(p, 3, held_len[0] || held_len[1] ? 1 : 1000);
 		if (p[2].revents && !command())
 			break;
-		forward(a, b, cut_ab, version, held[0], &held_len[0]);
-		forward(b, a, cut_ba, false, held[1], &held_len[1]);
+		forward(a, b, cut_ab, firewall_ab, altered, held[0], &held_len[0]);
+		forward(b, a, cut_ba, firewall_ba, -1, held[1], &held_len[1]);
 	}
 	printf("passed %lu lost %lu doubled %lu reordered %lu damaged %lu\n", passed, lost, doubled, swapped,
 	       damaged);

@@ -294,6 +294,20 @@ static void sizes_have_rates_of_their_own(void **state)
 	about(sn_model_rate_of(&m, 100, 0), 48 * MB);
 }
 
+/* What a trial took, the way there included, is a bound: it raises a figure, and lowers none. */
+static void a_trial_raises_a_figure_at_once(void **state)
+{
+	struct sn_model m = {0};
+
+	sn_model_rate(&m, BIG, MB, 1000 * MSEC);
+	sn_model_least(&m, BIG, MB, 20 * MSEC);
+	about(sn_model_rate_of(&m, BIG, 0), 50 * MB);
+	sn_model_least(&m, BIG, MB, 500 * MSEC);
+	about(sn_model_rate_of(&m, BIG, 0), 50 * MB);
+	sn_model_least(&m, BIG, MB, 0); /* no time: not a division by it */
+	assert_true(sn_model_rate_of(&m, BIG, 0) > 50 * MB);
+}
+
 /* A rail that is not used because it was slow would never show that it has recovered. */
 static void a_rail_that_is_not_used_is_given_another_chance(void **state)
 {
@@ -328,6 +342,7 @@ int main(void)
 		cmocka_unit_test(good_news_is_believed_when_it_comes_twice),
 		cmocka_unit_test(short_transfers_add_up),
 		cmocka_unit_test(sizes_have_rates_of_their_own),
+		cmocka_unit_test(a_trial_raises_a_figure_at_once),
 		cmocka_unit_test(a_rail_that_is_not_used_is_given_another_chance),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Fetching, and what comes unasked: the part of net.h that is about the bodies of rendezvous. */
+#ifndef SN_NET_FETCH_H
+#define SN_NET_FETCH_H
+
+#include "net/net.h"
+
+/* ---- pull.c ---- */
+void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,
+		 uint64_t len, struct sn_req *req);
+void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
+void sn_net_pull_shape(struct sn_net_pull *p, uint32_t frag);
+void sn_net_pull_finish(struct sn_net_pull *p);
+void sn_net_ask(struct sn_net_pull *p, struct sn_net_block *b); /* for what the block misses */
+void sn_net_block_pushed(struct sn_net_pull *p, struct sn_net_block *b, unsigned lane, uint32_t frag);
+void sn_net_block_drop(struct sn_net_pull *p, struct sn_net_block *b);
+void sn_net_block_release(struct sn_net_block *b, uint32_t bytes); /* these are no longer under way */
+struct sn_net_way *sn_net_pull_way(struct sn_net_link *l, unsigned lane);
+void sn_net_credit_cut(struct sn_net_link *l, unsigned lane);
+static inline struct sn_net_lane *sn_net_lane_of(const struct sn_net_block *b)
+{
+	return &b->pull->link->lane[b->lane];
+}
+static inline uint64_t sn_net_block_start(const struct sn_net_pull *p, const struct sn_net_block *b)
+{
+	return p->start + b->index * p->room;
+}
+static inline uint64_t sn_net_block_end(const struct sn_net_pull *p, const struct sn_net_block *b)
+{
+	return SN_MIN_OF(sn_net_block_start(p, b) + p->room, p->len);
+}
+
+/* ---- piece.c ---- */
+void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len);
+void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len);
+/* A piece that was kept, into a fetch that is beginning. */
+void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body, uint32_t len);
+struct sn_net_block *sn_net_locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
+				   enum sn_drop *why);
+
+/* ---- push.c ---- */
+uint64_t sn_net_push_room(const struct sn_net_link *l);			  /* bytes that may be pushed now */
+void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w); /* how much of it follows unasked */
+void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req);
+void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w);
+void sn_net_push_ended(struct sn_net_send *s);
+void sn_net_push_asked(struct sn_net_send *s, uint64_t offset, uint64_t want); /* a PULL has come */
+void sn_net_push_heard(struct sn_net_link *l, uint8_t word);
+uint8_t sn_net_push_word(struct sn_net *n); /* what peers may push, as the wire says it */
+void sn_net_stash(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len);
+void sn_net_stash_drop(struct sn_net_link *l, uint32_t rdv);
+void sn_net_stash_end(struct sn_net_link *l);
+bool sn_net_push_fits(const struct sn_net_link *l, const struct sn_rdv *rdv, uint64_t len); /* can be used */
+void sn_net_push_expect(struct sn_net_pull *p, const struct sn_rdv *rdv);
+
+/* ---- place.c ---- */
+unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
+
+/* ---- pull.c again ---- */
+/* The kernel has fetched this much of it, and goes no further. */
+void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
+void sn_net_pull_schedule(struct sn_net *n);
+
+void sn_net_pull_end(struct sn_net_link *l, int status);
+
+void sn_net_block_move(struct sn_net_block *b, unsigned lane);
+/* ---- again.c ---- */
+uint64_t sn_net_pull_timer(struct sn_net_link *l);
+void sn_net_pull_lane_down(struct sn_net_link *l, unsigned lane); /* ask elsewhere for what it owes */
+
+/* ---- lane.c ---- */
+void sn_net_late_look(struct sn_net *n, int frames); /* this many have come */
+uint32_t sn_net_lane_frag(const struct sn_net_pull *p, unsigned lane);
+bool sn_net_any_room(const struct sn_net *n); /* some port can take a block more */
+unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails);
+int sn_net_lane_for(const struct sn_net_pull *p);    /* the strategy's choice for the next block; -1: wait */
+int sn_net_lane_trial(const struct sn_net_pull *p);  /* the lane to be tried with its first block; -1: none */
+void sn_net_lanes_used(const struct sn_net_pull *p); /* a fetch has ended */
+bool sn_net_lane_steal(struct sn_net_link *l);
+int sn_net_lane_other(const struct sn_net_link *l, unsigned than,
+		      uint64_t size); /* the best that is up; -1: none */
+
+#endif

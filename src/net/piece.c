@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fetching: the pieces that come, asked for (DATA) or not (PUSH), and what each says about those that should have come before
+ * it. pull.c has the picture.
+ *
+ * Budget of a piece: two table look-ups (a walk over the fetches from its peer, if it was pushed), one copy unless the driver
+ * has put it where it belongs.
+ */
+#include "net/net.h"
+
+/* Ask again for a block of which three or more later frames came, past its end. */
+static bool lost(struct sn_net_block *b)
+{
+	if (b->later < 3 || !b->end_seen || b->missing == 0)
+		return false;
+	struct sn_net_link *l = b->pull->link;
+	l->net->counts[SN_NC_AGAIN_EVIDENCE]++;
+	sn_net_credit_cut(l, b->lane);
+	b->fresh = false;
+	sn_net_ask(b->pull, b);
+	return true;
+}
+
+/*
+ * What a piece of this round says about blocks asked for earlier on its lane. sn_net_ask() moves a block to the end of the list.
+ * Pieces that were pushed may have been sent before a PULL arrived that we sent before: they tell of their own fetch only.
+ */
+static void evidence(struct sn_net_lane *lane, uint32_t round, const struct sn_net_pull *pushed)
+{
+	sn_list_for_each_safe (at, &lane->asked) {
+		struct sn_net_block *b = sn_container(at, struct sn_net_block, node);
+		if ((int32_t)(round - b->round) <= 0)
+			break;
+		if (pushed && (b->pull != pushed || !b->pushed))
+			continue;
+		b->later++;
+		b->end_seen = true;
+		lost(b);
+	}
+}
+
+static void block_whole(struct sn_net_pull *p, struct sn_net_block *b)
+{
+	struct sn_net_port *port = &p->link->net->port[b->port];
+	uint64_t most = SN_MAX_OF(port->driver->room(port->drv), SN_NET_CREDIT_MIN);
+
+	if (b->trial)
+		sn_model_least(&sn_net_lane_of(b)->model, p->len,
+			       sn_net_block_end(p, b) - sn_net_block_start(p, b),
+			       p->link->net->now - b->asked_at);
+	sn_net_block_drop(p, b);
+	port->credit = SN_MIN_OF(port->credit + p->room / 8, most);
+	if (p->left == 0)
+		sn_net_pull_finish(p);
+}
+
+/* The block and piece that this DATA is, or NULL if it is none that is missing. */
+struct sn_net_block *sn_net_locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
+				   enum sn_drop *why)
+{
+	*why = SN_DROP_RANGE;
+	if (offset >= p->len)
+		return NULL;
+	*why = SN_DROP_PULL;
+	if (offset < p->start)
+		return NULL;
+	uint64_t index = (offset - p->start) / p->room;
+	for (unsigned i = 0; i < SN_NET_BLOCKS; i++) {
+		struct sn_net_block *b = &p->block[i];
+		if (!b->active || b->index != index)
+			continue;
+		uint64_t in = offset - sn_net_block_start(p, b);
+		if (in % b->frag || len != SN_MIN_OF((uint64_t)b->frag, sn_net_block_end(p, b) - offset)) {
+			*why = b->moves ? SN_DROP_PULL : SN_DROP_RANGE;
+			return NULL;
+		}
+		*piece = (unsigned)(in / b->frag);
+		return b->missing >> *piece & 1 ? b : NULL;
+	}
+	return NULL;
+}
+
+/* What the arrival of a piece on its lane teaches. */
+static void learn(struct sn_net_link *l, struct sn_net_block *b, struct sn_net_lane *lane, uint32_t round,
+		  uint32_t len)
+{
+	uint64_t now = l->net->now;
+
+	if (b->fresh && b->round == round) {
+		bool idle = lane->asked.next == &b->node && lane->data_at <= b->asked_at;
+		sn_net_rtt_add(&lane->rtt, now - b->asked_at);
+		if (idle)
+			sn_model_latency(&lane->model, now - b->asked_at);
+	}
+	l->net->hot = l;
+	lane->data_at = now;
+	lane->bytes += len;
+	lane->backoff = 0;
+	lane->retries = 0;
+	if (l->net->late)
+		lane->late_bytes += len;
+	else if (!sn_list_empty(&lane->asked))
+		sn_model_arrived(&lane->model, b->pull->len, len, now);
+}
+
+/* The piece fills a hole of the block. */
+static void fill(struct sn_net_block *b, unsigned piece, uint32_t len)
+{
+	b->fresh = false;
+	b->tries = 0;
+	b->missing &= ~(1ULL << piece);
+	sn_net_block_release(b, len);
+	b->pull->left -= len;
+}
+
+/* It came in its turn of the block's pieces, as asked for last: what of them should have come before? */
+static void in_turn(struct sn_net_block *b, unsigned piece)
+{
+	if (b->missing == 0)
+		return;
+	b->end_seen |= piece >= b->last;
+	b->later += piece > (unsigned)__builtin_ctzll(b->missing);
+	lost(b);
+}
+
+void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len)
+{
+	struct sn_net *n = l->net;
+	struct sn_net_pull *p = sn_net_table_get(&n->pull_table, le32toh(d->pull));
+	struct sn_net_lane *lane = &l->lane[d->h.rail];
+	uint32_t round = le32toh(d->round);
+	enum sn_drop why = SN_DROP_PULL;
+	unsigned piece;
+	struct sn_net_block *b = NULL;
+
+	if (p && p->link == l)
+		b = sn_net_locate(p, le64toh(d->offset), len, &piece, &why);
+	if (b == NULL) {
+		n->drops[why]++;
+		return;
+	}
+	n->counts[SN_NC_RX_DATA]++;
+	if (body == (const uint8_t *)(d + 1))
+		sn_iov_write(p->iov, p->iov_count, le64toh(d->offset), body, len);
+	learn(l, b, lane, round, len);
+	bool own_lane = b->lane == d->h.rail; /* not one that the peer chose for want of it */
+	fill(b, piece, len);
+	if (b->round == round)
+		in_turn(b, piece);
+	if (b->missing == 0)
+		block_whole(p, b);
+	if (own_lane)
+		evidence(lane, round, NULL);
+}
+
+/* The fetch of this rendezvous, if it has begun. */
+static struct sn_net_pull *pull_of(struct sn_net_link *l, uint32_t rdv)
+{
+	sn_list_for_each (at, &l->pulls) {
+		struct sn_net_pull *p = sn_container(at, struct sn_net_pull, node);
+		if (p->rdv == rdv)
+			return p;
+	}
+	return NULL;
+}
+
+void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body, uint32_t len)
+{
+	enum sn_drop why;
+	unsigned piece;
+	struct sn_net_block *b = sn_net_locate(p, offset, len, &piece, &why);
+
+	if (b == NULL)
+		return;
+	p->link->net->counts[SN_NC_RX_PUSH]++;
+	sn_iov_write(p->iov, p->iov_count, offset, body, len);
+	fill(b, piece, len);
+	if (b->missing == 0)
+		sn_net_block_drop(p, b);
+}
+
+void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len)
+{
+	struct sn_net *n = l->net;
+	struct sn_net_pull *p = pull_of(l, le32toh(w->rdv));
+	struct sn_net_lane *lane = &l->lane[w->h.rail];
+	uint64_t offset = le64toh(w->offset);
+	enum sn_drop why;
+	unsigned piece;
+
+	if (p == NULL) {
+		sn_net_stash(l, w, body, len);
+		return;
+	}
+	struct sn_net_block *b = NULL;
+	if (le32toh(w->h.seq) - p->seq - 1 < SN_NET_STASH_SEQ)
+		b = sn_net_locate(p, offset, len, &piece, &why);
+	if (b == NULL) {
+		n->drops[SN_DROP_PUSH]++;
+		return;
+	}
+	n->counts[SN_NC_RX_PUSH]++;
+	if (body == (const uint8_t *)(w + 1))
+		sn_iov_write(p->iov, p->iov_count, offset, body, len);
+	uint32_t round = b->round;
+	bool pushed = b->pushed;
+	learn(l, b, lane, round - 1, len);
+	fill(b, piece, len);
+	if (pushed)
+		in_turn(b, piece);
+	bool over = p->left == 0;
+	if (b->missing == 0)
+		block_whole(p, b);
+	if (pushed && !over)
+		evidence(lane, round, p);
+}
