@@ -139,7 +139,8 @@ static struct sn_shim_thread *waiting_thread(void)
 	struct sn_shim *shim = sn_caller_shim();
 	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
 
-	if (!t || t->kind != SN_SHIM_WAITS || atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
+	if (!t || t->kind != SN_SHIM_WAITS || t->freeing == t->calls ||
+	    atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
 		return NULL;
 	return t;
 }

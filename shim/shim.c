@@ -21,7 +21,7 @@ extern void *_Atomic sn_mpi_next[COUNT]; /* entry.S */
 /* Initial-exec: a library that is loaded at start has room in every thread's static block. calls starts so that the
  * first call makes it 0. */
 _Thread_local struct sn_shim_thread sn_mpi_thread
-	__attribute__((tls_model("initial-exec"))) = {.calls = UINT32_MAX};
+	__attribute__((tls_model("initial-exec"))) = {.calls = UINT32_MAX, .freeing = UINT32_MAX};
 _Atomic uint32_t sn_mpi_many; /* several threads have called */
 
 static struct sn_shim_thread *this_thread(void)
@@ -98,22 +98,42 @@ static void *find(const char *name)
 
 /* ---- entering by the slow way ---- */
 
-/* Is this the first call of a function that makes a window, in Open MPI? See shim.h, elsewhere. */
-static void note_window(const char *name, const void *function)
+static bool of_open_mpi(const void *function)
+{
+	Dl_info info;
+	void *lib = dladdr(function, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	bool yes = lib && dlsym(lib, "ompi_mpi_comm_world");
+	if (lib)
+		dlclose(lib);
+	return yes;
+}
+
+/*
+ * Windows of Open MPI (shim.h, elsewhere). Counted under each of the two names by itself: a tool may stand before one call
+ * and not before the other, and then a call goes through both. Where several threads call, a window counts for ever. True:
+ * the next call of this function must be seen, too.
+ */
+static bool note_window(const char *name, const void *function)
 {
 	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
 					    "MPI_Win_create_dynamic"};
-	Dl_info info;
-	void *lib = NULL;
-	name += *name == 'P';
+	static _Atomic uint32_t windows[2];
+	bool profiled = *name == 'P', frees, made = false;
+	name += profiled;
+	frees = strcmp(name, "MPI_Win_free") == 0;
 	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
-		if (strcmp(name, makes[i]) == 0 && dladdr(function, &info))
-			lib = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-	if (!lib)
-		return;
-	if (dlsym(lib, "ompi_mpi_comm_world"))
-		atomic_store(&shim.elsewhere, 1);
-	dlclose(lib);
+		made |= strcmp(name, makes[i]) == 0;
+	if ((!frees && !made) || !of_open_mpi(function))
+		return false;
+	if (made) {
+		atomic_fetch_add(&windows[profiled], 1);
+	} else {
+		sn_mpi_thread.freeing = sn_mpi_thread.calls;
+		if (!atomic_load(&sn_mpi_many) && atomic_load(&windows[profiled]))
+			atomic_fetch_sub(&windows[profiled], 1);
+	}
+	atomic_store(&shim.elsewhere, atomic_load(&windows[0]) + atomic_load(&windows[1]));
+	return true;
 }
 
 static void count_thread(void)
@@ -144,7 +164,8 @@ void *sn_mpi_enter(uint32_t index)
 		fprintf(stderr, "sennit: the MPI library has no %s, which the program calls\n", names[index]);
 		abort();
 	}
-	note_window(names[index], next);
+	if (note_window(names[index], next))
+		return next;
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);
 	atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
 	return next;

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 2
+#define SN_SHIM_VERSION 3
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -28,6 +28,7 @@ struct sn_shim_thread {
 	uint32_t call_seen;
 	uint32_t entries_seen;
 	uint64_t stamp_seen, idle, left; /* left: when the last look that found nothing ended */
+	uint32_t freeing;		 /* calls in the last one that frees a window */
 };
 
 struct sn_shim {
@@ -42,7 +43,8 @@ struct sn_shim {
 	void (*_Atomic wake)(void);
 	/*
 	 * The library also waits for what comes by other ways and rings no bell of ours: nobody naps. So it is in Open MPI
-	 * once there has been a window: one-sided traffic goes over its BTLs, whose targets take part in any MPI call.
+	 * while there is a window, and in the call that frees it: one-sided traffic goes over its BTLs, whose targets take
+	 * part in any MPI call.
 	 */
 	_Atomic uint32_t elsewhere;
 };

@@ -110,10 +110,11 @@ def marked_processes(mark):
     return found
 
 
-def end_all(mark):
+def end_all(mark, done=lambda pids: not pids, but=None):
+    """End the processes of a job (but not this one), until they are gone, or whatever else `done` says of them."""
     for _ in range(50):
-        pids = marked_processes(mark)
-        if not pids:
+        pids = [p for p in marked_processes(mark) if p != but]
+        if done(pids):
             return
         for pid in pids:
             try:
@@ -200,16 +201,7 @@ class Runner:
     @staticmethod
     def end_but_shell(mark, job):
         """End a job that is stuck, but let the shell around it list /dev/shm first."""
-        for _ in range(50):
-            pids = [p for p in marked_processes(mark) if p != job.pid]
-            if not pids or job.poll() is not None:
-                break
-            for pid in pids:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass
-            time.sleep(0.1)
+        end_all(mark, lambda pids: not pids or job.poll() is not None, job.pid)
         if job.poll() is None:
             end_all(mark)
 
