@@ -4,27 +4,28 @@
  * the device open, calibrated, picked for messages, and given up. dma.c uses them for copies, netdma.c for what comes from
  * the network.
  *
- * The threshold is where offloading begins to pay: measured for each channel when it is taken, by timing it against the
- * CPU; and where the two processes share a cache, not below that cache's size, for there the CPU's copy is faster.
+ * The threshold is where offloading begins to pay: measured by timing each channel against the CPU; and where the two
+ * processes share a cache, not below that cache's size, for there the CPU's copy is faster. A worker measures when the module
+ * is loaded, so that nobody's open waits for it, and lets the channels go again, for a channel taken is a channel that others
+ * do not get. What is not measured yet when it is taken (a driver that came later, a channel that had failed) is measured then.
  *
  * A silent channel is stopped before its pages are let go, and is not used again; one that cannot be stopped keeps the
  * pages for ever. Submitting takes no lock of ours (drivers have theirs, and some sleep in it): whoever submits says so, and
  * who stops a channel first closes it and then waits until nobody is submitting.
  */
 #include "sennit_dma.h"
+#include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/device/driver.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
-#include <linux/topology.h>
-#ifdef CONFIG_X86
-#include <asm/processor.h>
-#endif
 
 #define SN_CHANNELS_MAX 16
 #define SN_TEST_BYTES	(128u << 10)
 #define SN_TEST_ORDER	get_order(SN_TEST_BYTES)
+#define SN_TEST_ROUNDS	3 /* the best counts: the others may have been interrupted, or cold */
 
 static bool dma = true;
 module_param(dma, bool, 0644);
@@ -49,20 +50,17 @@ static unsigned int sn_n_channels; /* grows from 0 once, while files are open */
 static unsigned int sn_opens;
 static u64 sn_threshold = U64_MAX;
 
-static u64 sn_cache_bytes(void)
-{
-#ifdef CONFIG_X86
-	return (u64)boot_cpu_data.x86_cache_size << 10;
-#else
-	return 2 << 20;
-#endif
-}
+/* What was measured of a channel, until the module goes or the channel fails. Under sn_channels_lock. */
+struct sn_calibration {
+	char name[64]; /* of device and channel */
+	u64 threshold, ns_per_block;
+};
+
+static struct sn_calibration sn_calibrations[SN_CHANNELS_MAX];
 
 bool sn_dma_shares_cache(const struct sn_ctx *caller, const struct sn_ctx *owner)
 {
-	int a = READ_ONCE(caller->cpu), b = READ_ONCE(owner->cpu);
-
-	return topology_physical_package_id(a) == topology_physical_package_id(b);
+	return sn_caches_shared(READ_ONCE(caller->cpu), READ_ONCE(owner->cpu));
 }
 
 bool sn_dma_wants(struct sn_ctx *from, struct sn_ctx *to, u64 len)
@@ -75,7 +73,7 @@ bool sn_dma_wants(struct sn_ctx *from, struct sn_ctx *to, u64 len)
 		return len >= threshold;
 	threshold = READ_ONCE(sn_threshold);
 	if (sn_dma_shares_cache(from, to))
-		threshold = max(threshold, sn_cache_bytes());
+		threshold = max(threshold, sn_cache_bytes(READ_ONCE(to->cpu)));
 	return len >= threshold;
 }
 
@@ -125,39 +123,96 @@ static u64 sn_channel_time(struct dma_chan *chan, struct page *dst, struct page 
 	return ns;
 }
 
+/* The shortest of some times; 0: it failed once. */
+static u64 sn_channel_best(struct dma_chan *chan, struct page *dst, struct page *src, unsigned int len)
+{
+	u64 best = U64_MAX;
+	int i;
+
+	for (i = 0; i < SN_TEST_ROUNDS && best; i++)
+		best = min(best, sn_channel_time(chan, dst, src, len));
+	return best;
+}
+
+static u64 sn_cpu_best(void *dst, const void *src, unsigned int len)
+{
+	u64 best = U64_MAX;
+	int i;
+
+	for (i = 0; i < SN_TEST_ROUNDS; i++) {
+		ktime_t start = ktime_get();
+
+		memcpy(dst, src, len);
+		best = min_t(u64, best, ktime_to_ns(ktime_sub(ktime_get(), start)) + 1);
+	}
+	return best;
+}
+
 /*
  * Times a channel against the CPU. Its own time for a large copy less that for a page is its rate, the rest its cost of
- * starting. Returns the length from which to use it, or 0: it does not copy right.
+ * starting. False: it does not copy right.
  */
-static u64 sn_channel_calibrate(struct sn_channel *c)
+static bool sn_channel_calibrate(struct dma_chan *chan, struct sn_calibration *result)
 {
 	struct page *src = alloc_pages(GFP_KERNEL | __GFP_ZERO, SN_TEST_ORDER);
 	struct page *dst = alloc_pages(GFP_KERNEL | __GFP_ZERO, SN_TEST_ORDER);
-	u64 small, large, cpu, per, threshold = 0;
-	ktime_t start;
+	u64 small, large, cpu, per;
+	bool good = false;
 
 	if (!src || !dst)
 		goto out;
 	memset(page_address(src), 0x5a, SN_TEST_BYTES);
-	small = sn_channel_time(c->chan, dst, src, PAGE_SIZE);
-	large = small ? sn_channel_time(c->chan, dst, src, SN_TEST_BYTES) : 0;
+	small = sn_channel_best(chan, dst, src, PAGE_SIZE);
+	large = small ? sn_channel_best(chan, dst, src, SN_TEST_BYTES) : 0;
 	if (!large)
-		return 0; /* it may write there yet: the pages are given up with it */
-	if (memcmp(page_address(dst), page_address(src), SN_TEST_BYTES))
+		return false; /* it may write there yet: the pages are given up with it */
+	good = !memcmp(page_address(dst), page_address(src), SN_TEST_BYTES);
+	if (!good)
 		goto out;
-	start = ktime_get();
-	memcpy(page_address(dst), page_address(src), SN_TEST_BYTES);
-	cpu = ktime_to_ns(ktime_sub(ktime_get(), start)) + 1;
+	cpu = sn_cpu_best(page_address(dst), page_address(src), SN_TEST_BYTES);
 	per = large > small ? large - small : 1;
-	c->ns_per_block = per * (SN_BLOCK_BYTES / SN_TEST_BYTES) + small;
+	result->ns_per_block = per * (SN_BLOCK_BYTES / SN_TEST_BYTES) + small;
 	/* The CPU's time for this many bytes is twice the cost of starting; no less than a block, to be worth a sleep. */
-	threshold = max_t(u64, SN_BLOCK_BYTES, div64_u64(2 * small * SN_TEST_BYTES, cpu));
+	result->threshold = max_t(u64, SN_BLOCK_BYTES, div64_u64(2 * small * SN_TEST_BYTES, cpu));
 out:
 	if (src)
 		__free_pages(src, SN_TEST_ORDER);
 	if (dst)
 		__free_pages(dst, SN_TEST_ORDER);
-	return threshold;
+	return good;
+}
+
+/* What is known of a channel, measured now if it was not before; NULL: it does not copy. */
+static const struct sn_calibration *sn_channel_known(struct dma_chan *chan)
+{
+	struct sn_calibration *k, *free = NULL;
+	char name[sizeof(k->name)];
+
+	snprintf(name, sizeof(name), "%s %s", dev_name(chan->device->dev), dma_chan_name(chan));
+	for (k = sn_calibrations; k < sn_calibrations + SN_CHANNELS_MAX; k++) {
+		if (!strcmp(k->name, name))
+			return k;
+		if (!free && !k->name[0])
+			free = k;
+	}
+	if (!free) /* of channels that are there no more, most likely */
+		free = &sn_calibrations[0];
+	free->name[0] = 0;
+	if (!sn_channel_calibrate(chan, free))
+		return NULL;
+	strscpy(free->name, name, sizeof(free->name));
+	return free;
+}
+
+static void sn_channel_forget(struct dma_chan *chan)
+{
+	char name[sizeof(sn_calibrations[0].name)];
+	unsigned int i;
+
+	snprintf(name, sizeof(name), "%s %s", dev_name(chan->device->dev), dma_chan_name(chan));
+	for (i = 0; i < SN_CHANNELS_MAX; i++)
+		if (!strcmp(sn_calibrations[i].name, name))
+			sn_calibrations[i].name[0] = 0;
 }
 
 /* IDXD's prepares wait, asleep, for a free descriptor. */
@@ -187,13 +242,13 @@ void sn_dma_open(void)
 	sn_opens++;
 	while (READ_ONCE(dma) && !sn_n_channels && n < want) {
 		struct sn_channel *c = &sn_channels[n];
-		u64 own;
+		const struct sn_calibration *known;
 
 		c->chan = dma_request_chan_by_mask(&mask);
 		if (IS_ERR_OR_NULL(c->chan))
 			break;
-		own = sn_channel_calibrate(c);
-		if (!own) {
+		known = sn_channel_known(c->chan);
+		if (!known) {
 			pr_warn("sennit: DMA channel %s does not copy; not used\n", dma_chan_name(c->chan));
 			dma_release_channel(c->chan);
 			break;
@@ -205,10 +260,12 @@ void sn_dma_open(void)
 		atomic_set(&c->users, 0);
 		atomic_set(&c->submitting, 0);
 		sn_netdma_init(c);
-		threshold = max(threshold, own);
+		c->ns_per_block = known->ns_per_block;
+		threshold = max(threshold, known->threshold);
 		n++;
 	}
 	if (n) {
+		sn_caches_look();
 		WRITE_ONCE(sn_threshold, threshold);
 		smp_store_release(&sn_n_channels, n);
 	}
@@ -224,12 +281,47 @@ void sn_dma_close(void)
 			struct sn_channel *c = &sn_channels[--sn_n_channels];
 
 			cancel_delayed_work_sync(&c->watch);
+			if (c->closed)
+				sn_channel_forget(c->chan);
 			dma_release_channel(c->chan);
 			sn_netdma_exit(c);
 		}
 		WRITE_ONCE(sn_threshold, U64_MAX);
 	}
 	mutex_unlock(&sn_channels_lock);
+}
+
+static void sn_calibrate_work(struct work_struct *unused)
+{
+	sn_dma_open();
+	sn_dma_close();
+}
+static DECLARE_WORK(sn_calibrating, sn_calibrate_work);
+
+static int sn_calibrations_show(struct seq_file *m, void *unused)
+{
+	unsigned int i;
+
+	mutex_lock(&sn_channels_lock);
+	for (i = 0; i < SN_CHANNELS_MAX; i++)
+		if (sn_calibrations[i].name[0])
+			seq_printf(m, "%s threshold %llu ns_per_block %llu\n", sn_calibrations[i].name,
+				   sn_calibrations[i].threshold, sn_calibrations[i].ns_per_block);
+	mutex_unlock(&sn_channels_lock);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(sn_calibrations);
+
+/* The module was loaded; its files go into this folder. */
+void sn_dma_init(struct dentry *debugfs)
+{
+	debugfs_create_file("dma", 0444, debugfs, NULL, &sn_calibrations_fops);
+	queue_work(system_unbound_wq, &sn_calibrating);
+}
+
+void sn_dma_exit(void)
+{
+	cancel_work_sync(&sn_calibrating);
 }
 
 /* The channel with the fewest users, with one more; NULL: none is usable. sn_channel_put() ends the use. */

@@ -56,10 +56,12 @@ static int sn_counters_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(sn_counters);
 
-void sn_counters_init(void)
+/* The folder, for what others have to show. */
+struct dentry *sn_counters_init(void)
 {
 	sn_debugfs = debugfs_create_dir("sennit", NULL);
 	debugfs_create_file("counters", 0444, sn_debugfs, NULL, &sn_counters_fops);
+	return sn_debugfs;
 }
 
 void sn_counters_exit(void)

@@ -194,11 +194,12 @@ static int __init sn_module_init(void)
 	err = sn_net_init();
 	if (err)
 		goto no_net;
-	sn_counters_init();
+	sn_dma_init(sn_counters_init());
 	err = misc_register(&sn_device);
 	if (!err)
 		return 0;
 	sn_counters_exit();
+	sn_dma_exit();
 	sn_net_exit();
 no_net:
 	sn_pin_exit();
@@ -209,6 +210,7 @@ static void __exit sn_module_exit(void)
 {
 	misc_deregister(&sn_device);
 	sn_counters_exit();
+	sn_dma_exit();
 	sn_net_exit();
 	sn_pin_exit();
 }

@@ -208,7 +208,7 @@ int sn_net_map(struct sn_ctx *ctx, struct vm_area_struct *vma)
 /* Has any of its interfaces not gone? */
 static bool sn_net_is_plugged(const struct sn_net *n)
 {
-	unsigned int i, ports = READ_ONCE(n->n_ports);
+	unsigned int i, ports = smp_load_acquire(&n->n_ports);
 
 	for (i = 0; i < ports; i++)
 		if (READ_ONCE(n->ports[i].dev))
@@ -280,7 +280,7 @@ int sn_net_unlink(struct sn_ctx *ctx, void *arg)
 
 static bool sn_net_frag_is_good(const struct sn_net *n, u32 port, u32 frag)
 {
-	return port < READ_ONCE(n->n_ports) && frag >= SN_WIRE_FRAG_MIN &&
+	return port < smp_load_acquire(&n->n_ports) && frag >= SN_WIRE_FRAG_MIN &&
 	       frag <= n->ports[port].mtu - sizeof(struct sn_wire_data);
 }
 

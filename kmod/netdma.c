@@ -19,7 +19,6 @@
 #include <linux/highmem.h>
 #include <linux/module.h>
 #include <linux/slab.h>
-#include <linux/topology.h>
 
 #define SN_PIECE_SPANS 4 /* a fragment that lies in more pin sets is the CPU's */
 #define SN_WATCH_MS    20
@@ -405,8 +404,7 @@ static bool sn_piece_board(struct sn_piece *d, bool sleeps)
 static bool sn_piece_is_heads(const struct sn_pull *p, u64 offset)
 {
 	return offset < p->start + READ_ONCE(sn_dma_head) &&
-	       topology_physical_package_id(raw_smp_processor_id()) ==
-		       topology_physical_package_id(READ_ONCE(p->net->ctx->cpu));
+	       sn_caches_shared(raw_smp_processor_id(), READ_ONCE(p->net->ctx->cpu));
 }
 
 /* It is the engine's from here on, whatever comes of it. False: the channel has no room, or was stopped. */

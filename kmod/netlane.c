@@ -139,9 +139,9 @@ static bool sn_port_has_room(const struct sn_port *port)
 
 bool sn_net_has_room(const struct sn_net *n)
 {
-	unsigned int i;
+	unsigned int i, ports = smp_load_acquire(&n->n_ports);
 
-	for (i = 0; i < n->n_ports; i++)
+	for (i = 0; i < ports; i++)
 		if (sn_port_has_room(&n->ports[i]))
 			return true;
 	return false;

@@ -75,7 +75,16 @@ static int sn_port_plug(struct sn_port *port, u32 ifindex, u32 mtu, const u8 *na
 	return 0;
 }
 
-/* Stops listening there. sn_nets_lock is held. */
+/* No frame comes by it any more, once a grace period has passed. */
+static void sn_port_deafen(struct sn_port *port)
+{
+	__dev_remove_pack(&port->packet);
+}
+
+/*
+ * Lets the interface go. The port is deaf, and a grace period has passed since. Who calls is the only one to do so: it holds
+ * sn_nets_lock, or the endpoint has left the list.
+ */
 static void sn_port_unplug(struct sn_port *port)
 {
 	struct net_device *dev = port->dev;
@@ -83,9 +92,6 @@ static void sn_port_unplug(struct sn_port *port)
 	struct sn_pull *p, *next;
 	struct sk_buff *skb, *after;
 
-	if (!dev)
-		return;
-	dev_remove_pack(&port->packet); /* no handler of this port runs any more when it returns */
 	spin_lock_bh(&n->lock);
 	port->dev = NULL;
 	list_for_each_entry_safe(p, next, &n->pulls, node) sn_pull_unplugged(p, port - n->ports);
@@ -101,7 +107,10 @@ static void sn_port_unplug(struct sn_port *port)
 	netdev_put(dev, &port->tracker);
 }
 
-/* One more port for the endpoint: its first, or another one. */
+/*
+ * One more port for the endpoint: its first, or another one. An interface that goes, or goes to another namespace, is taken out
+ * of its namespace's table first, and then told of. So what is found there under the lock, and put on the list, will be told of.
+ */
 int sn_port_open(struct sn_net *n, u32 ifindex, u32 mtu, const u8 *name, u32 *index)
 {
 	struct sn_port *port;
@@ -121,51 +130,71 @@ int sn_port_open(struct sn_net *n, u32 ifindex, u32 mtu, const u8 *name, u32 *in
 	if (list_empty(&n->all))
 		list_add(&n->all, &sn_nets);
 	*index = n->n_ports;
-	spin_lock_bh(&n->lock);
-	WRITE_ONCE(n->n_ports, n->n_ports + 1);
-	spin_unlock_bh(&n->lock);
+	smp_store_release(&n->n_ports, n->n_ports + 1); /* the port first, for who looks without a lock */
 	dev_add_pack(&port->packet);
-	/* It began to go before it was here, so the notifier may have passed it by: nobody else would let it go. */
-	if (port->dev->reg_state != NETREG_REGISTERED) {
-		sn_port_unplug(port);
-		err = -ENODEV;
-	}
 out:
 	mutex_unlock(&sn_nets_lock);
 	return err;
 }
 
-/* The endpoint's end: its fetches are over, no frame comes any more, no port is added. */
+/*
+ * The endpoint's end: its fetches are over, no frame comes any more, no port is added. The grace period is waited for without
+ * the lock: who holds RTNL waits for that.
+ */
 void sn_ports_close(struct sn_net *n)
 {
 	struct sn_pull *p, *next;
-	unsigned int i;
+	unsigned int i, plugged = 0;
 
 	mutex_lock(&sn_nets_lock);
 	n->ended = true;
 	list_del_init(&n->all);
+	mutex_unlock(&sn_nets_lock);
 	spin_lock_bh(&n->lock);
 	list_for_each_entry_safe(p, next, &n->pulls, node) sn_pull_end(p, -ECANCELED, true);
 	spin_unlock_bh(&n->lock);
+	for (i = 0; i < n->n_ports; i++) {
+		if (!n->ports[i].dev)
+			continue;
+		sn_port_deafen(&n->ports[i]);
+		plugged++;
+	}
+	if (plugged)
+		synchronize_net();
 	for (i = 0; i < n->n_ports; i++)
-		sn_port_unplug(&n->ports[i]);
-	mutex_unlock(&sn_nets_lock);
+		if (n->ports[i].dev)
+			sn_port_unplug(&n->ports[i]);
 }
 
+/* Does this to every port at the interface; returns how many there are. sn_nets_lock is held. */
+static unsigned int sn_ports_of(const struct net_device *dev, void (*each)(struct sn_port *port))
+{
+	unsigned int i, count = 0;
+	struct sn_net *n;
+
+	list_for_each_entry(n, &sn_nets, all)
+	{
+		for (i = 0; i < n->n_ports; i++) {
+			if (n->ports[i].dev != dev)
+				continue;
+			each(&n->ports[i]);
+			count++;
+		}
+	}
+	return count;
+}
+
+/* RTNL is held, for everybody: one grace period, however many ports there are. */
 static int sn_net_event(struct notifier_block *block, unsigned long event, void *ptr)
 {
-	struct net_device *dev = netdev_notifier_info_to_dev(ptr);
-	struct sn_net *n;
-	unsigned int i;
+	const struct net_device *dev = netdev_notifier_info_to_dev(ptr);
 
 	if (event != NETDEV_UNREGISTER)
 		return NOTIFY_DONE;
 	mutex_lock(&sn_nets_lock);
-	list_for_each_entry(n, &sn_nets, all)
-	{
-		for (i = 0; i < n->n_ports; i++)
-			if (n->ports[i].dev == dev)
-				sn_port_unplug(&n->ports[i]);
+	if (sn_ports_of(dev, sn_port_deafen)) {
+		synchronize_net();
+		sn_ports_of(dev, sn_port_unplug);
 	}
 	mutex_unlock(&sn_nets_lock);
 	return NOTIFY_DONE;

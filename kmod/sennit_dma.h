@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* DMA channels: what channel.c (taking and giving up), dma.c (copies that sleep) and netdma.c (fragments) share. */
+/* DMA channels: what cache.c (who shares one), channel.c (taking and giving up), dma.c (copies that sleep) and netdma.c (fragments) share. */
 #ifndef SENNIT_DMA_H
 #define SENNIT_DMA_H
 
@@ -34,6 +34,11 @@ struct sn_channel {
 	struct work_struct submit;
 	struct delayed_work watch;
 };
+
+/* cache.c */
+void sn_caches_look(void);
+bool sn_caches_shared(int a, int b);
+u64 sn_cache_bytes(int cpu);
 
 /* channel.c */
 struct sn_channel *sn_channel_pick(void);

@@ -211,6 +211,8 @@ bool sn_dma_shares_cache(const struct sn_ctx *caller, const struct sn_ctx *owner
 void sn_dma_info(struct sennit_info *info);
 void sn_dma_open(void);
 void sn_dma_close(void);
+void sn_dma_init(struct dentry *debugfs);
+void sn_dma_exit(void);
 
 /* net.c */
 int sn_net_open(struct sn_ctx *ctx, void *arg);
@@ -228,7 +230,7 @@ void sn_net_exit(void);
 /* counters.c */
 void sn_count(enum sennit_counter c, u64 n);
 int sn_counters_call(struct sn_ctx *ctx, void *arg);
-void sn_counters_init(void);
+struct dentry *sn_counters_init(void);
 void sn_counters_exit(void);
 
 #endif

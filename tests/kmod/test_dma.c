@@ -5,10 +5,12 @@
  */
 #include "kt.h"
 #include <pthread.h>
+#include <sched.h>
 
 #define BIG ((size_t)(5 << 20) + 333)
 
 static int fd;
+static bool apart;	    /* the CPUs have no cache in common */
 static bool doubled = true; /* the engine is the tests' own, else a real driver's */
 
 static void set(const char *module, const char *name, unsigned long value)
@@ -33,11 +35,40 @@ static unsigned long get(const char *module, const char *name)
 	return value;
 }
 
+/* The greatest threshold that was measured, by the module's own list; how many channels there are in it. */
+static unsigned measured(unsigned long *threshold)
+{
+	FILE *f = fopen("/sys/kernel/debug/sennit/dma", "r");
+	unsigned long one;
+	unsigned n = 0;
+
+	KT_CHECK(f != NULL);
+	*threshold = 0;
+	while (fscanf(f, "%*s %*s threshold %lu ns_per_block %*u", &one) == 1) {
+		n++;
+		*threshold = one > *threshold ? one : *threshold;
+	}
+	fclose(f);
+	return n;
+}
+
+/* Measured when the module was loaded, before anybody had the device open, and not again by who opens it. */
 static void channels_are_found_and_calibrated(void)
 {
 	struct sennit_info info;
+	unsigned long threshold, bytes = 0;
+	unsigned n = 0;
 
+	for (int i = 0; i < 1000 && !n; i++) {
+		usleep(10000);
+		n = measured(&threshold);
+	}
+	if (doubled)
+		bytes = get("dmadouble", "bytes");
+	fd = kt_open();
 	KT_CHECK(ioctl(fd, SENNIT_IOC_INFO, &info) == 0);
+	KT_CHECK(n == info.dma_channels && info.dma_threshold == threshold);
+	KT_CHECK(!doubled || (bytes > 0 && get("dmadouble", "bytes") == bytes));
 	printf("  %u channels, threshold %lu\n", info.dma_channels, (unsigned long)info.dma_threshold);
 	KT_CHECK(doubled ? info.dma_channels == 2 : info.dma_channels > 0);
 	KT_CHECK(info.dma_threshold >= 262144 && info.dma_threshold < 1ull << 32);
@@ -78,6 +109,86 @@ static void large_copies_are_offloaded(void)
 	kt_wait_unpinned(0);
 	munmap(from, BIG);
 	munmap(to, BIG);
+}
+
+/* Does the last cache of CPU 0 serve CPU 1, too? */
+static bool caches_are_shared(void)
+{
+	char path[100], list[64] = "";
+	bool shared = false;
+
+	for (int i = 0;; i++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/shared_cpu_list", i);
+		FILE *f = fopen(path, "r");
+		if (!f) {
+			KT_CHECK(i > 0);
+			return shared;
+		}
+		KT_CHECK(fscanf(f, "%63s", list) == 1 && fclose(f) == 0);
+		shared = !strcmp(list, "0-1"); /* of the last one, in the end: they go by level */
+	}
+}
+
+static void run_on(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	KT_CHECK(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
+/* The CPU copies a message's head where the receiver will find it in its cache, and only there. */
+static void the_head_is_the_cpus_where_a_cache_is_shared(void)
+{
+	unsigned long head = get("sennit", "dma_head");
+	size_t len = 1 << 20;
+	char *from = kt_map(len);
+	struct kt_region src = kt_declare(fd, from, len, SENNIT_READ);
+	bool shared = caches_are_shared();
+	cpu_set_t before;
+
+	printf("  the CPUs %s a cache\n", shared ? "share" : "do not share");
+	KT_CHECK(shared != apart);
+	KT_CHECK(sched_getaffinity(0, sizeof(before), &before) == 0);
+	for (int far = 0; far < 2; far++) {
+		int up[2], down[2];
+		uint64_t handle, bytes, blocks;
+		char c = 0;
+
+		KT_CHECK(pipe(up) == 0 && pipe(down) == 0);
+		pid_t child = kt_fork();
+		if (!child) { /* whose memory it is, and whose cache is to be warm */
+			int own = kt_open();
+
+			run_on(0);
+			handle = kt_declare(own, kt_map(len), len, SENNIT_WRITE).handle;
+			kt_say(up[1], &handle, sizeof(handle));
+			kt_hear(down[0], &c, 1);
+			_exit(0);
+		}
+		kt_hear(up[0], &handle, sizeof(handle));
+		run_on(far);
+		bytes = kt_counter(SENNIT_C_DMA_BYTES);
+		blocks = kt_counter(SENNIT_C_DMA_BLOCKS);
+		KT_CHECK(kt_copy(fd, kt_handle(handle, 0), kt_id(src.id, 0), len, NULL) == 0);
+		bytes = kt_counter(SENNIT_C_DMA_BYTES) - bytes;
+		blocks = kt_counter(SENNIT_C_DMA_BLOCKS) - blocks;
+		printf("  %s: %lu of %zu bytes by the engine\n",
+		       far ? "from the other CPU" : "from the same CPU", (unsigned long)bytes, len);
+		/* Blocks that the engine had no descriptor for are the CPU's, whole. */
+		KT_CHECK(!far || shared ? bytes <= len - head : bytes > len - head || blocks < 4);
+		kt_say(down[1], &c, 1);
+		kt_join(child);
+		close(up[0]);
+		close(up[1]);
+		close(down[0]);
+		close(down[1]);
+	}
+	KT_CHECK(sched_setaffinity(0, sizeof(before), &before) == 0);
+	KT_CHECK(kt_undeclare(fd, src.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(from, len);
 }
 
 /* Random parts at unaligned offsets; all around them stays as it was. */
@@ -245,13 +356,15 @@ static void it_can_be_switched_off(void)
 	set("sennit", "dma", 1);
 }
 
-/* test_dma [real]: with a real driver nothing can be ordered to fail. */
+/* test_dma [real | apart]: with a real driver nothing can be ordered to fail. */
 int main(int argc, char **argv)
 {
 	doubled = argc < 2 || strcmp(argv[1], "real") != 0;
-	fd = kt_open();
+	apart = argc > 1 && !strcmp(argv[1], "apart");
 	KT_RUN(channels_are_found_and_calibrated);
 	KT_RUN(large_copies_are_offloaded);
+	if (doubled && sysconf(_SC_NPROCESSORS_ONLN) > 1) /* on a PC, whose caches are known */
+		KT_RUN(the_head_is_the_cpus_where_a_cache_is_shared);
 	KT_RUN(odd_offsets_are_right);
 	KT_RUN(messages_spread_over_channels);
 	if (doubled) {

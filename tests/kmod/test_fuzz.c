@@ -20,12 +20,13 @@
 #define WORKERS 4
 #define ARENA	96 /* pages */
 #define SHARED	64
-#define CALLS	21  /* that the device knows */
+#define CALLS	22  /* that the device knows */
 #define MORE	100 /* seconds for a slow machine to reach them all */
 
 /* What processes tell each other: handles of all kinds, in memory that all share. */
 static volatile uint64_t *shared;
 static volatile uint64_t *calls;
+static volatile uint64_t *several; /* fetches by several rails */
 
 struct fuzz {
 	uint64_t seed;
@@ -184,6 +185,26 @@ static void fuzz_messages(struct fuzz *f, int fd)
 	}
 }
 
+/* Has the fetch come by several of the peer's rails, and by the endpoint's ports, if it has so many. */
+static void any_lanes(struct fuzz *f, struct sennit_net_pull *p)
+{
+	uint32_t first = pick(f, SENNIT_NET_PORTS);
+
+	p->n_lanes = (uint8_t)(pick(f, 20) ? 1 + pick(f, 4) : pick(f, 256));
+	p->deal = (uint8_t)(pick(f, 20) ? pick(f, 3) : pick(f, 256));
+	p->frag = pick(f, 20) ? 0 : p->frag;
+	for (uint32_t i = 0; i < SENNIT_NET_PORTS; i++)
+		p->lanes[i] = (struct sennit_net_lane){
+			.to = {[6] = 'F', [7] = (uint8_t)('F' + i % 2)},
+			.lane = (uint8_t)(pick(f, 20) ? (first + i) % SENNIT_NET_PORTS : pick(f, 256)),
+			.rail = (uint8_t)pick(f, 256),
+			.port = (uint8_t)(pick(f, 20) ? pick(f, 2) : pick(f, 256)),
+			.frag = pick(f, 20) ? 256 + pick(f, 1089) : (uint32_t)any_number(f),
+			.reserved = !pick(f, 90),
+			.rate = pick(f, 2) ? 0 : any_number(f),
+			.latency = pick(f, 2) ? 0 : any_number(f)};
+}
+
 /* Interfaces 2 and 3 are two ends of a cable, made by main(); the others are none that would do. */
 static void fuzz_net(struct fuzz *f, int fd)
 {
@@ -203,9 +224,17 @@ static void fuzz_net(struct fuzz *f, int fd)
 				    .rdv = pick(f, 4),
 				    .sack = any_number(f)};
 	struct sennit_net_cancel n = {.net = pick(f, 4), .number = (uint32_t)f->requests[7]};
+	struct sennit_net_port a = {.net = pick(f, 4),
+				    .ifindex = o.ifindex,
+				    .mtu = o.mtu,
+				    .port = {'F', (uint8_t)('F' + pick(f, 3))},
+				    .reserved = !pick(f, 20)};
 
-	switch (pick(f, 8)) {
+	if (pick(f, 2))
+		any_lanes(f, &p);
+	switch (pick(f, 9)) {
 	case 0: ioctl(fd, SENNIT_IOC_NET_OPEN, &o); break;
+	case 8: ioctl(fd, SENNIT_IOC_NET_PORT, &a); break;
 	case 1: ioctl(fd, SENNIT_IOC_NET_CLOSE, &c); break;
 	case 2: ioctl(fd, SENNIT_IOC_NET_LINK, &l); break;
 	case 3: ioctl(fd, SENNIT_IOC_NET_UNLINK, &u); break;
@@ -247,7 +276,9 @@ static void answer(struct fuzz *f, int s, const struct sockaddr_ll *to, const ui
 		memcpy(frame, mac, 6);
 		frame[12] = 0x88;
 		frame[13] = 0xB6;
-		memcpy(frame + 14, "FF", 2);
+		frame[14] = 'F';
+		frame[15] = (uint8_t)('F' + (pick(f, 12) ? w.rail % 2 : pick(f, 3)));
+		d->h.rail = pick(f, 12) ? w.rail : (uint8_t)pick(f, 256);
 		d->h.ack = pick(f, 5);
 		d->h.sack = any_number(f);
 		d->pull = pick(f, 12) ? w.pull : (uint32_t)any_number(f);
@@ -306,7 +337,18 @@ static void right_network(struct fuzz *f, int fd, uint32_t region, uint64_t len)
 
 		ioctl(fd, SENNIT_IOC_NET_PULL, &p);
 		usleep(pick(f, 3000));
-		ioctl(fd, SENNIT_IOC_NET_PULL, &p); /* and one that has hardly begun */
+		/* And one that has hardly begun, by two rails. */
+		p.frag = 0;
+		p.n_lanes = 2;
+		p.deal = (uint8_t)pick(f, 3);
+		for (uint8_t i = 0; i < 2; i++)
+			p.lanes[i] = (struct sennit_net_lane){.to = {[6] = 'F', [7] = (uint8_t)('F' + i)},
+							      .lane = i,
+							      .port = i,
+							      .frag = 256 + pick(f, 1000)};
+		if (ioctl(fd, SENNIT_IOC_NET_PULL, &p) == 0)
+			__atomic_fetch_add(several, 1, __ATOMIC_RELAXED);
+		usleep(pick(f, 3000));
 		c.number = p.number;
 		ioctl(fd, SENNIT_IOC_NET_CANCEL, &c);
 		ioctl(fd, SENNIT_IOC_NET_UNLINK, &u);
@@ -496,10 +538,11 @@ static void work(uint64_t seed)
 	pthread_join(t, NULL);
 }
 
-static const char *const names[CALLS] = {
-	"info",	       "declare",  "undeclare", "prepare",  "copy",	  "share_open", "share_run",
-	"share_close", "join",	   "send",	"recv",	    "wait",	  "probe",	"cancel",
-	"counters",    "net_open", "net_close", "net_link", "net_unlink", "net_pull",	"net_cancel"};
+static const char *const names[CALLS] = {"info",       "declare",   "undeclare",   "prepare",	 "copy",
+					 "share_open", "share_run", "share_close", "join",	 "send",
+					 "recv",       "wait",	    "probe",	   "cancel",	 "counters",
+					 "net_open",   "net_close", "net_link",	   "net_unlink", "net_pull",
+					 "net_cancel", "net_port"};
 
 /* Every call was accepted, not only refused, and frames were placed. */
 static bool all_was_reached(void)
@@ -508,14 +551,15 @@ static bool all_was_reached(void)
 		if (!__atomic_load_n(&kt_accepted[i], __ATOMIC_RELAXED))
 			return false;
 	}
-	return kt_counter(SENNIT_C_NET_FRAMES) > 0;
+	return *several && kt_counter(SENNIT_C_NET_FRAMES) > 0;
 }
 
 static void say_what_was_reached(void)
 {
 	for (int i = 0; i < CALLS; i++)
 		printf("%s %lu%s", names[i], (unsigned long)kt_accepted[i], i + 1 < CALLS ? ", " : "\n");
-	printf("frames placed %lu, dropped %lu, strays %lu\n", (unsigned long)kt_counter(SENNIT_C_NET_FRAMES),
+	printf("fetches by several rails %lu, frames placed %lu, dropped %lu, strays %lu\n",
+	       (unsigned long)*several, (unsigned long)kt_counter(SENNIT_C_NET_FRAMES),
 	       (unsigned long)kt_counter(SENNIT_C_NET_DROPS), (unsigned long)kt_counter(SENNIT_C_NET_STRAYS));
 }
 
@@ -531,10 +575,11 @@ int main(int argc, char **argv)
 	kt_veth_make("fa", "fb", getpid(), 9000);
 	kt_link_up("fb");
 	shared =
-		mmap(NULL, (SHARED + 1 + 256) * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, (SHARED + 2 + 256) * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	KT_CHECK(shared != MAP_FAILED);
 	calls = shared + SHARED;
-	kt_accepted = (uint64_t *)(uintptr_t)(calls + 1);
+	several = calls + 1;
+	kt_accepted = (uint64_t *)(uintptr_t)(calls + 2);
 	pid_t other = kt_fork();
 	if (!other)
 		answer_all(seed);

@@ -434,7 +434,8 @@ static void want_of_memory_unpins(void)
 	close(begin[0]);
 	close(begin[1]);
 	printf("  %lu chunks let go\n", (unsigned long)(kt_counter(SENNIT_C_SHRINKS) - before));
-	KT_CHECK(kt_counter(SENNIT_C_SHRINKS) > before);
+	/* Compaction and balancing between nodes invalidate too, and may have left the shrinker nothing. */
+	KT_CHECK(kt_counter(SENNIT_C_SHRINKS) > before || kt_held() == 0);
 	KT_CHECK(kt_read(fd, r.handle, 0, to, len) == 0 && kt_same(to, len, 10));
 	KT_CHECK(kt_undeclare(fd, r.id) == 0);
 	kt_wait_unpinned(0);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The device trusts nobody: other users, inherited and passed files, forged arguments, memory that is not one's own. */
 #include "kt.h"
-#include "veth.h"
-#include <net/if.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -340,181 +338,6 @@ static void arguments_are_read_once(void)
 	KT_CHECK(bad > 0);
 }
 
-#define READ_ONLY (128 * KT_PAGE)
-static uint64_t named;
-static char *only_read;
-
-static void *keep_reading(void *unused)
-{
-	int own = kt_open();
-	char *buf = kt_map(READ_ONLY);
-
-	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-		KT_CHECK(madvise(only_read, READ_ONLY, MADV_DONTNEED) ==
-			 0); /* pinned anew each time, in long chunks */
-		KT_CHECK(kt_read(own, named, 0, buf, READ_ONLY) == 0);
-	}
-	munmap(buf, READ_ONLY);
-	close(own);
-	return unused;
-}
-
-/* Who reads pins for reading; who would write, and comes while that is being pinned, does not get those pages. */
-static void what_was_pinned_for_reading_is_never_written(void)
-{
-	int file = memfd_create("only read", 0);
-	char *at, zeros[64] = "";
-	struct kt_region r;
-	pthread_t t;
-
-	KT_CHECK(file >= 0 && ftruncate(file, READ_ONLY) == 0);
-	at = mmap(NULL, READ_ONLY, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	only_read = mmap(NULL, READ_ONLY, PROT_READ, MAP_SHARED, file, 0);
-	KT_CHECK(at != MAP_FAILED && only_read != MAP_FAILED);
-	kt_fill(at, READ_ONLY, 6);
-	r = kt_declare(fd, only_read, READ_ONLY, SENNIT_READ | SENNIT_WRITE);
-	named = r.handle;
-	stop = 0;
-	KT_CHECK(pthread_create(&t, NULL, keep_reading, NULL) == 0);
-	for (uint64_t i = 0, n = (uint64_t)kt_times(6000); i < n; i++)
-		KT_FAILS(kt_write(fd, r.handle, i * 37 % 128 * KT_PAGE, zeros, sizeof(zeros)), EFAULT);
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	pthread_join(t, NULL);
-	KT_CHECK(kt_same(at, READ_ONLY, 6));
-	KT_CHECK(kt_undeclare(fd, r.id) == 0);
-	munmap(at, READ_ONLY);
-	munmap(only_read, READ_ONLY);
-	close(file);
-}
-
-static int joining;
-
-static void *keep_cancelling(void *unused)
-{
-	struct sennit_cancel c = {1};
-
-	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
-		ioctl(__atomic_load_n(&joining, __ATOMIC_RELAXED), SENNIT_IOC_CANCEL, &c);
-	return unused;
-}
-
-/* The first request of a file that is only just joining a job has a name that can be guessed. */
-static void cancelling_while_joining_is_safe(void)
-{
-	struct sennit_seg seg = {(uintptr_t)&seg, sizeof(seg)};
-	struct sennit_post p = {.peer = SENNIT_ANY, .tag = 1, .nsegs = 1, .segs = (uintptr_t)&seg};
-	pthread_t t;
-
-	stop = 0;
-	joining = kt_open();
-	KT_CHECK(pthread_create(&t, NULL, keep_cancelling, NULL) == 0);
-	for (int i = 0, n = kt_times(1000); i < n; i++) {
-		int own = kt_open(), was = joining;
-		struct sennit_join j = {.rank = 0};
-
-		__atomic_store_n(&joining, own, __ATOMIC_RELAXED);
-		KT_CHECK(ioctl(own, SENNIT_IOC_JOIN, &j) == 0 && ioctl(own, SENNIT_IOC_RECV, &p) == 0);
-		close(was);
-	}
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	pthread_join(t, NULL);
-	close(joining);
-}
-
-static struct sennit_net_pull fetch;
-
-static void *keep_fetching(void *unused)
-{
-	struct sennit_net_cancel c = {.net = fetch.net};
-
-	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-		struct sennit_net_pull p = fetch;
-
-		if (ioctl(fd, SENNIT_IOC_NET_PULL, &p)) {
-			KT_CHECK(errno == ENODEV || errno == ENOSPC);
-			continue;
-		}
-		c.number = p.number;
-		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_CANCEL, &c) == 0 || errno == ENOENT);
-	}
-	return unused;
-}
-
-/* Interfaces are deleted while calls are sending by them; and one with no room for a frame is refused. */
-static void interfaces_go_under_calls(void)
-{
-	char *at = kt_map(16 * KT_PAGE);
-	struct kt_region r = kt_declare(fd, at, 16 * KT_PAGE, SENNIT_WRITE);
-
-	for (int i = 0; i < kt_times(8); i++) {
-		struct sennit_net_open o = {.mtu = 1000, .event = -1};
-		struct sennit_net_close c = {0};
-		pthread_t t;
-
-		kt_veth_make("ta", "tb", getpid(), 1500);
-		kt_link_up("tb");
-		o.ifindex = if_nametoindex("ta");
-		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_OPEN, &o) == 0);
-		struct sennit_net_link l = {.net = o.id};
-		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_LINK, &l) == 0);
-		fetch = (struct sennit_net_pull){
-			.net = o.id, .link = l.id, .region = r.id, .end = 16 * KT_PAGE, .frag = 900};
-		stop = 0;
-		KT_CHECK(pthread_create(&t, NULL, keep_fetching, NULL) == 0);
-		usleep(20000);
-		kt_link_delete("ta");
-		usleep(5000);
-		__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-		pthread_join(t, NULL);
-		c.id = o.id;
-		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_CLOSE, &c) == 0);
-	}
-	KT_CHECK(kt_undeclare(fd, r.id) == 0);
-	kt_wait_unpinned(0);
-	munmap(at, 16 * KT_PAGE);
-}
-
-static struct kt_region current;
-static char *racing;
-
-static void *declare_and_undeclare(void *unused)
-{
-	for (int i = 0, n = kt_times(3000); i < n; i++) {
-		struct kt_region r = kt_declare(fd, racing, 16 * KT_PAGE, SENNIT_READ);
-
-		__atomic_store(&current.id, &r.id, __ATOMIC_RELAXED);
-		__atomic_store(&current.handle, &r.handle, __ATOMIC_RELAXED);
-		sched_yield();
-		KT_CHECK(kt_undeclare(fd, r.id) == 0);
-	}
-	return unused;
-}
-
-/* Copies by names that come and go are right or fail, and hold what they use. */
-static void undeclaring_under_a_copy_is_safe(void)
-{
-	char *to = kt_map(16 * KT_PAGE);
-	int good = 0, other = kt_open();
-	pthread_t t;
-
-	racing = kt_map(16 * KT_PAGE);
-	kt_fill(racing, 16 * KT_PAGE, 5);
-	KT_CHECK(pthread_create(&t, NULL, declare_and_undeclare, NULL) == 0);
-	while (pthread_tryjoin_np(t, NULL)) {
-		int rc = kt_read(other, __atomic_load_n(&current.handle, __ATOMIC_RELAXED), 0, to,
-				 16 * KT_PAGE);
-
-		KT_CHECK(rc == 0 || errno == ENOENT);
-		KT_CHECK(rc || kt_same(to, 16 * KT_PAGE, 5));
-		good += !rc;
-	}
-	printf("  %d copies came through\n", good);
-	close(other);
-	kt_wait_unpinned(0);
-	munmap(to, 16 * KT_PAGE);
-	munmap(racing, 16 * KT_PAGE);
-}
-
 static void tables_have_an_end(void)
 {
 	struct sennit_info info;
@@ -549,11 +372,7 @@ int main(int argc, char **argv)
 	KT_RUN(memory_of_a_dead_owner_is_gone);
 	KT_RUN(forged_arguments_are_refused);
 	KT_RUN(what_the_owner_may_not_write_stays);
-	KT_RUN(what_was_pinned_for_reading_is_never_written);
-	KT_RUN(cancelling_while_joining_is_safe);
-	KT_RUN(interfaces_go_under_calls);
 	KT_RUN(arguments_are_read_once);
-	KT_RUN(undeclaring_under_a_copy_is_safe);
 	KT_RUN(tables_have_an_end);
 	kt_wait_unpinned(0);
 	return 0;

@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# boot.sh [-i] [-a KERNEL-ARGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-t SECONDS] CACHE KERNEL PROGRAM
-# [ARGUMENT...]
+# boot.sh [-in] [-a KERNEL-ARGS] [-c CPU-FLAGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-t SECONDS] [-w SOCKET]
+# CACHE KERNEL PROGRAM [ARGUMENT...]
 #
 # Boots the kernel in QEMU's emulation with the module loaded (and, with -d, the DMA engine's double), runs the static
 # PROGRAM as root, unloads the modules, and passes when the program did, the modules went, and the kernel had nothing to
 # complain about. The program's exit status 77 skips. With -r the files of TREE are there, too, and more memory. With -i a PC
-# has one processor and counts instructions: its clocks go by a nanosecond an instruction.
+# has one processor and counts instructions: its clocks go by a nanosecond an instruction. -c says what else a PC's processors
+# have or lack. -n leaves the module out. With -w a PC has an Ethernet card (virtio-net, eth0), whose cable is a pair of sockets:
+# this end is SOCKET, the other one SOCKET with its last character, 0 or 1, changed.
 . "$(dirname "$0")/common.sh"
 
-args= parameters= double= tree= memory=512 limit=200 clock=(-accel "tcg,thread=multi" -smp 2)
-while getopts ia:m:d:r:t: option; do
+args= flags= parameters= double= tree= wire= own=sennit memory=512 limit=200 clock=(-accel "tcg,thread=multi" -smp 2)
+while getopts ina:c:m:d:r:t:w: option; do
 	case $option in
 	i) clock=(-accel "tcg,thread=single" -smp 1 -icount "shift=0,sleep=off") ;;
+	n) own= ;;
 	a) args=$OPTARG ;;
+	c) flags=,$OPTARG ;;
 	m) parameters=$OPTARG ;;
 	d) double=$OPTARG ;;
 	r) tree=$OPTARG memory=1536 ;;
 	t) limit=$OPTARG ;;
+	w) wire=$OPTARG ;;
 	*) exit 2 ;;
 	esac
 done
@@ -44,10 +49,15 @@ else
 	engine=${double:+dmadouble}
 	debug_exit=yes
 	# la57: an interrupt while the kernel looks at its CPU trips KASAN there, now and then, with five-level page tables.
-	machine=(qemu-system-x86_64 "${clock[@]}" -cpu max,la57=off -m $((memory + 256)) -nodefaults -no-reboot
+	machine=(qemu-system-x86_64 "${clock[@]}" -cpu "max,la57=off$flags" -m $((memory + 256)) -nodefaults -no-reboot
 		-object memory-backend-ram,id=m0,size=${memory}M -object memory-backend-ram,id=m1,size=256M
 		-numa node,memdev=m0 -numa node,memdev=m1 -display none -serial stdio
 		-device isa-debug-exit,iobase=0xf4,iosize=0x04)
+	if [ -n "$wire" ]; then
+		side=${wire: -1}
+		machine+=(-device "virtio-net-pci,netdev=wire,romfile=,mac=52:54:00:00:00:0$side"
+			-netdev "dgram,id=wire,local.type=unix,local.path=$wire,remote.type=unix,remote.path=${wire%?}$((1 - side))")
+	fi
 	# no_timer_check: a machine that gets no time while its kernel counts the timer's first ticks would not boot.
 	args="console=ttyS0 no_timer_check $args"
 fi
@@ -58,17 +68,25 @@ mkdir -p "$work/root"/{bin,proc,sys,dev,tmp}
 [ -z "$tree" ] || cp -a "$tree/." "$work/root/"
 cp "$busybox" "$work/root/bin/busybox"
 cp "$lab/init" "$work/root/init"
-cp "$mod/kmod/sennit.ko" ${engine:+"$mod/$engine/$engine.ko"} "$work/root/"
+for file in ${own:+"$mod/kmod/sennit.ko"} ${engine:+"$mod/$engine/$engine.ko"}; do
+	cp "$file" "$work/root/"
+done
 cp "$program" "$work/root/test"
-# Two hosts in one machine need this one; the kernels that were built here have it inside.
-veth=
-[ ! -d "$cache/$kernel/root" ] || veth=$(find "$cache/$kernel/root" -path '*/drivers/net/veth.ko*' -print -quit)
-case $veth in
-*.xz) xz -dc "$veth" >"$work/root/veth.ko" ;;
-*.ko) cp "$veth" "$work/root/veth.ko" ;;
-esac
+# What the kernel has as modules of its own, in the order in which they need each other; one that was built here has all inside.
+drivers=(veth) # two hosts in one machine
+[ -z "$wire" ] || drivers+=(failover net_failover virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_net)
+for driver in $([ ! -d "$cache/$kernel/root" ] || echo "${drivers[@]}"); do
+	found=$(find "$cache/$kernel/root" -name "$driver.ko*" -print -quit)
+	case $found in
+	*.xz) xz -dc "$found" >"$work/root/$driver.ko" ;;
+	*.ko) cp "$found" "$work/root/$driver.ko" ;;
+	*) [ "$driver" = veth ] || skip "this kernel has no $driver" ;;
+	esac
+done
 {
 	echo "parameters='$parameters'"
+	echo "own='$own'"
+	echo "drivers='${drivers[*]}'"
 	echo "engine='$engine'"
 	echo "engine_parameters='$double'"
 	echo "arguments='$*'"

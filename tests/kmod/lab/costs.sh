@@ -9,9 +9,15 @@ trap 'rm -f "$said" "$said.table"' EXIT
 {
 	echo "| copy | bytes | instructions | above the bytes | pages pinned | chunks | look-ups | moved for each byte | system calls |"
 	echo "|---|---|---|---|---|---|---|---|---|"
-	sed -n 's/^\(region, \|two, \|process_vm_readv\)\(first\|again\)\? *\([0-9][0-9. ]*\)$/\1\2 \3/p' "$said" |
-		awk '{ n = NF; name = $1; for (i = 2; i <= n - 6; i++) name = name " " $i
-			printf "| %s | %d | %d | %d | %d | %d | %d | %s | 1 |\n", name, $(n-5), $(n-4), $(n-4) - $(n-5), $(n-3), $(n-2), $(n-1), $n }'
+	# A name, of one word or two, and then figures: seven, or, of the kernel's own call, two.
+	awk '/^(region,|two,) / || /^process_vm_readv / {
+		at = $1 ~ /,$/ ? 3 : 2
+		name = at == 3 ? $1 " " $2 : $1
+		printf "| %s | %d | %d | %d |", name, $at, $(at + 1), $(at + 1) - $at
+		for (i = 2; i < 7; i++)
+			printf " %s |", NF == at + 1 ? "" : $(at + i)
+		print ""
+	}' "$said"
 	echo
 	sed -n 's/^overlap misses: \(.*\)/Overlap misses in all of it: \1./p' "$said"
 } >"$said.table"

@@ -39,7 +39,8 @@ fetch_headers() {
 	esac
 	unpack_packages "$new/root" "linux-headers-$release" "linux-headers-$common" "$@"
 	(apt_options=(-o APT::Sandbox::User=root "${host_options[@]}") && unpack_packages "$new/root" "$kbuild") # runs here
-	sed -i "s#include /usr/src/#include $cache/$kernel/root/usr/src/#" "$new/root/usr/src/linux-headers-$release/Makefile"
+	# By where it lies itself, not by a full path: a cache may be moved, and several builds may link to one.
+	sed -i 's#include /usr/src/#include $(dir $(lastword $(MAKEFILE_LIST)))../#' "$new/root/usr/src/linux-headers-$release/Makefile"
 	ln -s "root/usr/src/linux-headers-$release" "$new/build"
 }
 

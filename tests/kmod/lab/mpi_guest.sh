@@ -84,6 +84,15 @@ between_hosts() {
 	/opt/ip netns del b
 }
 
+# `sennit top` shows what the kernel counts.
+shown() {
+	local said shown
+	said=$(sennit top -n 1) || fail "sennit top: $said"
+	shown=$(echo "$said" | awk '$1 == "copies" { print $2 }')
+	[ "$shown" = "$(counter copies)" ] || fail "sennit top does not show $(counter copies) copies: $said"
+	echo "  sennit top: $shown copies"
+}
+
 # The login, which Open MPI wants to see even where it starts nothing elsewhere.
 cat >/opt/login <<'END'
 #!/bin/sh
@@ -99,3 +108,4 @@ ifconfig lo up
 on_the_node
 not_allowed
 between_hosts
+shown
