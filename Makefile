@@ -2,8 +2,9 @@
 # A thin front for CMake, Ninja and CTest.
 #   make            build into build/                  make demo     the stock MPI of this machine with and without sennit
 #   make check      build, run every test              make soak     the random tests for ten minutes each
-#   make bench      sennit and every MPI of this machine side by side, 15 minutes (QUICK=1: 90 s; DOC=1: docs/performance.md)
-#   make install    into PREFIX (also DESTDIR)         make clean    remove build/
+#   make bench      sennit and every MPI of this machine side by side, 22 minutes (QUICK=1: 90 s; DOC=1: docs/performance.md)
+#   make install    into PREFIX (also DESTDIR)         make uninstall   what that put there
+#   make clean      remove build/
 # `demo` and `check` first install what is missing on Debian and Ubuntu (cmake/deps.sh says what, before it does).
 
 BUILD ?= build
@@ -16,11 +17,15 @@ PYTHON_PLOT = $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matpl
 
 comma := ,
 
-.PHONY: all check demo bench install soak clean deps
+.PHONY: all product check demo bench install uninstall soak clean deps
 .NOTPARALLEL:
 
 all: $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS)
+
+# What is installed, without the tests: half as much to compile.
+product: $(BUILD)/build.ninja
+	cmake --build $(BUILD) -j $(JOBS) --target product
 
 $(BUILD)/build.ninja:
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
@@ -32,28 +37,34 @@ deps:
 
 check:
 	@sh cmake/deps.sh build check
+	cmake -S . -B $(BUILD) -G Ninja -DSENNIT_WERROR=ON $(CMAKE_FLAGS)
 	$(MAKE) all
 	ctest --test-dir $(BUILD) --output-on-failure --timeout 600 -j $(JOBS)
 
 demo:
 	@sh cmake/deps.sh build demo
-	$(MAKE) all
+	$(MAKE) product
 	$(PYTHON_PLOT) bench/demo.py --build $(BUILD)
 
+bench: page = $(if $(DOC),--doc docs/performance.md)
 bench:
 	@sh cmake/deps.sh build bench
 	@sh tests/peers.sh || [ $$? -eq 77 ]
 	$(MAKE) all
-	$(if $(QUICK),,$(PYTHON_PLOT) bench/progress.py --build $(BUILD) --rounds 1 --minutes 3)
+	$(if $(QUICK),,$(PYTHON_PLOT) bench/progress.py --build $(BUILD) --rounds 1 --minutes 3 $(page))
 	$(PYTHON_PLOT) bench/net.py --build $(BUILD) --json out/net.json $(if $(QUICK),--quick --minutes 0.5 --mtu 1500 \
-		--what bare$(comma)latency,--minutes 3.5) || [ $$? -eq 77 ]
-	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick,--minutes 8.5) $(if $(DOC),--doc docs/performance.md)
+		--what bare$(comma)latency,--minutes 6) $(page) || [ $$? -eq 77 ]
+	$(if $(QUICK),,$(PYTHON_PLOT) bench/net_multi.py --build $(BUILD) $(page) || [ $$? -eq 77 ])
+	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick,--minutes 8.5) $(page)
 
 soak: all
 	ctest --test-dir $(BUILD) --output-on-failure -C soak -L soak
 
-install: all
+install: product
 	cmake --install $(BUILD) --prefix $(PREFIX)
+
+uninstall:
+	@sed 's|^|$(DESTDIR)|' $(BUILD)/install_manifest.txt | xargs -d '\n' rm -fv --
 
 clean:
 	rm -rf $(BUILD)

@@ -3,7 +3,7 @@
 """Between hosts: one MPI program over each MPI's own TCP and over sennit, in turn, and the limit that the kernel sets.
 
     net.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--mtu 1500,9000] [--what bare,latency,stream,loss,incast]
-           [--sizes 8,65536] [--loss 0.1,1] [--only "Open MPI 4,sennit udp"] [--json FILE]
+           [--sizes 8,65536] [--loss 0,0.1,1] [--only "Open MPI 4,sennit udp"] [--json FILE [--append] [--report]] [--doc PAGE]
 
 The hosts are network namespaces that this makes (it needs root), joined by a veth pair, by a bridge for the incast, or by
 a lossy wire in user space. Every round runs each candidate once, in an order that changes; shown are medians over the
@@ -24,6 +24,9 @@ ROOT = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(ROOT, "tests", "net"), os.path.join(ROOT, "tests", "mpi")]
 import hosts as net  # noqa: E402
 from job import PEERS, Mpi  # noqa: E402
+import bench as node  # noqa: E402
+import net_page  # noqa: E402
+import report  # noqa: E402
 from bench import human  # noqa: E402
 
 SMALL, LARGE = [8, 4096], [65536, 262144, 1 << 20, 4 << 20]
@@ -102,7 +105,8 @@ class Bench:
         self.all = [c for c in candidates(args.ours.split(",")) if not args.only or any(w in c.name for w in args.only.split(","))]
         for mpi in {c.mpi.name: c.mpi for c in self.all}.values():
             subprocess.run([mpi.compiler(), "-O2", os.path.join(HERE, "net_mpi.c"), "-o", self.program(mpi)], check=True)
-        self.rows = []
+        self.notes = []  # what went wrong
+        self.rows = {}  # (what, figure, candidate, bytes) -> what is known of it
         self.end = time.monotonic() + args.minutes * 60
         self.parts = 1  # still to come, this one included
 
@@ -138,7 +142,11 @@ class Bench:
         return ["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec taskset -c 0 "$@"',
                 "sh"] + command
 
-    def once(self, c, names, words, limit=60):
+    def wrong(self, text):
+        print(text)
+        self.notes.append(text)
+
+    def once(self, title, c, names, words, limit=60):
         """{size: [figures]}, or {} with a word about it if the job did not end well."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_"))}
         env.update(c.mpi.environment(), **c.env)
@@ -153,10 +161,11 @@ class Bench:
             for name in net.made:
                 pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
                 subprocess.run(["kill", "-9"] + pids, check=False, stderr=subprocess.DEVNULL)
-            print("%s: not done after %d s" % (c.name, limit))
+            self.wrong("%s, %s: not done after %d s" % (title, c.name, limit))
             return {}
         if r.returncode:
-            print("%s: exit status %d\n%s" % (c.name, r.returncode, r.stdout[-1500:]))
+            self.wrong("%s, %s: exit status %d" % (title, c.name, r.returncode))
+            print(r.stdout[-1500:])
             return {}
         if self.verbose:
             print(c.name, "\n".join(s for s in r.stdout.splitlines() if (" net." in s) and not s.endswith(" 0")))
@@ -167,6 +176,12 @@ class Bench:
                 found[int(words[0])] = [float(w) for w in words[1:]]
         return found
 
+    def note(self, what, figure, candidate, size, values, up=False):
+        known = self.rows.setdefault((what, figure, candidate, size),
+                                     {"what": what, "figure": figure, "candidate": candidate, "bytes": size, "up": up, "runs": []})
+        known["runs"] += values
+        known["median"] = statistics.median(known["runs"])
+
     def compare(self, title, names, words, show):
         """All candidates, `rounds` times in turn; show: {figure's index: (heading, larger is better, format)}."""
         got = {c.name: [] for c in self.all}
@@ -176,7 +191,7 @@ class Bench:
             if i and began + longest > until:
                 break
             for c in self.all[i % len(self.all):] + self.all[:i % len(self.all)]:
-                figures = self.once(c, names, words, max(5, min(60, self.end - time.monotonic())))
+                figures = self.once(title, c, names, words, max(5, min(60, self.end - time.monotonic())))
                 if figures:
                     got[c.name].append(figures)
             longest = max(longest, time.monotonic() - began)
@@ -197,8 +212,7 @@ class Bench:
                     continue
                 medians[c.name, s] = statistics.median(values)
                 cells.append("%28s" % ((form + " (" + form + "-" + form + ")") % (medians[c.name, s], values[0], values[-1])))
-                self.rows.append({"what": title, "figure": heading, "candidate": c.name, "bytes": s, "up": up,
-                                  "median": medians[c.name, s], "runs": values})
+                self.note(title, heading, c.name, s, values, up)
             print("%-20s" % c.name + "".join(cells))
         for c in self.all:
             if not c.ours:
@@ -232,8 +246,9 @@ class Bench:
 
     def loss(self, percent):
         names = hosts_up(2, 1500, percent)
-        self.compare("ping-pong, %g %% lost" % percent, names, ["pingpong", "100" if self.quick else "400"] + [str(s) for s in self.sizes or (8, 65536)],
-                     {0: ("median one way, us", False, "%.0f"), 1: ("99th percentile, us", False, "%.0f")})
+        self.compare(net_page.LOST % percent, names, ["pingpong", "100" if self.quick else "400"] + [str(s) for s in self.sizes or (8, 65536)],
+                     {0: ("median one way, us", False, "%.0f"), 1: ("99th percentile, us", False, "%.0f"),
+                      2: (net_page.MEAN, False, "%.0f")})
         hosts_down()
 
     def incast(self, mtu):
@@ -259,8 +274,7 @@ class Bench:
                 values = [r[s] for r in runs if s in r]
                 if values:
                     cells.append("%s %.1f" % (human(s), statistics.median(values)))
-                    self.rows.append({"what": "bare, MTU %d" % mtu, "figure": "one way, us", "candidate": way, "bytes": s,
-                                      "median": statistics.median(values), "runs": values})
+                    self.note(net_page.LIMIT + "MTU %d" % mtu, "one way, us", way, s, values)
             print("%-20s%s" % (way, ", ".join(cells)))
         hosts_down()
 
@@ -272,12 +286,18 @@ def bare_once(program, names, way, sizes):
                                  str(i), str(size)], stdout=subprocess.PIPE, text=True)
     found = {}
     for size in sizes:
-        other, first = start(1, size), start(0, size)
-        out = first.communicate(timeout=60)[0].split()
-        other.kill()
-        other.wait()
-        if len(out) == 2:
-            found[int(out[0])] = float(out[1])
+        other = start(1, size)
+        other.stdout.readline()
+        first = start(0, size)
+        try:
+            out = first.communicate(timeout=10)[0].split()
+            if len(out) == 2:
+                found[int(out[0])] = float(out[1])
+        except subprocess.TimeoutExpired:  # a frame was lost, which nothing there would notice
+            print("bare calls, %s, %s: not done after 10 s" % (way, human(size)))
+        for p in (first, other):
+            p.kill()
+            p.wait()
     return found
 
 
@@ -290,17 +310,41 @@ def main(argv=None):
     p.add_argument("--mtu", default="1500,9000")
     p.add_argument("--what", default="bare,latency,stream,loss,incast")
     p.add_argument("--sizes", default="", help="bytes of the messages, instead of the usual ones")
-    p.add_argument("--loss", default="0.1,1", help="percent of the frames")
+    p.add_argument("--loss", default="0,0.1,1", help="percent of the frames")
     p.add_argument("--only", default="", help="candidates whose names contain one of these words")
     p.add_argument("--ours", default="o4", help="the MPIs under which sennit is measured")
     p.add_argument("--json", help="write every figure to this file")
+    p.add_argument("--append", action="store_true", help="add to the figures of that file")
+    p.add_argument("--report", action="store_true", help="run nothing: what stands in that file")
+    p.add_argument("--doc", help="put the results into this page, too (docs/performance.md)")
     p.add_argument("--verbose", action="store_true", help="sennit's counters after each run")
     args = p.parse_args(argv)
     args.rounds = args.rounds or (1 if args.quick else 5)
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 and not args.report:
         print("skipped: making network namespaces needs root")
         return net.SKIP
+    measured = {"machine": node.machine(os.path.abspath(args.build)), "rows": [], "notes": []}
+    if args.append or args.report:
+        with open(args.json, encoding="utf-8") as f:
+            before = json.load(f)
+        measured["rows"], measured["notes"] = before["rows"], before["notes"]
+        if args.report:
+            measured = before
+    if not args.report:
+        run(args, measured)
+        if args.json:
+            os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
+            with open(args.json, "w", encoding="utf-8") as f:
+                json.dump(measured, f, indent=1)
+    if args.doc:
+        report.put_part(args.doc, "Between hosts", net_page.section(measured["rows"], measured["notes"]) + ["", report.measured(measured["machine"])])
+    return 0
+
+
+def run(args, measured):
+    """Adds the figures of this run."""
     bench, what = Bench(args), args.what.split(",")
+    bench.rows = {(r["what"], r["figure"], r["candidate"], r["bytes"]): r for r in measured["rows"]}
     mtus = [int(m) for m in args.mtu.split(",")]
     parts = [(getattr(bench, name), mtu) for mtu in mtus for name in ("bare", "latency", "stream") if name in what]
     parts += [(bench.loss, percent) for percent in map(float, args.loss.split(",")) if "loss" in what]
@@ -311,11 +355,8 @@ def main(argv=None):
             part(argument)
     finally:
         net.tear_down()
-    if args.json:
-        os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
-        with open(args.json, "w", encoding="utf-8") as f:
-            json.dump(bench.rows, f, indent=1)
-    return 0
+    measured["rows"] = list(bench.rows.values())
+    measured["notes"] += bench.notes
 
 
 if __name__ == "__main__":

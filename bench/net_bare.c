@@ -3,7 +3,7 @@
  * The kernel's own limit between two hosts: ping-pong with the very calls that sennit's drivers make, and nothing above
  * them: no matching, no authentication, no acknowledgement, no loss. One copy out, one copy in.
  *
- *   net_bare udp|ether 0|1 SIZE    0 starts and prints "SIZE us-one-way" (the median); 10.77.0.1 and .2 on eth0
+ *   net_bare udp|ether 0|1 SIZE    0 starts, once 1 listens, and prints "SIZE us-one-way" (the median); 10.77.0.1 and .2 on eth0
  *
  * udp: UDP_SEGMENT, UDP_GRO, headers and payload scattered by one recvmsg. ether: AF_PACKET rings, TPACKET_V2.
  */
@@ -24,12 +24,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
 #define HEAD	  56 /* what a frame of sennit's carries before a piece */
 #define BUFFER	  (8 << 20)
 #define ETHERTYPE 0x88B5
@@ -268,9 +262,11 @@ static void measure(size_t size)
 	fflush(stdout);
 }
 
-/* The other end. It ends when it is killed. */
+/* The other end. It says when it listens, and ends when it is killed. */
 static void serve(size_t size)
 {
+	puts("listening");
+	fflush(stdout);
 	for (;;) {
 		receive_all(size);
 		send_all(size);
@@ -292,7 +288,6 @@ int main(int argc, char **argv)
 	size_t size = strtoul(argv[3], NULL, 10);
 	if (self == 1)
 		serve(size);
-	usleep(100000); /* the other one is listening */
 	measure(size);
 	return 0;
 }

@@ -2,7 +2,7 @@
 /*
  * What net.py runs under each MPI, over the network between hosts. It knows nothing of sennit.
  *
- *   net_mpi pingpong MS SIZE...   ranks 0 and 1: "SIZE median-us-one-way 99th-percentile-us" for each size
+ *   net_mpi pingpong MS SIZE...   ranks 0 and 1: "SIZE median-us-one-way 99th-percentile-us mean-us" for each size
  *   net_mpi stream MS SIZE...     rank 0 sends to 1, eight at a time: "SIZE MB/s receiver-CPU-ns-per-byte"
  *   net_mpi incast ROUNDS SIZE    all others send SIZE bytes, then eight short messages, to rank 0, ROUNDS times: "SIZE MB/s
  *                                 median-us 99th-percentile-us" of the short ones, from post to arrival (one machine, one clock)
@@ -89,7 +89,7 @@ static long agree(double took, double seconds, long least)
 
 static void pingpong(size_t len, double seconds)
 {
-	double start, *t;
+	double start, sum = 0, *t;
 
 	fill(mine, len, (unsigned)rank + 1);
 	memset(theirs, 0, len);
@@ -106,10 +106,12 @@ static void pingpong(size_t len, double seconds)
 		start = now();
 		round_trip(len);
 		t[i] = now() - start;
+		sum += t[i];
 	}
 	qsort(t, (size_t)rounds, sizeof(*t), by_value);
 	if (rank == 0)
-		printf("%zu %.3f %.3f\n", len, t[rounds / 2] / 2 * 1e6, t[rounds * 99 / 100] / 2 * 1e6);
+		printf("%zu %.3f %.3f %.3f\n", len, t[rounds / 2] / 2 * 1e6, t[rounds * 99 / 100] / 2 * 1e6,
+		       sum / (double)rounds / 2 * 1e6);
 	free(t);
 	check(theirs, len, (unsigned)!rank + 1);
 }

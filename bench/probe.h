@@ -17,9 +17,9 @@ struct probe_line {
 };
 
 struct probe {
-	struct probe_line
-		line[2]; /* written by side 0, by side 1: the bare pair that a message is compared with */
-	uint64_t round;	 /* each side's own copy is in its own memory */
+	/* written by side 0, by side 1: the bare pair that a message is compared with */
+	struct probe_line line[2];
+	uint64_t round; /* each side's own copy is in its own memory */
 };
 
 #define PROBE_ROUNDS 2000

@@ -5,7 +5,7 @@ what the progress thread costs. Sennit with and without its thread, and each MPI
 asynchronous progress where it has one.
 
     progress.py [--build BUILD] [--rounds N] [--cells CELLS] [--only WORDS] [--ranks 2,4,8,16] [--sizes 4k,64k,...]
-                [--minutes M] [--append] [--report] [--page PAGE]
+                [--minutes M] [--append] [--report] [--doc PAGE]
 
 Cells, each of which can run by itself and add to what stands in out/progress.json (--append):
     lat      latency at 8 B and 4 KiB, with the thread and without
@@ -30,6 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 import bench  # pylint: disable=wrong-import-position
+import report  # pylint: disable=wrong-import-position
 
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 NODE = ["lat", "idle", "away", "overlap", "total", "crowd", "threads"]
@@ -145,9 +146,13 @@ class Progress:
         self.path = os.path.join(self.out, "progress.json")
         self.end = time.monotonic() + args.minutes * 60
         self.samples = {}  # "cell/row@ranks" -> candidate -> [values]
+        self.machine = bench.machine(self.build)
         if (args.append or args.report) and os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as f:
-                self.samples = json.load(f)["samples"]
+                before = json.load(f)
+            self.samples = before["samples"]
+            if args.report:
+                self.machine = before["machine"]
         self.words = args.only.split(";") if args.only else []
         self.sizes = [size_of(s) for s in args.sizes.split(",")]
 
@@ -202,7 +207,7 @@ class Progress:
 
     def save(self):
         with open(self.path, "w", encoding="utf-8") as f:
-            json.dump({"samples": self.samples}, f)
+            json.dump({"machine": self.machine, "samples": self.samples}, f)
 
 
 # ---- what it says ----
@@ -262,9 +267,9 @@ def section(samples):
         return who.startswith("sennit")
     groups = [("sennit", lambda w: ours(w) and NO_THREAD not in w), ("sennit, no thread", lambda w: NO_THREAD in w),
               ("best other", lambda w: not ours(w) and "async" not in w), ("best other, own asynchronous progress", lambda w: "async" in w)]
-    lines = ["", "## Progress", "", "From `bench/progress.py`, a part of `make bench`: medians and ranges over the rounds. \"No thread\" is "
-             "sennit with `SENNIT_PROGRESS=0`. A hidden share of 1 is all of the transfer; at a few KiB it is uncertain by some microseconds of "
-             "its few.", "", "| row | unit | " + " | ".join(name for name, _ in groups) + " |", "|" + "---|" * (len(groups) + 2)]
+    lines = ["From `bench/progress.py`, a part of `make bench`: medians and ranges over the rounds. \"No thread\" is "
+             "sennit with `SENNIT_PROGRESS=0`. A hidden share of 1 is all of the transfer; what the same calls take for a message of no "
+             "bytes is not counted.", "", "| row | unit | " + " | ".join(name for name, _ in groups) + " |", "|" + "---|" * (len(groups) + 2)]
     for name in in_order(samples):
         kind = name.partition("/")[2].split(":")[0]
         cells = [best(samples[name], kind in bench.LESS_IS_BETTER, wanted) for _, wanted in groups]
@@ -272,16 +277,6 @@ def section(samples):
     lines += ["", f"What the thread costs, with it over without it ({ALLOWED} is allowed for latency, {WORSE} for work):", ""]
     lines += [f"- {row}, {who}: {ratio:.3f}{'' if fine else ' (more than allowed)'}" for row, who, ratio, fine in costs(samples)]
     return lines
-
-
-def put_into(page, lines):
-    """Replace this section of a page that is there already, or add it."""
-    with open(page, encoding="utf-8") as f:
-        text = f.read()
-    before, _, rest = text.partition("\n## Progress\n")
-    _, mark, after = rest.partition("\n## ")
-    with open(page, "w", encoding="utf-8") as f:
-        f.write(before.rstrip("\n") + "\n" + "\n".join(lines) + "\n" + mark + after)
 
 
 def show(samples):
@@ -307,15 +302,15 @@ def main():
     parser.add_argument("--append", action="store_true", help="add to the samples of out/progress.json")
     parser.add_argument("--report", action="store_true", help="run nothing: show out/progress.json")
     parser.add_argument("--table", action="store_true", help="also print the section for docs/performance.md")
-    parser.add_argument("--page", help="put that section into this page (docs/performance.md)")
+    parser.add_argument("--doc", help="put that section into this page (docs/performance.md)")
     args = parser.parse_args()
     progress = Progress(args)
     if not args.report:
         progress.run()
     show(progress.samples)
     print("\n".join(section(progress.samples)) if args.table else "")
-    if args.page:
-        put_into(args.page, section(progress.samples))
+    if args.doc:
+        report.put_part(args.doc, "Progress", section(progress.samples) + ["", report.measured(progress.machine)])
 
 
 if __name__ == "__main__":

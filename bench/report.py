@@ -2,10 +2,10 @@
 """What bench.py measured, as a table, one verdict a row, plots, and a page."""
 import json
 import os
+import re
 import statistics
 
 import bench
-import net_page
 
 OURS = "sennit"
 BARE = ("capilat", "capirate", "capiratio", "capibw", "capibwpart", "capimap", "capimappart")  # rows with nobody to compare with
@@ -179,35 +179,42 @@ def draw(rows, out):
     return made
 
 
-# ---- the page ----
+# ---- the page: a part for each program, of which one run replaces one ----
 
-def progress_section(out):
-    """What progress.py has left there, if it ran."""
-    path = os.path.join(out, "progress.json")
-    if not os.path.exists(path):
-        return []
-    import progress  # pylint: disable=import-outside-toplevel
-    with open(path, encoding="utf-8") as f:
-        return progress.section(json.load(f)["samples"])
-
-
-def page(data, rows, path, out):
-    m = data["machine"]
-    most = max((len(v) for r in rows for v in r.values.values()), default=0)
+def put_part(path, title, lines):
+    """Put the lines into the page as its section `title`, in the place of what stood there or behind the others; as its top for
+    None. The rest of the page stays."""
+    parts = [""]
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as f:
+            parts = re.split(r"^(?=## )", f.read(), flags=re.MULTILINE)
+    heading = f"## {title}"
+    text = "\n".join(([heading, ""] if title else []) + lines).rstrip("\n") + "\n"
+    at = 0 if title is None else next((i for i, part in enumerate(parts) if part.partition("\n")[0] == heading), len(parts))
+    parts[at:at + 1] = [text]
     with open(path, "w", encoding="utf-8") as f:
-        f.write("# Performance\n\nWritten by `make bench DOC=1`; do not edit. Medians, with the range of all rounds; the ratio is "
-                "sennit's best to the best of the others, above 1 where sennit is ahead, also where less is better. `near`: "
-                "the two cores shared a cache while the figure was taken, `far`: they did not; the machine moved them.\n\n")
-        f.write(f"Machine: {m['processor']}, {m['cpus']}; Linux {m['kernel']}; transparent huge pages {m['thp']}; {m['date']}, "
-                f"commit {m['commit']}. Samples of a figure: {most} at most. Only cores in these positions were seen: "
-                f"{', '.join(sorted({r.regime for r in rows} - {'any'}))}.\n\n")
-        f.write("| " + " | ".join(h or "by" for h in HEADS) + " |\n|" + "---|" * len(HEADS) + "\n")
-        for r in rows:
-            f.write("| " + " | ".join(line(r)) + " |\n")
-        if data["notes"]:
-            f.write("\nWhat went wrong in the run:\n\n" + "".join(f"- {n}\n" for n in data["notes"]))
-        f.write("\n".join(progress_section(out) + net_page.section_of(out)) + "\n")
+        f.write("\n".join(part.rstrip("\n") + "\n" for part in parts if part.strip()))
     print("Page: " + path)
+
+
+def measured(machine):
+    """One sentence: where, when, and what. The parts of the page may come from different runs."""
+    return (f"Machine: {machine['processor']}, {machine['cpus']}; Linux {machine['kernel']}; transparent huge pages "
+            f"{machine['thp']}; {machine['date']}, commit {machine['commit']}.")
+
+
+def top(data, rows):
+    most = max((len(v) for r in rows for v in r.values.values()), default=0)
+    lines = ["# Performance", "", "Written by `make bench DOC=1`; do not edit. Medians, with the range of all rounds; the ratio is "
+             "sennit's best to the best of the others, above 1 where sennit is ahead, also where less is better. `near`: "
+             "the two cores shared a cache while the figure was taken, `far`: they did not; the machine moved them.", "",
+             f"{measured(data['machine'])} Samples of a figure: {most} at most. Only cores in these positions were seen: "
+             f"{', '.join(sorted({r.regime for r in rows} - {'any'}))}.", "",
+             "| " + " | ".join(h or "by" for h in HEADS) + " |", "|" + "---|" * len(HEADS)]
+    lines += ["| " + " | ".join(line(r)) + " |" for r in rows]
+    if data["notes"]:
+        lines += ["", "What went wrong in the run:", "", *(f"- {n}" for n in data["notes"])]
+    return lines
 
 
 def write(source, out, doc):
@@ -220,4 +227,4 @@ def write(source, out, doc):
     for path in draw(rows, out):
         print("Plot: " + path)
     if doc:
-        page(data, rows, doc, out)
+        put_part(doc, None, top(data, rows))

@@ -5,12 +5,9 @@
  */
 #include "tool.h"
 #include <elf.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct image {
 	const unsigned char *base;
@@ -100,21 +97,13 @@ static bool read_image(const struct image *im, struct sn_elf *elf)
 bool sn_elf_read(const char *path, struct sn_elf *elf)
 {
 	memset(elf, 0, sizeof(*elf));
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	if (fd < 0)
+	size_t size;
+	void *map = sn_tool_map_file(path, &size);
+	if (!map)
 		return false;
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= 0) {
-		close(fd);
-		return false;
-	}
-	void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	if (map == MAP_FAILED)
-		return false;
-	struct image im = {.base = map, .size = (size_t)st.st_size};
+	struct image im = {.base = map, .size = size};
 	bool ok = read_image(&im, elf);
-	munmap(map, im.size);
+	munmap(map, size);
 	return ok;
 }
 

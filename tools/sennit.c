@@ -48,11 +48,25 @@ static void print_version(FILE *stream, struct argp_state *state)
 	fprintf(stream, "sennit %s\n", sn_version());
 }
 
+/* What people type who do not know the command yet: sennit help, sennit help run, sennit -h, sennit run -h. */
+static void ask_for_help(int argc, char **argv)
+{
+	static char help[] = "--help";
+	if (argc == 3 && strcmp(argv[1], "help") == 0) {
+		argv[1] = argv[2];
+		argv[2] = help;
+	}
+	for (int i = 1; i < argc && i <= 2; i++)
+		if (strcmp(argv[i], "-h") == 0 || (i == 1 && strcmp(argv[i], "help") == 0))
+			argv[i] = help;
+}
+
 int main(int argc, char **argv)
 {
 	struct chosen c = {0};
 	argp_program_version_hook = print_version;
 	argp_err_exit_status = SN_EXIT_USAGE;
+	ask_for_help(argc, argv);
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
 	if (!c.index) {
 		sn_tool_complain(

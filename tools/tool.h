@@ -40,6 +40,8 @@ char *sn_tool_which(const char *command);
 int sn_tool_capture(char *const argv[], char *out, size_t size, int timeout_ms);
 /* The directory part of a path, as a new string. */
 char *sn_tool_dirname(const char *path);
+/* Map a whole regular file that is not empty, to read. NULL: not possible. The caller unmaps *size bytes. */
+void *sn_tool_map_file(const char *path, size_t *size);
 /* Does this file contain these bytes? */
 bool sn_tool_file_contains(const char *path, const void *bytes, size_t len);
 /* One line of a small text file (/proc, /sys), without its newline. false: not readable. */
@@ -56,8 +58,8 @@ unsigned sn_tool_unknown_settings(void);
 struct sn_elf {
 	uint16_t machine; /* EM_X86_64 ... */
 	int bits;	  /* 32 or 64 */
-	char needed[64]
-		   [64]; /* names of the libraries it asks for; only for files of this program's own class */
+	/* names of the libraries it asks for; only for files of this program's own class */
+	char needed[64][64];
 	unsigned needed_count;
 };
 /* false: not an ELF file, or not readable. */

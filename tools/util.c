@@ -151,22 +151,29 @@ char *sn_tool_dirname(const char *path)
 	return slash == path ? sn_tool_strdup("/") : sn_tool_printf("%.*s", (int)(slash - path), path);
 }
 
-bool sn_tool_file_contains(const char *path, const void *bytes, size_t len)
+void *sn_tool_map_file(const char *path, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
+	void *map = MAP_FAILED;
 	if (fd < 0)
-		return false;
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
-		close(fd);
-		return false;
+		return NULL;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+		*size = (size_t)st.st_size;
+		map = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0);
 	}
-	void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	close(fd);
-	if (map == MAP_FAILED)
+	return map == MAP_FAILED ? NULL : map;
+}
+
+bool sn_tool_file_contains(const char *path, const void *bytes, size_t len)
+{
+	size_t size;
+	void *map = sn_tool_map_file(path, &size);
+	if (!map)
 		return false;
-	bool found = memmem(map, (size_t)st.st_size, bytes, len) != NULL;
-	munmap(map, (size_t)st.st_size);
+	bool found = memmem(map, size, bytes, len) != NULL;
+	munmap(map, size);
 	return found;
 }
 

@@ -42,6 +42,11 @@ done
 grep -q '^\.SH SETTINGS' "$root/usr/share/man/man1/sennit.1" && grep -q SENNIT_EAGER "$root/usr/share/man/man1/sennit.1" ||
 	{ echo "sennit.1 does not list the settings"; exit 1; }
 [ -e "$root/usr/include/sennit/sennit.h" ] || { echo "no sennit.h"; exit 1; }
+sed -n 's/^\(SN_API\|static inline\) .*[ *]\(sn_[a-z_]*\)(.*/\2/p' "$root/usr/include/sennit/sennit.h" >"$root/functions"
+[ "$(wc -l <"$root/functions")" -gt 30 ] || { echo "the functions of sennit.h were not found"; exit 1; }
+while read -r function; do
+	grep -q "[ *]$function(" "$root/usr/share/man/man3/libsennit.3" || { echo "libsennit.3 lacks $function"; exit 1; }
+done <"$root/functions"
 for language in c c++; do # the header also stands alone, in either language
 	echo '#include <sennit/sennit.h>' >"$root/alone"
 	$cc -x $language -fsyntax-only -Wall -Wextra -I"$root/usr/include" "$root/alone" 2>"$root/errors" ||

@@ -9,6 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.environ["SOURCE"], "bench"))
 import bench  # noqa: E402
+import net_page  # noqa: E402
 import progress  # noqa: E402
 import report  # noqa: E402
 
@@ -65,6 +66,44 @@ class PageTest(unittest.TestCase):
                 text = f.read()
         for words in ("latency, 8 B", "bcast, 8 B, 4 ranks", "2.00", "10.00", "one thing"):
             self.assertIn(words, text)
+
+    def test_each_program_replaces_its_part_and_keeps_the_others(self):
+        with tempfile.TemporaryDirectory(prefix="sennit-test-") as out:
+            page = os.path.join(out, "page.md")
+            for title, words in (("Progress", "one"), (None, "# Top"), ("Between hosts", "two"), ("Several rails", "three"),
+                                 ("Between hosts", "four"), (None, "# Other top"), ("Progress", "five"), ("Several rails", "six")):
+                report.put_part(page, title, [words, ""])
+            with open(page, encoding="utf-8") as f:
+                text = f.read()
+        self.assertEqual(text, "# Other top\n\n## Progress\n\nfive\n\n## Between hosts\n\nfour\n\n## Several rails\n\nsix\n")
+
+
+class NetTest(unittest.TestCase):
+    @staticmethod
+    def rows(what, figure, size, up=False, **median):
+        return [{"what": what, "figure": figure, "bytes": size, "up": up, "candidate": who.replace("_", " "), "median": value, "runs": [value]}
+                for who, value in median.items()]
+
+    def line(self, rows, begin):
+        return next(text for text in net_page.section(rows) if text.startswith("| " + begin))
+
+    def test_what_was_promised_is_judged_for_each_driver(self):
+        rows = self.rows("ping-pong, MTU 1500", "one way, us", 8, tcp=8, mpich=6, sennit_udp=4, sennit_ether=3.1)
+        self.assertIn("| 6 | mpich | 1.50 | 1.94 | met / MISSED |", self.line(rows, "ping-pong, MTU 1500, 8 B"))
+        rows = self.rows("stream, MTU 1500", "MB/s", 65536, True, tcp=1000, sennit_udp=900, sennit_ether=500)
+        self.assertIn("| 0.90 | 0.50 | BEHIND, MISSED / BEHIND |", self.line(rows, "stream, MTU 1500, 64 KiB"))
+        rows = self.rows("stream, MTU 9000", "MB/s", 65536, True, tcp=1000, sennit_udp=980, sennit_ether=500)
+        self.assertIn("| level / BEHIND, MISSED |", self.line(rows, "stream, MTU 9000, 64 KiB"))
+        self.assertIn("| leads / - |", self.line(self.rows("8 hosts to one, MTU 1500", "99th", 8, tcp=9, sennit_udp=2), "8 hosts"))
+
+    def test_loss_is_held_against_the_same_wire_and_the_bare_calls_against_sennit(self):
+        rows = self.rows("ping-pong, 0 % lost", net_page.MEAN, 8, tcp=30, sennit_udp=40)
+        rows += self.rows("ping-pong, 1 % lost", net_page.MEAN, 8, tcp=600, sennit_udp=70)
+        text = net_page.section(rows)
+        self.assertIn("| 1 % lost | 8 B | sennit udp | 40 | 70 | 1.75 | no collapse |", text)
+        self.assertIn("| 1 % lost | 8 B | tcp | 30 | 600.0 | 20.00 | COLLAPSES |", text)
+        rows = self.rows("bare, MTU 1500", "one way, us", 8, udp=5) + self.rows("ping-pong, MTU 1500", "one way, us", 8, sennit_udp=5.4)
+        self.assertIn("| MTU 1500 | 8 B | UDP | 5 | 5.4 | 1.08 | within 1.1 |", net_page.section(rows))
 
 
 class ProgressTest(unittest.TestCase):

@@ -40,6 +40,13 @@ class InfoTest(ToolTest):
     def test_a_rail_that_is_off_is_named(self):
         self.assertRegex(self.sennit("info", SENNIT_NET="off").stdout, r"(?m)^ +net .*; not open here")
 
+    def test_help_is_found_by_whoever_asks_for_it(self):
+        for asked, of in ((["help"], "sennit "), (["-h"], "sennit "), (["help", "perf"], "sennit perf "),
+                          (["perf", "-h"], "sennit perf ")):
+            r = self.sennit(*asked)
+            self.assertEqual((r.returncode, r.stderr), (0, ""), asked)
+            self.assertTrue(r.stdout.startswith("Usage: " + of + "["), r.stdout)
+
     def test_unknown_variables_are_reported(self):
         r = self.sennit("info", SENNIT_EAGRE="4k")
         self.assertEqual(r.returncode, 1)
