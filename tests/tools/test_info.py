@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from common import SENNIT, ToolTest
+from common import SENNIT, SOURCE, ToolTest
 
 
 class InfoTest(ToolTest):
@@ -75,6 +75,14 @@ class InfoTest(ToolTest):
         self.assertEqual(names, re.findall(r"(?m)^\.BR ([a-z_]+) ", manual))
         for name in names:
             self.assertIn("SENNIT_" + name.upper(), manual)
+
+    def test_the_tuning_page_has_every_setting_with_its_default(self):
+        shown = self.sennit("info", "--settings", SENNIT_TUNE="no").stdout
+        table = dict(re.findall(r"(?m)^  ([a-z_]+) +(\S.*?) +(?:default|environment)\b", shown))
+        table.update(tune="yes", fault="")
+        with open(os.path.join(SOURCE, "docs", "tuning.md"), encoding="utf-8") as f:
+            page = re.findall(r"(?m)^\| `([a-z_]+)` \|([^|]*)\| *\S", f.read())
+        self.assertEqual({name: re.sub(", .measured.*", "", default).strip() for name, default in page}, table)
 
     def test_peers_of_a_running_pair_are_shown(self):
         perf = subprocess.Popen([SENNIT, "perf", "--size=8", "--iterations=100000000"], env=self.env,
