@@ -181,10 +181,13 @@ static void ends(const char *what, unsigned lines_each)
 {
 	trace_end(what);
 	assert_true(sum.moved >= MESSAGES); /* else nothing was seen */
-	/* the receiver's head, there and back, once in a lap; with one core laps are short, and end with padding (ring.h) */
+	/*
+	 * Once in a lap the receiver's head, there and back, and the padding at the ring's end (ring.h; with one core laps
+	 * are short), and once in a trace what the first messages find in other hands: the bell, the line of the next.
+	 */
 	bool crowded = sn_relax_crowded();
-	assert_true(sum.moved <= (lines_each * MESSAGES) + MESSAGES / (crowded ? 8 : 50));
-	assert_true(most.moved <= lines_each + (crowded ? 3 : 2));
+	assert_true(sum.moved <= (lines_each * MESSAGES) + MESSAGES / (crowded ? 8 : 30));
+	assert_true(most.moved <= lines_each + 3);
 }
 
 /* Who waits has looked at the line before it is written: it comes over clean, and then with the message. */
