@@ -169,8 +169,8 @@ void sn_net_free(struct sn_net *n)
  * Engine time is the clock less the time in which somebody should have looked and did not. A look may come by look_by, which
  * sn_net_deadline promised, and a little later: time up to there counts. What is beyond is lateness: the process was
  * stopped, frozen or starved, and so perhaps were its peers and all that lies between; it proves nothing about them. And
- * where that happens again and again, with no moment between for a question and its answer, no question counts as asked
- * after which we were late (late_at, see silence_timer).
+ * where that happens again and again, with no moment between for a question and its answer, a question after which we were
+ * late (late_at, see silence_timer) counts a quarter.
  */
 void sn_net_look(struct sn_net *n)
 {

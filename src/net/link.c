@@ -364,8 +364,7 @@ void sn_net_connect(struct sn_net_link *l)
 	if (l->state != SN_LINK_IDLE)
 		return;
 	l->state = SN_LINK_CONNECTING;
-	l->heard_at = l->net->now;
-	l->pings = 0;
+	sn_net_heard(l);
 	hello_again(l);
 }
 
@@ -501,22 +500,27 @@ void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h)
 void sn_net_heard(struct sn_net_link *l)
 {
 	l->heard_at = l->net->now;
-	l->pings = 0;
+	l->asked = false;
+	l->in_vain = 0;
 	l->silent = false;
 }
 
-/* Ask after a quarter of the time-out without a sign of life, then 24 times; give up after the whole. */
+/*
+ * Ask after a quarter of the time-out without a sign of life, then 24 times; give up after the whole, when eight questions were
+ * in vain. A question after which we were late proves little, for the peer and the wire may be as starved as we are; but if
+ * it proved nothing, a peer that died on a busy machine would never be given up.
+ */
 static uint64_t silence_timer(struct sn_net_link *l)
 {
 	struct sn_net *n = l->net;
 	uint64_t quarter = n->cfg.peer_timeout / 4, pause = n->cfg.peer_timeout / 32;
-	uint64_t ask_at = SN_MAX_OF(l->heard_at + quarter, l->pings ? l->ping_at + pause : 0);
+	uint64_t ask_at = SN_MAX_OF(l->heard_at + quarter, l->asked ? l->ping_at + pause : 0);
 
 	if (n->now < ask_at)
 		return ask_at;
-	if (l->pings && n->late_at >= l->ping_at) /* that question does not count */
-		l->pings--;
-	if (n->now >= l->heard_at + n->cfg.peer_timeout && l->pings >= 8) {
+	if (l->asked)
+		l->in_vain += n->late_at >= l->ping_at ? 1 : SN_NET_ASK_FULL;
+	if (n->now >= l->heard_at + n->cfg.peer_timeout && l->in_vain >= SN_NET_ASK * SN_NET_ASK_FULL) {
 		if (!n->quiet) {
 			sn_net_gone(l, SN_ERR_PEER_GONE);
 			return SN_NET_NEVER;
@@ -527,7 +531,7 @@ static uint64_t silence_timer(struct sn_net_link *l)
 	}
 	if (l->state == SN_LINK_OPEN)
 		sn_net_out_ack(l, SN_WIRE_F_ANSWER);
-	l->pings++;
+	l->asked = true;
 	l->ping_at = n->now;
 	return n->now + pause;
 }

@@ -62,6 +62,8 @@
 #define SN_NET_LATENESS                                                                                      \
 	(20 * SN_NET_MS) /* a look may be so late before time stands still: longer than HOT_MOST of rail.c */
 #define SN_NET_RETRY_MOST (200 * SN_NET_MS)
+#define SN_NET_ASK	  8 /* questions in vain after which a silent peer is gone */
+#define SN_NET_ASK_FULL	  4 /* what one of them counts; 1 if we were late after it */
 
 /* Timers with nothing to do stand at SN_NET_NEVER. */
 #define SN_NET_NEVER UINT64_MAX
@@ -213,7 +215,8 @@ struct sn_net_link {
 
 	/* silence */
 	uint64_t hello_at, heard_at, ping_at;
-	unsigned hellos, pings;
+	unsigned hellos, in_vain; /* in_vain: questions without an answer, in parts (SN_NET_ASK_FULL) */
+	bool asked;
 	bool silent;	/* for too long, found in quiet mode */
 	int bye_status; /* a BYE came: handled once everything before it is delivered */
 	bool bye_came, bye_answered;
