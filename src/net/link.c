@@ -292,10 +292,6 @@ static int bye_status_of(const struct sn_wire_bye *b)
 /* BYE is the peer's last word: what is missing before it will not come. Delivered is what came in order. */
 void sn_net_bye_in(struct sn_net_link *l, const struct sn_wire_bye *b)
 {
-	if (l->state != SN_LINK_OPEN) {
-		l->bye_answered = true;
-		return;
-	}
 	if (!le32toh(b->answer))
 		sn_net_bye_out(l, 0, true);
 	l->bye_came = true;

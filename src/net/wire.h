@@ -204,7 +204,7 @@ enum sn_drop {
 	SN_DROP_WINDOW,	 /* MSG beyond the window */
 	SN_DROP_RECORD,	 /* a record makes no sense: the peer is disconnected */
 	SN_DROP_PULL,	 /* DATA for no fetch, or a piece that was not missing */
-	SN_DROP_RANGE,	 /* PULL, DATA or SLICE outside its message */
+	SN_DROP_RANGE,	 /* PULL, DATA, PUSH, SLICE or PROBED outside its message, or of no rail */
 	SN_DROP_RDV,	 /* PULL for no rendezvous */
 	SN_DROP_BUSY,	 /* PULL beyond what we queue */
 	SN_DROP_MEMORY,	 /* no memory */

@@ -514,6 +514,8 @@ CASES = {
     "ether_incast": lambda: case_incast("ether"),
     "udp_frozen": lambda: case_frozen("udp"),
     "ether_compute": lambda: case_compute("ether"),
+    "ether_deliver": lambda: case_deliver("ether"),
+    "ether_frozen": lambda: case_frozen("ether"),
 }
 SOAK = {"soak_" + d: (lambda d=d: case_soak(d)) for d in DRIVERS}
 EXTRA = {
