@@ -5,10 +5,7 @@
 #include <emmintrin.h>
 #endif
 
-#define LINE 64u
-#define PAGE 4096u
-#define ABREAST                                                                                              \
-	4u	  /* pages at once: more of memory's banks at work, a tenth faster than one after the other */
+#define LINE  64u
 #define AHEAD 512 /* bytes; asking beyond the end harms nobody */
 
 #ifdef __SSE2__
@@ -32,10 +29,7 @@ void sn_copy_bypass(void *to, const void *from, size_t len)
 	char *at = (char *)to + head;
 	const char *in = (const char *)from + head;
 	size_t left = len - head;
-	for (; left >= ABREAST * PAGE; left -= ABREAST * PAGE, at += ABREAST * PAGE, in += ABREAST * PAGE)
-		for (size_t i = 0; i < PAGE; i += LINE)
-			for (size_t p = 0; p < ABREAST * PAGE; p += PAGE)
-				line(at + p + i, in + p + i);
+	/* Line after line: with four pages abreast, a tenth faster on an Intel machine, an AMD one was 3 to 10 times slower. */
 	for (; left >= LINE; left -= LINE, at += LINE, in += LINE)
 		line(at, in);
 	memcpy(at, in, left);
