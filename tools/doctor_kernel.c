@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -122,8 +123,25 @@ static void check_single_copy(void)
 	}
 }
 
+#define MEMFD_ENOUGH (32u << 20) /* more than the longest ring that the setting `ring` allows */
+
+/* The kernel counts it for shared memory as well, and kills who goes beyond it. */
+static bool file_size_limited(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	    limit.rlim_cur >= MEMFD_ENOUGH)
+		return false;
+	sn_doctor_report(SN_HEALTH_MISSING, "memfd", "ulimit -f unlimited",
+			 "the limit on the size of files, %llu bytes, counts for shared memory, too",
+			 (unsigned long long)limit.rlim_cur);
+	return true;
+}
+
 static void check_memfd(void)
 {
+	if (file_size_limited())
+		return;
 	int want = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int fd = memfd_create("sennit-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	bool ok = fd >= 0 && ftruncate(fd, 4096) == 0 && fcntl(fd, F_ADD_SEALS, want) == 0 &&

@@ -75,11 +75,10 @@ static char *find_provider(const struct options *o)
 	char *tried;
 	char *provider = sn_tool_provider(o->provider_dir, &tried);
 	if (!provider)
-		sn_tool_complain(
-			"libsennit-fi.so was not found; looked for\n%s"
-			"  Build with `make`, install with `make install`, or give its directory with "
-			"--provider-dir.",
-			tried);
+		sn_tool_complain("libsennit-fi.so was not found; looked for\n%s\n"
+				 "Build with `make`, install with `make install`, or give its directory with "
+				 "--provider-dir.",
+				 tried);
 	free(tried);
 	return provider;
 }

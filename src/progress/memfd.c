@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -50,8 +51,24 @@ static int code_of(int error)
 	return error == EPERM || error == EACCES || error == ENOSYS ? SN_ERR_PERM : SN_ERR_NOMEM;
 }
 
+/* Longer than that, and ftruncate kills the process (SIGXFSZ), which would say nothing of what to change. */
+static bool too_long(size_t bytes)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
+		return false;
+	sn_fail(SN_ERR_NOMEM,
+		"%zu bytes of shared memory, but the limit on the size of files, which counts for it, is "
+		"%llu bytes "
+		"(ulimit -f)",
+		bytes, (unsigned long long)limit.rlim_cur);
+	return true;
+}
+
 int sn_memfd_new(const char *name, size_t bytes, void **mapped)
 {
+	if (too_long(bytes))
+		return SN_ERR_NOMEM;
 	int fd = memfd_open(name);
 	if (fd < 0 && errno == EMFILE && sn_fd_limit_raise())
 		fd = memfd_open(name);

@@ -58,6 +58,14 @@ class PerfTest(ToolTest):
                 self.assertRegex(r.stderr, "(?i)too many open files", f"{limit} descriptors")
         self.assertEqual(ends, {0, 1})
 
+    def test_a_limit_on_the_size_of_files_is_named(self):
+        """It counts for shared memory, and the kernel kills who goes beyond it."""
+        for command in ("perf", "-s", "8", "-i", "3"), ("doctor",):
+            r = subprocess.run([SENNIT, *command], env=self.env, capture_output=True, text=True, timeout=60, check=False,
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18)))
+            self.assertEqual(r.returncode, 1, r.stderr)
+            self.assertIn("ulimit -f", r.stdout + r.stderr)
+
     def test_the_other_process_dies(self):
         p = subprocess.Popen([SENNIT, "perf", "-s", "8", "-i", "100000000", "-l"], env=self.env, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
