@@ -246,6 +246,20 @@ def case_cable(driver, word):
     refuse(total, "net.peers_gone")
 
 
+def case_link(driver):
+    """The interface itself goes down for 1.5 s in the middle of everything, and comes up again: it costs time only."""
+    names = two(driver)
+    ranks = start(names, "traffic", 6000, DRIVERS[driver])
+    time.sleep(0.3)
+    sh("ip", "-n", names[0], "link", "set", "eth0", "down")
+    time.sleep(1.5)
+    sh("ip", "-n", names[0], "link", "set", "eth0", "up")
+    total = finish(ranks, 60)
+    refuse(total, "net.peers_gone")
+    if not total.get("net.resend_timer", 0) + total.get("net.again_timer", 0):
+        fail("nothing was under way: %r" % total)
+
+
 STATES = ("unmet", "handshake", "eager", "announced", "serving", "fetching", "idle")
 
 
@@ -481,6 +495,7 @@ CASES = {
     "udp_loss_10": lambda: case_bad_wire("udp", loss=10, messages=100),
     "udp_harm": lambda: case_bad_wire("udp", loss=1, duplicate=2, reorder=5, corrupt=1),
     "udp_cable": lambda: case_cable("udp", "cut"),
+    "udp_link": lambda: case_link("udp"),
     "udp_oneway": lambda: case_cable("udp", "oneway"),
     "udp_kill": lambda: case_fates("udp", "kill"),
     "udp_stop": lambda: case_fates("udp", "stop"),
@@ -504,6 +519,7 @@ CASES = {
     "ether_harm": lambda: case_bad_wire("ether", loss=1, duplicate=2, reorder=5, corrupt=1),
     "ether_harm_9000": lambda: case_bad_wire("ether", mtu=9000, loss=1, duplicate=2, reorder=5, corrupt=1),
     "ether_cable": lambda: case_cable("ether", "cut"),
+    "ether_link": lambda: case_link("ether"),
     "ether_oneway": lambda: case_cable("ether", "oneway"),
     "ether_kill": lambda: case_fates("ether", "kill"),
     "ether_stop": lambda: case_fates("ether", "stop"),
