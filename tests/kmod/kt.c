@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* See kt.h. */
 #include "kt.h"
+#include <glob.h>
 #include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -292,6 +293,57 @@ void kt_join(pid_t child)
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		printf("child: status %#x\n", status);
 	KT_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- limits ---- */
+
+static void (*limit_state)(void);
+
+/* A file of /proc or of the module's, to standard output. */
+static void show(const char *path)
+{
+	char text[8192];
+	int fd = open(path, O_RDONLY);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	printf("%s:\n%s%s", path, text, text[n - 1] == '\n' ? "" : "\n");
+}
+
+static void on_limit(int sig)
+{
+	glob_t threads;
+
+	/* What holds a lock of the C library may have been interrupted: then this ends in silence, but it ends. */
+	signal(SIGALRM, SIG_DFL);
+	alarm(5);
+	printf("process %d: not finished in time\n", getpid());
+	if (limit_state)
+		limit_state();
+	if (glob("/proc/self/task/[0-9]*/stack", 0, NULL, &threads) == 0)
+		for (size_t i = 0; i < threads.gl_pathc; i++)
+			show(threads.gl_pathv[i]);
+	show("/sys/kernel/debug/sennit/counters");
+	fflush(stdout);
+	_exit(128 + sig);
+}
+
+void kt_say_counter(void *arg, const char *name, uint64_t value)
+{
+	(void)arg;
+	if (value)
+		printf("  %s %llu\n", name, (unsigned long long)value);
+}
+
+void kt_limit(unsigned seconds, void (*state)(void))
+{
+	limit_state = state;
+	signal(SIGALRM, on_limit);
+	alarm(seconds);
 }
 
 int kt_times(int n)

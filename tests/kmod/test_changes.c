@@ -262,7 +262,7 @@ int main(void)
 		return 0;
 	}
 	close(uffd);
-	alarm(150);
+	kt_limit(150, NULL);
 	fd = kt_open();
 	KT_CHECK(pipe(down) == 0 && pipe(up) == 0 && pipe(last) == 0);
 	for (int writes = 0; writes < 2; writes++) {

@@ -38,11 +38,14 @@ static int cable =
 static sn_ep *ep;
 static sn_peer peer;
 
-/* What one machine tells the other, again and again. */
+/*
+ * What one machine tells the other. Any of it may be lost: a queue is full, an interface is not up yet. So whoever waits tells, no
+ * matter for what, and goes on telling at the end until the other one has heard that too.
+ */
 struct news {
 	uint8_t head[14];
 	uint8_t side;
-	int32_t step;
+	int32_t step, heard; /* the teller's, and the other's as the teller knows it */
 	uint32_t up, len;
 	uint8_t addr[SN_ADDR_MAX];
 };
@@ -60,24 +63,32 @@ static void lay_cable(const char *name)
 	KT_CHECK(cable >= 0 && bind(cable, (void *)&ll, sizeof(ll)) == 0);
 }
 
-static void tell(void)
+static int heard; /* my step, as the other one knows it */
+
+/* True: the other one had something to tell, too. */
+static bool tell(void)
 {
+	bool news = false;
 	struct news n = {.head = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [12] = NEWS_TYPE >> 8, NEWS_TYPE & 255},
 			 .side = (uint8_t)me,
 			 .step = sh->step[me],
+			 .heard = sh->step[!me],
 			 .up = (uint32_t)sh->up[me],
 			 .len = (uint32_t)sh->len[me]};
 
 	memcpy(n.addr, sh->addr[me], sizeof(n.addr));
-	(void)!write(cable, &n, sizeof(n)); /* an interface that is not up yet: the next one will go */
+	(void)!write(cable, &n, sizeof(n));
 	while (read(cable, &n, sizeof(n)) == sizeof(n)) {
 		if (n.side != !me)
 			continue;
 		memcpy(sh->addr[!me], n.addr, sizeof(n.addr));
 		sh->len[!me] = n.len;
 		sh->up[!me] = (int)n.up;
+		heard = n.heard;
+		news = true;
 		sh->step[!me] = n.step;
 	}
+	return news;
 }
 
 /* How long one step may take, in seconds: a checking kernel is slow. */
@@ -86,17 +97,36 @@ static unsigned patience(void)
 	return 100u * 8 / (unsigned)kt_times(8);
 }
 
+static void state(void)
+{
+	printf("side %d: step %d (heard: %d), the other's %d; rails up: %d, %d\n", me, sh->step[me], heard,
+	       sh->step[!me], sh->up[me], sh->up[!me]);
+	if (ep)
+		sn_counters(ep, kt_say_counter, NULL);
+}
+
 static void meet(void)
 {
 	int step = ++sh->step[me];
 
-	alarm(patience());
+	kt_limit(patience(), state);
 	while (sh->step[!me] < step) {
 		sn_progress(ep);
-		usleep(50);
+		usleep(cable < 0 ? 50 : 1000);
 		if (cable >= 0)
 			tell();
 	}
+}
+
+static int await(sn_req *req, sn_completion *c)
+{
+	int rc;
+
+	if (cable < 0)
+		return sn_wait(ep, req, c, patience() * 1000000ull);
+	while ((rc = sn_wait(ep, req, c, 2000)) == SN_ERR_TIMEOUT) /* kt_limit() ends it */
+		tell();
+	return rc;
 }
 
 static void count(void *arg, const char *name, uint64_t value)
@@ -119,7 +149,7 @@ static void transfer(int from, size_t n, unsigned seed)
 	} else {
 		KT_CHECK(sn_irecv(ep, peer, buf, n, seed, UINT64_MAX, &req) == SN_OK);
 	}
-	int rc = sn_wait(ep, req, &c, patience() * 1000000ull);
+	int rc = await(req, &c);
 	if (rc != SN_OK || c.status != SN_OK)
 		printf("process %d: %d, %d\n", me, rc, c.status);
 	KT_CHECK(rc == SN_OK && c.status == SN_OK && c.len == n);
@@ -206,7 +236,7 @@ static void lose_a_rail(enum cut cut)
 		else
 			kt_link_down("kc");
 	}
-	KT_CHECK(sn_wait(ep, req, &c, patience() * 1000000ull) == SN_OK && c.status == SN_OK && c.len == n);
+	KT_CHECK(await(req, &c) == SN_OK && c.status == SN_OK && c.len == n);
 	if (!me) {
 		KT_CHECK(kt_same(buf, n, 9));
 		KT_CHECK(kt_counter(SENNIT_C_NET_GIVEN_UP) == given_up);
@@ -220,7 +250,7 @@ static void host(const struct plan *plan)
 	static const size_t sizes[] = {1000, 20000, 65536, 300001, 1u << 20, 5000001};
 	char net[64];
 
-	alarm(patience());
+	kt_limit(patience(), state);
 	snprintf(net, sizeof(net), "ether:%s%s%s", ends[me][0], plan->rails > 1 ? ",ether:" : "",
 		 plan->rails > 1 ? ends[me][1] : "");
 	setenv("SENNIT_NET", net, 1);
@@ -316,8 +346,10 @@ static void guest(int side)
 	KT_CHECK(sh->came[me][0] > 6u << 20);
 	if (!me)
 		kt_wait_unpinned(0);
-	for (int i = 0; i < 200; i++) { /* the other one may not have heard that this one is through */
-		tell();
+	for (int silent = 0; heard < sh->step[me] && silent < 500;
+	     silent++) { /* or it is gone, and has heard it all */
+		if (tell())
+			silent = 0;
 		usleep(10000);
 	}
 }

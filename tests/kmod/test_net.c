@@ -559,7 +559,7 @@ int main(int argc, char **argv)
 
 	if (access("/sys/kernel/debug/kmemleak", F_OK) == 0)
 		body_bytes /= 4;
-	alarm(body_bytes < 6u << 20 ? 500 : 150);
+	kt_limit(body_bytes < 6u << 20 ? 500 : 150, NULL);
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	KT_CHECK(sh != MAP_FAILED);
 	host = kt_fork();

@@ -70,6 +70,13 @@ static void look(void)
 	meet();
 }
 
+static void state(void)
+{
+	printf("side %d: step %d, the other's %d\n", me, sh->step[me], sh->step[!me]);
+	if (ep)
+		sn_counters(ep, kt_say_counter, NULL);
+}
+
 /* Runs the test in two processes with these settings (NULL or "NAME=VALUE"), as this user. */
 static void in_two(void (*test)(void), const char *one, const char *two, unsigned uid)
 {
@@ -81,7 +88,7 @@ static void in_two(void (*test)(void), const char *one, const char *two, unsigne
 		if (child[i])
 			continue;
 		me = i;
-		alarm(120);
+		kt_limit(120, state);
 		putenv("SENNIT_NET=off");
 		if (one)
 			putenv((char *)(uintptr_t)one);
