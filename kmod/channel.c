@@ -51,8 +51,10 @@ static unsigned int sn_opens;
 static u64 sn_threshold = U64_MAX;
 
 /* What was measured of a channel, until the module goes or the channel fails. Under sn_channels_lock. */
+#define SN_CHANNEL_NAME 64
+
 struct sn_calibration {
-	char name[64]; /* of device and channel */
+	char name[SN_CHANNEL_NAME]; /* of device and channel; empty: nothing is known here */
 	u64 threshold, ns_per_block;
 };
 
@@ -182,37 +184,48 @@ out:
 	return good;
 }
 
-/* What is known of a channel, measured now if it was not before; NULL: it does not copy. */
+static struct sn_calibration *sn_calibration_named(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < SN_CHANNELS_MAX; i++)
+		if (!strcmp(sn_calibrations[i].name, name))
+			return &sn_calibrations[i];
+	return NULL;
+}
+
+/* What is known of a channel, or NULL; and the name under which it stands or would stand. */
+static struct sn_calibration *sn_calibration_find(struct dma_chan *chan, char name[SN_CHANNEL_NAME])
+{
+	snprintf(name, SN_CHANNEL_NAME, "%s %s", dev_name(chan->device->dev), dma_chan_name(chan));
+	return sn_calibration_named(name);
+}
+
+/* The same, measured now if it was not before; NULL: it does not copy. */
 static const struct sn_calibration *sn_channel_known(struct dma_chan *chan)
 {
-	struct sn_calibration *k, *free = NULL;
-	char name[sizeof(k->name)];
+	char name[SN_CHANNEL_NAME];
+	struct sn_calibration *k = sn_calibration_find(chan, name);
 
-	snprintf(name, sizeof(name), "%s %s", dev_name(chan->device->dev), dma_chan_name(chan));
-	for (k = sn_calibrations; k < sn_calibrations + SN_CHANNELS_MAX; k++) {
-		if (!strcmp(k->name, name))
-			return k;
-		if (!free && !k->name[0])
-			free = k;
-	}
-	if (!free) /* of channels that are there no more, most likely */
-		free = &sn_calibrations[0];
-	free->name[0] = 0;
-	if (!sn_channel_calibrate(chan, free))
+	if (k)
+		return k;
+	k = sn_calibration_named("");
+	if (!k) /* of channels that are there no more, most likely */
+		k = &sn_calibrations[0];
+	k->name[0] = 0;
+	if (!sn_channel_calibrate(chan, k))
 		return NULL;
-	strscpy(free->name, name, sizeof(free->name));
-	return free;
+	strscpy(k->name, name, sizeof(k->name));
+	return k;
 }
 
 static void sn_channel_forget(struct dma_chan *chan)
 {
-	char name[sizeof(sn_calibrations[0].name)];
-	unsigned int i;
+	char name[SN_CHANNEL_NAME];
+	struct sn_calibration *k = sn_calibration_find(chan, name);
 
-	snprintf(name, sizeof(name), "%s %s", dev_name(chan->device->dev), dma_chan_name(chan));
-	for (i = 0; i < SN_CHANNELS_MAX; i++)
-		if (!strcmp(sn_calibrations[i].name, name))
-			sn_calibrations[i].name[0] = 0;
+	if (k)
+		k->name[0] = 0;
 }
 
 /* IDXD's prepares wait, asleep, for a free descriptor. */
