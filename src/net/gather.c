@@ -321,7 +321,7 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 static int push_now(struct sn_net_link *l, struct sn_net_send *s)
 {
 	if (l->open.frame)
-		open_send(l); /* if it must wait, the pieces are kept over there */
+		open_send(l); /* if it must wait, the pieces, which do not, are kept over there */
 	sn_net_push_start(s, sn_net_way_main(l));
 	if (l->net->inside == 1)
 		sn_net_serve(l->net);

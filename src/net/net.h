@@ -280,6 +280,7 @@ struct sn_net_send { /* a rendezvous of ours */
 	unsigned jobs;
 	uint64_t len, pushed;
 	uint16_t push_frag, push; /* pieces pushed */
+	uint32_t after;		  /* one more than the number of the frame that announces them */
 	bool announced;
 	struct iovec kept; /* a copy, and the request has ended */
 	bool push_lost;	   /* the receiver did not keep them */

@@ -198,7 +198,7 @@ void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 	job->want &= ~(1ULL << bit);
 	sn_wire_start(&d->h, job->push ? SN_WIRE_PUSH : SN_WIRE_DATA, (uint32_t)sizeof(*d) + len,
 		      (uint32_t)l->peer_session);
-	d->h.seq = htole32(l->tx_next);
+	d->h.seq = htole32(job->push ? job->send->after : l->tx_next);
 	d->h.rail = (uint8_t)w->port->index;
 	put_ack(l, &d->h);
 	if (job->push) {

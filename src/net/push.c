@@ -75,6 +75,8 @@ void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 	if (trains < 2 && s->pushed >= SN_NET_HALVES)
 		trains = 2;
 	uint32_t pieces = trains ? (s->push + trains - 1) / trains : 1;
+	s->after =
+		l->tx_next + (l->open.frame != NULL); /* it may wait there, for want of room in the window */
 	for (uint32_t at = 0; at < s->push; at += pieces) {
 		struct sn_net_job *job = l->jobs < SN_NET_JOBS ? malloc(sizeof(*job)) : NULL;
 		if (job == NULL)

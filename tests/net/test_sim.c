@@ -452,6 +452,36 @@ static void incast(uint64_t seed)
 	model_end();
 }
 
+/* The window is full, so a body overtakes its announcement: it is kept, and nothing of it is asked for. */
+static void ahead(uint64_t seed)
+{
+	const struct sim_net_params p = {.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048};
+
+	sim.random = seed;
+	sim_start(sim_rand(), &p);
+	model_start();
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	for (unsigned i = 0; i < 20; i++) {
+		node_post(i & 1 ? b : a, i & 1 ? a : b, 8);
+		settle(TIMEOUT, 2);
+	}
+	struct sn_net_way *way = &sn_container(a->net->links.next, struct sn_net_link, node)->way[0];
+	sim_run(sim.now + SIM_MS);
+	way->cwnd = 1;
+	node_post(a, b, 8);
+	node_post(a, b, 16000);
+	settle(TIMEOUT, 2);
+	const uint64_t *counts = b->net->counts;
+	if (counts[SN_NC_RX_STASHED] == 0 || counts[SN_NC_TX_PULL] > 0)
+		sim_fail("%llu pieces were kept, %llu PULL frames sent",
+			 (unsigned long long)counts[SN_NC_RX_STASHED],
+			 (unsigned long long)counts[SN_NC_TX_PULL]);
+	model_check_all(false);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
 /*
  * Short messages back and forth over a line that loses 0.1 or 1 % cost the lost ones' timers and no more: a message that was lost
  * is there after one or two of the shortest, and the others do not notice.
@@ -505,6 +535,8 @@ int main(int argc, char **argv)
 			starved(seed);
 		else if (seed % 50 == 5)
 			lossy(seed);
+		else if (seed % 50 == 9)
+			ahead(seed);
 		else if (seed % 10 == 3)
 			rejoin(seed);
 		else if (seed % 10 == 7)
