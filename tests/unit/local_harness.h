@@ -26,9 +26,9 @@
 
 /* No process of a test outlives this. Instrumented code is several times slower (CMakeLists.txt allows for it likewise). */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define TEST_SECONDS 220
+#define TEST_SECONDS 290
 #else
-#define TEST_SECONDS 55
+#define TEST_SECONDS 170
 #endif
 
 #define CHECK(x)                                                                                             \
@@ -471,7 +471,7 @@ static inline pid_t spawn(void (*fn)(int sock), int *sock)
 		static const int fatal[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 		for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
 			signal(fatal[i], SIG_DFL);
-		alarm(50);
+		alarm(150);
 		fn(pair[1]);
 		_exit(0);
 	}

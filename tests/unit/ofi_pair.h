@@ -203,7 +203,7 @@ static inline void run_pair(const struct setup *setup, void (*test)(struct side 
 		if (pids[i])
 			continue;
 		struct side s = {.me = i, .shared = shared};
-		alarm(30);
+		alarm(100);
 		side_open(&s, setup);
 		test(&s);
 		side_close(&s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * No ring is lost. Every sleep here may last 50 s and the alarm comes before: a test that passes was woken each time.
+ * No ring is lost. Every sleep here may last 200 s and the alarm comes before: a test that passes was woken each time.
  */
 #include "base/base.h"
 #include "progress/bell.h"
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#define LONG_US	  50000000u
+#define LONG_US	  200000000u
 #define LAPS	  3000
 #define ENOUGH_NS 6000000000ull /* a machine where a turn of a core is rare makes fewer laps */
 #define LAST	  UINT32_MAX	/* instead of the lap: no more of them */
@@ -123,13 +123,13 @@ static void two_processes_wake_each_other(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 	pid_t a = fork();
 	if (!a) {
-		alarm(50);
+		alarm(150);
 		player(pair[0], &lanes[0], &lanes[1], true);
 		_exit(0);
 	}
 	pid_t b = fork();
 	if (!b) {
-		alarm(50);
+		alarm(150);
 		player(pair[1], &lanes[1], &lanes[0], false);
 		_exit(0);
 	}
@@ -163,7 +163,7 @@ static void many_senders_wake_one(void **state)
 		pids[i] = fork();
 		if (pids[i])
 			continue;
-		alarm(50);
+		alarm(150);
 		int fd = recv_fd(pair[1]);
 		sn_bell_before_fork(); /* as if the service were there, which brings its own handlers */
 		sn_bell_after_fork(true);
@@ -431,7 +431,7 @@ static void who_works_between_polls_never_naps(void **state)
 
 int main(void)
 {
-	alarm(45);
+	alarm(150);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(two_processes_wake_each_other, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_senders_wake_one, setup, teardown),

@@ -136,7 +136,7 @@ static void side(void)
 {
 	setenv("SENNIT_COPY", way->setting, 1);
 	sn_conf_reload();
-	meet_other(&sh->meeting, 50);
+	meet_other(&sh->meeting, 150);
 	buf = way->heap ? malloc(LARGEST)
 			: mmap(NULL, LARGEST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(buf && buf != MAP_FAILED);

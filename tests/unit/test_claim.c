@@ -21,7 +21,7 @@ static uint8_t *buf;
 
 static void open_both(void)
 {
-	meet_other(&sh->meeting, 40);
+	meet_other(&sh->meeting, 150);
 	buf = calloc(1, N);
 }
 

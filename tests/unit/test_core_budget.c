@@ -99,7 +99,7 @@ static int run_process(struct shared *sh, int me)
 {
 	sn_ep *ep;
 	sn_peer peer;
-	alarm(30);
+	alarm(150);
 	sh->len[me] = SN_ADDR_MAX;
 	if (sn_ep_open(NULL, &ep) || sn_ep_address(ep, sh->addr[me], &sh->len[me]))
 		return 5;

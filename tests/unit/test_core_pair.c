@@ -219,7 +219,7 @@ static void run_process(struct shared *sh, int me, int procs)
 {
 	sn_ep *ep;
 	sn_peer peers[MAX_PROCS];
-	alarm(100);
+	alarm(150);
 	CHECK(sn_ep_open(NULL, &ep) == 0);
 	sh->len[me] = SN_ADDR_MAX;
 	CHECK(sn_ep_address(ep, sh->addr[me], &sh->len[me]) == 0);

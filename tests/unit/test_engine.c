@@ -276,7 +276,7 @@ static void in_two_processes(void (*side)(int me), const char *copy)
 	for (int me = 0; me < 2; me++) {
 		pid[me] = fork();
 		if (pid[me] == 0) {
-			alarm(50);
+			alarm(150);
 			side(me);
 			_exit(0);
 		}

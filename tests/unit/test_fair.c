@@ -90,7 +90,7 @@ static void flood(int quiet_turn)
 		pid[i] = fork();
 		if (pid[i])
 			continue;
-		alarm(50);
+		alarm(150);
 		if (i == 0)
 			receiver();
 		else
@@ -116,7 +116,7 @@ static void a_flood_leaves_room_for_one_who_came_later(void **state)
 
 int main(void)
 {
-	alarm(110);
+	alarm(170);
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_flood_leaves_room_for_one_who_came_first),

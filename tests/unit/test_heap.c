@@ -261,7 +261,7 @@ static size_t size_of(int i)
 
 static void through_the_heap(void)
 {
-	meet_other(&sh->meeting, 50);
+	meet_other(&sh->meeting, 150);
 	for (int i = 0; i < 40; i++)
 		one(size_of(i), i & 1, 0, (uint8_t)(i + 1));
 	CHECK(counter("local.copy_mapped_bytes") > 0 || counter("local.copy_shared_bytes") == 0);
@@ -276,7 +276,7 @@ static void by_the_engine(void)
 	struct dsa_double *d = dsa_double_start();
 	setenv("SENNIT_DSA", d->dir, 1);
 	sn_conf_reload();
-	meet_other(&sh->meeting, 50);
+	meet_other(&sh->meeting, 150);
 	for (int i = 0; i < 60; i++) {
 		d->how = i % 20 < 15 ? DSA_WELL : DSA_PARTLY;
 		one(400000 + (size_t)i * 7777, false, 0,
@@ -289,7 +289,7 @@ static void by_the_engine(void)
 
 static void forks_meanwhile(void)
 {
-	meet_other(&sh->meeting, 50);
+	meet_other(&sh->meeting, 150);
 	for (int i = 0; i < 24; i++)
 		one(size_of(i), i & 1, i >> 1 & 3, (uint8_t)(i + 1));
 	CHECK(child(ends, NULL) == 0);
@@ -298,7 +298,7 @@ static void forks_meanwhile(void)
 /* The receiver forks; its sender, who does not know, writes the whole message by way of the heap of before. */
 static void a_fork_before_a_short_one(void)
 {
-	meet_other(&sh->meeting, 50);
+	meet_other(&sh->meeting, 150);
 	one(20000, true, 0, 3);
 	one(23600, true, 1, 7);
 	CHECK(me == 0 || counter("local.copy_mapped_bytes") >= 23600);

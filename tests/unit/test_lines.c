@@ -272,7 +272,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-	alarm(50);
+	alarm(150);
 #ifdef TRACED
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_and_back_two_lines_move_for_a_short_message),

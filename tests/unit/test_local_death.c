@@ -153,7 +153,7 @@ static void parent_of_a_survivor(int sock)
 	pid_t pid = plan.percent ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
 	if (!pid) {
 		close(sock);
-		alarm(20);
+		alarm(100);
 		for (;;)
 			pause();
 	}
@@ -198,7 +198,7 @@ static void a_forked_child_cannot_use_it_but_may_open_its_own(void **state)
 	STEP_UNTIL(ep, ep->peer_count && ep->peers[0]->finished == 1);
 	pid_t pid = fork();
 	if (!pid) {
-		alarm(20);
+		alarm(100);
 		CHECK(side_send(peer, 10, false, 1) == SN_ERR_FORKED);
 		CHECK(side_progress(mine) == 0);
 		side_close(mine); /* frees nothing of the parent's */

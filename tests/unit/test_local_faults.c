@@ -85,7 +85,7 @@ static void behind_a_wall(int sock)
 	CHECK(pid >= 0);
 	if (!pid) {
 		CHECK(getpid() == 1);
-		alarm(50);
+		alarm(150);
 		other_side(sock);
 		_exit(0);
 	}

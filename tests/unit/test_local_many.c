@@ -59,7 +59,7 @@ static void sixty_four_processes_all_to_all(void **state)
 			continue;
 		for (unsigned s = 0; s < sizeof(fatal) / sizeof(*fatal); s++)
 			signal(fatal[s], SIG_DFL);
-		alarm(50);
+		alarm(150);
 		one_of_many(i);
 		_exit(0);
 	}

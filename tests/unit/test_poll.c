@@ -100,7 +100,7 @@ static void two_processes(bool (*enough)(void))
 		if (pid[i])
 			continue;
 		me = i;
-		meet_other(&sh->meeting, 25);
+		meet_other(&sh->meeting, 100);
 		if (!enough)
 			wait_for_one_who_is_away();
 		else if (me)
@@ -201,7 +201,7 @@ int main(void)
 	fprintf(stderr, "the thread sanitizer cannot follow threads of forked processes\n");
 	return 77;
 #endif
-	alarm(110);
+	alarm(170);
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_polls_after_it_was_of_use),

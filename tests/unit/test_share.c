@@ -23,7 +23,7 @@ static uint8_t *buf;
 
 static void open_both(void)
 {
-	meet_other(&sh->meeting, 50);
+	meet_other(&sh->meeting, 150);
 	buf = calloc(1, N + 64);
 	CHECK(buf);
 }

@@ -140,7 +140,7 @@ static void several_threads_take_no_part(void **state)
 
 int main(void)
 {
-	alarm(45);
+	alarm(150);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(the_last_on_a_full_core_moves, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_first_ones_stay, setup, teardown),

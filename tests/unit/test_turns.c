@@ -64,7 +64,7 @@ static int rung(void *arg)
 static void who_sleeps_so_is_woken(void **state)
 {
 	assert_int_equal(sn_bell_ring(sn_bell_own(), false), 0);
-	sn_bell_wait(rung, sn_bell_own(), 50000000); /* else the alarm comes */
+	sn_bell_wait(rung, sn_bell_own(), 200000000); /* else the alarm comes */
 	sn_bell_wait(never, NULL, 1000);
 }
 
@@ -78,7 +78,7 @@ static int setup(void **state)
 
 int main(void)
 {
-	alarm(20);
+	alarm(150);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(yields_that_switch_are_not_in_vain),
 		cmocka_unit_test(yields_without_a_switch_are),

@@ -68,7 +68,7 @@ static int relearned(void)
 static void side(const int cpus[2])
 {
 	run_on(cpus[me]);
-	meet_other(&sh->meeting, 50);
+	meet_other(&sh->meeting, 150);
 	buf = calloc(1, N);
 	CHECK(buf);
 	pingpong();
