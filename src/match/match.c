@@ -371,16 +371,6 @@ struct sn_match_posted *sn_match_posted_from(struct sn_match *m, uint32_t source
 	return p;
 }
 
-struct sn_match_posted *sn_match_posted_any(struct sn_match *m)
-{
-	sn_list_for_each (at, &m->busy) {
-		struct sn_match_group *g = sn_container(at, struct sn_match_group, busy);
-		if (g->posted_head)
-			return g->posted_head;
-	}
-	return m->linear_head;
-}
-
 /* ---- messages ---- */
 
 struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint32_t source)

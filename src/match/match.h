@@ -73,10 +73,9 @@ void sn_match_remove_unexpected(struct sn_match *m, struct sn_match_unexpected *
  */
 bool sn_match_hidden_before(struct sn_match *m, const struct sn_match_posted *p);
 void sn_match_show(struct sn_match *m, struct sn_match_posted *p);
-/* Some posted receive from exactly this source (not SN_MATCH_ANY), or NULL: to end them when the peer dies. */
+/* Some posted receive that names this source, or NULL: to end them when the peer dies (of SN_MATCH_ANY: those from any). */
 struct sn_match_posted *sn_match_posted_from(struct sn_match *m, uint32_t source);
-/* Any posted receive / any unexpected message (tear-down). */
-struct sn_match_posted *sn_match_posted_any(struct sn_match *m);
+/* Any unexpected message (tear-down). */
 struct sn_match_unexpected *sn_match_unexpected_any(struct sn_match *m);
 
 struct sn_match_stats {

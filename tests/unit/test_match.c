@@ -130,6 +130,13 @@ static void a_posted_receive_and_a_waiting_message_share_a_key(void **state)
 	sn_match_free(m);
 }
 
+static void remove_posted_from(struct sn_match *m, uint32_t source)
+{
+	struct sn_match_posted *p;
+	while ((p = sn_match_posted_from(m, source)))
+		sn_match_remove_posted(m, p);
+}
+
 static void receives_from_a_dead_peer_are_found(void **state)
 {
 	struct sn_match *m = new_match();
@@ -145,8 +152,9 @@ static void receives_from_a_dead_peer_are_found(void **state)
 		ended++;
 	}
 	assert_int_equal(ended, 10);
-	while ((q = sn_match_posted_any(m)))
-		sn_match_remove_posted(m, q);
+	for (uint32_t i = 0; i < 4; i++)
+		remove_posted_from(m, i);
+	remove_posted_from(m, SN_MATCH_ANY);
 	assert_empty(m);
 	sn_match_free(m);
 }
@@ -444,10 +452,10 @@ static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sou
 	}
 	assert_in_range(t->matched, 500, UINT64_MAX);
 	assert_in_range(t->removed, 100, UINT64_MAX);
-	struct sn_match_posted *p;
 	struct sn_match_unexpected *u;
-	while ((p = sn_match_posted_any(t->m)))
-		sn_match_remove_posted(t->m, p);
+	for (uint32_t i = 0; i < t->sources; i++)
+		remove_posted_from(t->m, i);
+	remove_posted_from(t->m, SN_MATCH_ANY);
 	while ((u = sn_match_unexpected_any(t->m)))
 		sn_match_remove_unexpected(t->m, u);
 	assert_empty(t->m);
