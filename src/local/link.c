@@ -105,6 +105,8 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 
 static void channel_drop(struct sn_link *link)
 {
+	if (link->rail->wrote == link)
+		link->rail->wrote = NULL;
 	if (link->tx_bytes) {
 		atomic_store(&link->tx.chan->closed,
 			     1); /* a peer that lives on must not touch our buffers any more */

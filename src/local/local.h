@@ -293,6 +293,7 @@ struct sn_rail {
 	_Atomic bool has_mail;
 	bool closing, forked;
 	struct sn_list busy, doomed;
+	struct sn_link *wrote; /* the last to take a longer message: its ring is got ready for the next */
 	struct sn_link **poll; /* links with something to read; those with traffic lately first */
 	uint32_t poll_count, poll_room, poll_swap;
 	struct sn_list links;

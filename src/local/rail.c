@@ -30,6 +30,7 @@ static void in_child(struct sn_fork_hook *hook)
 	rail->forked = true;
 	sn_list_del(&rail->siblings);
 	rail->poll_count = 0;
+	rail->wrote = NULL;
 	rail->board = NULL;
 	rail->waiting = NULL;
 	atomic_store_explicit(&rail->has_mail, false, memory_order_relaxed);
@@ -162,6 +163,8 @@ static int local_progress(void *r)
 	if (sn_unlikely(atomic_load_explicit(&rail->has_mail, memory_order_acquire)))
 		n += sn_link_mail(rail);
 	n += poll_rings(rail);
+	if (sn_unlikely(rail->wrote != NULL) && !n && !sn_tx_prepare(&rail->wrote->tx))
+		rail->wrote = NULL;
 	if (!sn_list_empty(&rail->busy))
 		n += push_links(rail);
 	if (sn_unlikely(!sn_list_empty(&rail->doomed)))

@@ -44,6 +44,14 @@ static inline void demote(const struct sn_link *link, struct sn_cell *cell, uint
 		sn_line_demote(cell + i);
 }
 
+/* A message is in the ring: of more than this, as many lines are got ready for the next. */
+static inline void wrote(struct sn_link *link, uint32_t cells)
+{
+	link->rail->count.tx_eager++;
+	if (cells > SN_RING_AHEAD)
+		link->rail->wrote = link;
+}
+
 static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint32_t cells,
 			       const struct sn_head *head, const struct iovec *iov, uint32_t iov_count)
 {
@@ -61,7 +69,7 @@ static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint3
 		sn_iov_read(to, iov, iov_count, 0, head->len);
 	demote(link, cell, cells);
 	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | head->kind, head->flags & SN_H_MASK, cells);
-	link->rail->count.tx_eager++;
+	wrote(link, cells);
 }
 
 /* Does the peer have something to do about it, even while nobody waits for it there? */
@@ -235,7 +243,7 @@ static int __attribute__((noinline)) send_now_longer(struct sn_link *link, uint3
 		sn_copy_small(sn_cell_payload(cell), body, len);
 	demote(link, cell, cells);
 	sn_tx_publish(&link->tx, SN_REC_MSG | (what & 0xff), what >> 8, cells);
-	link->rail->count.tx_eager++;
+	wrote(link, cells);
 	sn_link_ring(link, false);
 	return 1;
 }

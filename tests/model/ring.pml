@@ -59,7 +59,9 @@ inline perhaps_die()
 
 /*
  * Make the record of `cells` cells at `pos` visible, after clearing the mark behind it if that is not known to be clear;
- * then clear up to AHEAD cells further, as far as the receiver is known to have read.
+ * then clear up to AHEAD cells further, as far as the receiver is known to have read. (The ring clears more of them while it
+ * finds nothing to do: cells at which the receiver does not look before the sender's next record, so sooner or later is the
+ * same to it.)
  */
 inline publish(pos, cells, value)
 {
