@@ -11,9 +11,14 @@ void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *
 void sn_net_refuse(struct sn_net_link *l, struct sn_rdv *rdv, int status);
 void sn_net_pull_shape(struct sn_net_pull *p, uint32_t frag);
 void sn_net_pull_finish(struct sn_net_pull *p);
+/* The kernel has fetched this much of it, and goes no further. */
+void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
+void sn_net_pull_schedule(struct sn_net *n);
+void sn_net_pull_end(struct sn_net_link *l, int status);
 void sn_net_ask(struct sn_net_pull *p, struct sn_net_block *b); /* for what the block misses */
 void sn_net_block_pushed(struct sn_net_pull *p, struct sn_net_block *b, unsigned lane, uint32_t frag);
 void sn_net_block_drop(struct sn_net_pull *p, struct sn_net_block *b);
+void sn_net_block_move(struct sn_net_block *b, unsigned lane);
 void sn_net_block_release(struct sn_net_block *b, uint32_t bytes); /* these are no longer under way */
 struct sn_net_way *sn_net_pull_way(struct sn_net_link *l, unsigned lane);
 void sn_net_credit_cut(struct sn_net_link *l, unsigned lane);
@@ -56,14 +61,6 @@ void sn_net_push_expect(struct sn_net_pull *p, const struct sn_rdv *rdv);
 /* ---- place.c ---- */
 unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
 
-/* ---- pull.c again ---- */
-/* The kernel has fetched this much of it, and goes no further. */
-void sn_net_pull_kernel_done(struct sn_net_pull *p, uint64_t done);
-void sn_net_pull_schedule(struct sn_net *n);
-
-void sn_net_pull_end(struct sn_net_link *l, int status);
-
-void sn_net_block_move(struct sn_net_block *b, unsigned lane);
 /* ---- again.c ---- */
 uint64_t sn_net_pull_timer(struct sn_net_link *l);
 void sn_net_pull_lane_down(struct sn_net_link *l, unsigned lane); /* ask elsewhere for what it owes */

@@ -376,8 +376,6 @@ static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, stru
 	l->net->counts[SN_NC_RDV]++;
 	if (l->state == SN_LINK_OPEN && sn_list_empty(&l->queue))
 		announce(sn_net_way_main(l), &rec);
-	else
-		rec.frag = sn_net_probe_hope(l) - (uint32_t)sizeof(struct sn_wire_data);
 	bool kept = s->kept.iov_base != NULL;
 	if (pack_now(l, &rec, out))
 		return s->push ? push_now(l, s) : 0;

@@ -194,6 +194,12 @@ static struct sn_net_stash *stash_get(struct sn_net *n, uint32_t room)
 	return s;
 }
 
+/* Has this piece come? */
+static bool has(const struct sn_net_stash *s, unsigned piece)
+{
+	return s->have[piece / 64] >> (piece % 64) & 1;
+}
+
 static struct sn_net_stash *stash_find(struct sn_net_link *l, uint32_t rdv)
 {
 	sn_list_for_each (at, &l->stashes) {
@@ -242,7 +248,7 @@ void sn_net_stash(struct sn_net_link *l, const struct sn_wire_push *w, const uin
 	if (s == NULL)
 		s = stash_new(l, w);
 	unsigned piece = (unsigned)(offset / frag);
-	if (s == NULL || s->frag != frag || s->count != count || (s->have[piece / 64] >> (piece % 64) & 1)) {
+	if (s == NULL || s->frag != frag || s->count != count || has(s, piece)) {
 		n->drops[SN_DROP_PUSH]++;
 		return;
 	}
@@ -269,13 +275,13 @@ static bool unstash(struct sn_net_pull *p, const struct sn_rdv *rdv)
 
 	if (s == NULL)
 		return false;
-	last = s->have[(s->count - 1) / 64] >> ((s->count - 1) % 64) & 1;
+	last = has(s, s->count - 1);
 	bool same = s->frag == rdv->push_frag && s->count == rdv->push &&
 		    s->seq - rdv->seq - 1 < SN_NET_STASH_SEQ;
 	for (unsigned i = 0; same && i < s->count; i++) {
 		uint64_t offset = (uint64_t)i * s->frag;
 		uint32_t len = i + 1 < s->count ? s->frag : s->last;
-		if (s->have[i / 64] >> (i % 64) & 1)
+		if (has(s, i))
 			sn_net_piece_in(p, offset, s->bytes + offset, len);
 	}
 	stash_put(p->link->net, s);
