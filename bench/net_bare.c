@@ -3,9 +3,10 @@
  * The kernel's own limit between two hosts: ping-pong with the very calls that sennit's drivers make, and nothing above
  * them: no matching, no authentication, no acknowledgement, no loss. One copy out, one copy in.
  *
- *   net_bare udp|ether 0|1 SIZE    0 starts, once 1 listens, and prints "SIZE us-one-way" (the median); 10.77.0.1 and .2 on eth0
+ *   net_bare udp|ether|plain 0|1 SIZE    0 starts, once 1 listens, and prints "SIZE us-one-way" (the median); 10.77.0.1 and .2 on eth0
  *
- * udp: UDP_SEGMENT, UDP_GRO, headers and payload scattered by one recvmsg. ether: AF_PACKET rings, TPACKET_V2.
+ * udp: UDP_SEGMENT, UDP_GRO, headers and payload scattered by one recvmsg. ether: AF_PACKET rings, TPACKET_V2. plain: AF_PACKET
+ * without rings, sendmmsg and recvmmsg, headers and payload scattered.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -157,33 +158,48 @@ static struct tpacket2_hdr *slot_of(uint8_t *base, unsigned i)
 			(size_t)(i % ring.per_block) * ring.slot);
 }
 
-static void ether_open(void)
+static void packet_open(void)
 {
-	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHERTYPE)};
-	int version = TPACKET_V2;
 	struct ifreq mac = eth0(SIOCGIFHWADDR);
 
 	fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		die("packet socket");
 	frag = mtu - 2 - HEAD;
+	memset(ether_head, 0xff, 6); /* there are two on the wire */
+	memcpy(ether_head + 6, mac.ifr_hwaddr.sa_data, 6);
+	ether_head[12] = ETHERTYPE >> 8;
+	ether_head[13] = ETHERTYPE & 0xff;
+}
+
+static void packet_bind(void)
+{
+	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHERTYPE)};
+
+	ll.sll_ifindex = (int)if_nametoindex("eth0");
+	if (bind(fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
+		die("bind");
+}
+
+static void ether_open(void)
+{
+	int version = TPACKET_V2;
+
+	packet_open();
 	ring.slot = TPACKET_ALIGN(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + 16 + mtu + 32);
 	ring.per_block = 65536 / ring.slot;
 	unsigned blocks = BUFFER / 65536;
 	ring.count = blocks * ring.per_block;
 	struct tpacket_req q = {65536, blocks, ring.slot, ring.count};
-	ll.sll_ifindex = (int)if_nametoindex("eth0");
-	if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
+	if (setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
 	    setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &q, sizeof(q)) < 0 ||
-	    setsockopt(fd, SOL_PACKET, PACKET_TX_RING, &q, sizeof(q)) < 0 ||
-	    bind(fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
-		die("packet socket");
+	    setsockopt(fd, SOL_PACKET, PACKET_TX_RING, &q, sizeof(q)) < 0)
+		die("packet rings");
+	packet_bind();
 	ring.rx = mmap(NULL, 2UL * BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ring.rx == MAP_FAILED)
 		die("mmap");
 	ring.tx = ring.rx + BUFFER;
-	memset(ether_head, 0xff, 6); /* there are two on the wire */
-	memcpy(ether_head + 6, mac.ifr_hwaddr.sa_data, 6);
-	ether_head[12] = ETHERTYPE >> 8;
-	ether_head[13] = ETHERTYPE & 0xff;
 }
 
 static void ether_send(size_t size)
@@ -228,7 +244,67 @@ static void ether_receive(size_t size)
 	}
 }
 
-/* ---- both ---- */
+/* ---- plain ---- */
+
+static void plain_open(void)
+{
+	int size = BUFFER;
+
+	packet_open();
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+	packet_bind();
+}
+
+/* As many frames as a call takes, from `at` on: Ethernet header, header and payload in turn. Returns how many. */
+static unsigned burst(struct mmsghdr *m, struct iovec (*iov)[3], size_t at, size_t size)
+{
+	unsigned n = 0;
+
+	for (; n < 64 && at < size; n++) {
+		size_t len = size - at < frag ? size - at : frag;
+		iov[n][0] = (struct iovec){ether_head, 16};
+		iov[n][1] = (struct iovec){heads + n * HEAD, HEAD};
+		iov[n][2] = (struct iovec){buf + at, len};
+		m[n].msg_hdr = (struct msghdr){.msg_iov = iov[n], .msg_iovlen = 3};
+		at += len;
+	}
+	return n;
+}
+
+static void plain_move(size_t size, int (*call)(struct mmsghdr *, unsigned))
+{
+	struct mmsghdr m[64];
+	struct iovec iov[64][3];
+
+	for (size_t at = 0; at < size;) {
+		int n = call(m, burst(m, iov, at, size));
+		for (int i = 0; i < n; i++)
+			at += iov[i][2].iov_len;
+	}
+}
+
+static int out(struct mmsghdr *m, unsigned count)
+{
+	return sendmmsg(fd, m, count, 0);
+}
+
+static int in(struct mmsghdr *m, unsigned count)
+{
+	return recvmmsg(fd, m, count, 0, NULL);
+}
+
+static void plain_send(size_t size)
+{
+	plain_move(size, out);
+}
+
+static void plain_receive(size_t size)
+{
+	plain_move(size, in);
+}
+
+/* ---- all ---- */
 
 static void (*send_all)(size_t), (*receive_all)(size_t);
 
@@ -273,16 +349,30 @@ static void serve(size_t size)
 	}
 }
 
+static const struct {
+	const char *name;
+	void (*open)(void), (*send)(size_t), (*receive)(size_t);
+} ways[] = {
+	{"udp", udp_open, udp_send, udp_receive},
+	{"ether", ether_open, ether_send, ether_receive},
+	{"plain", plain_open, plain_send, plain_receive},
+};
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 2;
 	self = atoi(argv[2]);
 	mtu = (unsigned)eth0(SIOCGIFMTU).ifr_mtu;
-	int ether = strcmp(argv[1], "ether") == 0;
-	(ether ? ether_open : udp_open)();
-	send_all = ether ? ether_send : udp_send;
-	receive_all = ether ? ether_receive : udp_receive;
+	for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		if (strcmp(argv[1], ways[i].name) != 0)
+			continue;
+		ways[i].open();
+		send_all = ways[i].send;
+		receive_all = ways[i].receive;
+	}
+	if (send_all == NULL)
+		return 2;
 	buf = malloc(16 << 20);
 	memset(buf, 1, 16 << 20);
 	size_t size = strtoul(argv[3], NULL, 10);

@@ -17,6 +17,8 @@ struct sn_net_path { /* where a frame goes; the driver's business */
 
 #define SN_NET_BATCH 64 /* most frames in one call */
 
+#define SN_NET_FDS 3
+
 #define SN_NET_PIECES 8 /* segments of a body that a frame is gathered from; how many pay, output.c says */
 
 struct sn_net_out { /* a frame to send: header and pieces of the body, valid until send() returns */
@@ -42,13 +44,13 @@ struct sn_net_in { /* a frame that came, valid until the next receive() */
 
 /*
  * Where the next frames would best be put. A driver that has to say where frames go before it sees them may ask: what probably comes
- * next is a train of frames of *size bytes (the last may be shorter), as many as are returned. What follows the first
+ * next is a train of frames of *size bytes (the last may be shorter), as many as are returned (at most max). What follows the first
  * SN_NET_HEAD bytes of frame i should go to spot[i], and has that length. This is a guess: who asked must be ready to find anything
  * in the frames, and a driver that finds another number or length of frames puts them together again itself.
  */
 #define SN_NET_HEAD 56 /* of a DATA or PUSH frame */
 struct sn_net_place {
-	unsigned (*expect)(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
+	unsigned (*expect)(void *arg, struct sn_net_spot *spot, unsigned max, uint32_t *size);
 	void *arg;
 };
 
@@ -75,13 +77,13 @@ struct sn_net_driver {
 	 * when nothing is expected that has a place. */
 	unsigned (*receive)(void *drv, struct sn_net_in *frames, unsigned max,
 			    const struct sn_net_place *place);
-	/* A descriptor that polls readable when receive() has something. */
-	int (*fd)(void *drv);
+	/* Descriptors of which one polls readable when receive() has something; returns how many. */
+	unsigned (*fds)(void *drv, int fd[SN_NET_FDS]);
 	/* Optional: the errno with which the system refused to send the last frames, 0 if it took them. */
 	int (*trouble)(void *drv);
 	/* Optional: who fetches long messages for it in the kernel, or NULL. */
 	struct sn_kpull *(*kernel)(void *drv);
-	/* Optional: after fork, in the child: close what it must not keep open for the parent. Else fd() is closed. */
+	/* Optional: after fork, in the child: close what it must not keep open for the parent. Else fds() are closed. */
 	void (*in_child)(void *drv);
 	/* Report counters. */
 	void (*counters)(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
@@ -89,6 +91,6 @@ struct sn_net_driver {
 
 extern const struct sn_net_driver sn_net_udp; /* UDP over IPv4 or IPv6: for any user */
 extern const struct sn_net_driver
-	sn_net_packet; /* Ethernet frames through AF_PACKET rings: needs CAP_NET_RAW */
+	sn_net_packet; /* Ethernet frames through AF_PACKET sockets: needs CAP_NET_RAW */
 
 #endif

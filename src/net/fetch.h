@@ -59,7 +59,7 @@ bool sn_net_push_fits(const struct sn_net_link *l, const struct sn_rdv *rdv, uin
 void sn_net_push_expect(struct sn_net_pull *p, const struct sn_rdv *rdv);
 
 /* ---- place.c ---- */
-unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size);
+unsigned sn_net_expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32_t *size);
 
 /* ---- again.c ---- */
 uint64_t sn_net_pull_timer(struct sn_net_link *l);

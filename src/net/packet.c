@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Frames straight over Ethernet: an AF_PACKET socket with rings shared with the kernel (TPACKET_V2), for the shortest way
- * there is without a driver of our own. Needs CAP_NET_RAW in the network namespace.
+ * there is without a driver of our own; the bodies of rendezvous take another socket (bulk.c). Both need CAP_NET_RAW in the network
+ * namespace.
  *
  * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol frame.
- * The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in 65,536).
+ * The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in 65,536), and by type, so that each
+ * frame comes to one of the two sockets.
  *
  * Budget: receiving looks at one word of shared memory and makes no system call; frames are read where the kernel put
- * them. Sending copies into the ring and costs one system call for a batch.
+ * them. Sending copies into the ring and costs one system call for a batch. While a body is expected a look costs one call.
  */
 #include "base/base.h"
 #include "base/log.h"
-#include "net/driver.h"
-#include "net/iface.h"
+#include "net/bulk.h"
 #include "net/kpull.h"
 #include "net/wire.h"
 #include <arpa/inet.h>
@@ -26,8 +27,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ETHERTYPE    0x88B6 /* IEEE 802 local experimental ethertype 2 */
-#define ETHER_HEAD   16	    /* 14 and the port */
 #define RX_BYTES     (4u << 20)
 #define TX_BYTES     (1u << 20)
 #define REFUSED_LONG 1000000ULL /* ns for which the device may drop one frame again and again */
@@ -47,8 +46,8 @@ struct packet {
 	uint8_t *map;
 	size_t map_len;
 	struct ring rx, tx;
+	struct sn_bulk *bulk;
 	struct sn_kpull *kernel;
-	int poll_fd;   /* the socket, and the kernel's fetches; -1: there are none */
 	uint32_t held; /* slots handed out by the last receive */
 	uint64_t kicks, errors, odd, overruns;
 	int trouble;
@@ -76,7 +75,7 @@ static void set_status(struct tpacket2_hdr *h, uint32_t to)
 /* Slots as small as the MTU allows, in blocks of 64 KiB (or one slot, if that is more). */
 static void shape(struct ring *r, uint32_t mtu, uint32_t bytes, struct tpacket_req *req)
 {
-	uint32_t need = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + ETHER_HEAD + mtu + 32;
+	uint32_t need = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + SN_ETHER_HEAD + mtu + 32;
 
 	r->frame = TPACKET_ALIGN(need);
 	r->block = 65536;
@@ -117,44 +116,95 @@ static int set_rings(struct packet *p)
 	return 0;
 }
 
-/* Only frames with our port. The socket is bound to the ethertype, so that is already decided. */
-static int set_filter(struct packet *p)
+/* ---- what bulk.c needs, too ---- */
+
+/* Only frames with our port, of the kinds for this socket. The socket is bound to the ethertype, so that is already decided. */
+static int set_filter(int fd, const uint8_t port[2], bool bulk)
 {
 	/* DATA for the kernel's fetches, whose numbers have the top bit, is the module's. */
-	const uint32_t type = ETHER_HEAD + offsetof(struct sn_wire_head, type),
-		       top = ETHER_HEAD + offsetof(struct sn_wire_data, pull) + 3;
+	const uint32_t type = SN_ETHER_HEAD + offsetof(struct sn_wire_head, type),
+		       top = SN_ETHER_HEAD + offsetof(struct sn_wire_data, pull) + 3;
 	struct sock_filter code[] = {
 		{BPF_LD | BPF_H | BPF_ABS, 0, 0, 14},
-		{BPF_JMP | BPF_JEQ | BPF_K, 0, 5, (uint32_t)p->port[0] << 8 | p->port[1]},
+		{BPF_JMP | BPF_JEQ | BPF_K, 0, 7, (uint32_t)port[0] << 8 | port[1]},
 		{BPF_LD | BPF_B | BPF_ABS, 0, 0, type},
-		{BPF_JMP | BPF_JEQ | BPF_K, 0, 2, SN_WIRE_DATA},
+		{BPF_JMP | BPF_JEQ | BPF_K, 3, 0, SN_WIRE_PUSH},
+		{BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SN_WIRE_DATA},
 		{BPF_LD | BPF_B | BPF_ABS, 0, 0, top},
-		{BPF_JMP | BPF_JSET | BPF_K, 1, 0, 0x80},
-		{BPF_RET | BPF_K, 0, 0, UINT32_MAX},
+		{BPF_JMP | BPF_JSET | BPF_K, 2, 0, 0x80},
+		{BPF_RET | BPF_K, 0, 0, bulk ? UINT32_MAX : 0}, /* a piece of a body */
+		{BPF_RET | BPF_K, 0, 0, bulk ? 0 : UINT32_MAX}, /* any other */
 		{BPF_RET | BPF_K, 0, 0, 0},
 	};
 	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
 
-	if (setsockopt(p->fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) < 0)
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) < 0)
 		return sn_fail(SN_ERR_PERM, "packet filter: %s", strerror(errno));
 	return 0;
 }
 
-static int set_up(struct packet *p, const struct sn_iface *iface)
+int sn_packet_socket(const uint8_t port[2], bool bulk)
 {
-	struct sockaddr_ll ll = {
-		.sll_family = AF_PACKET, .sll_protocol = htons(ETHERTYPE), .sll_ifindex = (int)iface->index};
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	p->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (p->fd < 0)
+	if (fd < 0)
 		return sn_fail(SN_ERR_PERM, "a packet socket needs CAP_NET_RAW in this network namespace: %s",
 			       strerror(errno));
-	int rc = set_filter(p);
-	if (!rc)
+	int rc = set_filter(fd, port, bulk);
+	if (rc)
+		close(fd);
+	return rc ? rc : fd;
+}
+
+int sn_packet_bind(int fd, const struct sn_iface *iface)
+{
+	struct sockaddr_ll ll = {.sll_family = AF_PACKET,
+				 .sll_protocol = htons(SN_ETHERTYPE),
+				 .sll_ifindex = (int)iface->index};
+
+	if (bind(fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
+		return sn_fail(SN_ERR_PERM, "bind a packet socket to %s: %s", iface->name, strerror(errno));
+	return 0;
+}
+
+uint64_t sn_packet_overruns(int fd)
+{
+	struct tpacket_stats s = {0};
+	socklen_t len = sizeof(s);
+
+	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &s, &len);
+	return s.tp_drops;
+}
+
+/*
+ * A device that drops a frame (ENOBUFS) gets it again, before all others. That is right where its queue is full. One that will
+ * never take it, as a veth pair whose far end has a smaller MTU, would block the others for good: after a while the frame is
+ * given up, as lost.
+ */
+bool sn_packet_refused(uint64_t *since)
+{
+	uint64_t now = sn_now_ns();
+
+	if (*since == 0)
+		*since = now;
+	if (now < *since + REFUSED_LONG)
+		return false;
+	*since = 0;
+	return true;
+}
+
+/* ---- open ---- */
+
+static int set_up(struct packet *p, const struct sn_iface *iface)
+{
+	int rc = p->fd = sn_packet_socket(p->port, false);
+
+	if (rc >= 0)
 		rc = set_rings(p);
-	if (!rc && bind(p->fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
-		rc = sn_fail(SN_ERR_PERM, "bind a packet socket to %s: %s", iface->name, strerror(errno));
-	return rc;
+	/* The kernel shows a frame first to who was bound last, and what it shows to the last one it need not clone. */
+	if (!rc)
+		rc = sn_bulk_open(iface, p->port, p->mtu, &p->bulk);
+	return rc ? rc : sn_packet_bind(p->fd, iface);
 }
 
 static void packet_close(void *drv)
@@ -163,32 +213,13 @@ static void packet_close(void *drv)
 
 	if (p->kernel)
 		sn_kpull_close(p->kernel);
-	if (p->poll_fd >= 0)
-		close(p->poll_fd);
+	if (p->bulk)
+		sn_bulk_close(p->bulk);
 	if (p->map)
 		munmap(p->map, p->map_len);
 	if (p->fd >= 0)
 		close(p->fd);
 	free(p);
-}
-
-/* Without it nothing is missing. */
-static void open_kernel(struct packet *p, unsigned ifindex)
-{
-	struct epoll_event e = {.events = EPOLLIN};
-
-	p->kernel = sn_kpull_open(ifindex, p->port, p->mtu);
-	if (p->kernel == NULL)
-		return;
-	p->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (p->poll_fd >= 0 && epoll_ctl(p->poll_fd, EPOLL_CTL_ADD, p->fd, &e) == 0 &&
-	    epoll_ctl(p->poll_fd, EPOLL_CTL_ADD, sn_kpull_fd(p->kernel), &e) == 0)
-		return;
-	sn_kpull_close(p->kernel);
-	p->kernel = NULL;
-	if (p->poll_fd >= 0)
-		close(p->poll_fd);
-	p->poll_fd = -1;
 }
 
 /* The rings are not mapped there, nor is the kernel's. */
@@ -197,10 +228,9 @@ static void packet_in_child(void *drv)
 	struct packet *p = drv;
 
 	close(p->fd);
-	if (p->kernel) {
-		close(p->poll_fd);
+	close(sn_bulk_fd(p->bulk));
+	if (p->kernel)
 		sn_kpull_in_child(p->kernel);
-	}
 }
 
 static struct sn_kpull *packet_kernel(void *drv)
@@ -224,13 +254,12 @@ static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
 	memcpy(p->mac, iface.mac, 6);
 	sn_random(p->port, sizeof(p->port));
 	p->mtu = SN_MIN_OF(iface.mtu, 65535u) - 2; /* the port is part of the Ethernet payload */
-	p->poll_fd = -1;
 	rc = set_up(p, &iface);
 	if (rc) {
 		packet_close(p);
 		return rc;
 	}
-	open_kernel(p, iface.index);
+	p->kernel = sn_kpull_open(iface.index, p->port, p->mtu); /* without it nothing is missing */
 	part->type = SN_ADDR_ETHER;
 	part->len = 8;
 	memcpy(part->bytes, p->mac, 6);
@@ -243,7 +272,7 @@ static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
 static bool packet_resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
 {
 	const struct packet *p = drv;
-	uint16_t type = htons(ETHERTYPE);
+	uint16_t type = htons(SN_ETHERTYPE);
 
 	if (part->type != SN_ADDR_ETHER || part->len != 8 || (part->bytes[0] & 1) ||
 	    memcmp(part->bytes, p->mac, 6) == 0) /* a card does not hear itself */
@@ -264,14 +293,18 @@ static uint64_t packet_room(void *drv)
 {
 	const struct packet *p = drv;
 
-	return (uint64_t)p->rx.count * p->mtu * 3 / 4;
+	return SN_MIN_OF((uint64_t)p->rx.count * p->mtu * 3 / 4, sn_bulk_room(p->bulk));
 }
 
-static int packet_fd(void *drv)
+static unsigned packet_fds(void *drv, int fd[SN_NET_FDS])
 {
 	const struct packet *p = drv;
 
-	return p->poll_fd >= 0 ? p->poll_fd : p->fd;
+	fd[0] = p->fd;
+	fd[1] = sn_bulk_fd(p->bulk);
+	if (p->kernel)
+		fd[2] = sn_kpull_fd(p->kernel);
+	return p->kernel ? 3 : 2;
 }
 
 /* ---- out ---- */
@@ -289,11 +322,6 @@ static void discard_oldest(struct packet *p)
 	}
 }
 
-/*
- * A device that drops a frame (ENOBUFS) gets it again with the next kick, before all others. That is right where its queue is
- * full. One that will never take it, as a veth pair whose far end has a smaller MTU, would block the ring for good: after
- * a while the frame is given up, as lost.
- */
 static void kick(struct packet *p)
 {
 	for (int tries = 0; tries < 2; tries++) {
@@ -310,13 +338,9 @@ static void kick(struct packet *p)
 			p->errors++;
 			return;
 		}
-		uint64_t now = sn_now_ns();
-		if (p->refused_at == 0)
-			p->refused_at = now;
-		if (now < p->refused_at + REFUSED_LONG)
+		if (!sn_packet_refused(&p->refused_at))
 			return;
 		discard_oldest(p);
-		p->refused_at = 0;
 	}
 }
 
@@ -325,16 +349,20 @@ static bool put(struct packet *p, const struct sn_net_out *f)
 	struct tpacket2_hdr *h = slot(&p->tx, p->tx.at);
 	uint32_t s = status(h);
 
+	if (f->len > p->mtu) { /* the engine knows better; but never past a slot */
+		p->errors++;
+		return true;
+	}
 	if (s != TP_STATUS_AVAILABLE && s != TP_STATUS_WRONG_FORMAT)
 		return false;
 	uint8_t *at = (uint8_t *)h + DATA_OFFSET;
-	memcpy(at, f->to->bytes, ETHER_HEAD);
-	at += ETHER_HEAD;
+	memcpy(at, f->to->bytes, SN_ETHER_HEAD);
+	at += SN_ETHER_HEAD;
 	for (uint32_t v = 0; v < f->iov_count; v++) {
 		memcpy(at, f->iov[v].iov_base, f->iov[v].iov_len);
 		at += f->iov[v].iov_len;
 	}
-	h->tp_len = f->len + ETHER_HEAD;
+	h->tp_len = f->len + SN_ETHER_HEAD;
 	set_status(h, TP_STATUS_SEND_REQUEST);
 	p->tx.at = p->tx.at + 1 == p->tx.count ? 0 : p->tx.at + 1;
 	return true;
@@ -345,25 +373,20 @@ static unsigned packet_send(void *drv, const struct sn_net_out *frames, unsigned
 	struct packet *p = drv;
 	unsigned done = 0;
 
-	for (; done < count; done++) {
-		if (frames[done].len > p->mtu) { /* the engine knows better; but never past a slot */
-			p->errors++;
-			continue;
-		}
-		if (!put(p, &frames[done]))
-			break;
-	}
+	p->trouble = 0;
+	for (unsigned i = 0; i < count; i++) /* an announcement leaves in one call with what follows it */
+		if (sn_bulk_takes(&frames[i]))
+			return sn_bulk_send(p->bulk, frames, count, &p->trouble);
+	while (done < count && put(p, &frames[done]))
+		done++;
 	kick(p);
 	return done;
 }
 
 /* ---- in ---- */
 
-/* place is of no use: the kernel has already put the frames into the ring. */
-static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max,
-			       const struct sn_net_place *place)
+static unsigned ring_receive(struct packet *p, struct sn_net_in *frames, unsigned max)
 {
-	struct packet *p = drv;
 	struct ring *r = &p->rx;
 	unsigned n = 0;
 
@@ -378,14 +401,23 @@ static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max
 			break;
 		p->held++;
 		at = at + 1 == r->count ? 0 : at + 1;
-		if (h->tp_snaplen <= ETHER_HEAD || h->tp_snaplen < h->tp_len) {
+		if (h->tp_snaplen <= SN_ETHER_HEAD || h->tp_snaplen < h->tp_len) {
 			p->odd++;
 			continue;
 		}
-		frames[n++] = (struct sn_net_in){.data = (uint8_t *)h + h->tp_mac + ETHER_HEAD,
-						 .len = h->tp_snaplen - ETHER_HEAD};
+		frames[n++] = (struct sn_net_in){.data = (uint8_t *)h + h->tp_mac + SN_ETHER_HEAD,
+						 .len = h->tp_snaplen - SN_ETHER_HEAD};
 	}
 	return n;
+}
+
+static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max,
+			       const struct sn_net_place *place)
+{
+	struct packet *p = drv;
+	unsigned n = ring_receive(p, frames, max); /* short messages first */
+
+	return n == max ? n : n + sn_bulk_receive(p->bulk, frames + n, max - n, place);
 }
 
 static int packet_trouble(void *drv)
@@ -396,15 +428,13 @@ static int packet_trouble(void *drv)
 static void packet_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
 	struct packet *p = drv;
-	struct tpacket_stats s = {0};
-	socklen_t len = sizeof(s);
 
-	getsockopt(p->fd, SOL_PACKET, PACKET_STATISTICS, &s, &len); /* since the last time */
-	p->overruns += s.tp_drops;
+	p->overruns += sn_packet_overruns(p->fd);
 	fn(arg, "net.ether_kicks", p->kicks);
 	fn(arg, "net.ether_send_errors", p->errors);
 	fn(arg, "net.ether_odd_frames", p->odd);
 	fn(arg, "net.ether_ring_overruns", p->overruns);
+	sn_bulk_counters(p->bulk, fn, arg);
 }
 
 const struct sn_net_driver sn_net_packet = {
@@ -416,7 +446,7 @@ const struct sn_net_driver sn_net_packet = {
 	.room = packet_room,
 	.send = packet_send,
 	.receive = packet_receive,
-	.fd = packet_fd,
+	.fds = packet_fds,
 	.trouble = packet_trouble,
 	.kernel = packet_kernel,
 	.in_child = packet_in_child,

@@ -51,7 +51,7 @@ static struct sn_net_block *next_block(const struct sn_net *n, unsigned port)
  * The pieces still missing of the block that should come next; a sender sends them in order, in one train. Only places that
  * are still to be filled are given, so whatever lands there is written over, or is right.
  */
-unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_t *size)
+unsigned sn_net_expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32_t *size)
 {
 	const struct sn_net *net = arg;
 	struct sn_net_block *b = next_block(net, net->in_port);
@@ -60,7 +60,7 @@ unsigned sn_net_expect(void *arg, struct sn_net_spot spot[SN_NET_BATCH], uint32_
 	if (b == NULL || (b->frag < PLACE_FRAG && b->pull->len < PLACE_LEN))
 		return 0;
 	*size = b->frag + SN_NET_HEAD;
-	for (uint64_t rest = b->missing; rest && n < SN_NET_BATCH; rest &= rest - 1) {
+	for (uint64_t rest = b->missing; rest && n < max; rest &= rest - 1) {
 		const struct sn_net_pull *p = b->pull;
 		uint64_t offset = sn_net_block_start(p, b) + (uint64_t)__builtin_ctzll(rest) * b->frag;
 		uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)b->frag, sn_net_block_end(p, b) - offset);

@@ -71,21 +71,36 @@ static bool try_lock(struct sn_lock *l)
 						       memory_order_relaxed);
 }
 
-static int fd_of(const struct net_rail *r, unsigned i)
+#define FDS_MOST (SN_NET_RAILS * SN_NET_FDS)
+
+static unsigned all_fds(const struct net_rail *r, int fd[FDS_MOST])
 {
-	return r->port[i].driver->fd(r->port[i].drv);
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->ports; i++)
+		n += r->port[i].driver->fds(r->port[i].drv, fd + n);
+	return n;
+}
+
+/* Have the drivers' descriptors watched, once, or no more. Negative: it cannot be. */
+static int watch(const struct net_rail *r, int how)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
+	int fd[FDS_MOST], rc = 0;
+	unsigned n = all_fds(r, fd);
+
+	for (unsigned i = 0; i < n; i++)
+		rc |= epoll_ctl(r->inner, how, fd[i], &e);
+	return rc;
 }
 
 static void arm(struct net_rail *r)
 {
-	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
-
 	/* Added now and deleted when it has fired: a socket in an epoll set, even one whose shot is spent, costs whoever
 	 * sends to it 0.4 us a frame. */
 	if (atomic_exchange_explicit(&r->armed, true, memory_order_relaxed))
 		return;
-	for (unsigned i = 0; i < r->ports; i++)
-		epoll_ctl(r->inner, EPOLL_CTL_ADD, fd_of(r, i), &e);
+	watch(r, EPOLL_CTL_ADD);
 }
 
 static void enter(struct net_rail *r)
@@ -165,8 +180,7 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 
 	while (epoll_wait(r->inner, &e, 1, 0) > 0)
 		; /* takes the one shot out, so that this descriptor is quiet again */
-	for (unsigned i = 0; i < r->ports; i++)
-		epoll_ctl(r->inner, EPOLL_CTL_DEL, fd_of(r, i), &e);
+	watch(r, EPOLL_CTL_DEL);
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
 	if (application_calls(r)) /* it will look by itself; see later whether it did */
 		sn_service_arm(&r->timer, HOT_PERIOD);
@@ -183,11 +197,14 @@ static void in_child(struct sn_fork_hook *hook)
 
 	for (unsigned i = 0; i < r->ports; i++) {
 		const struct sn_net_cfg_port *p = &r->port[i];
+		int fd[SN_NET_FDS];
 
-		if (p->driver->in_child)
+		if (p->driver->in_child) {
 			p->driver->in_child(p->drv);
-		else
-			close(fd_of(r, i));
+			continue;
+		}
+		for (unsigned n = p->driver->fds(p->drv, fd); n > 0; n--)
+			close(fd[n - 1]);
 	}
 }
 
@@ -296,12 +313,9 @@ static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_
 
 static int open_watch(struct net_rail *r)
 {
-	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
-
 	r->inner = epoll_create1(EPOLL_CLOEXEC);
-	for (unsigned i = 0; i < r->ports; i++)
-		if (r->inner < 0 || epoll_ctl(r->inner, EPOLL_CTL_ADD, fd_of(r, i), &e) < 0)
-			return sn_fail(SN_ERR_NOMEM, "epoll for the network: %s", strerror(errno));
+	if (r->inner < 0 || watch(r, EPOLL_CTL_ADD) < 0)
+		return sn_fail(SN_ERR_NOMEM, "epoll for the network: %s", strerror(errno));
 	atomic_store(&r->armed, true);
 	atomic_store(&r->asleep, true);
 	int rc = sn_service_open(&r->fork);
@@ -357,15 +371,16 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 /* One look at the network, and a nap until something comes or at most 5 ms have passed. */
 static void close_step(struct net_rail *r)
 {
-	struct pollfd p[SN_NET_RAILS];
+	struct pollfd p[FDS_MOST];
+	int fd[FDS_MOST];
+	unsigned n = all_fds(r, fd);
 	uint64_t wait;
 
-	for (unsigned i = 0; i < r->ports; i++)
-		p[i] = (struct pollfd){.fd = fd_of(r, i), .events = POLLIN};
-
+	for (unsigned i = 0; i < n; i++)
+		p[i] = (struct pollfd){.fd = fd[i], .events = POLLIN};
 	sn_net_progress(r->net);
 	wait = sn_net_deadline(r->net) / SN_NET_MS;
-	poll(p, r->ports, (int)SN_MIN_OF(wait, 5u));
+	poll(p, n, (int)SN_MIN_OF(wait, 5u));
 	sn_net_progress(r->net);
 }
 

@@ -214,9 +214,10 @@ static uint64_t udp_room(void *drv)
 	return ((struct udp *)drv)->room;
 }
 
-static int udp_fd(void *drv)
+static unsigned udp_fds(void *drv, int fd[SN_NET_FDS])
 {
-	return ((struct udp *)drv)->fd;
+	fd[0] = ((struct udp *)drv)->fd;
+	return 1;
 }
 
 /* ---- out ---- */
@@ -395,7 +396,7 @@ static bool fill_placed(struct udp *u, const struct sn_net_place *place)
 	uint32_t size;
 
 	u->in_count = u->in_at = u->in_offset = 0;
-	u->in_placed = place->expect(place->arg, u->in_spot, &size);
+	u->in_placed = place->expect(place->arg, u->in_spot, SN_NET_BATCH, &size);
 	if (u->in_placed == 0)
 		return false;
 	uint32_t short_by = size - SN_NET_HEAD - u->in_spot[u->in_placed - 1].len;
@@ -511,7 +512,7 @@ const struct sn_net_driver sn_net_udp = {
 	.room = udp_room,
 	.send = udp_send,
 	.receive = udp_receive,
-	.fd = udp_fd,
+	.fds = udp_fds,
 	.trouble = udp_trouble,
 	.counters = udp_counters,
 };

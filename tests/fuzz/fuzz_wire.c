@@ -118,7 +118,8 @@ static unsigned receive(void *drv, struct sn_net_in *frames, unsigned max, const
 		frames[i] = (struct sn_net_in){.data = exact[i], .len = inbox_len[i]};
 		static struct sn_net_spot spots[64][SN_NET_BATCH];
 		uint32_t size;
-		if (place && inbox_len[i] > SN_NET_HEAD && place->expect(place->arg, spots[i], &size) > 0 &&
+		if (place && inbox_len[i] > SN_NET_HEAD &&
+		    place->expect(place->arg, spots[i], SN_NET_BATCH, &size) > 0 &&
 		    inbox_len[i] <= spots[i][0].len + SN_NET_HEAD) {
 			frames[i].spot = spots[i];
 			memcpy(spots[i][0].at, exact[i] + SN_NET_HEAD, inbox_len[i] - SN_NET_HEAD);

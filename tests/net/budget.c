@@ -88,8 +88,9 @@ static struct cost cost_since(struct cost *before)
 
 static bool readable(const struct node *n, int ms)
 {
-	struct pollfd p = {.fd = sim.driver->fd(sim.drv[n->slot]), .events = POLLIN};
+	struct pollfd p = {.events = POLLIN};
 
+	sim.driver->fds(sim.drv[n->slot], &p.fd); /* UDP has but one */
 	return poll(&p, 1, ms) > 0;
 }
 

@@ -120,7 +120,7 @@ def main():
     numbers(doc, (header, read("src", "net", "net.h")))
     expect("the reasons for drops", set(re.findall(r"^\| (net\.drop_\w+) \|", doc, re.M)),
            set(re.findall(r'"(net\.drop_\w+)"', source)))
-    drivers = read("src", "net", "udp.c") + read("src", "net", "packet.c")
+    drivers = "".join(read("src", "net", name) for name in ("udp.c", "packet.c", "bulk.c"))
     for name in re.findall(r"`(net\.(?:udp|ether)_\w+)`", doc):
         if '"%s"' % name not in drivers:
             wrong.append("%s: no driver counts it" % name)

@@ -239,7 +239,7 @@ static unsigned put_train(const struct sim_packet *p, unsigned count, struct sn_
 	unsigned train = train_of(p, count, &bytes), placed = 0;
 
 	if (place && sim_chance(0.8))
-		placed = place->expect(place->arg, spot, &size);
+		placed = place->expect(place->arg, spot, SN_NET_BATCH, &size);
 	if (placed && ((p[0].len != size && train > 1) || p[0].len > size ||
 		       (train >= placed && p[placed - 1].len > spot[placed - 1].len + SN_NET_HEAD)))
 		placed = 0;
