@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# boot.sh [-in] [-a KERNEL-ARGS] [-c CPU-FLAGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-t SECONDS] [-w SOCKET]
-# CACHE KERNEL PROGRAM [ARGUMENT...]
+# boot.sh [-in] [-a KERNEL-ARGS] [-c CPU-FLAGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-s PACKAGES]
+# [-t SECONDS] [-w SOCKET] CACHE KERNEL PROGRAM [ARGUMENT...]
 #
 # Boots the kernel in QEMU's emulation with the module loaded (and, with -d, the DMA engine's double), runs the static
 # PROGRAM as root, unloads the modules, and passes when the program did, the modules went, and the kernel had nothing to
-# complain about. The program's exit status 77 skips. With -r the files of TREE are there, too, and more memory. With -i a PC
-# has one processor and counts instructions: its clocks go by a nanosecond an instruction. -c says what else a PC's processors
-# have or lack. -n leaves the module out. With -w a PC has an Ethernet card (virtio-net, eth0), whose cable is a pair of sockets:
-# this end is SOCKET, the other one SOCKET with its last character, 0 or 1, changed.
+# complain about. The program's exit status 77 skips; one that is not through a minute before SECONDS are over is killed,
+# and what the kernel knows of it is shown. With -r the files of TREE are there, too, and more memory. With -i a PC has one
+# processor and counts instructions: its clocks go by a nanosecond an instruction. -c says what else a PC's processors have
+# or lack, -s how many packages they are in. -n leaves the module out. With -w a PC has an Ethernet card (virtio-net, eth0),
+# whose cable is a pair of sockets: this end is SOCKET, the other one SOCKET with its last character, 0 or 1, changed.
 . "$(dirname "$0")/common.sh"
 
-args= flags= parameters= double= tree= wire= own=sennit memory=512 limit=200 clock=(-accel "tcg,thread=multi" -smp 2)
-while getopts ina:c:m:d:r:t:w: option; do
+args= flags= parameters= double= tree= wire= own=sennit memory=512 processors=2 limit=230 packages=1
+clock=(-accel "tcg,thread=multi")
+while getopts ina:c:m:d:r:s:t:w: option; do
 	case $option in
-	i) clock=(-accel "tcg,thread=single" -smp 1 -icount "shift=0,sleep=off") ;;
+	i) processors=1 clock=(-accel "tcg,thread=single" -icount "shift=0,sleep=off") ;;
 	n) own= ;;
 	a) args=$OPTARG ;;
 	c) flags=,$OPTARG ;;
 	m) parameters=$OPTARG ;;
 	d) double=$OPTARG ;;
 	r) tree=$OPTARG memory=1536 ;;
+	s) packages=$OPTARG ;;
 	t) limit=$OPTARG ;;
 	w) wire=$OPTARG ;;
 	*) exit 2 ;;
@@ -49,7 +52,7 @@ else
 	engine=${double:+dmadouble}
 	debug_exit=yes
 	# la57: an interrupt while the kernel looks at its CPU trips KASAN there, now and then, with five-level page tables.
-	machine=(qemu-system-x86_64 "${clock[@]}" -cpu "max,la57=off$flags" -m $((memory + 256)) -nodefaults -no-reboot
+	machine=(qemu-system-x86_64 "${clock[@]}" -smp "$processors,sockets=$packages" -cpu "max,la57=off$flags" -m $((memory + 256)) -nodefaults -no-reboot
 		-object memory-backend-ram,id=m0,size=${memory}M -object memory-backend-ram,id=m1,size=256M
 		-numa node,memdev=m0 -numa node,memdev=m1 -display none -serial stdio
 		-device isa-debug-exit,iobase=0xf4,iosize=0x04)
@@ -91,6 +94,7 @@ done
 	echo "engine_parameters='$double'"
 	echo "arguments='$*'"
 	echo "debug_exit=$debug_exit"
+	echo "limit=$((limit - 60))" # what is left is for booting, and for what there is to say then
 } >"$work/root/settings"
 (cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
 
