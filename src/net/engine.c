@@ -127,6 +127,7 @@ struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 	sn_auth_hello_key(&n->hello_key, cfg->ids.key);
 	n->session_key = (struct sn_sip_key){{cfg->secret[0], cfg->secret[1]}};
 	n->timer_at = SN_NET_NEVER;
+	n->call = SN_NET_CALL;
 	n->clock_seen = cfg->clock(cfg->clock_arg);
 	sn_net_look(n);
 	return n;
@@ -256,7 +257,9 @@ static int run_work(struct sn_net *n)
 			events++;
 		}
 		if (l->state == SN_LINK_OPEN) {
+			n->looks = true;
 			sn_net_stream_push(l);
+			n->looks = false;
 			if (l->ack_at <= n->now)
 				sn_net_out_ack(l, 0);
 		}

@@ -8,7 +8,7 @@
  * batch, so that a train of them leaves in one call and, over UDP, as one datagram that the kernel cuts up.
  *
  * Nothing that waits here waits for a clock: acknowledgements of what is under way set it free, and when a train begins,
- * it is looked whether they have come.
+ * it is looked whether they have come. The application's own look, in which it posts nothing, sets free what is the last for now.
  *
  * Budget of a small post: no allocation in the steady state, and one copy of the body. On an idle link one look at the clock
  * and one driver call; while others are under way neither, until a frame is full.
@@ -32,7 +32,12 @@ static struct sn_window window(struct sn_net_link *l, uint32_t requests, uint64_
 	return (struct sn_window){.count = l->waiting + o->count + requests,
 				  .bytes = l->gathered + (o->frame ? o->at - HEAD : 0) + bytes,
 				  .frame = o->frame ? o->room : sn_net_way_main(l)->mtu,
-				  .flight = in_flight(l)};
+				  .flight = in_flight(l),
+				  .waits = l->net->looks,
+				  .tail = l->tail,
+				  .bursts = l->bursts > SN_NET_BURSTS / 2,
+				  .since = l->net->clock_seen - l->net->left_at,
+				  .call = l->net->call};
 }
 
 bool sn_net_ready(struct sn_net_link *l, uint32_t requests, uint64_t bytes)
@@ -76,24 +81,51 @@ static struct sn_net_way *way_for_open(struct sn_net_link *l)
 	return w;
 }
 
+/*
+ * What came behind a frame that left alone: after a few bursts the next one is taken for a burst, too, and only its first
+ * message leaves by itself. A frame that nobody waited for, so that the service thread sent it, speaks against that.
+ */
+static void learn(struct sn_net_link *l, uint32_t requests, bool tail)
+{
+	bool first = in_flight(l) == 0;
+
+	if (l->net->quiet)
+		l->bursts = 0;
+	else if (!first && requests >= (tail ? SN_NET_CROWD : 2))
+		l->bursts += l->bursts < SN_NET_BURSTS;
+	else if (tail || (first && !l->followed))
+		l->bursts -= l->bursts > 0;
+	l->followed = !first;
+}
+
 /* Number the open frame and send it. False: it cannot leave now. */
 static bool open_send(struct sn_net_link *l)
 {
 	struct sn_net_open *o = &l->open;
+	struct sn_window here = window(l, 0, 0);
 	struct sn_net_way *w = in_flight(l) < SN_WIRE_WINDOW ? way_for_open(l) : NULL;
 	struct sn_net_slot *s = &l->tx[l->tx_next % SN_WIRE_WINDOW];
 	struct sn_wire_head *h = (void *)o->frame;
 
 	if (w == NULL)
 		return false;
+	here.waits = here.bursts = false;
+	bool tail = l->net->looks && !l->net->strategy.ready(&here);
+	learn(l, o->count, tail);
 	*s = (struct sn_net_slot){.frame = o->frame, .len = o->at};
 	sn_wire_start(h, SN_WIRE_MSG, s->len, (uint32_t)l->peer_session);
 	h->seq = htole32(l->tx_next);
 	h->check = htole32(sn_check_of(s->frame + HEAD, s->len - HEAD));
 	l->open = (struct sn_net_open){0};
 	l->tx_next++;
-	if (!sn_net_ready(l, 1, 0)) /* requests gather behind it: for as short as may be */
+	here = window(l, 1, 0);
+	here.bursts = false;
+	if (tail || !l->net->strategy.ready(&here)) /* requests gather behind it: for as short as may be */
 		h->flags = htole16(SN_WIRE_F_ANSWER);
+	if (tail) {
+		l->tail = true;
+		l->tail_end = l->tx_next;
+	}
 	sn_net_out_slot(w, s);
 	return true;
 }
@@ -435,14 +467,30 @@ static bool join_quickly(struct sn_net_link *l, const struct sn_out *out)
 	return true;
 }
 
-/* Only full frames are in the batch, and by the strategy they wait for more. */
+/* How long a train takes to leave: the least counts, as all else is the machine's doing, but it forgets. */
+static void train_leaves(struct sn_net *n)
+{
+	uint64_t before = n->cfg.clock(n->cfg.clock_arg);
+
+	sn_net_flush(n);
+	n->left_at = n->cfg.clock(n->cfg.clock_arg);
+	uint64_t took = SN_MIN_OF(n->left_at - before, 2 * n->call + 1000);
+	n->call = took < n->call ? took : n->call + (took - n->call) / 16;
+}
+
+/* Only full frames are in the batch: by the strategy they wait for more, or leave together. */
 static bool train_waits(struct sn_net_link *l)
 {
 	struct sn_net *n = l->net;
 	struct sn_window w = window(l, 0, 0);
 	unsigned count = batched(n);
 
-	return n->inside == 1 && l->open.frame && count && !n->strategy.depart(&w, count);
+	if (n->inside > 1 || !l->open.frame || count == 0)
+		return false;
+	if (!n->strategy.depart(&w, count))
+		return true;
+	train_leaves(n);
+	return false;
 }
 
 int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req)

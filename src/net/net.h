@@ -53,6 +53,9 @@
 #define SN_NET_STASH_OLD   (1000 * SN_NET_MS)
 #define SN_NET_STASH_SEQ   1024 /* MSG frames that may have been sent between RDV and PUSH */
 #define SN_NET_BACKOFF	   7	/* doublings at most */
+#define SN_NET_CALL	   4000 /* ns that a train takes to leave, before it is measured */
+#define SN_NET_CROWD	   4	/* requests behind a first one that are a burst */
+#define SN_NET_BURSTS	   3	/* such bursts, remembered at most */
 #define SN_NET_RAILS	   SN_WIRE_RAILS
 #define SN_NET_STRIKES	   2  /* timer firings in a row that take a rail out, if there is another */
 #define SN_NET_TRAIN	   12 /* frames that sample a new rail */
@@ -229,6 +232,10 @@ struct sn_net_link {
 	uint32_t tx_next, tx_una, tx_again;
 	struct sn_net_open open;
 	uint32_t gathered, waiting; /* bytes and requests in the queue, as far as strategies care */
+	uint32_t tail_end; /* behind the last frame that left unfilled as the application waited, ... */
+	bool tail;	   /* ... while it is under way */
+	bool followed;	   /* something gathered behind the frame that left alone last */
+	uint8_t bursts;	   /* how often of late that was much */
 
 	/* stream in */
 	struct sn_net_hole rx[SN_WIRE_WINDOW];
@@ -410,8 +417,9 @@ struct sn_net {
 	struct sn_net_cfg cfg;
 	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (see sn_net_look) */
 	uint64_t look_by;		/* by this clock somebody will look again; 0: at any time */
-	uint64_t late_at;		/* when a look came far too late last, in engine time */
-	uint32_t mtu;			/* the longest frame that any port takes */
+	uint64_t left_at, call; /* clock at which something left last; ns that a train takes to leave */
+	uint64_t late_at;	/* when a look came far too late last, in engine time */
+	uint32_t mtu;		/* the longest frame that any port takes */
 	struct sn_strategy strategy;
 	struct sn_net_port *port;  /* cfg.ports of them */
 	struct sn_kpull *kernel;   /* that fetches for some of them; NULL: none */
@@ -435,10 +443,10 @@ struct sn_net {
 	unsigned in_port;	 /* on which the frame being handled came */
 	bool late;     /* nobody had looked for a while: what came tells little about the rails' pace */
 	uint32_t turn; /* every fourth block goes to the oldest fetch */
-	bool quiet, closing;
-	unsigned inside; /* depth of progress: links are freed at 0 */
-	unsigned dead;	 /* links to free */
-	uint8_t *spare;	 /* frame buffers, chained through their first bytes */
+	bool quiet, closing, looks; /* looks: the application does, and posts nothing */
+	unsigned inside;	    /* depth of progress: links are freed at 0 */
+	unsigned dead;		    /* links to free */
+	uint8_t *spare;		    /* frame buffers, chained through their first bytes */
 	struct sn_net_in in[SN_NET_BATCH];
 	uint64_t counts[SN_NC_COUNT];
 	uint64_t drops[SN_DROP_COUNT];

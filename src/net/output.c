@@ -253,6 +253,8 @@ void sn_net_flush_port(struct sn_net_port *p)
 
 	p->out_count = 0;
 	unsigned sent = count ? p->driver->send(p->drv, p->out, count) : 0;
+	if (count)
+		n->left_at = n->clock_seen;
 	n->counts[SN_NC_TX_FRAMES] += sent;
 	for (unsigned i = 0; i < count; i++) {
 		struct sn_net_tx *tx = &p->tx[i];

@@ -180,6 +180,7 @@ void sn_net_stream_ack(struct sn_net_link *l, uint32_t ack, uint64_t sack)
 		slot_free(l, slot_at(l, seq));
 	}
 	l->tx_una = ack;
+	l->tail = l->tail && (int32_t)(l->tail_end - ack) > 0;
 	for (uint32_t i = 0; sack >> i && i + 1 < in_flight(l); i++) {
 		struct sn_net_slot *s = slot_at(l, ack + 1 + i);
 		if ((sack >> i & 1) && !s->acked) {

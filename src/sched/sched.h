@@ -54,6 +54,11 @@ struct sn_window {	 /* of one peer */
 	uint64_t bytes;	 /* that they take in a frame, as far as they fit one */
 	uint32_t frame;	 /* bytes that a frame holds */
 	uint32_t flight; /* frames under way, not acknowledged */
+	bool waits;	 /* the application posts nothing: it looks what has come */
+	bool tail;	 /* a frame that was not full, and left because of that, is under way */
+	bool bursts;	 /* lately much came behind a first message */
+	uint64_t since;	 /* ns since something left last */
+	uint64_t call;	 /* ns that a train takes to leave */
 };
 
 struct sn_sched_rail {
@@ -81,7 +86,8 @@ struct sn_strategy {
 };
 
 #define SN_SCHED_GATHER 4  /* frames under way beyond which requests gather */
-#define SN_SCHED_TRAIN	16 /* full frames that leave together */
+#define SN_SCHED_TRAIN	32 /* full frames that leave together, at most */
+#define SN_SCHED_PART	4  /* times as long as a call takes that a train is filled, at most */
 
 extern const struct sn_strategy sn_strategy_fifo, sn_strategy_aggregate, sn_strategy_split, sn_strategy_equal;
 

@@ -55,7 +55,7 @@ static void a_lone_request_leaves_at_once(void **state)
 static void full_frames_wait_for_a_train(void **state)
 {
 	struct sn_strategy s = chosen("aggregate,split");
-	struct sn_window w = {.frame = 1472, .flight = SN_SCHED_GATHER};
+	struct sn_window w = {.frame = 1472, .flight = SN_SCHED_GATHER, .call = 1000};
 
 	assert_true(s.depart(&w, 1)); /* too few besides are under way: the rails would run dry */
 	w.flight = SN_SCHED_GATHER + 1;
@@ -64,6 +64,35 @@ static void full_frames_wait_for_a_train(void **state)
 	assert_false(s.depart(&w, SN_SCHED_TRAIN - 1));
 	assert_true(s.depart(&w, SN_SCHED_TRAIN));
 	assert_true(sn_strategy_fifo.depart(&w, 1));
+	w.since = SN_SCHED_PART * w.call -
+		  1; /* the receiver is not left idle for longer than a few calls take */
+	assert_false(s.depart(&w, SN_SCHED_TRAIN - 1));
+	w.since++;
+	assert_true(s.depart(&w, SN_SCHED_TRAIN - 1));
+}
+
+static void the_end_of_a_burst_waits_for_no_answer(void **state)
+{
+	struct sn_strategy s = chosen("aggregate,split");
+	struct sn_window w = {.count = 1, .bytes = 32, .frame = 1472, .flight = SN_SCHED_GATHER};
+
+	assert_false(s.ready(&w));
+	w.waits = true; /* nothing is posted any more, ... */
+	assert_true(s.ready(&w));
+	w.tail =
+		true; /* ... but one such frame a round trip, or messages posted between looks would never gather */
+	assert_false(s.ready(&w));
+}
+
+static void after_bursts_one_message_leaves_alone(void **state)
+{
+	struct sn_strategy s = chosen("aggregate,split");
+	struct sn_window w = {.count = 1, .bytes = 32, .frame = 1472, .bursts = true};
+
+	assert_true(s.ready(&w));
+	w.flight = 1;
+	assert_false(s.ready(&w));
+	assert_true(sn_strategy_fifo.ready(&w));
 }
 
 static void short_ones_take_the_rail_that_is_through_first(void **state)
@@ -332,6 +361,8 @@ int main(void)
 		cmocka_unit_test(a_list_is_laid_over_fifo),
 		cmocka_unit_test(a_lone_request_leaves_at_once),
 		cmocka_unit_test(full_frames_wait_for_a_train),
+		cmocka_unit_test(the_end_of_a_burst_waits_for_no_answer),
+		cmocka_unit_test(after_bursts_one_message_leaves_alone),
 		cmocka_unit_test(short_ones_take_the_rail_that_is_through_first),
 		cmocka_unit_test(rails_finish_together),
 		cmocka_unit_test(equal_is_equal_and_one_is_one),
