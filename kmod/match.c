@@ -456,6 +456,7 @@ int sn_match_cancel(struct sn_ctx *ctx, void *arg)
 
 	if (!q)
 		return -ENOENT;
+	sn_linger(2);
 	/* Not before: another thread may have joined, and posted this, since the call began. */
 	member = smp_load_acquire(&ctx->member);
 	spin_lock(&member->job->lock);

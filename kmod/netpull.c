@@ -210,6 +210,7 @@ void sn_net_flush(struct sn_net *n)
 	spin_lock_bh(&n->lock);
 	skb_queue_splice_init(&n->out, &out);
 	spin_unlock_bh(&n->lock);
+	sn_linger(200);
 	while ((skb = __skb_dequeue(&out)))
 		dev_queue_xmit(skb);
 	rcu_read_unlock();

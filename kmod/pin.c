@@ -318,6 +318,7 @@ static int sn_pin_fill(struct sn_seg *seg, struct sn_pinset *ps)
 			ps->count = 1;
 		spin_unlock_bh(&seg->lock);
 		mmu_interval_read_begin(&seg->notifier);
+		sn_linger(2);
 		got = sn_pin_pages(ctx->mm, ps, (seg->first + ps->first) << PAGE_SHIFT);
 		if (got <= 0)
 			break;
@@ -456,6 +457,7 @@ struct sn_pinset *sn_pin_get(struct sn_seg *seg, unsigned long page, bool write,
 		if (ps)
 			refcount_inc(&ps->refs);
 		spin_unlock_bh(&seg->lock);
+		sn_linger(4);
 
 		if (!ps) {
 			ps = sn_pin_make(seg, page, write, ahead);

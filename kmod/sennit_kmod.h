@@ -18,6 +18,7 @@
 
 #include "sennit_ioctl.h"
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mm.h>
@@ -226,6 +227,18 @@ int sn_net_map(struct sn_ctx *ctx, struct vm_area_struct *vma);
 void sn_net_close_all(struct sn_ctx *ctx);
 int sn_net_init(void);
 void sn_net_exit(void);
+
+/*
+ * Between two steps between which another thread may come: the module that tests/kmod/lab/wide.sh builds stays there for so long
+ * that one does. A process only, and busy, since some of these places may not sleep.
+ */
+static inline void sn_linger(unsigned int ms)
+{
+#ifdef SN_WIDE
+	if (in_task())
+		mdelay(ms);
+#endif
+}
 
 /* counters.c */
 void sn_count(enum sennit_counter c, u64 n);

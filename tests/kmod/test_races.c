@@ -12,6 +12,12 @@
 
 static int fd;
 static int stop;
+static bool wide; /* the module takes its time: less is enough, and it takes long */
+
+static int rounds_of(int n)
+{
+	return kt_times(wide ? n / 20 : n);
+}
 
 #define READ_ONLY (128 * KT_PAGE)
 static uint64_t named;
@@ -49,7 +55,7 @@ static void what_was_pinned_for_reading_is_never_written(void)
 	named = r.handle;
 	stop = 0;
 	KT_CHECK(pthread_create(&t, NULL, keep_reading, NULL) == 0);
-	for (uint64_t i = 0, n = (uint64_t)kt_times(6000); i < n; i++)
+	for (uint64_t i = 0, n = (uint64_t)rounds_of(6000); i < n; i++)
 		KT_FAILS(kt_write(fd, r.handle, i * 37 % 128 * KT_PAGE, zeros, sizeof(zeros)), EFAULT);
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	pthread_join(t, NULL);
@@ -160,11 +166,13 @@ static void cancelling_while_joining_is_safe(void)
 	stop = 0;
 	joining = kt_open();
 	KT_CHECK(pthread_create(&t, NULL, keep_cancelling, NULL) == 0);
-	for (int i = 0, n = kt_times(1000); i < n; i++) {
+	for (int i = 0, n = rounds_of(1000); i < n; i++) {
 		int own = kt_open(), was = joining;
 		struct sennit_join j = {.rank = 0};
 
 		__atomic_store_n(&joining, own, __ATOMIC_RELAXED);
+		if (wide)
+			usleep(5000); /* then a call is on its way */
 		KT_CHECK(ioctl(own, SENNIT_IOC_JOIN, &j) == 0 && ioctl(own, SENNIT_IOC_RECV, &p) == 0);
 		close(was);
 	}
@@ -215,7 +223,7 @@ static void interfaces_go_under_calls(void)
 		KT_CHECK(pthread_create(&t, NULL, keep_fetching, NULL) == 0);
 		usleep(20000);
 		kt_link_delete("ta");
-		usleep(5000);
+		usleep(wide ? 300000 : 5000); /* who is about to send may take that long */
 		__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 		pthread_join(t, NULL);
 		c.id = o.id;
@@ -269,7 +277,7 @@ static char *racing;
 
 static void *declare_and_undeclare(void *unused)
 {
-	for (int i = 0, n = kt_times(3000); i < n; i++) {
+	for (int i = 0, n = rounds_of(3000); i < n; i++) {
 		struct kt_region r = kt_declare(fd, racing, 16 * KT_PAGE, SENNIT_READ);
 
 		__atomic_store(&current.id, &r.id, __ATOMIC_RELAXED);
@@ -307,7 +315,9 @@ static void undeclaring_under_a_copy_is_safe(void)
 
 int main(int argc, char **argv)
 {
+	wide = argc > 1 && !strcmp(argv[1], "wide");
 	kt_options(argc, argv);
+	kt_limit(kt_times(8) < 8 ? 500 : 150, NULL);
 	fd = kt_open();
 	KT_RUN(what_was_pinned_for_reading_is_never_written);
 	KT_RUN(a_writer_that_waits_for_a_readers_page_does_not_get_it);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# boot.sh [-in] [-a KERNEL-ARGS] [-c CPU-FLAGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-s PACKAGES]
+# boot.sh [-in] [-a KERNEL-ARGS] [-b BUILD] [-c CPU-FLAGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-s PACKAGES]
 # [-t SECONDS] [-w SOCKET] CACHE KERNEL PROGRAM [ARGUMENT...]
 #
 # Boots the kernel in QEMU's emulation with the module loaded (and, with -d, the DMA engine's double), runs the static
@@ -8,17 +8,19 @@
 # complain about. The program's exit status 77 skips; one that is not through a minute before SECONDS are over is killed,
 # and what the kernel knows of it is shown. With -r the files of TREE are there, too, and more memory. With -i a PC has one
 # processor and counts instructions: its clocks go by a nanosecond an instruction. -c says what else a PC's processors have
-# or lack, -s how many packages they are in. -n leaves the module out. With -w a PC has an Ethernet card (virtio-net, eth0),
-# whose cable is a pair of sockets: this end is SOCKET, the other one SOCKET with its last character, 0 or 1, changed.
+# or lack, -s how many packages they are in. -n leaves the module out, -b takes another build of it. With -w a PC has an
+# Ethernet card (virtio-net, eth0), whose cable is a pair of sockets: this end is SOCKET, the other one SOCKET with its last
+# character, 0 or 1, changed.
 . "$(dirname "$0")/common.sh"
 
-args= flags= parameters= double= tree= wire= own=sennit memory=512 processors=2 limit=230 packages=1
+args= flags= parameters= double= tree= wire= own=sennit build=kmod memory=512 processors=2 limit=230 packages=1
 clock=(-accel "tcg,thread=multi")
-while getopts ina:c:m:d:r:s:t:w: option; do
+while getopts ina:b:c:m:d:r:s:t:w: option; do
 	case $option in
 	i) processors=1 clock=(-accel "tcg,thread=single" -icount "shift=0,sleep=off") ;;
 	n) own= ;;
 	a) args=$OPTARG ;;
+	b) build=$OPTARG ;;
 	c) flags=,$OPTARG ;;
 	m) parameters=$OPTARG ;;
 	d) double=$OPTARG ;;
@@ -36,7 +38,7 @@ program=$3
 shift 3
 mod=$cache/$kernel/mod
 [ -e "$cache/$kernel/vmlinuz" ] || skip "kernel $kernel is not in the cache"
-[ -e "$mod/kmod/sennit.ko" ] || skip "the module is not built for $kernel"
+[ -e "$mod/$build/sennit.ko" ] || skip "the module is not built for $kernel"
 need cpio gzip
 # A PC has no DMA engine in QEMU, so one may have the double; this arm64 machine has eight channels of its own.
 if [ "$kernel" = arm64 ]; then
@@ -71,7 +73,7 @@ mkdir -p "$work/root"/{bin,proc,sys,dev,tmp}
 [ -z "$tree" ] || cp -a "$tree/." "$work/root/"
 cp "$busybox" "$work/root/bin/busybox"
 cp "$lab/init" "$work/root/init"
-for file in ${own:+"$mod/kmod/sennit.ko"} ${engine:+"$mod/$engine/$engine.ko"}; do
+for file in ${own:+"$mod/$build/sennit.ko"} ${engine:+"$mod/$engine/$engine.ko"}; do
 	cp "$file" "$work/root/"
 done
 cp "$program" "$work/root/test"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# build.sh CACHE KERNEL: builds the module and the tests' own modules against a kernel of the cache; a warning fails.
+# build.sh CACHE KERNEL [wide]: builds the module and the tests' own modules against a kernel of the cache; a warning fails.
+# "wide": only the module, in mod/wide, as one that lingers (sn_linger).
 . "$(dirname "$0")/common.sh"
 
 cache=$1
@@ -8,10 +9,10 @@ kernel=$2
 [ -e "$cache/$kernel/build" ] || skip "kernel $kernel is not in the cache"
 need make gcc
 
-# module SOURCE OPTION...: SOURCE is a folder with a Kbuild file
+# module SOURCE NAME OPTION...: SOURCE is a folder with a Kbuild file; it becomes mod/NAME
 module() {
-	local to=$cache/$kernel/mod/${1##*/} source=$1
-	shift
+	local source=$1 to=$cache/$kernel/mod/$2
+	shift 2
 	mkdir -p "$to"
 	cp -u "$source"/*.[ch] "$source/Kbuild" "$to/"
 	nice make -s -C "$(readlink -f "$cache/$kernel/build")" M="$to" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules
@@ -22,7 +23,7 @@ if [ "$kernel" = arm64 ]; then
 	need aarch64-linux-gnu-gcc aarch64-linux-gnu-gcc-12
 	cross=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
 	driver=$cache/arm64/mod/zynqmp_dma
-	module "$root/kmod" "${cross[@]}" "${strict[@]}"
+	module "$root/kmod" kmod "${cross[@]}" "${strict[@]}"
 	mkdir -p "$driver/xilinx"
 	cp -u "$cache"/arm64/driver/drivers/dma/dmaengine.h "$driver/"
 	cp -u "$cache"/arm64/driver/drivers/dma/xilinx/zynqmp_dma.c "$driver/xilinx/"
@@ -41,5 +42,9 @@ cc=()
 case $kernel in
 6.*) command -v gcc-12 >/dev/null || cc=(CC=gcc) ;;
 esac
-module "$root/kmod" "${strict[@]}" "${cc[@]}"
-module "$root/tests/kmod/dmadouble" "${strict[@]}" "${cc[@]}"
+if [ "${3:-}" = wide ]; then
+	module "$root/kmod" wide W=1 KCFLAGS="-Werror -DSN_WIDE" "${cc[@]}"
+	exit 0
+fi
+module "$root/kmod" kmod "${strict[@]}" "${cc[@]}"
+module "$root/tests/kmod/dmadouble" dmadouble "${strict[@]}" "${cc[@]}"
