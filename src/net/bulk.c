@@ -6,7 +6,8 @@
  *
  * A frame's head is read to one place and its body to where it belongs, if that is known. A guess that was wrong costs a copy.
  *
- * A ring to send from, with calls to receive, was no faster from 64 KiB to 1 MiB. A batch with pieces leaves here whole, so that their announcement costs no call of its own: which socket a frame arrives at is the receiver's affair.
+ * A ring to send from, with calls to receive, was no faster from 64 KiB to 1 MiB. A batch with pieces leaves here whole, so that
+ * their announcement costs no call of its own: which socket a frame arrives at is the receiver's affair.
  *
  * Budget: one system call for up to IN_FRAMES in or SN_NET_BATCH out. Looking costs a call, too, and so is done while something is
  * expected, and else only now and then: what nobody has been waiting for may lie here as well as in a stash.
@@ -16,6 +17,7 @@
 #include "net/wire.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,17 +37,6 @@ struct sn_bulk {
 	uint8_t bytes[]; /* IN_FRAMES times stride */
 };
 
-static int set_buffer(int fd, int force, int name)
-{
-	int size = BUFFER_BYTES;
-	socklen_t len = sizeof(size);
-
-	if (setsockopt(fd, SOL_SOCKET, force, &size, len) < 0)
-		setsockopt(fd, SOL_SOCKET, name, &size, len);
-	getsockopt(fd, SOL_SOCKET, name, &size, &len);
-	return size;
-}
-
 int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t mtu, struct sn_bulk **bulk)
 {
 	uint32_t stride = (SN_ETHER_HEAD + mtu + 63) & ~63u;
@@ -59,9 +50,7 @@ int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t m
 	b->fd = sn_packet_socket(port, true);
 	if (b->fd < 0)
 		return b->fd;
-	set_buffer(b->fd, SO_SNDBUFFORCE, SO_SNDBUF);
-	/* The kernel has doubled it for its own overhead, which is up to as much again. */
-	b->room = (uint64_t)set_buffer(b->fd, SO_RCVBUFFORCE, SO_RCVBUF) / 4;
+	b->room = sn_net_buffers(b->fd, BUFFER_BYTES, BUFFER_BYTES);
 	return sn_packet_bind(b->fd, iface);
 }
 

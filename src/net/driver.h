@@ -17,7 +17,7 @@ struct sn_net_path { /* where a frame goes; the driver's business */
 
 #define SN_NET_BATCH 64 /* most frames in one call */
 
-#define SN_NET_FDS 3
+#define SN_NET_FDS 3 /* most descriptors of a driver */
 
 #define SN_NET_PIECES 8 /* segments of a body that a frame is gathered from; how many pay, output.c says */
 
@@ -88,6 +88,9 @@ struct sn_net_driver {
 	/* Report counters. */
 	void (*counters)(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 };
+
+/* Buffers of so many bytes for a socket, or as large as the system permits; returns the bytes of frames that fit the one in. */
+uint64_t sn_net_buffers(int fd, int in, int out);
 
 extern const struct sn_net_driver sn_net_udp; /* UDP over IPv4 or IPv6: for any user */
 extern const struct sn_net_driver

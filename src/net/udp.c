@@ -75,18 +75,18 @@ static int set_int(int fd, int level, int name, int value)
 	return setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-static void set_buffers(struct udp *u)
+uint64_t sn_net_buffers(int fd, int in, int out)
 {
 	int size = 0;
 	socklen_t len = sizeof(size);
 
-	if (set_int(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES) < 0)
-		set_int(u->fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES);
-	if (set_int(u->fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES / 4) < 0)
-		set_int(u->fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES / 4);
-	getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &size, &len);
+	if (set_int(fd, SOL_SOCKET, SO_RCVBUFFORCE, in) < 0)
+		set_int(fd, SOL_SOCKET, SO_RCVBUF, in);
+	if (set_int(fd, SOL_SOCKET, SO_SNDBUFFORCE, out) < 0)
+		set_int(fd, SOL_SOCKET, SO_SNDBUF, out);
+	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, &len);
 	/* The kernel counts its own overhead, up to as much again as the data, and has already doubled for that. */
-	u->room = (uint64_t)size / 4;
+	return (uint64_t)size / 4;
 }
 
 /*
@@ -170,7 +170,7 @@ static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
 	set_int(u->fd, IPPROTO_UDP, UDP_GRO, 1); /* an older kernel: datagrams come one by one */
 	u->segment = u->mmsg = true;
 	u->in_ask = 1;
-	set_buffers(u);
+	u->room = sn_net_buffers(u->fd, BUFFER_BYTES, BUFFER_BYTES / 4);
 	*drv = u;
 	return 0;
 }
