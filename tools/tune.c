@@ -95,7 +95,7 @@ static void draw(const struct sn_tune *t)
 static void print_threshold(const char *name, int64_t value, enum sn_conf_id id)
 {
 	const char *where = NULL;
-	enum sn_conf_origin origin = id < SN_CONF_COUNT ? sn_conf_origin(id, &where) : SN_ORIGIN_DEFAULT;
+	enum sn_conf_origin origin = sn_conf_origin(id, &where);
 	printf("  %-12s ", name);
 	if (value == SN_TUNE_NEVER)
 		printf("%-10s", "never");
@@ -114,7 +114,7 @@ static void print_class(enum sn_tune_class class, const struct sn_tune *t)
 	print_threshold("eager", t->eager, SN_CONF_EAGER);
 	print_threshold("chunk", t->chunk, SN_CONF_CHUNK);
 	print_threshold("single_copy", t->single_copy, SN_CONF_SINGLE_COPY);
-	print_threshold("nontemporal", t->nontemporal, SN_CONF_COUNT); /* for information */
+	print_threshold("nontemporal", t->nontemporal, SN_CONF_NONTEMPORAL);
 	draw(t);
 	if (t->measured && sn_tune_path(class, path, sizeof(path)))
 		printf("  kept in %s\n", path);

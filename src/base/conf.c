@@ -114,12 +114,14 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "nontemporal",
 			.type = SN_TYPE_NUM,
 			.unit = "bytes",
-			.def = 2097152,
+			.def = 1073741824,
 			.min = 4096,
 			.max = 1073741824,
 			.help = "From this size on, copies through a peer's shareable heap may bypass the "
 				"cache. Whether they do, the program's own loop decides: it is measured "
-				"with and without now and then. 1073741824: never.",
+				"with and without now and then. sennit tune measures from where such a "
+				"copy is the faster one by itself; below, trying it costs more than it "
+				"brings. 1073741824: never.",
 		},
 	[SN_CONF_TUNE] =
 		{
@@ -129,7 +131,7 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.def = 1,
 			.max = 1,
 			.help = "Use the thresholds that were measured on this machine (eager, chunk, "
-				"single_copy) where nobody has set them, and let sennit run "
+				"single_copy, nontemporal) where nobody has set them, and let sennit run "
 				"measure them, in half a second, before the first job. no: the defaults.",
 		},
 	[SN_CONF_SPIN] =

@@ -33,7 +33,7 @@ static const struct {
 	{"eager", offsetof(struct sn_tune, eager), SN_CONF_EAGER},
 	{"chunk", offsetof(struct sn_tune, chunk), SN_CONF_CHUNK},
 	{"single_copy", offsetof(struct sn_tune, single_copy), SN_CONF_SINGLE_COPY},
-	{"nontemporal", offsetof(struct sn_tune, nontemporal), SN_CONF_COUNT},
+	{"nontemporal", offsetof(struct sn_tune, nontemporal), SN_CONF_NONTEMPORAL},
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -160,7 +160,6 @@ static void load(void)
 			if (fields[i].setting != SN_CONF_COUNT)
 				*field_of(t, i) = sn_conf_desc(fields[i].setting)->def;
 		t->line_ns = class == SN_TUNE_NEAR ? 30 : 120;
-		t->nontemporal = SN_TUNE_NEVER;
 		read_class((enum sn_tune_class) class);
 	}
 }

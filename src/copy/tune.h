@@ -20,10 +20,12 @@
 
 enum sn_tune_class { SN_TUNE_NEAR, SN_TUNE_FAR, SN_TUNE_CLASSES };
 
-#define SN_TUNE_NEAR_NS	 65 /* a line that goes over in less, one way, went through a shared cache */
+/* A line that goes over in less, one way, went through a shared cache: 25 to 75 were seen so, and from 120 on not. */
+#define SN_TUNE_NEAR_NS	 90
 #define SN_TUNE_NEVER	 (INT64_C(1) << 30)
-#define SN_TUNE_SIZES	 13
-#define SN_TUNE_SMALLEST 1024 /* sizes[i] = SMALLEST << i */
+#define SN_TUNE_SIZES	 15
+#define SN_TUNE_SMALLEST 1024 /* sizes[i] = SMALLEST << i: up to 16 MiB */
+#define SN_TUNE_COMMON	 13   /* of these sizes all ways are measured, of larger ones the mapped ones */
 #define SN_TUNE_CHUNKS	 5    /* 4 KiB << i */
 
 enum sn_tune_way {
@@ -42,7 +44,7 @@ struct sn_tune {
 	int64_t eager;	     /* up to here two copies through a ring are faster than one by the kernel */
 	int64_t chunk;	     /* piece of a stream */
 	int64_t single_copy; /* from here one copy by the kernel is faster than a stream; SN_TUNE_NEVER */
-	int64_t nontemporal; /* from here stores that bypass the cache are faster; SN_TUNE_NEVER. For information */
+	int64_t nontemporal; /* from here stores that bypass the cache are faster; SN_TUNE_NEVER */
 	/* the curves: nanoseconds from the sender's call until the receiver has it, data fresh in the sender's cache; 0: not
 	 * measured */
 	int64_t ns[SN_TUNE_WAYS][SN_TUNE_SIZES];
@@ -51,8 +53,8 @@ struct sn_tune {
 
 /* The figures of a class; the file is read at the first call. Thread-safe, never NULL. */
 const struct sn_tune *sn_tune_of(enum sn_tune_class class);
-/* Make the thresholds of the class measured last the values of the settings eager, chunk, single_copy (with
- * origin "measured"; what a person set stays). Once a process; every endpoint that opens calls it. */
+/* Make the thresholds of the class measured last the values of the settings eager, chunk, single_copy, nontemporal
+ * (with origin "measured"; what a person set stays). Once a process; every endpoint that opens calls it. */
 void sn_tune_apply(void);
 /* Has any class of this machine been measured? */
 bool sn_tune_known(void);

@@ -89,7 +89,9 @@ static int all_of_it_came_back(void)
 	    memcmp(far->chunk_ns, example.chunk_ns, sizeof(far->chunk_ns)))
 		return 2;
 	if (sn_conf_num(SN_CONF_CHUNK) != 4096 || sn_conf_num(SN_CONF_SINGLE_COPY) != SN_TUNE_NEVER ||
-	    sn_conf_origin(SN_CONF_SINGLE_COPY, NULL) != SN_ORIGIN_MEASURED)
+	    sn_conf_num(SN_CONF_NONTEMPORAL) != 1 << 20 ||
+	    sn_conf_origin(SN_CONF_SINGLE_COPY, NULL) != SN_ORIGIN_MEASURED ||
+	    sn_conf_origin(SN_CONF_NONTEMPORAL, NULL) != SN_ORIGIN_MEASURED)
 		return 3;
 	return 0;
 }
@@ -177,10 +179,11 @@ static void thresholds_follow_from_the_curves(void **state)
 		assert_true(t.chunk_ns[i] >= t.chunk_ns[__builtin_ctzll((unsigned long long)t.chunk) - 12]);
 	for (int i = 0; i < SN_TUNE_SIZES; i++) {
 		int64_t size = (int64_t)SN_TUNE_SMALLEST << i;
-		assert_true(t.ns[SN_TUNE_MAPPED][i] > 0 && t.ns[SN_TUNE_STREAM][i] > 0);
+		assert_true(t.ns[SN_TUNE_MAPPED][i] > 0 && t.ns[SN_TUNE_BYPASS][i] > 0);
+		assert_true((t.ns[SN_TUNE_STREAM][i] > 0) == (i < SN_TUNE_COMMON));
 		if (size >= t.nontemporal)
 			assert_true(t.ns[SN_TUNE_BYPASS][i] < t.ns[SN_TUNE_MAPPED][i]);
-		if (size >= t.single_copy)
+		if (size >= t.single_copy && i < SN_TUNE_COMMON)
 			assert_true(t.ns[SN_TUNE_KERNEL][i] < t.ns[SN_TUNE_STREAM][i]);
 	}
 }
