@@ -294,11 +294,16 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 		cq->direct = buf;
 		cq->direct_left = count;
 	}
-	if (!sn_ofi_set_progress(&cq->set) && cq->given == given)
+	bool empty = sn_ofi_set_is_empty(&cq->set);
+	if (empty || (!sn_ofi_set_progress(&cq->set) && cq->given == given))
 		sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
 	cq->direct_left = 0;
 	given = cq->given - given;
-	return sn_likely(given) ? (ssize_t)given : take_from(cq, buf, count, src);
+	if (sn_unlikely(!given))
+		return empty ? -FI_EAGAIN : take_from(cq, buf, count, src);
+	if (given < count && cq->head == cq->tail)
+		sn_ofi_set_emptied(&cq->set);
+	return (ssize_t)given;
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)

@@ -45,6 +45,9 @@ struct sn_ofi_set {
 	unsigned nap;		  /* longest in a call that waits, in microseconds */
 	unsigned looks;		  /* reads that found nothing; of one thread */
 	uint64_t mark;		  /* of the last read that found nothing */
+	bool emptied;		  /* the last read took all there was; of one thread, like the next two */
+	uint32_t emptied_in;	  /* in this call of the MPI */
+	bool not_until_empty;	  /* a call ended with such a read */
 	_Atomic uint64_t idle;	  /* sn_relax's memory */
 	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */
 	_Atomic uint64_t *stamps; /* the domain's */
@@ -223,6 +226,10 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set);
 /* After a read that found nothing: spin, yield or nap. until_ns: how long the caller may block; 0: not at all. mark
  * changes when a read finds something: then the wait begins anew. True: something happened, read again. */
 bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark);
+/* A read has taken all there was. */
+void sn_ofi_set_emptied(struct sn_ofi_set *set);
+/* A read that follows: may it say at once that there is nothing? Only once after each that emptied. */
+bool sn_ofi_set_is_empty(struct sn_ofi_set *set);
 /* Likewise after something else that found nothing, but only in an MPI call that is known to wait. */
 bool sn_ofi_set_wait(struct sn_ofi_set *set, uint64_t mark);
 /* When a wait of timeout_ms (negative: for ever) that starts now is over. */

@@ -127,6 +127,42 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 	return true;
 }
 
+/* ---- a read after one that found everything ---- */
+
+/*
+ * Open MPI reads a queue until it hears that it is empty, so every message costs two reads. A look by the second would take
+ * the line of the next record away from the sender, who is about to write it: it says "empty" without one. That may delay
+ * nobody: only a read in the same MPI call may say so, as libsennit-mpi.so numbers them, and only one read; who still waits
+ * then looks. MPIs that end a call as soon as what it waits for has come read again only where there may be more: they are
+ * known by a call that ended with a read that found something, and always look.
+ */
+static const struct sn_shim_thread *calling_thread(void)
+{
+	struct sn_shim *shim = sn_caller_shim();
+	const struct sn_shim_thread *t = shim ? shim->thread() : NULL;
+
+	return t && t->kind != SN_SHIM_UNKNOWN ? t : NULL;
+}
+
+void sn_ofi_set_emptied(struct sn_ofi_set *set)
+{
+	const struct sn_shim_thread *t = set->not_until_empty ? NULL : calling_thread();
+
+	set->emptied = t != NULL;
+	if (t)
+		set->emptied_in = t->calls;
+}
+
+bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
+{
+	if (sn_likely(!set->emptied))
+		return false;
+	const struct sn_shim_thread *t = calling_thread();
+	set->emptied = false;
+	set->not_until_empty = !t || t->calls != set->emptied_in;
+	return !set->not_until_empty;
+}
+
 /* ---- a read that found nothing ---- */
 
 /* Who stays away for longer than this between two looks is not in the call that was noted last: there are calls that

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reading a queue of a domain with one thread: entries go straight into the reader's array, and order holds wherever that
- * cannot be: the array is full, an entry is an error, something lies in the queue already.
+ * cannot be: the array is full, an entry is an error, something lies in the queue already. And which reads look for
+ * messages: all but the one right after a read that took all there was, in the same call of an MPI that reads until it
+ * hears of no more.
  */
 #if __has_include(<rdma/fabric.h>)
 #include "ofi_pair.h"
+#include "shim.h"
 
 #define MESSAGES 40
 #define LONG	 17 /* this one is longer than its receive */
@@ -65,10 +68,111 @@ static void entries_keep_their_order_however_they_are_read(void **state)
 		 exchange);
 }
 
+/* ---- which reads look ---- */
+
+/* What libsennit-mpi.so would say of this program's calls. The provider finds it by its name. */
+static struct sn_shim_thread calls;
+
+static struct sn_shim_thread *this_thread(void)
+{
+	return &calls;
+}
+
+__attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
+{
+	static struct sn_shim shim = {.version = SN_SHIM_VERSION, .thread = this_thread};
+
+	return &shim;
+}
+
+/* Until the other has come as far; the receiver reads nothing meanwhile. */
+static void await(struct side *s, uint64_t step)
+{
+	while (atomic_load((_Atomic uint64_t *)&s->shared->word[!s->me]) < step) {
+		if (s->me == 0)
+			(void)fi_cq_read(s->cq, NULL, 0);
+		nap();
+	}
+}
+
+static void arrive(struct side *s, uint64_t step)
+{
+	atomic_store((_Atomic uint64_t *)&s->shared->word[s->me], step);
+}
+
+static void send_two(struct side *s, uint64_t lap)
+{
+	for (int i = 0; i < 2; i++) {
+		await(s, 2 * lap + 1 + i);
+		CHECK_OK(fi_tinject(s->ep, &lap, 8, s->peer, 5));
+		arrive(s, 2 * lap + 1 + i);
+	}
+}
+
+static unsigned reads_of(struct side *s, const void *context)
+{
+	struct fi_cq_tagged_entry e[2];
+	unsigned reads = 1;
+
+	while (fi_cq_read(s->cq, e, 2) == -FI_EAGAIN)
+		reads++;
+	CHECK(e[0].op_context == context);
+	return reads;
+}
+
+/*
+ * How many reads the second of two messages takes, which lies in the ring as soon as the first was read; the second in
+ * another call of the MPI, if so wanted.
+ */
+static unsigned reads_of_second(struct side *s, uint64_t lap, bool other_call)
+{
+	calls.calls++;
+	for (int i = 0; i < 2; i++)
+		CHECK_OK(fi_trecv(s->ep, &in[i], 8, NULL, s->peer, 5, 0, &contexts[i]));
+	arrive(s, 2 * lap + 1);
+	reads_of(s, &contexts[0]);
+	arrive(s, 2 * lap + 2);
+	await(s, 2 * lap + 2);
+	calls.calls += other_call;
+	unsigned reads = reads_of(s, &contexts[1]);
+	struct fi_cq_tagged_entry e;
+	CHECK(fi_cq_read(s->cq, &e, 1) == -FI_EAGAIN); /* this MPI reads on */
+	return reads;
+}
+
+static void look(struct side *s)
+{
+	static const enum sn_shim_kind kinds[] = {SN_SHIM_WAITS, SN_SHIM_POLLS, SN_SHIM_UNKNOWN};
+	unsigned same = s->info->domain_attr->threading == FI_THREAD_DOMAIN ? 2 : 1;
+	uint64_t lap = 0;
+
+	if (s->me == 0) {
+		for (; lap < 8; lap++)
+			send_two(s, lap);
+		return;
+	}
+	for (int i = 0; i < 3; i++) {
+		calls.kind = kinds[i];
+		CHECK(reads_of_second(s, lap++, false) == (kinds[i] ? same : 1));
+		CHECK(reads_of_second(s, lap++, false) == (kinds[i] ? same : 1));
+	}
+	/* a call that ends with what it found: this MPI does not read until it hears of no more */
+	calls.kind = SN_SHIM_WAITS;
+	CHECK(reads_of_second(s, lap++, true) == 1);
+	CHECK(reads_of_second(s, lap++, false) == 1);
+}
+
+static void a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_second_time(void **state)
+{
+	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_DOMAIN}, look);
+	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_SAFE}, look);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(entries_keep_their_order_however_they_are_read),
+		cmocka_unit_test(a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_second_time),
 	};
 	int rc = ofi_load();
 	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
