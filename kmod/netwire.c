@@ -31,7 +31,7 @@ static u32 sn_check_word(u32 crc, const u8 *at)
 {
 #ifdef CONFIG_X86_64
 	/* A general register's instruction: no state of the FPU is touched. */
-	if (static_cpu_has(X86_FEATURE_XMM4_2)) {
+	if (cpu_feature_enabled(X86_FEATURE_XMM4_2)) {
 		u64 c = crc;
 
 		asm("crc32q %1, %0" : "+r"(c) : "rm"(get_unaligned((const u64 *)at)));

@@ -8,6 +8,7 @@ cache=$1
 kernel=$2
 [ -e "$cache/$kernel/build" ] || skip "kernel $kernel is not in the cache"
 need make gcc
+headers=$(readlink -f "$cache/$kernel/build")
 
 # module SOURCE NAME OPTION...: SOURCE is a folder with a Kbuild file; it becomes mod/NAME
 module() {
@@ -15,7 +16,13 @@ module() {
 	shift 2
 	mkdir -p "$to"
 	cp -u "$source"/*.[ch] "$source/Kbuild" "$to/"
-	nice make -s -C "$(readlink -f "$cache/$kernel/build")" M="$to" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules
+	if [ "$kernel" = current ]; then # with its own tools
+		nice unshare -rm sh -c 'mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"' \
+			"$cache/current/root" env PATH=/usr/bin make -s -C "/${headers#*/root/}" M="/mod/${to##*/}" \
+			CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules
+	else
+		nice make -s -C "$headers" M="$to" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules
+	fi
 }
 
 strict=(W=1 KCFLAGS=-Werror)
@@ -28,7 +35,7 @@ if [ "$kernel" = arm64 ]; then
 	cp -u "$cache"/arm64/driver/drivers/dma/dmaengine.h "$driver/"
 	cp -u "$cache"/arm64/driver/drivers/dma/xilinx/zynqmp_dma.c "$driver/xilinx/"
 	echo "obj-m := xilinx/zynqmp_dma.o" >"$driver/Kbuild"
-	nice make -s -C "$(readlink -f "$cache/arm64/build")" M="$driver" CONFIG_DEBUG_INFO_BTF_MODULES= "${cross[@]}" modules
+	nice make -s -C "$headers" M="$driver" CONFIG_DEBUG_INFO_BTF_MODULES= "${cross[@]}" modules
 	cp -u "$driver/xilinx/zynqmp_dma.ko" "$driver/"
 	program() {
 		aarch64-linux-gnu-gcc -static -Wl,--wrap=ioctl -O2 -Wall -Wextra -D_GNU_SOURCE -I"$root/kmod" -I"$root/src" -I"$root/include" \

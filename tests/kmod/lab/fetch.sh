@@ -4,6 +4,7 @@
 #   6.1    Debian's own: image and headers
 #   6.12   that of backports: image and headers
 #   arm64  Debian's for that machine, and the source of a driver for a DMA engine that QEMU has there
+#   current  the newest that Debian's backports have, with the compiler and the tools that it wants, for what runs here may be too old
 #   kasan  6.1 built from Debian's source with kasan.config: KASAN, lockdep, kmemleak, DMA debugging (minutes)
 . "$(dirname "$0")/common.sh"
 
@@ -44,20 +45,52 @@ fetch_headers() {
 	ln -s "root/usr/src/linux-headers-$release" "$new/build"
 }
 
-# Gives apt a view of a suite and architecture beside the machine's own, which stays as it is.
+# Gives apt a view of suites and an architecture beside the machine's own, which stays as it is.
 use_suite() {
-	local site
+	local site suite
 	site=$(apt-get indextargets --format '$(SITE) $(COMPONENT) $(RELEASE)' 'Created-By: Packages' |
 		awk '$2 == "main" && $3 !~ /-/ { print $1; exit }')
 	[ -n "$site" ] || skip "apt has no sources"
 	mkdir -p "$new/apt/lists/partial"
 	touch "$new/apt/status"
-	echo "deb $site $1 main" >"$new/apt/sources.list"
+	for suite in "$@"; do
+		echo "deb $site $suite main" >>"$new/apt/sources.list"
+	done
 	apt_options+=(-o Dir::State::lists="$new/apt/lists" -o Dir::Etc::sourcelist="$new/apt/sources.list"
 		-o Dir::Etc::sourceparts=- -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
 		-o APT::Architecture="$arch" -o APT::Architectures::="$arch" -o Dir::State::status="$new/apt/status")
 	timeout -k 5 120 apt-get -qq "${apt_options[@]}" update >"$new/apt/log" 2>&1 ||
-		skip "cannot read $1 for $arch ($(tail -n 1 "$new/apt/log"))"
+		skip "cannot read $* for $arch ($(tail -n 1 "$new/apt/log"))"
+}
+
+# The newest kernel's image and headers, with all that building a module for it needs, in a folder to change root into: a
+# machine's own tools may be older than the kernel.
+fetch_current() {
+	local release to=$new/root tool
+	use_suite trixie trixie-backports
+	release=$(apt-cache "${apt_options[@]}" search --names-only '^linux-headers-[0-9].*-amd64$' | cut -d ' ' -f 1 |
+		grep -v -E -- '-(cloud|rt)-' | sort -V | tail -n 1)
+	[ -n "$release" ] || skip "apt knows no newer kernel"
+	release=${release#linux-headers-}
+	mkdir -p "$new/deb/partial" "$to"
+	timeout -k 5 300 apt-get -qq "${apt_options[@]}" -o Dir::Cache::archives="$new/deb" -o APT::Install-Recommends=no \
+		-t trixie-backports -y --download-only install "linux-headers-$release" "linux-image-$release" make dash bash coreutils sed \
+		grep findutils gawk >"$new/apt/log" 2>&1 || skip "cannot download Linux $release ($(tail -n 1 "$new/apt/log"))"
+	for tool in "$new"/deb/*.deb; do
+		dpkg-deb -x "$tool" "$to"
+	done
+	rm -r "$new/deb"
+	for tool in bin sbin lib lib64; do
+		[ -e "$to/$tool" ] || ln -s "usr/$tool" "$to/$tool"
+	done
+	for tool in "$to"/usr/bin/x86_64-linux-gnu-*; do # as the packages that were left out would have it
+		[ -e "$to/usr/bin/${tool##*-gnu-}" ] || ln -s "${tool##*/}" "$to/usr/bin/${tool##*-gnu-}"
+	done
+	ln -sf gawk "$to/usr/bin/awk"
+	mkdir -p "$to/mod" "$to/proc" "$to/dev"
+	ln -s root/mod "$new/mod"
+	ln -s "root/usr/src/linux-headers-$release" "$new/build"
+	ln -s "root/usr/lib/modules/$release/vmlinuz" "$new/vmlinuz"
 }
 
 # Takes files out of the kernel's source package.
@@ -110,6 +143,7 @@ arm64)
 	need xz
 	fetch_source "$new/driver" --no-anchored dma/dmaengine.h xilinx/zynqmp_dma.c
 	;;
+current) fetch_current ;;
 kasan) build_kasan ;;
 *)
 	echo "no such kernel: $kernel"
