@@ -16,12 +16,14 @@
 #include "sennit_kmod.h"
 #include <linux/atomic.h>
 #include <linux/module.h>
+#include <linux/pagemap.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
 #define SN_PIN_TRIES	64
 #define SN_CHARGE_TRIES 32
 #define SN_EVICT_LOOK	256 /* sets looked at before the LRU's lock is let go for a moment */
+#define SN_DROP_SOME	64  /* sets dropped before the segment's is */
 
 static unsigned long pin_limit_pages;
 module_param(pin_limit_pages, ulong, 0644);
@@ -57,12 +59,31 @@ static void sn_pin_uncharge(struct mm_struct *mm, unsigned long n)
 	atomic_long_sub(n, &sn_pinned);
 }
 
-/* Lets the pages go. Sleeps (a page's lock, for marking it dirty). */
+/*
+ * A page is marked dirty under its lock, for its file may be truncated meanwhile. Who has that lock is not waited for: he may be
+ * writing to a file system that does not answer, and everybody at a limit waits for this worker. Nothing is lost by that:
+ * pinning for writing made the page dirty, and whatever has cleaned it since has protected it first, which took the set away,
+ * so that what was written later was written again, into pages that were looked up anew.
+ */
+static void sn_pin_dirty(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+
+	if (folio_test_dirty(folio) || !folio_trylock(folio))
+		return;
+	folio_mark_dirty(folio);
+	folio_unlock(folio);
+}
+
+/* Lets the pages go. A worker's, for file systems may sleep when a page becomes dirty. */
 static void sn_pin_release(struct sn_pinset *ps)
 {
 	struct sn_region *r = ps->region;
+	unsigned long i;
 
-	unpin_user_pages_dirty_lock(ps->pages, ps->count, READ_ONCE(ps->dirty));
+	for (i = 0; i < ps->count && READ_ONCE(ps->dirty); i++)
+		sn_pin_dirty(ps->pages[i]);
+	unpin_user_pages(ps->pages, ps->count);
 	sn_pin_uncharge(r->ctx->mm, ps->count);
 	sn_count(SENNIT_C_PAGES_UNPINNED, ps->count);
 	kvfree(ps);
@@ -143,18 +164,18 @@ static void sn_pin_link(struct sn_seg *seg, struct sn_pinset *ps)
 	ps->linked = true;
 }
 
-/* Drops every set that overlaps pages [from, to); one that is being pinned is marked, and its pinner starts again. */
-static void sn_pin_drop(struct sn_seg *seg, unsigned long from, unsigned long to)
+/* Some of the sets that overlap pages [at, to), from the first on; returns where it has got to. seg->lock is held. */
+static unsigned long sn_pin_drop_some(struct sn_seg *seg, unsigned long at, unsigned long to)
 {
 	struct sn_pinset *ps, *next;
-	unsigned long at = from;
+	unsigned int some = SN_DROP_SOME;
 
-	while (at < to) {
+	while (at < to && some--) {
 		ps = sn_pin_find(seg, at, &next);
 		if (!ps)
 			ps = next;
 		if (!ps || ps->first >= to)
-			return;
+			return to;
 		at = ps->first + ps->count;
 		if (ps->state == SN_PINNING) {
 			WRITE_ONCE(ps->stale, true);
@@ -163,13 +184,26 @@ static void sn_pin_drop(struct sn_seg *seg, unsigned long from, unsigned long to
 			sn_pin_put(ps);
 		}
 	}
+	return at;
+}
+
+/*
+ * Drops every set that overlaps pages [at, to); one that is being pinned is marked, and its pinner starts again. They may be
+ * a page each, and very many, so softirqs are let in between some and some. A set that comes up behind them meanwhile is not
+ * of the old memory: who makes it waits for the invalidation to end (or sees that the region is dead).
+ */
+static void sn_pin_drop(struct sn_seg *seg, unsigned long at, unsigned long to)
+{
+	while (at < to) {
+		spin_lock_bh(&seg->lock);
+		at = sn_pin_drop_some(seg, at, to);
+		spin_unlock_bh(&seg->lock);
+	}
 }
 
 void sn_pin_drop_all(struct sn_seg *seg)
 {
-	spin_lock_bh(&seg->lock);
 	sn_pin_drop(seg, 0, seg->pages);
-	spin_unlock_bh(&seg->lock);
 }
 
 /*
@@ -186,8 +220,8 @@ static bool sn_pin_invalidate(struct mmu_interval_notifier *notifier, const stru
 
 	spin_lock_bh(&seg->lock);
 	mmu_interval_set_seq(notifier, seq);
-	sn_pin_drop(seg, from, to);
 	spin_unlock_bh(&seg->lock);
+	sn_pin_drop(seg, from, to);
 	return true;
 }
 

@@ -63,7 +63,7 @@ struct sn_region *sn_region_new(struct sn_ctx *ctx, const struct sn_vec *vec, u3
 		struct sn_seg *seg = &r->segs[i];
 
 		seg->region = r;
-		seg->addr = vec->segs[i].addr;
+		seg->addr = untagged_addr(vec->segs[i].addr); /* as the notifiers know it */
 		seg->len = vec->segs[i].len;
 		seg->start = r->length;
 		seg->first = seg->addr >> PAGE_SHIFT;

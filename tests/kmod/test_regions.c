@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Regions: declared without pinning, pinned on demand in growing chunks, dropped when the memory changes, within limits. */
 #include "kt.h"
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 static int fd;
@@ -53,6 +54,52 @@ static void a_part_pins_only_its_pages(void)
 	KT_CHECK(kt_undeclare(fd, r.id) == 0);
 	kt_wait_unpinned(0);
 	munmap(at, 256 * KT_PAGE);
+}
+
+/* Very many sets, of a page each: they go a part at a time, and all of them do. */
+static void scattered_pins_all_go(void)
+{
+	const size_t pages = 500;
+	char *at = kt_map(pages * KT_PAGE), byte;
+	uint64_t chunks = kt_counter(SENNIT_C_PIN_CHUNKS), gone = kt_counter(SENNIT_C_INVALIDATIONS);
+	struct kt_region r = kt_declare(fd, at, pages * KT_PAGE, SENNIT_READ);
+
+	for (size_t i = pages; i-- > 0;) /* from the end on: each is as long as there is room, a page */
+		KT_CHECK(kt_read(fd, r.handle, i * KT_PAGE, &byte, 1) == 0);
+	KT_CHECK(kt_counter(SENNIT_C_PIN_CHUNKS) - chunks == pages && kt_held() == pages);
+	munmap(at + KT_PAGE, (pages - 2) * KT_PAGE);
+	KT_CHECK(kt_counter(SENNIT_C_INVALIDATIONS) - gone == pages - 2);
+	kt_wait_unpinned(2);
+	KT_CHECK(kt_undeclare(fd, r.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(at, pages * KT_PAGE);
+}
+
+/*
+ * An address may have a tag in its top byte where the processor looks past it. It names the same memory, whose changes must be
+ * heard of.
+ */
+static void tagged_addresses_are_the_same_memory(void)
+{
+	char *at = kt_map(KT_PAGE), *tagged, to[64];
+	struct kt_region r;
+
+	if (prctl(PR_SET_TAGGED_ADDR_CTRL, PR_TAGGED_ADDR_ENABLE, 0, 0, 0) < 0) {
+		printf("  addresses have no tags here: not checked\n");
+		munmap(at, KT_PAGE);
+		return;
+	}
+	tagged = (char *)((uintptr_t)at | (uint64_t)0x5a << 56);
+	kt_fill(at, KT_PAGE, 13);
+	r = kt_declare(fd, tagged, KT_PAGE, SENNIT_READ);
+	KT_CHECK(kt_read(fd, r.handle, 0, to, sizeof(to)) == 0 && kt_same(to, sizeof(to), 13));
+	KT_CHECK(mmap(at, KT_PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+		 at);
+	kt_fill(at, KT_PAGE, 14);
+	KT_CHECK(kt_read(fd, r.handle, 0, to, sizeof(to)) == 0 && kt_same(to, sizeof(to), 14));
+	KT_CHECK(kt_undeclare(fd, r.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(at, KT_PAGE);
 }
 
 static void preparing_pins_ahead(void)
@@ -500,6 +547,8 @@ int main(void)
 	KT_RUN(declaring_pins_nothing);
 	KT_RUN(chunks_grow);
 	KT_RUN(a_part_pins_only_its_pages);
+	KT_RUN(scattered_pins_all_go);
+	KT_RUN(tagged_addresses_are_the_same_memory);
 	KT_RUN(preparing_pins_ahead);
 	KT_RUN(unmapped_memory_is_an_error);
 	KT_RUN(memory_mapped_anew_is_used);

@@ -79,14 +79,14 @@ for file in ${own:+"$mod/$build/sennit.ko"} ${engine:+"$mod/$engine/$engine.ko"}
 done
 cp "$program" "$work/root/test"
 # What the kernel has as modules of its own, in the order in which they need each other; one that was built here has all inside.
-drivers=(veth) # two hosts in one machine
+drivers=(veth fuse) # two hosts in one machine, a file system that a program makes
 [ -z "$wire" ] || drivers+=(failover net_failover virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_net)
 for driver in $([ ! -d "$cache/$kernel/root" ] || echo "${drivers[@]}"); do
 	found=$(find "$cache/$kernel/root" -name "$driver.ko*" -print -quit)
 	case $found in
 	*.xz) xz -dc "$found" >"$work/root/$driver.ko" ;;
 	*.ko) cp "$found" "$work/root/$driver.ko" ;;
-	*) [ "$driver" = veth ] || skip "this kernel has no $driver" ;;
+	*) [[ $driver = veth || $driver = fuse ]] || skip "this kernel has no $driver" ;;
 	esac
 done
 {

@@ -42,6 +42,7 @@ if [ "$kernel" = arm64 ]; then
 			-I"$root/tests/kmod" -o "$cache/arm64/mod/kmod_$1" "$root/tests/kmod/$1.c" "$root/tests/kmod/kt.c" "${@:2}" -pthread
 	}
 	program test_dma
+	program test_regions
 	program test_net "$root"/tests/kmod/nethost.c "$root"/tests/kmod/veth.c "$root"/src/net/auth.c "$root"/src/net/wire.c
 	exit 0
 fi
