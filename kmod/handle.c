@@ -5,10 +5,10 @@
  */
 #include "sennit_kmod.h"
 #include <linux/capability.h>
-#include <linux/hashtable.h>
 #include <linux/random.h>
 
-static DEFINE_HASHTABLE(sn_handles, 10);
+/* A tree: whoever makes very many of them makes nobody else's look-ups, which are under the lock, much longer. */
+static struct rb_root sn_handles = RB_ROOT;
 static DEFINE_SPINLOCK(sn_handles_lock);
 
 /*
@@ -28,14 +28,18 @@ static bool sn_cred_allowed(const struct cred *owner)
 	return false;
 }
 
-static struct sn_handle *sn_handle_look(u64 value)
+/* The handle, or NULL and where it would be. */
+static struct sn_handle *sn_handle_look(u64 value, struct rb_node **parent, struct rb_node ***at)
 {
-	struct sn_handle *h;
+	*parent = NULL;
+	*at = &sn_handles.rb_node;
+	while (**at) {
+		struct sn_handle *h = rb_entry(**at, struct sn_handle, node);
 
-	hash_for_each_possible(sn_handles, h, node, value)
-	{
-		if (h->value == value)
+		if (value == h->value)
 			return h;
+		*parent = **at;
+		*at = value < h->value ? &(*parent)->rb_left : &(*parent)->rb_right;
 	}
 	return NULL;
 }
@@ -43,7 +47,7 @@ static struct sn_handle *sn_handle_look(u64 value)
 /* cred must live as long as the object. */
 void sn_handle_init(struct sn_handle *h, enum sn_handle_kind kind, const struct cred *cred)
 {
-	INIT_HLIST_NODE(&h->node);
+	RB_CLEAR_NODE(&h->node);
 	kref_init(&h->ref);
 	h->kind = kind;
 	h->cred = cred;
@@ -52,14 +56,16 @@ void sn_handle_init(struct sn_handle *h, enum sn_handle_kind kind, const struct 
 
 u64 sn_handle_publish(struct sn_handle *h)
 {
+	struct rb_node *parent, **at;
 	u64 value;
 
 	do {
 		value = get_random_u64();
 		spin_lock(&sn_handles_lock);
-		if (value && !sn_handle_look(value)) {
+		if (value && !sn_handle_look(value, &parent, &at)) {
 			h->value = value;
-			hash_add(sn_handles, &h->node, value);
+			rb_link_node(&h->node, parent, at);
+			rb_insert_color(&h->node, &sn_handles);
 		}
 		spin_unlock(&sn_handles_lock);
 	} while (!h->value);
@@ -70,17 +76,21 @@ u64 sn_handle_publish(struct sn_handle *h)
 void sn_handle_withdraw(struct sn_handle *h)
 {
 	spin_lock(&sn_handles_lock);
-	hash_del(&h->node);
+	if (!RB_EMPTY_NODE(&h->node)) {
+		rb_erase(&h->node, &sn_handles);
+		RB_CLEAR_NODE(&h->node);
+	}
 	spin_unlock(&sn_handles_lock);
 }
 
 /* The object, with a reference for the caller, or NULL. The lock keeps the object, and so its cred, alive meanwhile. */
 struct sn_handle *sn_handle_find(u64 value, enum sn_handle_kind kind)
 {
+	struct rb_node *parent, **at;
 	struct sn_handle *h;
 
 	spin_lock(&sn_handles_lock);
-	h = sn_handle_look(value);
+	h = sn_handle_look(value, &parent, &at);
 	if (h && h->kind == kind && sn_cred_allowed(h->cred))
 		kref_get(&h->ref);
 	else

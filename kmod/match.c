@@ -14,8 +14,9 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
-#define SN_BUCKETS	64   /* queues of a job, by the receiver's rank */
-#define SN_REQUESTS_MAX 8192 /* per context */
+#define SN_BUCKETS	64    /* queues of a job, by the receiver's rank */
+#define SN_REQUESTS_MAX 8192  /* per context */
+#define SN_QUEUED_MAX	65536 /* per job: a queue is searched with the lock held */
 
 enum { SN_RANK_HERE = 1, SN_RANK_GONE = 2 };
 
@@ -28,6 +29,7 @@ struct sn_job {
 	const struct cred *cred;
 	spinlock_t lock;
 	unsigned int members; /* under lock; none: the job is over */
+	unsigned int queued;  /* under lock: requests in all queues */
 	struct xarray ranks;  /* rank -> SN_RANK_HERE or SN_RANK_GONE */
 	struct sn_bucket buckets[SN_BUCKETS];
 };
@@ -183,6 +185,14 @@ static struct sn_bucket *sn_match_bucket(struct sn_job *job, const struct sn_req
 	return &job->buckets[(q->send ? q->peer : q->rank) % SN_BUCKETS];
 }
 
+/* Takes a request out of its queue. job->lock is held. */
+static void sn_match_unqueue(struct sn_job *job, struct sn_request *q)
+{
+	list_del_init(&q->queue);
+	q->queued = false;
+	job->queued--;
+}
+
 /* The oldest request that goes with q, taken out of its queue with a reference. job->lock is held. */
 static struct sn_request *sn_match_take(struct sn_job *job, const struct sn_request *q)
 {
@@ -192,8 +202,7 @@ static struct sn_request *sn_match_take(struct sn_job *job, const struct sn_requ
 	list_for_each_entry(other, q->send ? &b->recvs : &b->sends, queue)
 	{
 		if (q->send ? sn_match_fits(q, other) : sn_match_fits(other, q)) {
-			list_del_init(&other->queue);
-			other->queued = false;
+			sn_match_unqueue(job, other);
 			kref_get(&other->ref);
 			return other;
 		}
@@ -219,7 +228,7 @@ static void sn_match_move(struct sn_request *q, struct sn_vec *vec, struct sn_re
 	sn_request_complete(send, send, moved, err);
 }
 
-/* Queues q, unless its partner is there (returned) or can never come (*err). */
+/* Queues q, unless its partner is there (returned) or can never come, or there is no room (*err). */
 static struct sn_request *sn_match_queue(struct sn_job *job, struct sn_request *q, int *err)
 {
 	struct sn_bucket *b = sn_match_bucket(job, q);
@@ -232,7 +241,10 @@ static struct sn_request *sn_match_queue(struct sn_job *job, struct sn_request *
 		peer = q->peer == SENNIT_ANY ? NULL : xa_load(&job->ranks, q->peer);
 		if (peer && xa_to_value(peer) == SN_RANK_GONE) {
 			*err = -EPIPE;
+		} else if (job->queued == SN_QUEUED_MAX) {
+			*err = -EAGAIN;
 		} else {
+			job->queued++;
 			q->queued = true;
 			list_add_tail(&q->queue, q->send ? &b->sends : &b->recvs);
 		}
@@ -261,6 +273,11 @@ static int sn_match_start(struct sn_ctx *ctx, struct sn_request *q, struct sn_ve
 			}
 		}
 		other = sn_match_queue(job, q, &err);
+	}
+	if (err == -EAGAIN) {
+		if (q->region)
+			sn_region_kill(q->region);
+		return err;
 	}
 	if (err) {
 		sn_request_complete(q, q, 0, err);
@@ -385,8 +402,9 @@ static int sn_match_sleep(struct sn_ctx *ctx, struct sn_request *q, u64 timeout_
 	if (timeout_us == SENNIT_FOREVER)
 		left = wait_event_interruptible(ctx->wait, smp_load_acquire(&q->done)) ? -EINTR : 1;
 	else
-		left = wait_event_interruptible_timeout(ctx->wait, smp_load_acquire(&q->done),
-							usecs_to_jiffies(min_t(u64, timeout_us, INT_MAX)));
+		left = wait_event_interruptible_timeout(
+			ctx->wait, smp_load_acquire(&q->done),
+			min_t(u64, timeout_us / (USEC_PER_SEC / HZ) + 1, MAX_SCHEDULE_TIMEOUT - 1));
 	return left > 0 ? 0 : left < 0 ? -EINTR : -EAGAIN;
 }
 
@@ -461,10 +479,8 @@ int sn_match_cancel(struct sn_ctx *ctx, void *arg)
 	member = smp_load_acquire(&ctx->member);
 	spin_lock(&member->job->lock);
 	mine = q->queued;
-	if (mine) {
-		list_del_init(&q->queue);
-		q->queued = false;
-	}
+	if (mine)
+		sn_match_unqueue(member->job, q);
 	spin_unlock(&member->job->lock);
 	if (mine)
 		sn_request_complete(q, q, 0, -ECANCELED);
@@ -473,7 +489,8 @@ int sn_match_cancel(struct sn_ctx *ctx, void *arg)
 }
 
 /* Takes out of a queue what the leaving process owns or what only it could satisfy. job->lock is held. */
-static void sn_match_sweep(struct list_head *queue, const struct sn_ctx *ctx, s32 rank, struct list_head *out)
+static void sn_match_sweep(struct sn_job *job, struct list_head *queue, const struct sn_ctx *ctx, s32 rank,
+			   struct list_head *out)
 {
 	struct sn_request *q, *next;
 
@@ -481,9 +498,9 @@ static void sn_match_sweep(struct list_head *queue, const struct sn_ctx *ctx, s3
 	{
 		if (q->ctx != ctx && q->peer != rank)
 			continue;
-		q->queued = false;
+		sn_match_unqueue(job, q);
 		kref_get(&q->ref);
-		list_move_tail(&q->queue, out);
+		list_add_tail(&q->queue, out);
 	}
 }
 
@@ -505,8 +522,8 @@ void sn_match_leave(struct sn_ctx *ctx)
 	xa_store(&job->ranks, member->rank, xa_mk_value(SN_RANK_GONE),
 		 GFP_ATOMIC); /* replaces: no allocation */
 	for (i = 0; i < SN_BUCKETS; i++) {
-		sn_match_sweep(&job->buckets[i].sends, ctx, member->rank, &ended);
-		sn_match_sweep(&job->buckets[i].recvs, ctx, member->rank, &ended);
+		sn_match_sweep(job, &job->buckets[i].sends, ctx, member->rank, &ended);
+		sn_match_sweep(job, &job->buckets[i].recvs, ctx, member->rank, &ended);
 	}
 	last = --job->members == 0;
 	spin_unlock(&job->lock);

@@ -15,6 +15,28 @@ void sn_net_free(struct kref *ref)
 	kfree(n);
 }
 
+/* As vmalloc_user() does it, but charged to the caller's memory cgroup. */
+static struct sennit_net_ring *sn_net_ring_new(void)
+{
+	unsigned int i, count = PFN_UP(sizeof(struct sennit_net_ring));
+	struct page **pages = kvcalloc(count, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+	void *ring = NULL;
+
+	for (i = 0; pages && i < count; i++) {
+		pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!pages[i])
+			break;
+	}
+	if (pages && i == count)
+		ring = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
+	if (!ring) {
+		while (i--)
+			__free_page(pages[i]);
+		kvfree(pages);
+	}
+	return ring;
+}
+
 static struct sn_net *sn_net_by_id(struct sn_ctx *ctx, u32 id)
 {
 	struct sn_net *n;
@@ -68,7 +90,7 @@ static struct sn_net *sn_net_new(struct sn_ctx *ctx, const struct sennit_net_ope
 	INIT_LIST_HEAD(&n->all);
 	__skb_queue_head_init(&n->out);
 	init_waitqueue_head(&n->landed);
-	n->ring = vmalloc_user(PAGE_ALIGN(sizeof(*n->ring)));
+	n->ring = sn_net_ring_new();
 	if (!n->ring)
 		goto fail;
 	if (o->event >= 0) {
@@ -188,17 +210,22 @@ void sn_net_close_all(struct sn_ctx *ctx)
 int sn_net_map(struct sn_ctx *ctx, struct vm_area_struct *vma)
 {
 	struct sn_net *n = sn_net_by_id(ctx, vma->vm_pgoff >> (16 - PAGE_SHIFT));
-	int err;
+	unsigned long first = vma->vm_pgoff & ((1 << (16 - PAGE_SHIFT)) - 1), i;
+	int err = 0;
 
 	if (!n)
 		return -ENOENT;
+	if (first + vma_pages(vma) > PFN_UP(sizeof(*n->ring)))
+		err = -EINVAL;
 		/* A fork's child has no use for it, and would keep the file open, with all that is pinned for it. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	vm_flags_set(vma, VM_DONTCOPY);
+	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 #else
-	vma->vm_flags |= VM_DONTCOPY;
+	vma->vm_flags |= VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP;
 #endif
-	err = remap_vmalloc_range(vma, n->ring, vma->vm_pgoff & ((1 << (16 - PAGE_SHIFT)) - 1));
+	for (i = 0; !err && i < vma_pages(vma); i++)
+		err = vm_insert_page(vma, vma->vm_start + i * PAGE_SIZE,
+				     vmalloc_to_page((void *)n->ring + (first + i) * PAGE_SIZE));
 	sn_net_put(n);
 	return err;
 }

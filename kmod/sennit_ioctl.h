@@ -135,7 +135,7 @@ struct sennit_join {
 
 /*
  * Starts a send to rank `peer`, or a receive from it (receives: SENNIT_ANY for peer and tag as wildcards). ENOTCONN: not
- * joined. EAGAIN: too many requests are open.
+ * joined. EAGAIN: too many requests of this file are open, or too many of the job wait to be matched.
  */
 struct sennit_post {
 	__s32 peer;

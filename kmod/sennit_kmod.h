@@ -43,7 +43,7 @@ enum sn_handle_kind { SN_HANDLE_REGION, SN_HANDLE_SHARE, SN_HANDLE_JOB };
 
 /* What other processes may name, and how many hold it. */
 struct sn_handle {
-	struct hlist_node node;
+	struct rb_node node;
 	struct kref ref;
 	enum sn_handle_kind kind;
 	u64 value;

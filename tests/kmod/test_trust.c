@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The device trusts nobody: other users, inherited and passed files, forged arguments, memory that is not one's own. */
 #include "kt.h"
+#include "veth.h"
 #include <pthread.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 static int fd;
@@ -362,6 +365,85 @@ static void tables_have_an_end(void)
 	close(own); /* and all of it goes */
 }
 
+/* What waits in one job to be matched, of all its ranks together, is bounded: its queues are searched under a lock. */
+static void a_jobs_queues_have_an_end(void)
+{
+	struct sennit_post p = {.peer = 1000}; /* nobody */
+	struct sennit_join j = {.rank = 0};
+	int file[9], n = 0;
+
+	for (unsigned i = 0; i < 9; i++) {
+		file[i] = kt_open();
+		j.rank = i;
+		KT_CHECK(ioctl(file[i], SENNIT_IOC_JOIN, &j) == 0);
+		while (ioctl(file[i], SENNIT_IOC_SEND, &p) == 0)
+			n++;
+		KT_CHECK(errno == EAGAIN);
+	}
+	KT_CHECK(n == 65536);
+	close(file[0]); /* its own go with it */
+	KT_CHECK(ioctl(file[8], SENNIT_IOC_SEND, &p) == 0);
+	for (unsigned i = 1; i < 9; i++)
+		close(file[i]);
+}
+
+/* Bytes of the kernel's that are charged to the memory cgroup of who asks; 0: there is none. */
+static uint64_t charged(void)
+{
+	FILE *f = fopen("/tmp/cgroup/t/memory.stat", "r");
+	unsigned long bytes = 0;
+	char line[100];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "kernel %lu", &bytes) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return bytes;
+}
+
+static void put(const char *path, const char *what)
+{
+	int file = open(path, O_WRONLY);
+
+	KT_CHECK(file >= 0 && write(file, what, strlen(what)) == (ssize_t)strlen(what));
+	close(file);
+}
+
+/* Rings of completions are memory of the kernel's that a user may have very much of. */
+static void rings_are_charged(void)
+{
+	struct sennit_net_open o = {.mtu = 1000, .event = -1};
+	unsigned char mac[6];
+	uint64_t before;
+	pid_t child = kt_fork();
+
+	if (child) {
+		kt_join(child);
+		return;
+	}
+	KT_CHECK(mkdir("/tmp/cgroup", 0755) == 0);
+	if (mount("none", "/tmp/cgroup", "cgroup2", 0, "") < 0 ||
+	    access("/tmp/cgroup/memory.stat", R_OK) < 0) {
+		printf("  this kernel has no memory cgroups: not checked\n");
+		_exit(0);
+	}
+	put("/tmp/cgroup/cgroup.subtree_control", "+memory");
+	KT_CHECK(mkdir("/tmp/cgroup/t", 0755) == 0);
+	put("/tmp/cgroup/t/cgroup.procs", "0");
+	kt_veth_make("ta", "tb", getpid(), 1500);
+	o.ifindex = kt_link_index("ta", mac);
+	fd = kt_open();
+	before = charged();
+	for (unsigned i = 0; i < SENNIT_NETS; i++)
+		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_OPEN, &o) == 0);
+	printf("  %lu KiB charged for %u rings\n", (unsigned long)(charged() - before) >> 10, SENNIT_NETS);
+	KT_CHECK(charged() - before >= SENNIT_NETS * sizeof(struct sennit_net_ring));
+	close(fd);
+	kt_link_delete("ta");
+	_exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	kt_options(argc, argv);
@@ -374,6 +456,8 @@ int main(int argc, char **argv)
 	KT_RUN(what_the_owner_may_not_write_stays);
 	KT_RUN(arguments_are_read_once);
 	KT_RUN(tables_have_an_end);
+	KT_RUN(a_jobs_queues_have_an_end);
+	KT_RUN(rings_are_charged);
 	kt_wait_unpinned(0);
 	return 0;
 }
