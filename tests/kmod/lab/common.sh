@@ -31,3 +31,29 @@ unpack_packages() {
 	rm -r "$to.deb"
 }
 apt_options=(-o APT::Sandbox::User=root)
+
+# A folder "$tree" that becomes an emulated machine's root, with a user in it.
+make_tree() {
+	tree=$(mktemp -d)
+	chmod 755 "$tree"
+	trap 'rm -rf "$tree"' EXIT
+	mkdir -p "$tree/etc"
+	printf '%s\n' root:x:0:0:root:/root:/bin/sh user:x:1000:1000:user:/tmp:/bin/sh >"$tree/etc/passwd"
+	printf '%s\n' root:x:0: user:x:1000: >"$tree/etc/group"
+}
+
+# Files, to the place that they have here, and the libraries that they need.
+bring() {
+	local file
+	for file in "$@"; do
+		mkdir -p "$tree$(dirname "$file")"
+		cp -Lp "$file" "$tree$file"
+	done
+}
+bring_libraries() {
+	bring $(ldd "$@" | sed -n 's/.* => \(\/[^ ]*\) (.*/\1/p; s/^\t\(\/[^ ]*\) (.*/\1/p' | sort -u)
+}
+bring_programs() {
+	bring "$@"
+	bring_libraries "$@"
+}

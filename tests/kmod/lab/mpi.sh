@@ -14,23 +14,7 @@ plugins=$(echo "$(dirname "$(readlink -f "${plugins:-/}")")"/openmpi/lib/openmpi
 [ -d "$plugins" ] || skip "Open MPI's plugins are not where Debian has them"
 [ -e "$plugins/mca_mtl_ofi.so" ] || skip "this Open MPI was built without libfabric"
 
-tree=$(mktemp -d)
-chmod 755 "$tree" # it becomes the root folder
-trap 'rm -rf "$tree"' EXIT
-
-# Files, to the place that they have here, and the libraries that they need.
-bring() {
-	local file
-	for file in "$@"; do
-		mkdir -p "$tree$(dirname "$file")"
-		cp -Lp "$file" "$tree$file"
-	done
-}
-bring_programs() {
-	bring "$@"
-	bring $(ldd "$@" | sed -n 's/.* => \(\/[^ ]*\) (.*/\1/p; s/^\t\(\/[^ ]*\) (.*/\1/p' | sort -u)
-}
-
+make_tree
 mkdir -p "$tree"/opt/sennit/{bin,lib} "$tree"/{etc,root,run,var/run/netns}
 cp "$build/bin/sennit" "$tree/opt/sennit/bin/"
 cp "$build"/lib/libsennit-{fi,mpi,heap}.so "$tree/opt/sennit/lib/"
@@ -40,18 +24,13 @@ bring_programs "$(readlink -f "$(command -v ip)")" && mv "$tree$(readlink -f "$(
 ln -s mpirun.openmpi "$tree$(dirname "$(command -v mpirun.openmpi)")/mpirun"
 # Without those for hardware that is not there, whose libraries are large.
 bring_programs $(ls "$plugins"/mca_*.so | grep -v -E '_(ucx|openib|psm|psm2|slurm|romio[0-9]*)\.so')
-bring $(ldd "$tree/opt/program" "$tree"/opt/sennit/lib/*.so | sed -n 's/.* => \(\/[^ ]*\) (.*/\1/p' | sort -u)
+bring_libraries "$tree/opt/program" "$tree"/opt/sennit/lib/*.so
 ! netpipe=$(command -v NPopenmpi) || bring_programs "$netpipe"
 pmix=$(ldd "$plugins"/mca_pmix_ext*.so | sed -n 's/.*libpmix.so.* => \(.*\) (.*/\1/p')
 pmix=${pmix:+$(dirname "$(readlink -f "$pmix")")} # its own plugins and texts lie beside it
 for folder in /etc/openmpi /usr/share/openmpi ${pmix:+"$pmix/pmix" "${pmix%/lib}/share"}; do
 	[ ! -d "$folder" ] || { mkdir -p "$tree$folder" && cp -Lr "$folder/." "$tree$folder/"; }
 done
-cat >"$tree/etc/passwd" <<-END
-	root:x:0:0:root:/root:/bin/sh
-	user:x:1000:1000:user:/tmp:/bin/sh
-END
-printf 'root:x:0:\nuser:x:1000:\n' >"$tree/etc/group"
 echo "127.0.0.1 localhost lab" >"$tree/etc/hosts"
 # Some libraries lie beside the usual folders.
 find "$tree" -name '*.so*' -not -path '*/etc/*' -printf '%h\n' | sort -u | sed -e "s#^$tree##" -e '/openmpi[0-9]*$/d' >"$tree/etc/ld.so.conf"
