@@ -33,11 +33,13 @@ enum kind { SHARED, DEDICATED, DOUBLE };
 struct queue {
 	enum kind kind;
 	int fd;
-	void *portal;
+	void *portal;  /* NULL: descriptors are written to the file */
 	uint32_t size; /* descriptors that it holds */
 	bool block_on_fault;
-	_Atomic uint32_t used; /* of these, by this process */
-	_Atomic bool closed;
+	_Atomic uint32_t used;	     /* of these, by this process */
+	_Atomic uint32_t submitting; /* threads between the look at `shut` and the end of giving */
+	_Atomic bool shut;	     /* nothing is given it any more */
+	_Atomic bool closed;	     /* and the engine has stopped */
 	pthread_mutex_t closing;
 	char name[80];
 };
@@ -97,6 +99,8 @@ static bool give(struct queue *q, const struct sn_dsa_desc *desc)
 		atomic_store_explicit(&page->full, 1, memory_order_release);
 		return true;
 	}
+	if (!q->portal)
+		return write(q->fd, desc, sizeof(*desc)) == (ssize_t)sizeof(*desc);
 #if defined(__x86_64__)
 	_mm_sfence();
 	if (q->kind == DEDICATED) {
@@ -180,32 +184,44 @@ static bool open_queue(struct queue *q, const char *dir, const char *sys, const 
 	q->size = (uint32_t)strtoul(size, NULL, 10);
 	q->size = q->size ? SN_MIN_OF(q->size, 1024u) : 16;
 	q->block_on_fault = strcmp(block, "1") == 0;
+	pthread_mutex_init(&q->closing, NULL);
 	snprintf(q->name, sizeof(q->name), "%.40s (%s, %u entries)", name, kinds[q->kind], q->size);
 	if (q->kind == DOUBLE || (q->kind == SHARED && has_enqcmd) ||
 	    (q->kind == DEDICATED && has_movdir64b)) {
 		q->portal = mmap(NULL, PORTAL, q->kind == DOUBLE ? PROT_READ | PROT_WRITE : PROT_WRITE,
 				 MAP_SHARED | MAP_POPULATE, q->fd, 0);
-		if (q->portal != MAP_FAILED && madvise(q->portal, PORTAL, MADV_DONTFORK) == 0) {
-			pthread_mutex_init(&q->closing, NULL);
+		if (q->portal != MAP_FAILED && madvise(q->portal, PORTAL, MADV_DONTFORK) == 0)
 			return true;
-		}
 		sn_debug("%s: mmap: %s", path, strerror(errno));
 	} else {
 		sn_debug("%s: this processor has no instruction for a %s queue", path, kinds[q->kind]);
+	}
+	/* A kernel that takes no descriptors by write() says so of none. */
+	q->portal = NULL;
+	if (q->kind != DOUBLE && write(q->fd, path, 0) == 0) {
+		snprintf(q->name, sizeof(q->name), "%.40s (%s, %u entries, by system calls)", name,
+			 kinds[q->kind], q->size);
+		return true;
 	}
 	close(q->fd);
 	return false;
 }
 
-/* The kernel lets go of a queue when it has stopped. */
-static void close_queue(struct queue *q)
+/* The kernel lets go of a queue when it has stopped. Nobody may be giving it anything: its portal and its number go. */
+static void close_queue(struct queue *q, bool silent)
 {
 	pthread_mutex_lock(&q->closing);
 	if (!atomic_load(&q->closed)) {
+		if (silent)
+			sn_warn("the copy engine's queue %s is silent; not used any more", q->name);
+		atomic_store(&q->shut, true);
+		while (atomic_load(&q->submitting))
+			sn_cpu_relax();
 		if (q->kind == DOUBLE)
 			atomic_store(&((struct sn_dsa_double *)q->portal)->claimed,
 				     2); /* takes nothing more */
-		munmap(q->portal, PORTAL);
+		if (q->portal)
+			munmap(q->portal, PORTAL);
 		close(q->fd);
 		atomic_store_explicit(&q->closed, true, memory_order_release);
 	}
@@ -249,7 +265,7 @@ int sn_dsa_open(const char *dir, struct sn_dsa **out)
 void sn_dsa_close(struct sn_dsa *d)
 {
 	for (unsigned i = 0; i < d->count; i++)
-		close_queue(&d->queue[i]);
+		close_queue(&d->queue[i], false);
 	free(d);
 }
 
@@ -333,12 +349,16 @@ static bool submit(struct sn_dsa_copy *c, struct part *p)
 	desc.flags_opcode = (uint32_t)SN_DSA_MEMMOVE << 24 | SN_DSA_FLAG_CRAV | SN_DSA_FLAG_RCR |
 			    SN_DSA_FLAG_CC | (q->block_on_fault ? SN_DSA_FLAG_BOF : 0);
 	p->record = (struct sn_dsa_record){.status = 0};
-	if (atomic_load_explicit(&q->closed, memory_order_acquire))
-		return false;
-	if (atomic_fetch_add_explicit(&q->used, 1, memory_order_relaxed) < q->size && give(q, &desc))
-		return true;
-	atomic_fetch_sub_explicit(&q->used, 1, memory_order_relaxed);
-	return false;
+	atomic_fetch_add(&q->submitting, 1);
+	bool given = false;
+	if (!atomic_load(&q->shut)) {
+		given = atomic_fetch_add_explicit(&q->used, 1, memory_order_relaxed) < q->size &&
+			give(q, &desc);
+		if (!given)
+			atomic_fetch_sub_explicit(&q->used, 1, memory_order_relaxed);
+	}
+	atomic_fetch_sub(&q->submitting, 1);
+	return given;
 }
 
 /* Cuts the next parts and hands them over. A part that finds the queue full is the CPU's when its turn comes. */
@@ -391,10 +411,8 @@ static bool reap(struct sn_dsa_copy *c)
 
 	if (p->submitted && !p->record.status) {
 		await(&p->record);
-		if (!p->record.status && sn_now_ns() - c->heard > SILENCE_NS) {
-			sn_warn("the copy engine's queue %s is silent; not used any more", c->q->name);
-			close_queue(c->q);
-		}
+		if (!p->record.status && sn_now_ns() - c->heard > SILENCE_NS)
+			close_queue(c->q, true);
 		if (!p->record.status && !atomic_load_explicit(&c->q->closed, memory_order_acquire))
 			return false;
 	}

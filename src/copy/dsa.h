@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Copies by Intel's Data Streaming Accelerator through its user-space queues (/dev/dsa/wq*, set up with accel-config): the
- * engine walks this process's page tables, so nothing is pinned or registered and no system call is made. It reaches this
+ * engine walks this process's page tables, so nothing is pinned or registered. It reaches this
  * process's memory only: what a peer maps for us (copy/heap.h) it can copy, what the peer keeps to itself it cannot.
  *
  * A copy is cut into parts; some are under way while the caller does other things and polls. Shared queues (ENQCMD) say when
- * they are full; dedicated ones (MOVDIR64B) do not, so no more is given them than they hold. What the engine leaves (a page
+ * they are full; dedicated ones (MOVDIR64B) do not, so no more is given them than they hold. Engines with
+ * an erratum (INTEL-SA-01084) the kernel maps for nobody without CAP_SYS_RAWIO: there each part is a write() to the queue. What the engine leaves (a page
  * that is not there, an error, a full queue) the CPU copies. A queue that is silent for two seconds is closed, by which the
  * kernel stops it, and not used again.
  *
- * Budget of a part: one store of 64 bytes, one line written by the engine; no allocation, no system call.
+ * Budget of a part: one store of 64 bytes (or one write()), one line written by the engine; no allocation, no other system call.
  *
  * Thread safety: a copy belongs to one thread at a time; queues are shared by all.
  */
@@ -27,8 +28,8 @@
 /* What a queue is given, and what it answers: "Intel Data Streaming Accelerator Architecture Specification", 5.1 and 5.2. */
 #define SN_DSA_MEMMOVE	   3
 #define SN_DSA_FLAG_BOF	   0x2u	  /* wait for pages that are not there */
-#define SN_DSA_FLAG_RCR	   0x4u	  /* always write the completion record */
-#define SN_DSA_FLAG_CRAV   0x8u	  /* it has an address */
+#define SN_DSA_FLAG_CRAV   0x4u	  /* the completion record has an address */
+#define SN_DSA_FLAG_RCR	   0x8u	  /* always write it */
 #define SN_DSA_FLAG_CC	   0x100u /* into the cache: the receiver reads it soon */
 #define SN_DSA_SUCCESS	   1
 #define SN_DSA_PAGE_FAULT  3 /* the first `bytes` were copied */

@@ -13,14 +13,47 @@ static struct dsa_double *engine;
 static struct sn_dsa *d;
 static uint8_t *from, *to;
 
-static int start(void **state)
+/* What both sides must mean by the same names: the kernel's header has what the engine wants. */
+#define SAME(ours, theirs) _Static_assert((ours) == (theirs), #theirs)
+#define SAME_PLACE(ours, at, theirs, there)                                                                  \
+	SAME(offsetof(struct ours, at), offsetof(struct theirs, there));                                     \
+	SAME(sizeof(((struct ours *)0)->at), sizeof(((struct theirs *)0)->there))
+SAME(sizeof(struct sn_dsa_desc), sizeof(struct dsa_hw_desc));
+SAME(sizeof(struct sn_dsa_record), sizeof(struct dsa_completion_record));
+SAME_PLACE(sn_dsa_desc, completion, dsa_hw_desc, completion_addr);
+SAME_PLACE(sn_dsa_desc, src, dsa_hw_desc, src_addr);
+SAME_PLACE(sn_dsa_desc, dst, dsa_hw_desc, dst_addr);
+SAME_PLACE(sn_dsa_desc, bytes, dsa_hw_desc, xfer_size);
+SAME_PLACE(sn_dsa_record, status, dsa_completion_record, status);
+SAME_PLACE(sn_dsa_record, bytes, dsa_completion_record, bytes_completed);
+SAME_PLACE(sn_dsa_record, fault, dsa_completion_record, fault_addr);
+SAME(SN_DSA_MEMMOVE, DSA_OPCODE_MEMMOVE);
+SAME(SN_DSA_FLAG_BOF, IDXD_OP_FLAG_BOF);
+SAME(SN_DSA_FLAG_CRAV, IDXD_OP_FLAG_CRAV);
+SAME(SN_DSA_FLAG_RCR, IDXD_OP_FLAG_RCR);
+SAME(SN_DSA_FLAG_CC, IDXD_OP_FLAG_CC);
+SAME((int)SN_DSA_SUCCESS, (int)DSA_COMP_SUCCESS);
+SAME((int)SN_DSA_PAGE_FAULT, (int)DSA_COMP_PAGE_FAULT_NOBOF);
+SAME((int)SN_DSA_STATUS_MASK, (int)DSA_COMP_STATUS_MASK);
+
+static int start_as(bool pipe)
 {
-	engine = dsa_double_start();
+	engine = dsa_double_start_as(pipe);
 	from = malloc(N + 64);
 	to = malloc(N + 64);
 	for (size_t i = 0; i < N + 64; i++)
 		from[i] = (uint8_t)(i * 7 + (i >> 9));
 	return sn_dsa_open(engine->dir, &d);
+}
+
+static int start(void **state)
+{
+	return start_as(false);
+}
+
+static int start_pipe(void **state)
+{
+	return start_as(true);
 }
 
 static int stop(void **state)
@@ -75,9 +108,11 @@ static void what_the_engine_leaves_the_processor_copies(void **state)
 	assert_true(copy(N) < N);
 	engine->how = DSA_BADLY;
 	assert_int_equal(copy(N), 0);
-	atomic_store(&engine->page->claimed, 1); /* full, and it stays so */
-	assert_int_equal(copy(N), 0);
-	atomic_store(&engine->page->claimed, 0);
+	if (engine->page) {
+		atomic_store(&engine->page->claimed, 1); /* full, and it stays so */
+		assert_int_equal(copy(N), 0);
+		atomic_store(&engine->page->claimed, 0);
+	}
 	engine->how = DSA_WELL;
 	assert_true(copy(N) > 0);
 }
@@ -106,6 +141,51 @@ static void a_silent_engine_is_given_up(void **state)
 	assert_null(sn_dsa_copy_start(d, &b, 1, &a, 1, N));
 }
 
+/* A queue that the kernel maps for nobody, and one that takes no descriptors either. */
+static void a_queue_that_may_not_be_mapped_is_written_to(void **state)
+{
+	struct sn_dsa *other;
+	char path[100];
+	assert_string_equal(sn_dsa_describe(d, 0), "wq0.0 (shared, 16 entries, by system calls)");
+	assert_int_equal(copy(N), N); /* a pipe is never full */
+	snprintf(path, sizeof(path), "%s/wq0.0", engine->dir);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("/proc/self/stat", path), 0);
+	assert_int_equal(sn_dsa_open(engine->dir, &other), SN_ERR_UNSUPPORTED);
+}
+
+/* Threads give it parts while one finds it silent: nobody touches what is closed. */
+static void *keep_copying(void *end)
+{
+	static uint8_t a[SN_DSA_MIN];
+	struct iovec f = {a, sizeof(a)}, t = {malloc(sizeof(a)), sizeof(a)};
+	uint64_t by_engine;
+	while (!atomic_load((_Atomic bool *)end)) {
+		struct sn_dsa_copy *c = sn_dsa_copy_start(d, &t, 1, &f, 1, sizeof(a));
+		while (c && !sn_dsa_copy_poll(c, &by_engine))
+			;
+		if (c)
+			sn_dsa_copy_end(c);
+	}
+	free(t.iov_base);
+	return NULL;
+}
+
+static void closing_waits_for_who_submits(void **state)
+{
+	_Atomic bool end = false;
+	pthread_t t[3];
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, keep_copying, &end), 0);
+	usleep(5000);
+	engine->how = DSA_NEVER;
+	while (sn_dsa_queues(d))
+		usleep(1000);
+	atomic_store(&end, true);
+	for (unsigned i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+}
+
 static void queues_are_described(void **state)
 {
 	struct sn_dsa *other;
@@ -129,6 +209,15 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start, stop),
 		cmocka_unit_test_setup_teardown(an_end_is_an_end, start, stop),
 		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start, stop),
+		cmocka_unit_test_setup_teardown(every_byte_is_there, start_pipe, stop),
+		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start_pipe,
+						stop),
+		cmocka_unit_test_setup_teardown(an_end_is_an_end, start_pipe, stop),
+		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start_pipe, stop),
+		cmocka_unit_test_setup_teardown(a_queue_that_may_not_be_mapped_is_written_to, start_pipe,
+						stop),
+		cmocka_unit_test_setup_teardown(closing_waits_for_who_submits, start, stop),
+		cmocka_unit_test_setup_teardown(closing_waits_for_who_submits, start_pipe, stop),
 		cmocka_unit_test_setup_teardown(queues_are_described, start, stop),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
