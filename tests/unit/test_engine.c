@@ -371,7 +371,7 @@ static void an_owner_and_a_visitor_exclude_each_other(void **state)
 
 int main(void)
 {
-	alarm(200);
+	alarm(170);
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	data = malloc(BYTES);
 	const struct CMUnitTest tests[] = {
