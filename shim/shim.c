@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shim.h"
+#include "crowd.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <stdbool.h>
@@ -98,11 +99,14 @@ static void *find(const char *name)
 
 /* ---- entering by the slow way ---- */
 
+/* If so, crowd.c is told. */
 static bool of_open_mpi(const void *function)
 {
 	Dl_info info;
 	void *lib = dladdr(function, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	bool yes = lib && dlsym(lib, "ompi_mpi_comm_world");
+	if (yes)
+		sn_crowd_in_open_mpi(lib);
 	if (lib)
 		dlclose(lib);
 	return yes;
@@ -142,6 +146,7 @@ static void count_thread(void)
 	if (counted)
 		return;
 	counted = true;
+	sn_crowd_join();
 	if (atomic_fetch_add(&shim.threads, 1) > 0)
 		atomic_store(&sn_mpi_many, 1);
 }
@@ -151,6 +156,7 @@ void *sn_mpi_enter(uint32_t index)
 	static _Atomic uint64_t known[(COUNT + 63) / 64];
 	count_thread();
 	if (atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)) {
+		sn_crowd_look();
 		atomic_fetch_add(&shim.entries, 1);
 		void (*wake)(void) = atomic_load(&shim.wake);
 		if (atomic_load(&shim.sleepers) && wake)
@@ -164,6 +170,9 @@ void *sn_mpi_enter(uint32_t index)
 		fprintf(stderr, "sennit: the MPI library has no %s, which the program calls\n", names[index]);
 		abort();
 	}
+	static _Atomic bool asked;
+	if (!atomic_exchange(&asked, true))
+		of_open_mpi(next);
 	if (note_window(names[index], next))
 		return next;
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);

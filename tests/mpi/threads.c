@@ -6,10 +6,13 @@
  *
  * Thread i talks to thread i of the next and of the previous rank, by tag in one shared communicator; takes from any
  * source what all ranks send to it; probes with MPI_Mprobe; and calls collectives in a communicator of its own. Nothing
- * outside MPI keeps the threads apart.
+ * outside MPI keeps the threads apart. Then all of them wait for a message while the program's first thread computes, and
+ * must have left the cores to it.
  */
+#define _GNU_SOURCE /* sets of cores */
 #include "stress.h"
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +22,19 @@
 #define MAX_THREADS 16
 #define WINDOW	    8
 #define MAX_LEN	    (1u << 20)
+#define AWAY	    0.3	 /* seconds for which everybody waits */
+#define SHARE	    0.10 /* of a core, at most, for a thread that waits */
 
 struct thread {
-	int id, rank, size, rounds;
+	int id, threads, rank, size, rounds;
 	uint64_t seed;
 	time_t end;
 	MPI_Comm own; /* the threads of this number on all ranks */
 	double messages, bytes;
 	pthread_t handle;
 };
+
+static pthread_barrier_t all_run;
 
 static uint64_t key_of(const struct thread *t, int src, int dst, int i)
 {
@@ -115,6 +122,51 @@ static void any_source(struct thread *t)
 	MPI_Barrier(t->own); /* the next round's messages must not come among these */
 }
 
+/*
+ * More threads than cores in Open MPI: a thread that is woken is not to take the waker's core, which the class says. Others
+ * are left alone.
+ */
+static void check_class(int threads, const char *whose)
+{
+	cpu_set_t cores;
+	bool crowd = !sched_getaffinity(getpid(), sizeof(cores), &cores) && threads > CPU_COUNT(&cores);
+#ifndef OPEN_MPI
+	crowd = false;
+#endif
+	int class = sched_getscheduler(0), expected = crowd ? SCHED_BATCH : SCHED_OTHER;
+	must(class == expected, "%s has scheduling class %d, not %d", whose, class, expected);
+}
+
+static double used(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *wait_long(void *arg)
+{
+	struct thread *t = arg;
+	MPI_Barrier(t->own);
+	double cpu = used(), start = MPI_Wtime();
+	MPI_Recv(NULL, 0, MPI_BYTE, (t->rank + 1) % t->size, 1, t->own, MPI_STATUS_IGNORE);
+	double share = (used() - cpu) / (MPI_Wtime() - start);
+	must(share < SHARE, "thread %d used %.3f of a core while it waited", t->id, share);
+	return NULL;
+}
+
+static void wait_for_the_first(struct thread *t, int threads)
+{
+	for (int i = 0; i < threads; i++)
+		must(pthread_create(&t[i].handle, NULL, wait_long, &t[i]) == 0, "cannot start thread %d", i);
+	for (double end = MPI_Wtime() + AWAY; MPI_Wtime() < end;)
+		;
+	for (int i = 0; i < threads; i++)
+		MPI_Send(NULL, 0, MPI_BYTE, (t[i].rank + t[i].size - 1) % t[i].size, 1, t[i].own);
+	for (int i = 0; i < threads; i++)
+		pthread_join(t[i].handle, NULL);
+}
+
 static void *body(void *arg)
 {
 	struct thread *t = arg;
@@ -131,6 +183,10 @@ static void *body(void *arg)
 		MPI_Bcast(&go, 1, MPI_INT, 0, t->own);
 		t->rounds++;
 	}
+	pthread_barrier_wait(&all_run);
+	MPI_Barrier(t->own);
+	check_class(t->threads + 1, "one of many threads");
+	pthread_barrier_wait(&all_run);
 	return NULL;
 }
 
@@ -164,19 +220,24 @@ int main(int argc, char **argv)
 	if (rank == 0)
 		printf("threads: %d ranks, %d threads each, seed %llu\n", size, threads,
 		       (unsigned long long)seed);
+	pthread_barrier_init(&all_run, NULL, (unsigned)threads);
 	for (int i = 0; i < threads; i++) {
-		t[i] = (struct thread){.id = i, .rank = rank, .size = size, .seed = seed, .end = end};
+		t[i] = (struct thread){
+			.id = i, .threads = threads, .rank = rank, .size = size, .seed = seed, .end = end};
 		MPI_Comm_dup(MPI_COMM_WORLD, &t[i].own);
 	}
 	for (int i = 0; i < threads; i++)
 		must(pthread_create(&t[i].handle, NULL, body, &t[i]) == 0, "cannot start thread %d", i);
 	for (int i = 0; i < threads; i++) {
 		pthread_join(t[i].handle, NULL);
-		MPI_Comm_free(&t[i].own);
 		mine[0] += t[i].messages;
 		mine[1] += t[i].bytes;
 		rounds += t[i].rounds;
 	}
+	wait_for_the_first(t, threads);
+	for (int i = 0; i < threads; i++)
+		MPI_Comm_free(&t[i].own);
+	check_class(1, "the last thread");
 	MPI_Reduce(mine, sum, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0)
 		printf("threads: %d rounds, %.0f messages, %.1f MiB, every byte right\n", rounds, sum[0],
