@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the progress thread costs who calls: no locked instruction and no system call for a short message, however it is
+ * posted and looked for. The caller is stepped through, instruction by instruction, and each is looked at before it runs: so
+ * the count is of all that a message takes, C library included, and does not depend on the machine's load.
+ */
+#include "core/core.h"
+#include "unit.h"
+#include <signal.h>
+#include <string.h>
+#include <ucontext.h>
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define STEPPED 1
+#endif
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#undef STEPPED
+#endif
+#endif
+
+#ifdef STEPPED
+#include <x86intrin.h>
+
+#define MESSAGES 100
+#define TRAP	 0x100 /* of the flags: after the next instruction */
+
+static struct {
+	unsigned long instructions;
+	unsigned locked, calls;
+} now;
+static volatile sig_atomic_t stepping;
+
+static bool is_prefix(uint8_t byte)
+{
+	static const uint8_t prefixes[] = {0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf0, 0xf2, 0xf3};
+	return memchr(prefixes, byte, sizeof(prefixes)) || (byte & 0xf0) == 0x40;
+}
+
+/* An exchange with memory (86, 87) locks without saying so. */
+static void look_at(const uint8_t *code)
+{
+	bool locked = false;
+	for (; is_prefix(*code); code++)
+		locked |= *code == 0xf0;
+	locked |= (code[0] & 0xfe) == 0x86 && code[1] >> 6 != 3;
+	now.locked += locked;
+	now.calls += code[0] == 0x0f && code[1] == 0x05;
+	now.instructions++;
+}
+
+static void on_step(int sig, siginfo_t *info, void *context)
+{
+	greg_t *regs = ((ucontext_t *)context)->uc_mcontext.gregs;
+	if (stepping)
+		look_at((const uint8_t *)regs[REG_RIP]);
+	else
+		regs[REG_EFL] &= ~TRAP;
+}
+
+static void step_begin(void)
+{
+	memset(&now, 0, sizeof(now));
+	stepping = 1;
+	__writeeflags(__readeflags() | TRAP);
+}
+
+static void step_end(void)
+{
+	stepping = 0; /* the trap after this ends it */
+}
+
+static struct {
+	sn_ep *ep;
+	sn_peer peer;
+} side[2];
+
+static int setup(void **state)
+{
+	uint8_t addr[2][SN_ADDR_MAX];
+	size_t len[2] = {SN_ADDR_MAX, SN_ADDR_MAX};
+	struct sigaction step = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+	setenv("SENNIT_NET", "off", 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(sn_ep_open(NULL, &side[i].ep), 0);
+		assert_int_equal(sn_ep_address(side[i].ep, addr[i], &len[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(sn_peer_add(side[i].ep, addr[!i], len[!i], &side[i].peer), 0);
+	return sigaction(SIGTRAP, &step, NULL);
+}
+
+static int teardown(void **state)
+{
+	for (int i = 0; i < 2; i++)
+		sn_ep_close(side[i].ep);
+	return 0;
+}
+
+/* By wait: the message is there. By test: a look in vain before it is. */
+static void message(int from, bool wait)
+{
+	static char out[32], in[32];
+	sn_req *sent, *got;
+	sn_completion c;
+	int to = !from;
+	assert_int_equal(sn_irecv(side[to].ep, side[to].peer, in, sizeof(in), 5, UINT64_MAX, &got), 0);
+	if (!wait)
+		assert_int_equal(sn_test(side[to].ep, got, &c), SN_ERR_AGAIN);
+	assert_int_equal(sn_isend(side[from].ep, side[from].peer, out, sizeof(out), 5, &sent), 0);
+	assert_int_equal(sn_test(side[from].ep, sent, NULL), SN_OK);
+	if (wait)
+		assert_int_equal(sn_wait(side[to].ep, got, &c, 1000000), SN_OK);
+	else
+		assert_int_equal(sn_test(side[to].ep, got, &c), SN_OK);
+	assert_int_equal(c.len, sizeof(in));
+}
+
+static void meet(void)
+{
+	for (int i = 0; i < 2; i++) {
+		sn_req *sent, *got;
+		char byte;
+		assert_int_equal(sn_irecv(side[!i].ep, side[!i].peer, &byte, 1, 5, UINT64_MAX, &got), 0);
+		assert_int_equal(sn_isend(side[i].ep, side[i].peer, "", 1, 5, &sent), 0);
+		while (sn_test(side[!i].ep, got, NULL) == SN_ERR_AGAIN)
+			sn_progress(side[i].ep);
+		while (sn_test(side[i].ep, sent, NULL) == SN_ERR_AGAIN)
+			sn_progress(side[!i].ep);
+	}
+	for (int i = 0; i < 300; i++) /* the pools have grown, and a ring has been gone round */
+		message(i % 2, i % 3);
+}
+
+static void a_short_message_takes_none(bool wait)
+{
+	unsigned costly = 0;
+	if (!side[0].ep->lock.biased) {
+		print_message("the kernel refuses membarrier: every call locks\n");
+		skip();
+	}
+	meet();
+	for (int i = 0; i < MESSAGES; i++) {
+		step_begin();
+		message(i % 2, wait);
+		step_end();
+		assert_true(now.instructions > 100); /* else nothing was seen */
+		costly += now.locked || now.calls;
+	}
+	print_message("%u of %d messages with locked instructions or system calls; the last took %lu "
+		      "instructions\n",
+		      costly, MESSAGES, now.instructions);
+	/* the thread may come while the caller has no core, and be met: that costs, and happens once for a loss of the core */
+	assert_true(costly <= MESSAGES / 2);
+}
+
+static void no_locked_instruction_for_a_message_that_is_tested_for(void **state)
+{
+	a_short_message_takes_none(false);
+}
+
+static void no_locked_instruction_for_a_message_that_is_waited_for(void **state)
+{
+	a_short_message_takes_none(true);
+}
+
+#endif
+
+int main(void)
+{
+#ifdef STEPPED
+	alarm(150);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_locked_instruction_for_a_message_that_is_tested_for),
+		cmocka_unit_test(no_locked_instruction_for_a_message_that_is_waited_for),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+#else
+	print_message("not stepped through: not x86-64, or a sanitizer adds instructions\n");
+	return 77;
+#endif
+}
