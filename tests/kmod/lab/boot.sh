@@ -5,8 +5,8 @@
 #
 # Boots the kernel in QEMU's emulation with the module loaded (and, with -d, the DMA engine's double), runs the static
 # PROGRAM as root, unloads the modules, and passes when the program did, the modules went, and the kernel had nothing to
-# complain about. The program's exit status 77 skips; one that is not through a minute before SECONDS are over is killed,
-# and what the kernel knows of it is shown. With -r the files of TREE are there, too, and more memory. With -i a PC has one
+# complain about. The program's exit status 77 skips; one that is not through a minute before SECONDS are over (or half of
+# them, of few) is killed, and what the kernel knows of it is shown. With -r the files of TREE are there, too, and more memory. With -i a PC has one
 # processor and counts instructions: its clocks go by a nanosecond an instruction. -c says what else a PC's processors have
 # or lack, -s how many packages they are in. -n leaves the module out, -b takes another build of it. With -w a PC has an
 # Ethernet card (virtio-net, eth0), whose cable is a pair of sockets: this end is SOCKET, the other one SOCKET with its last
@@ -97,7 +97,7 @@ done
 	echo "engine_parameters='$double'"
 	echo "arguments='$*'"
 	echo "debug_exit=$debug_exit"
-	echo "limit=$((limit - 60))" # what is left is for booting, and for what there is to say then
+	echo "limit=$((limit > 120 ? limit - 60 : limit / 2))" # what is left is for booting, and for what there is to say then
 } >"$work/root/settings"
 (cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
 
