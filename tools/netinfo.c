@@ -66,14 +66,20 @@ static void address_text(const struct sn_iface *i, char *out, size_t size)
 	snprintf(out, size, "%s", ip);
 }
 
+/* What stands before the first interface, and before those after it. */
+static const char *heading(bool first)
+{
+	return first ? "network    " : "           ";
+}
+
 static void print_iface(const struct sn_iface *i, const char *use, bool first)
 {
 	char ip[INET6_ADDRSTRLEN];
 
 	address_text(i, ip, sizeof(ip));
-	printf("%s%s (%s, MTU %" PRIu32 ", segmentation %s, receive offload %s): %s\n",
-	       first ? "network    " : "           ", i->name, ip, i->mtu,
-	       device_switch(i->name, ETHTOOL_GGSO), device_switch(i->name, ETHTOOL_GGRO), use);
+	printf("%s%s (%s, MTU %" PRIu32 ", segmentation %s, receive offload %s): %s\n", heading(first),
+	       i->name, ip, i->mtu, device_switch(i->name, ETHTOOL_GGSO),
+	       device_switch(i->name, ETHTOOL_GGRO), use);
 }
 
 static unsigned print_auto(void)
@@ -94,26 +100,12 @@ static unsigned print_auto(void)
 	return n + m;
 }
 
-/* The index'th entry of the setting `net`: which driver, on which interface. False: there is none. */
-static bool entry(unsigned index, bool *ether, char where[64])
-{
-	const char *at = sn_conf_str(SN_CONF_NET);
-
-	for (; index > 0 && (at = strchr(at, ',')) != NULL; index--)
-		at++;
-	if (at == NULL || *at == 0)
-		return false;
-	size_t len = strcspn(at, ","), word = strcspn(at, ":,");
-	*ether = word == 5 && strncmp(at, "ether", 5) == 0;
-	snprintf(where, 64, "%.*s", word < len ? (int)(len - word - 1) : 0, at + word + 1);
-	return true;
-}
-
 void sn_tool_print_network(void)
 {
-	const char *set = sn_conf_str(SN_CONF_NET);
-	char where[64];
-	bool ether;
+	const char *set = sn_conf_str(SN_CONF_NET), *at = set;
+	char where[SN_IFACE_WHERE];
+	bool ether, first = true;
+	int rc;
 
 	if (strcmp(set, "off") == 0) {
 		puts("network    off (setting net)");
@@ -124,26 +116,34 @@ void sn_tool_print_network(void)
 			puts("network    no interface is up that leads to other hosts");
 		return;
 	}
-	for (unsigned n = 0; entry(n, &ether, where); n++) {
+	for (; (rc = sn_iface_entry(&at, &ether, where)) > 0; first = false) {
 		struct sn_iface i;
 		if (sn_iface_choose(where, ether, &i) != SN_OK)
-			printf("%s%s\n", n ? "           " : "network    ", sn_last_error());
+			printf("%s%s\n", heading(first), sn_last_error());
 		else
 			print_iface(&i,
 				    ether ? "Ethernet frames, by the setting net" : "UDP, by the setting net",
-				    n == 0);
+				    first);
 	}
+	if (rc < 0)
+		printf("%s%s\n", heading(first), sn_last_error());
 }
 
-/* The interface that is asked first, by the setting. Negative sn_error. */
+/* The interface that is asked first, by the setting, all of which must be right. Negative sn_error. */
 int sn_tool_first_iface(struct sn_iface *out, bool *ether)
 {
-	const char *set = sn_conf_str(SN_CONF_NET);
-	char where[64] = "";
+	const char *at = sn_conf_str(SN_CONF_NET);
+	char where[SN_IFACE_WHERE] = "", next[SN_IFACE_WHERE];
+	bool next_ether;
+	int rc = 0;
 
 	*ether = false;
-	if (strcmp(set, "auto") != 0)
-		entry(0, ether, where);
+	if (strcmp(at, "auto") != 0)
+		rc = sn_iface_entry(&at, ether, where);
+	while (rc > 0)
+		rc = sn_iface_entry(&at, &next_ether, next);
+	if (rc < 0)
+		return rc;
 	return sn_iface_choose(where, *ether, out);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/iface.h"
 #include "base/base.h"
+#include "base/conf.h"
 #include "base/log.h"
 #include "sennit/sennit.h"
 #include <arpa/inet.h>
@@ -10,6 +11,7 @@
 #include <linux/if_packet.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -246,4 +248,24 @@ unsigned sn_iface_all(bool ether, struct sn_iface *out, unsigned max)
 	for (unsigned i = 0; i < count && n < max && table[i].score >= 0; i++)
 		out[n++] = table[i];
 	return n;
+}
+
+int sn_iface_entry(const char **at, bool *ether, char where[SN_IFACE_WHERE])
+{
+	const char *set = sn_conf_str(SN_CONF_NET);
+	size_t len = strcspn(*at, ","), word = strcspn(*at, ":,");
+
+	if (**at == 0)
+		return *at > set ? 0 : sn_fail(SN_ERR_INVALID, "SENNIT_NET is empty");
+	*ether = word == 5 && strncmp(*at, "ether", 5) == 0;
+	if ((!*ether && !(word == 3 && strncmp(*at, "udp", 3) == 0)) || len - word > SN_IFACE_WHERE)
+		return sn_fail(
+			SN_ERR_INVALID,
+			"SENNIT_NET is \"%s\": use auto, off, or a list of udp[:where] and ether[:where]",
+			sn_conf_str(SN_CONF_NET));
+	memset(where, 0, SN_IFACE_WHERE);
+	if (word < len)
+		memcpy(where, *at + word + 1, len - word - 1);
+	*at += len + ((*at)[len] == ',');
+	return 1;
 }

@@ -34,4 +34,14 @@ int sn_iface_choose(const char *where, bool ether, struct sn_iface *out);
  */
 unsigned sn_iface_all(bool ether, struct sn_iface *out, unsigned max);
 
+/* What the setting `net` may say of an interface or an address. */
+#define SN_IFACE_WHERE 64
+
+/*
+ * The next entry of the setting `net` where that is a list of "udp" and "ether", each with ":" and an interface or address if
+ * one is to be used. *at begins as the setting. 1: taken, and *at stands behind it; 0: there is no more; negative sn_error: it is
+ * something else.
+ */
+int sn_iface_entry(const char **at, bool *ether, char where[SN_IFACE_WHERE]);
+
 #endif

@@ -253,35 +253,23 @@ static int open_all(struct net_rail *r)
 	return 0;
 }
 
-/*
- * The setting: "auto", "off", or a list of "udp" and "ether", each with ":" and an interface or address if one is to be
- * used.
- */
 static int open_drivers(struct net_rail *r)
 {
 	const char *set = sn_conf_str(SN_CONF_NET), *at = set;
+	char where[SN_IFACE_WHERE];
+	bool ether;
+	int rc;
 
 	if (strcmp(set, "off") == 0)
 		return sn_fail(SN_ERR_UNSUPPORTED, "switched off (SENNIT_NET)");
 	if (strcmp(set, "auto") == 0)
 		return open_all(r);
-	while (*at) {
-		char where[64] = "";
-		size_t len = strcspn(at, ","), word = strcspn(at, ":,");
-		bool ether = word == 5 && strncmp(at, "ether", 5) == 0;
-		if ((!ether && !(word == 3 && strncmp(at, "udp", 3) == 0)) || len - word > sizeof(where))
-			return sn_fail(SN_ERR_INVALID,
-				       "SENNIT_NET is \"%s\": use auto, off, or a list of udp[:where] and "
-				       "ether[:where]",
-				       set);
-		if (word < len)
-			memcpy(where, at + word + 1, len - word - 1);
-		int rc = open_port(r, ether ? &sn_net_packet : &sn_net_udp, *where ? where : NULL);
+	while ((rc = sn_iface_entry(&at, &ether, where)) > 0) {
+		rc = open_port(r, ether ? &sn_net_packet : &sn_net_udp, *where ? where : NULL);
 		if (rc)
 			return rc;
-		at += len + (at[len] == ',');
 	}
-	return r->ports ? 0 : sn_fail(SN_ERR_INVALID, "SENNIT_NET is empty");
+	return rc;
 }
 
 static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_ids *ids)

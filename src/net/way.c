@@ -315,7 +315,6 @@ void sn_net_way_sent(struct sn_net_way *w, uint32_t bytes)
 
 struct sn_net_way *sn_net_way_small(struct sn_net_link *l, uint32_t bytes, const struct sn_net_way *except)
 {
-	struct sn_sched_rail rails[SN_NET_RAILS] = {{0}};
 	struct sn_net *n = l->net;
 	unsigned ports = n->cfg.ports;
 
@@ -323,6 +322,7 @@ struct sn_net_way *sn_net_way_small(struct sn_net_link *l, uint32_t bytes, const
 		struct sn_net_way *w = &l->way[0];
 		return w->flight < w->cwnd && !w->port->full ? w : NULL;
 	}
+	struct sn_sched_rail rails[SN_NET_RAILS] = {{0}};
 	bool alone = true;
 	for (unsigned i = 0; i < ports; i++)
 		alone &= &l->way[i] == except || l->way[i].state != SN_WAY_UP;

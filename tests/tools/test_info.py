@@ -40,6 +40,11 @@ class InfoTest(ToolTest):
     def test_a_rail_that_is_off_is_named(self):
         self.assertRegex(self.sennit("info", SENNIT_NET="off").stdout, r"(?m)^ +net .*; not open here")
 
+    def test_a_setting_of_the_network_that_is_none_is_not_taken_for_one(self):
+        for value, said in (("foo", '"foo"'), ("udp,bar", '"udp,bar"'), ("", "empty")):
+            self.assertRegex(self.sennit("info", SENNIT_NET=value).stdout, r"(?m)^(network|  ) +SENNIT_NET is " + said)
+            self.assertRegex(self.sennit("doctor", SENNIT_NET=value).stdout, r"(?m)^limited +network .*SENNIT_NET is " + said)
+
     def test_help_is_found_by_whoever_asks_for_it(self):
         for asked, of in ((["help"], "sennit "), (["-h"], "sennit "), (["help", "perf"], "sennit perf "),
                           (["perf", "-h"], "sennit perf ")):
