@@ -16,6 +16,12 @@ static inline uint32_t what(uint8_t kind, uint32_t flags)
 	return kind | (flags & SN_DATA) << 7;
 }
 
+/* On the node, sent is delivered. */
+static inline bool waits_for_arrival(const struct sn_peer_state *peer, const sn_msg *msg)
+{
+	return (msg->flags & SN_DELIVERED) && peer->ops->far;
+}
+
 /*
  * A message of one segment that its rail takes at once needs no request, unless somebody wants to ask for it later. Told
  * of it are, from the stack, those who want to hear of everything (on_complete). 1: done. 0: nothing was done.
@@ -24,7 +30,8 @@ static inline int send_now(sn_ep *ep, const sn_msg *msg, uint64_t len, uint8_t k
 {
 	const struct sn_peer_state *peer = ep->peers[msg->peer];
 	uint32_t forget = msg->flags & SN_FORGET;
-	if (sn_unlikely(peer->gone || !peer->ops->post_now || !sn_list_empty(&ep->deferred)) ||
+	if (sn_unlikely(peer->gone || !peer->ops->post_now || !sn_list_empty(&ep->deferred) ||
+			waits_for_arrival(peer, msg)) ||
 	    peer->ops->post_now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base,
 				len) != 1)
 		return 0;
@@ -99,7 +106,8 @@ static bool is_forgotten(const sn_ep *ep, const sn_msg *msg)
 static inline bool req_goes_now(struct sn_req *req, const sn_msg *msg, uint64_t len, uint8_t kind)
 {
 	const struct sn_peer_state *peer = req->peer;
-	if (sn_unlikely(msg->flags & SN_SYNC || msg->iov_count != 1 || peer->gone || !peer->ops->post_now) ||
+	if (sn_unlikely(msg->flags & SN_SYNC || msg->iov_count != 1 || peer->gone || !peer->ops->post_now ||
+			waits_for_arrival(peer, msg)) ||
 	    peer->ops->post_now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base,
 				len) != 1)
 		return false;
@@ -149,8 +157,7 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 	};
 	if (msg->flags & SN_DATA)
 		out.head.flags |= SN_H_DATA;
-	bool arrival =
-		(msg->flags & SN_DELIVERED) && req->peer->ops->far; /* on the node, sent is delivered */
+	bool arrival = waits_for_arrival(req->peer, msg);
 	if (sn_unlikely(arrival || msg->flags & SN_SYNC)) {
 		struct sn_imm_sync imm = {sn_core_req_op(req)};
 		memcpy(req->imm, &imm, sizeof(imm));

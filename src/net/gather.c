@@ -312,7 +312,7 @@ static void take_dones(struct sn_net_link *l, uint64_t need)
 }
 
 /* Into the open frame, at once. False: the message has to wait in the queue. */
-static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const struct sn_out *out)
+static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const struct iovec *iov, uint32_t count)
 {
 	struct sn_net *n = l->net;
 	uint64_t need = sn_wire_rec_head(rec->what) + rec->head.imm_len + rec->body_len;
@@ -340,7 +340,7 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 			return false;
 		take_dones(l, need);
 	}
-	open_put(l, rec, out->iov, out->iov_count);
+	open_put(l, rec, iov, count);
 	if (sn_net_ready(l, 0, 0))
 		open_send(l);
 	return true;
@@ -409,7 +409,7 @@ static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, stru
 	if (l->state == SN_LINK_OPEN && sn_list_empty(&l->queue))
 		announce(sn_net_way_main(l), &rec);
 	bool kept = s->kept.iov_base != NULL;
-	if (pack_now(l, &rec, out))
+	if (pack_now(l, &rec, out->iov, out->iov_count))
 		return s->push ? push_now(l, s) : 0;
 	if (l->state == SN_LINK_GONE) /* a look has told so: the request ends with the link, or here */
 		return kept ? sn_fail(SN_ERR_PEER_GONE, "this peer is gone") : 0;
@@ -427,12 +427,13 @@ static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, stru
 	return 0;
 }
 
-static int post_eager(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req, bool copy)
+static int post_eager(struct sn_net_link *l, const struct sn_rec *rec, const struct sn_out *out,
+		      struct sn_req *req)
 {
-	struct sn_rec rec = {.what = SN_REC_EAGER, .head = out->head, .body_len = (uint32_t)out->head.len};
+	bool copy = out->must_copy || req == NULL;
 
 	l->net->counts[SN_NC_EAGER]++;
-	if (pack_now(l, &rec, out))
+	if (pack_now(l, rec, out->iov, out->iov_count))
 		return 1;
 	struct sn_net_msg *m = msg_new(out, copy);
 	if (m == NULL)
@@ -454,16 +455,19 @@ static bool is_rendezvous(const struct sn_net_link *l, const struct sn_out *out,
 }
 
 /* The short way of a message that joins others and does not make them leave: the world is not looked at. */
-static bool join_quickly(struct sn_net_link *l, const struct sn_out *out)
+static bool join_quickly(struct sn_net_link *l, const struct sn_rec *rec, const struct iovec *iov,
+			 uint32_t count)
 {
-	struct sn_rec rec = {.what = SN_REC_EAGER, .head = out->head, .body_len = (uint32_t)out->head.len};
-	uint64_t need = sn_wire_rec_head(SN_REC_EAGER) + rec.head.imm_len + out->head.len;
+	const struct sn_net_open *o = &l->open;
+	uint64_t need = sn_wire_rec_head(SN_REC_EAGER) + rec->head.imm_len + rec->head.len;
 
-	if (!open_takes(l, need) || l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue) ||
-	    sn_net_ready(l, 1, need))
+	if (o->count == 0 || o->at + need > o->room || l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue))
+		return false;
+	struct sn_window w = window(l, 1, need);
+	if (!l->net->strategy.join(&w, o->count) || l->net->strategy.ready(&w))
 		return false;
 	l->net->counts[SN_NC_EAGER]++;
-	open_put(l, &rec, out->iov, out->iov_count);
+	open_put(l, rec, iov, count);
 	return true;
 }
 
@@ -493,13 +497,23 @@ static bool train_waits(struct sn_net_link *l)
 	return false;
 }
 
+static void leave(struct sn_net_link *l)
+{
+	if (train_waits(l))
+		l->net->inside--;
+	else
+		sn_net_leave(l->net);
+}
+
 int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req)
 {
+	const struct sn_rec rec = {
+		.what = SN_REC_EAGER, .head = out->head, .body_len = (uint32_t)out->head.len};
 	struct sn_net *n = l->net;
 	bool rendezvous = is_rendezvous(l, out, req);
 	int rc;
 
-	if (!rendezvous && join_quickly(l, out))
+	if (!rendezvous && join_quickly(l, &rec, out->iov, out->iov_count))
 		return 1;
 	sn_net_enter(n);
 	if (l->state == SN_LINK_GONE)
@@ -507,12 +521,34 @@ int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *
 	else if (rendezvous)
 		rc = post_rendezvous(l, out, req);
 	else
-		rc = post_eager(l, out, req, out->must_copy || req == NULL);
-	if (train_waits(l))
-		n->inside--;
-	else
-		sn_net_leave(n);
+		rc = post_eager(l, &rec, out, req);
+	leave(l);
 	return rc;
+}
+
+int sn_net_post_now(struct sn_net_link *l, uint32_t what, uint64_t bits, uint64_t data, struct iovec body)
+{
+	const struct sn_rec rec = {.what = SN_REC_EAGER,
+				   .body_len = (uint32_t)body.iov_len,
+				   .head = {.kind = (uint8_t)what,
+					    .flags = (uint8_t)(what >> 8),
+					    .bits = bits,
+					    .data = data,
+					    .len = body.iov_len}};
+	bool done;
+
+	if (body.iov_len > l->net->cfg.eager ||
+	    HEAD + sn_wire_rec_head(SN_REC_EAGER) + body.iov_len > l->way[0].mtu)
+		return SN_ERR_AGAIN;
+	if (join_quickly(l, &rec, &body, 1))
+		return 1;
+	if (l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue))
+		return SN_ERR_AGAIN;
+	sn_net_enter(l->net);
+	done = pack_now(l, &rec, &body, 1);
+	l->net->counts[SN_NC_EAGER] += done;
+	leave(l);
+	return done ? 1 : SN_ERR_AGAIN;
 }
 
 bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req)

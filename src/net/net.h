@@ -512,6 +512,8 @@ uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff);
 
 /* ---- gather.c ---- */
 int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
+/* A message of one segment, that leaves or joins others at once: 1, else SN_ERR_AGAIN with nothing done. what: kind | flags << 8 */
+int sn_net_post_now(struct sn_net_link *l, uint32_t what, uint64_t bits, uint64_t data, struct iovec body);
 bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req);
 /* By the strategy: does what waits leave now? With so many requests, of so many bytes, more. */
 bool sn_net_ready(struct sn_net_link *l, uint32_t requests, uint64_t bytes);

@@ -472,6 +472,17 @@ static int net_post(void *link, const struct sn_out *out, struct sn_req *req)
 	return rc;
 }
 
+static int net_post_now(void *link, uint32_t what, uint64_t bits, uint64_t data, const void *body,
+			uint64_t len)
+{
+	struct net_rail *r = rail_of(link);
+
+	enter(r);
+	int rc = sn_net_post_now(link, what, bits, data, (struct iovec){(void *)(uintptr_t)body, len});
+	leave(r);
+	return rc;
+}
+
 static bool net_unpost(void *link, struct sn_req *req)
 {
 	struct net_rail *r = rail_of(link);
@@ -579,6 +590,7 @@ const struct sn_rail_ops sn_rail_net = {
 	.detach = net_detach,
 	.meet = net_meet,
 	.post = net_post,
+	.post_now = net_post_now,
 	.unpost = net_unpost,
 	.pull = net_pull,
 	.refuse = net_refuse,

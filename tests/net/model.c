@@ -269,7 +269,12 @@ void node_post(struct node *from, struct node *to, uint64_t len)
 	}
 	t->message[t->count++] = m; /* before the call: it may arrive within it */
 	r->expect_end = true;
-	int rc = sn_net_post(p->link, &out, nobody ? NULL : r);
+	int rc = SN_ERR_AGAIN;
+	if (r->iov_count == 1 && m.imm_len == 0) /* as the core does it */
+		rc = sn_net_post_now(p->link, out.head.kind | (uint32_t)m.flags << 8, out.head.bits,
+				     out.head.data, *r->iov);
+	if (rc == SN_ERR_AGAIN)
+		rc = sn_net_post(p->link, &out, nobody ? NULL : r);
 	if (rc < 0)
 		sim_fail("post failed: %d", rc);
 	if (rc == 1) {
