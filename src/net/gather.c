@@ -289,7 +289,6 @@ static void look_for_acks(struct sn_net *n)
 
 	if (n->inside > 1)
 		return;
-	sn_net_flush(n);
 	n->quiet = true;
 	sn_net_input(n);
 	n->quiet = quiet;
@@ -324,8 +323,10 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 		    1) /* for one message in a frame a look would cost more than it is worth */
 			return false;
 		look_for_acks(n); /* a DONE that leaves takes the open frame along */
-		if (l->state != SN_LINK_OPEN || (l->open.frame && !open_send(l)))
+		if (l->state != SN_LINK_OPEN || (l->open.frame && !open_send(l))) {
+			sn_net_flush(n); /* nothing can join that train */
 			return false;
+		}
 	}
 	if (l->open.frame == NULL && batched(n) == 0 && !sn_net_ready(l, 1, need)) {
 		look_for_acks(n);
