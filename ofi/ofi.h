@@ -39,18 +39,17 @@
 struct sn_ofi_set {
 	sn_ep **eps;
 	unsigned count, room;
-	bool shared;		  /* between threads: users and changing count */
-	_Atomic int users;	  /* threads that use eps */
-	_Atomic bool changing;	  /* somebody wants to change eps: no new users */
-	unsigned nap;		  /* longest in a call that waits, in microseconds */
-	unsigned looks;		  /* reads that found nothing; of one thread */
-	uint64_t mark;		  /* of the last read that found nothing */
-	bool emptied;		  /* the last read took all there was; of one thread, like the next two */
-	uint32_t emptied_in;	  /* in this call of the MPI */
-	bool not_until_empty;	  /* a call ended with such a read */
-	_Atomic uint64_t idle;	  /* sn_relax's memory */
-	_Atomic uint64_t stamp;	  /* the domain's stamp when last looked at */
-	_Atomic uint64_t *stamps; /* the domain's */
+	bool shared;		/* between threads: users and changing count */
+	_Atomic int users;	/* threads that use eps */
+	_Atomic bool changing;	/* somebody wants to change eps: no new users */
+	unsigned nap;		/* longest in a call that waits, in microseconds */
+	unsigned looks;		/* reads that found nothing; of one thread */
+	uint64_t mark;		/* of the last read that found nothing */
+	bool emptied;		/* the last read took all there was; of one thread, like the next two */
+	uint32_t emptied_in;	/* in this call of the MPI */
+	bool not_until_empty;	/* a call ended with such a read */
+	_Atomic uint64_t idle;	/* sn_relax's memory */
+	_Atomic uint64_t stamp; /* the process's stamp when last looked at */
 };
 
 struct sn_ofi_fabric {
@@ -67,7 +66,6 @@ struct sn_ofi_domain {
 	struct sn_lock counted_lock; /* taken last, also inside the engine's callbacks */
 	struct sn_list counted;	     /* registrations with counters of their own */
 	uint64_t next_key;
-	_Atomic uint64_t stamp; /* counts progress on any endpoint, so that no queue of a busy domain naps */
 	_Atomic int refs;
 	bool serial;
 	bool virt_addr; /* remote addresses are virtual addresses, not offsets */

@@ -5,7 +5,7 @@
  * MPI libraries poll without end and never block, so the decision to give the core away is taken here: a read that
  * found nothing hands the time since the last event to the engine, which spins, yields or naps. It naps only where
  * libsennit-mpi.so knows that the thread is in a call that waits (shim/shim.h): by itself nobody can tell here whether
- * the program waits, or tests between two pieces of work. What counts as an event is anything in the domain, or reading
+ * the program waits, or tests between two pieces of work. What counts as an event is anything in the process, or reading
  * one quiet queue would slow down a busy one beside it.
  *
  * Threads that read one queue move its endpoints at the same time; the engine's locks keep them apart. Who binds or closes
@@ -24,11 +24,17 @@
  * completes, or signals, rings no bell. */
 #define SHARED_NAP 1000u
 
+/*
+ * Counts progress on any endpoint of the process, so that no queue naps beside a busy one. Not of the domain: a thread that
+ * waits may read the queues of two in turn (Open MPI 5 does, once a window has been made), and would take what one
+ * of them counted for news of the other, at every look.
+ */
+static _Atomic uint64_t stamps;
+
 void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
 {
 	memset(set, 0, sizeof(*set));
 	set->shared = !domain->serial;
-	set->stamps = &domain->stamp;
 	set->nap = (unsigned)sn_conf_num(SN_CONF_NAP);
 }
 
@@ -117,9 +123,9 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 		events += n > 0 ? n : 0;
 	}
 	use_end(set);
-	stamp = atomic_load_explicit(set->stamps, memory_order_relaxed);
+	stamp = atomic_load_explicit(&stamps, memory_order_relaxed);
 	if (events) /* two threads may count as one: only the change matters */
-		atomic_store_explicit(set->stamps, ++stamp, memory_order_relaxed);
+		atomic_store_explicit(&stamps, ++stamp, memory_order_relaxed);
 	if (stamp == atomic_load_explicit(&set->stamp, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&set->stamp, stamp, memory_order_relaxed);
@@ -187,7 +193,7 @@ static struct sn_shim_thread *waiting_thread(void)
  */
 static bool wait_anew(struct sn_ofi_set *set, struct sn_shim_thread *t, uint64_t mark)
 {
-	uint64_t stamp = atomic_load_explicit(set->stamps, memory_order_relaxed);
+	uint64_t stamp = atomic_load_explicit(&stamps, memory_order_relaxed);
 	bool anew = t->call_seen != t->calls || t->stamp_seen != stamp || set->mark != mark;
 
 	set->mark = mark; /* two threads may both write it: then one wait too many begins anew */
@@ -233,8 +239,7 @@ static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t)
 	if (!found)
 		t->left = sn_now_ns();
 	if (found) /* another thread's count may get lost: only the change matters */
-		atomic_store_explicit(set->stamps,
-				      atomic_load_explicit(set->stamps, memory_order_relaxed) + 1,
+		atomic_store_explicit(&stamps, atomic_load_explicit(&stamps, memory_order_relaxed) + 1,
 				      memory_order_relaxed);
 	return found;
 }

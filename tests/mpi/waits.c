@@ -121,8 +121,8 @@ static void waits(int way, unsigned pause_ms)
 }
 
 /*
- * Open MPI serves one-sided traffic by ways of its own: nobody sleeps while there is a window, and everybody does after. Not
- * in Open MPI 5: it has opened a second completion queue for it, and goes on reading both in turn.
+ * Open MPI serves one-sided traffic by ways of its own: nobody sleeps while there is a window, and everybody does after, though
+ * Open MPI 5 has opened a second completion queue for it, and goes on reading both in turn.
  */
 static void window(unsigned pause_ms)
 {
@@ -138,8 +138,7 @@ static void window(unsigned pause_ms)
 	if (rank && after.sleeps - before.sleeps > STRAYS)
 		fault("a window", "sleeps", (double)(after.sleeps - before.sleeps));
 	MPI_Win_free(&win);
-	if (OMPI_MAJOR_VERSION < 5)
-		waits(BARRIER, pause_ms);
+	waits(BARRIER, pause_ms);
 #else
 	(void)pause_ms;
 #endif
