@@ -83,7 +83,7 @@ static void member(struct side *s)
 {
 	talk(s, 64);
 	talk(s, 3000);
-	talk(s, 100000); /* rendezvous */
+	talk(s, 20000); /* rendezvous */
 	atomic_fetch_add(&s->b->step, 1);
 	while (atomic_load(&s->b->step) < s->b->sides) { /* all are connected, and none has left */
 		sn_progress(s->ep);
