@@ -124,7 +124,7 @@ static void *receiver(void *arg)
 	int64_t start = thread_ns();
 	for (uint64_t round = 1;; round++) {
 		await(b, &b->go, round);
-		if (b->stop || b->late)
+		if (b->late || b->stop) /* late ends the wait for the round that stop belongs to */
 			break;
 		switch (b->way) {
 		case SN_TUNE_RING: memcpy(b->to, b->ring, b->size); break;
