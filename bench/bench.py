@@ -6,7 +6,7 @@
 
 Every round runs each candidate once, in an order that changes, so that a disturbance hits all of them. Each figure is taken
 between two probes of the cores (a cache line going back and forth): those that share a cache at that moment count as near,
-those that do not as far, and a figure during which they moved is dropped. Shown are medians, ranges, and the ratio of
+those that do not as far (what is near ends at the widest gap between all probes of the run), and a figure during which they moved is dropped. Shown are medians, ranges, and the ratio of
 sennit's best to the best of the others (above 1: sennit is ahead, also where less is better).
 
 Writes out/bench.json, out/bench.txt and, with matplotlib, plots.
@@ -23,7 +23,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = os.path.join(ROOT, ".peers")
-NEAR_NS = 65      # a line that goes over in less went through a shared cache
+NEAR_NS = 90      # a line that goes over in less went through a shared cache, where the probes of a run leave no gap
+BETWEEN = (40, 160)  # ns, one way: there it is looked for. Seen were 25 to 75 near, 120 to 260 far
+GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
 LESS_IS_BETTER = ("lat", "alltoall", "allreduce", "bcast", "exchange", "idle", "total", "away", "capilat", "capiratio")
@@ -134,13 +136,20 @@ def title(row):
 
 # ---- running ----
 
-def regime(before, after, crowd):
-    if crowd:
-        return "any"
-    low, high = min(before, after), max(before, after)
-    if high > low * AGREE or (low < NEAR_NS) != (high < NEAR_NS):
-        return None
-    return "near" if high < NEAR_NS else "far"
+def boundary(probes):
+    """Where near ends and far begins: in the middle of the widest gap."""
+    known = sorted(probes)
+    gaps = [(b / a, (a * b) ** 0.5) for a, b in zip(known, known[1:]) if a > 0]
+    wide, middle = max((g for g in gaps if BETWEEN[0] <= g[1] <= BETWEEN[1]), default=(0, NEAR_NS))
+    return middle if wide >= GAP else NEAR_NS
+
+
+def regimes(samples):
+    """Each [value, probe] becomes [value, near or far]; what an earlier run has named stays."""
+    taken = [s for row in samples.values() for of_one in row.values() for s in of_one if not isinstance(s[1], str)]
+    end = boundary([probe for _, probe in taken])
+    for s in taken:
+        s[1] = "near" if s[1] < end else "far"
 
 
 class Bench:
@@ -151,7 +160,7 @@ class Bench:
         self.programs = os.path.join(self.build, "bench-programs")
         os.makedirs(self.out, exist_ok=True)
         os.makedirs(self.programs, exist_ok=True)
-        self.samples = {}   # row -> candidate -> [[value, regime]]
+        self.samples = {}   # row -> candidate -> [[value, regime, or as long as the run lasts the probe]]
         self.dropped = 0
         self.notes = []
         self.start = time.monotonic()
@@ -177,10 +186,11 @@ class Bench:
             words = line.split()
             if len(words) not in (4, 5) or ":" not in words[0] or kind_of(words[0]) not in {**UNITS, **dict.fromkeys(LESS_IS_BETTER)}:
                 continue
-            where = regime(float(words[2]), float(words[3]), ranks > 2)
-            if where is None or ranks == 2 and len(words) == 5 and int(words[4]) > LOST:
+            low, high = sorted((float(words[2]), float(words[3])))
+            if ranks == 2 and (high > low * AGREE or len(words) == 5 and int(words[4]) > LOST):
                 self.dropped += 1
                 continue
+            where = "any" if ranks > 2 else (low * high) ** 0.5
             row = words[0] + (f"@{ranks}" if ranks > 2 else "")
             self.samples.setdefault(row, {}).setdefault(name, []).append([float(words[1]), where])
 
@@ -230,6 +240,7 @@ class Bench:
     # ---- results ----
 
     def save(self):
+        regimes(self.samples)
         with open(self.path("bench.json"), "w", encoding="utf-8") as f:
             json.dump({"machine": machine(self.build), "samples": self.samples, "notes": self.notes}, f)
 

@@ -19,12 +19,22 @@ def row(name, samples, regime="near"):
 
 
 class RegimeTest(unittest.TestCase):
-    def test_near_far_and_moved(self):
-        self.assertEqual(bench.regime(25, 30, False), "near")
-        self.assertEqual(bench.regime(140, 120, False), "far")
-        self.assertIsNone(bench.regime(25, 120, False))
-        self.assertIsNone(bench.regime(100, 400, False))
-        self.assertEqual(bench.regime(0, 0, True), "any")
+    def test_near_ends_at_the_widest_gap(self):
+        for probes, least, most in (([25, 30, 55, 120, 140], 60, 115), ([29, 60, 66, 73, 90, 235, 260], 100, 200),
+                                    ([60, 63, 66], 90, 90), ([200, 240], 90, 90), ([30, 240], 80, 90), ([], 90, 90)):
+            self.assertTrue(least <= bench.boundary(probes) <= most, probes)
+
+    def test_what_an_earlier_run_has_named_stays(self):
+        samples = {"lat:8": {"MPICH 5": [[1, 66.0], [2, "far"], [3, 235.0], [4, "any"]]}}
+        bench.regimes(samples)
+        self.assertEqual([where for _, where in samples["lat:8"]["MPICH 5"]], ["near", "far", "far", "any"])
+
+    def test_a_figure_during_which_the_cores_moved_is_dropped(self):
+        b = bench.Bench.__new__(bench.Bench)
+        b.samples, b.dropped = {}, 0
+        b.take("lat:8 0.3 25 30 0\nlat:8 0.3 25 120 0\nlat:8 0.3 30 30 80\n", "MPICH 5", 2)
+        b.take("bcast:8 3 0 0 900\n", "MPICH 5", 4)
+        self.assertEqual((b.dropped, len(b.samples["lat:8"]["MPICH 5"]), b.samples["bcast:8@4"]["MPICH 5"]), (2, 1, [[3.0, "any"]]))
 
 
 class VerdictTest(unittest.TestCase):
