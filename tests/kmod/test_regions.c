@@ -81,7 +81,7 @@ static void scattered_pins_all_go(void)
  */
 static void tagged_addresses_are_the_same_memory(void)
 {
-	char *at = kt_map(KT_PAGE), *tagged, to[64];
+	char *at = kt_map(KT_PAGE), *anew, *tagged, to[64];
 	struct kt_region r;
 
 	if (prctl(PR_SET_TAGGED_ADDR_CTRL, PR_TAGGED_ADDR_ENABLE, 0, 0, 0) < 0) {
@@ -93,8 +93,8 @@ static void tagged_addresses_are_the_same_memory(void)
 	kt_fill(at, KT_PAGE, 13);
 	r = kt_declare(fd, tagged, KT_PAGE, SENNIT_READ);
 	KT_CHECK(kt_read(fd, r.handle, 0, to, sizeof(to)) == 0 && kt_same(to, sizeof(to), 13));
-	KT_CHECK(mmap(at, KT_PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
-		 at);
+	anew = mmap(at, KT_PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	KT_CHECK(anew == at);
 	kt_fill(at, KT_PAGE, 14);
 	KT_CHECK(kt_read(fd, r.handle, 0, to, sizeof(to)) == 0 && kt_same(to, sizeof(to), 14));
 	KT_CHECK(kt_undeclare(fd, r.id) == 0);

@@ -437,7 +437,7 @@ static void rings_are_charged(void)
 	before = charged();
 	for (unsigned i = 0; i < SENNIT_NETS; i++)
 		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_OPEN, &o) == 0);
-	printf("  %lu KiB charged for %u rings\n", (unsigned long)(charged() - before) >> 10, SENNIT_NETS);
+	printf("  %lu KiB charged for %d rings\n", (unsigned long)(charged() - before) >> 10, SENNIT_NETS);
 	KT_CHECK(charged() - before >= SENNIT_NETS * sizeof(struct sennit_net_ring));
 	close(fd);
 	kt_link_delete("ta");
