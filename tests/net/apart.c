@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One process of apart.py, driven over its standard streams: apart RANK COUNT overlap | apart RANK COUNT fair FLOODER
+ * One process of apart.py, driven over its standard streams: apart RANK COUNT overlap | disturbed, apart RANK COUNT fair FLOODER
  */
 #include "peer.h"
+#include <errno.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
 #include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LONG_LEN  (3u << 20)
@@ -102,6 +108,82 @@ static void overlap(void)
 	printf("OK\n");
 }
 
+static volatile sig_atomic_t signals;
+
+static void on_signal(int sig)
+{
+	signals++;
+}
+
+static void ended(pid_t child)
+{
+	int status, rc;
+
+	while ((rc = waitpid(child, &status, 0)) < 0 && errno == EINTR)
+		;
+	if (rc != child || status)
+		die("a child", status);
+}
+
+static void have_children(void)
+{
+	static char *const words[] = {"true", NULL};
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(0);
+	ended(child);
+	if (posix_spawnp(&child, words[0], NULL, NULL, words, environ))
+		die("cannot run a program", 0);
+	ended(child);
+}
+
+/* To one core and back, of those that this process may use. */
+static void move_about(unsigned turn)
+{
+	static cpu_set_t all;
+	cpu_set_t one;
+	unsigned n;
+
+	if (!CPU_COUNT(&all))
+		sched_getaffinity(0, sizeof(all), &all);
+	n = turn % (unsigned)CPU_COUNT(&all);
+	CPU_ZERO(&one);
+	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &all) && n-- == 0)
+			CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), turn & 1 ? &all : &one))
+		die("cannot move", 0);
+}
+
+/* Messages to and fro while signals interrupt every call, the processes have children, and go from core to core. */
+static void disturbed(void)
+{
+	static uint8_t data[300000];
+	struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART */
+	struct itimerval timer = {{0, 700}, {0, 700}}, none = {{0, 0}, {0, 0}};
+
+	if (sigaction(SIGALRM, &act, NULL) || setitimer(ITIMER_REAL, &timer, NULL))
+		die("no timer", 0);
+	for (unsigned lap = 0; lap < 200; lap++) {
+		size_t len = lap % 3 ? 200 : sizeof(data);
+		bool sends = (lap & 1) == rank;
+
+		if (lap % 20 == 5)
+			have_children();
+		if (lap % 10 == rank)
+			move_about(lap / 10);
+		if (sends)
+			fill(data, len, lap);
+		end(post(sends, !rank, data, len, lap));
+		if (!sends && !check(data, len, lap))
+			die("wrong bytes", 0);
+	}
+	if (setitimer(ITIMER_REAL, &none, NULL) || !signals)
+		die("no signal came", 0);
+	printf("OK\n");
+}
+
 static unsigned take(size_t len)
 {
 	uint8_t x[100];
@@ -172,6 +254,8 @@ int main(int argc, char **argv)
 		peers[r] = read_peer();
 	if (strcmp(argv[3], "overlap") == 0)
 		overlap();
+	else if (strcmp(argv[3], "disturbed") == 0)
+		disturbed();
 	else if (rank == 0)
 		fair_receive();
 	else

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Between hosts: messages move while a process computes, and a flood on one rail does not starve the other.
+"""Between hosts: messages move while a process computes, and while it is disturbed; a flood on one rail does not starve the other.
 
 usage: apart.py PROGRAM CASE     (apart.py --list prints the cases)
 
@@ -42,6 +42,12 @@ def overlap(driver):
     net.need(total, "net.tx_rendezvous", 2)
 
 
+def disturbed(driver):
+    """Signals in every call, forks, programs started, cores changed."""
+    ranks, _ = start(net.two(driver), ["disturbed"], driver)
+    net.need(net.finish(ranks, 60), "net.tx_rendezvous", 60)
+
+
 def fair(driver, flooder):
     """Rank 1 is on rank 0's host, rank 2 on another; one of them floods."""
     here, there = net.two(driver)
@@ -58,6 +64,8 @@ def fair(driver, flooder):
 CASES = {
     "overlap_udp": lambda: overlap("udp"),
     "overlap_ether": lambda: overlap("ether"),
+    "disturbed_udp": lambda: disturbed("udp"),
+    "disturbed_ether": lambda: disturbed("ether"),
     "fair_local_flood": lambda: fair("udp", 1),
     "fair_net_flood": lambda: fair("udp", 2),
     "fair_ether_flood": lambda: fair("ether", 2),
