@@ -282,8 +282,10 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
 	ssize_t n = count ? take_from(cq, buf, count, src) : -FI_EAGAIN;
 
-	if (n != -FI_EAGAIN)
+	if (n != -FI_EAGAIN) {
+		sn_ofi_looked();
 		return n;
+	}
 	if (sn_unlikely(!cq->domain->serial)) {
 		if (!sn_ofi_set_progress(&cq->set) && !filled(cq, 1))
 			sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));

@@ -221,6 +221,8 @@ int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
 /* Move every endpoint forward; true if something happened in the domain since the last call. */
 bool sn_ofi_set_progress(struct sn_ofi_set *set);
+/* A read has found something: the library need not yield after it (shim/shim.c). */
+void sn_ofi_looked(void);
 /* After a read that found nothing: spin, yield or nap. until_ns: how long the caller may block; 0: not at all. mark
  * changes when a read finds something: then the wait begins anew. True: something happened, read again. */
 bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark);

@@ -111,6 +111,31 @@ static void use_end(struct sn_ofi_set *set)
 		atomic_fetch_sub(&set->users, 1);
 }
 
+/* Is this thread in an MPI call that waits? */
+static struct sn_shim_thread *waiting_thread(void)
+{
+	struct sn_shim *shim = sn_caller_shim();
+	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
+
+	if (!t || t->kind != SN_SHIM_WAITS || t->freeing == t->calls ||
+	    atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
+		return NULL;
+	return t;
+}
+
+/* The library need not yield after this look (shim.c). Beside other threads it may: somebody waits for its lock. */
+static void looked(struct sn_shim_thread *t)
+{
+	t->looked = atomic_load_explicit(&sn_caller_shim()->threads, memory_order_relaxed) == 1;
+}
+
+void sn_ofi_looked(void)
+{
+	struct sn_shim_thread *t = waiting_thread();
+	if (t)
+		looked(t);
+}
+
 bool sn_ofi_set_progress(struct sn_ofi_set *set)
 {
 	uint64_t stamp;
@@ -130,6 +155,7 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 		return false;
 	atomic_store_explicit(&set->stamp, stamp, memory_order_relaxed);
 	atomic_store_explicit(&set->idle, 0, memory_order_relaxed);
+	sn_ofi_looked();
 	return true;
 }
 
@@ -174,18 +200,6 @@ bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
 /* Who stays away for longer than this between two looks is not in the call that was noted last: there are calls that
  * libsennit-mpi.so does not know. */
 #define AWAY_NS 200000u
-
-/* Is this thread in an MPI call that waits? */
-static struct sn_shim_thread *waiting_thread(void)
-{
-	struct sn_shim *shim = sn_caller_shim();
-	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
-
-	if (!t || t->kind != SN_SHIM_WAITS || t->freeing == t->calls ||
-	    atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
-		return NULL;
-	return t;
-}
 
 /*
  * t->idle holds since when t waits: a new call, or an event since its last look, begins a new wait. True: it has just
@@ -285,8 +299,15 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 	struct sn_shim_thread *t = until_ns ? NULL : waiting_thread();
 	bool found = false;
 
-	if (t)
-		return !wait_anew(set, t, mark) && relax_in_call(set, t);
+	if (t) {
+		bool anew = wait_anew(set, t, mark);
+		t->looked = 0; /* what is called here yields by itself */
+		found = !anew && relax_in_call(set, t);
+		/* anew in a crowd: a library that yields now does what the next look would do */
+		if (!anew || !sn_relax_crowded())
+			looked(t);
+		return found;
+	}
 	if (!until_ns && set->mark != mark) {
 		set->mark = mark;
 		return false;

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 3
+#define SN_SHIM_VERSION 4
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -29,6 +29,7 @@ struct sn_shim_thread {
 	uint32_t entries_seen;
 	uint64_t stamp_seen, idle, left; /* left: when the last look that found nothing ended */
 	uint32_t freeing;		 /* calls in the last one that frees a window */
+	uint32_t looked; /* after this thread's last look, as long as was right: sched_yield() here */
 };
 
 struct sn_shim {

@@ -55,7 +55,7 @@ def build(args):
             skip(f"{compiler} is not here (apt install libopenmpi-dev)")
         for program, sources in PROGRAMS.items():
             command = [compiler, *FLAGS, "-o", os.path.join(folder, program),
-                       *(os.path.join(HERE, s) for s in sources), "-lm", "-pthread"]
+                       *(os.path.join(HERE, s) for s in sources), "-lm", "-ldl", "-pthread", "-rdynamic"]
             if subprocess.run(command, check=False).returncode != 0:
                 fail(f"{program} does not compile for {Mpi.TITLES[name]}")
 
