@@ -33,7 +33,7 @@ struct sn_kmod_region;
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
 		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes, kmod_fallbacks,
-		copy_shared_bytes, copy_mapped_bytes, bypassed, shared, helped, claims, refused_read,
+		copy_shared_bytes, copy_mapped_bytes, bypassed, moves, shared, helped, claims, refused_read,
 		refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };

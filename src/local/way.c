@@ -76,6 +76,7 @@ static void look_for_moves(struct sn_link *link)
 	link->since_move = 0;
 	if (!known)
 		return;
+	link->rail->count.moves++;
 	sn_debug("peer %u (pid %u): one of us runs on another processor; the ways are asked anew",
 		 sn_core_peer_number(link->peer), link->pid);
 	for (int order = 0; order < SN_ORDERS; order++)
