@@ -140,8 +140,11 @@ struct sn_ep {
 	bool closing;
 	sn_ep_attr attr;
 	struct sn_match *match[2]; /* tagged, plain */
-	struct sn_peer_state **peers;
-	uint32_t peer_count, peer_room;
+	struct sn_peer_state **_Atomic peers;
+	struct sn_peer_state **peers_before[28]; /* smaller tables: sn_peer_cookie() takes no lock */
+	unsigned peers_grown;
+	_Atomic uint32_t peer_count; /* also read before the lock is taken */
+	uint32_t peer_room;
 	struct sn_peer_state **peer_hash;
 	uint32_t peer_hash_size;
 	bool quiet;		   /* on_complete need not hear of sends that were forgotten and succeeded */
@@ -265,7 +268,8 @@ int sn_core_check_msg(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *
 static inline int sn_core_check(sn_ep *ep, const sn_msg *msg, bool any_peer_ok, uint64_t *len)
 {
 	if (sn_likely(ep && msg && !sn_core_foreign(ep) && msg->iov_count == 1 && msg->iov &&
-		      (msg->peer < ep->peer_count || (any_peer_ok && msg->peer == SN_ANY_PEER)) &&
+		      (msg->peer < atomic_load_explicit(&ep->peer_count, memory_order_relaxed) ||
+		       (any_peer_ok && msg->peer == SN_ANY_PEER)) &&
 		      (msg->iov->iov_base || !msg->iov->iov_len) &&
 		      msg->iov->iov_len <= (uint64_t)INT64_MAX)) {
 		*len = msg->iov->iov_len;

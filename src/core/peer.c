@@ -75,10 +75,14 @@ static int tables_grow(sn_ep *ep)
 {
 	if (ep->peer_count == ep->peer_room) {
 		uint32_t room = ep->peer_room ? ep->peer_room * 2 : 16;
-		struct sn_peer_state **table = realloc(ep->peers, room * sizeof(*table));
+		struct sn_peer_state **table = malloc(room * sizeof(*table));
 		if (!table)
 			return SN_ERR_NOMEM;
-		ep->peers = table;
+		if (ep->peer_count) {
+			memcpy(table, ep->peers, ep->peer_count * sizeof(*table));
+			ep->peers_before[ep->peers_grown++] = ep->peers;
+		}
+		atomic_store_explicit(&ep->peers, table, memory_order_release);
 		ep->peer_room = room;
 	}
 	if (ep->peer_count < ep->peer_hash_size)
@@ -172,7 +176,8 @@ static int peer_make(sn_ep *ep, const void *addr, size_t len, const void *only, 
 		free(peer);
 		return rc;
 	}
-	ep->peers[ep->peer_count++] = peer;
+	ep->peers[peer->num] = peer;
+	atomic_store_explicit(&ep->peer_count, peer->num + 1, memory_order_release);
 	struct sn_peer_state **at = &ep->peer_hash[sn_mix64(peer->id) & (ep->peer_hash_size - 1)];
 	peer->hash_next = *at;
 	*at = peer;
@@ -291,5 +296,7 @@ void sn_core_peers_free(sn_ep *ep)
 	for (uint32_t i = 0; i < ep->peer_count; i++)
 		free(ep->peers[i]);
 	free(ep->peers);
+	for (unsigned i = 0; i < ep->peers_grown; i++)
+		free(ep->peers_before[i]);
 	free(ep->peer_hash);
 }

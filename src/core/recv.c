@@ -498,8 +498,9 @@ int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uin
 {
 	struct iovec v = {buf, room};
 	sn_msg m = {.peer = from, .iov = &v, .iov_count = 1, .bits = bits, .mask = mask, .context = context};
-	if (sn_unlikely(!ep || sn_core_foreign(ep) || from >= ep->peer_count || room > SN_INJECT_MAX ||
-			!buf || bits & ~mask || !ep->attr.on_complete))
+	if (sn_unlikely(!ep || sn_core_foreign(ep) ||
+			from >= atomic_load_explicit(&ep->peer_count, memory_order_relaxed) ||
+			room > SN_INJECT_MAX || !buf || bits & ~mask || !ep->attr.on_complete))
 		return post_recv(ep, &m, NULL, false);
 	sn_lock(&ep->lock);
 	struct sn_req *req = sn_core_req_new(ep);

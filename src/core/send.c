@@ -219,7 +219,8 @@ int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
 	      uint32_t flags)
 {
 	bool sent = false;
-	if (sn_likely(ep && !sn_core_foreign(ep) && to < ep->peer_count && (buf || !len) &&
+	if (sn_likely(ep && !sn_core_foreign(ep) &&
+		      to < atomic_load_explicit(&ep->peer_count, memory_order_relaxed) && (buf || !len) &&
 		      len <= SN_INJECT_MAX && !(flags & ~(uint32_t)SN_DATA) &&
 		      (ep->quiet || !ep->attr.on_complete))) {
 		sn_lock(&ep->lock);
