@@ -237,9 +237,10 @@ static void forged_arguments_are_refused(void)
 {
 	static struct sennit_seg many[SENNIT_MAX_SEGS + 1];
 	struct sennit_seg ok = {0x10000, 100};
-	char *page = kt_map(KT_PAGE);
+	char *page = kt_map(2 * KT_PAGE);
 	struct sennit_counters counters = {.values = 8, .n = 5};
 
+	munmap(page + KT_PAGE, KT_PAGE); /* so that nothing is behind it */
 	KT_FAILS(declare((uintptr_t)&ok, 0, SENNIT_READ, 0), EINVAL);
 	KT_FAILS(declare((uintptr_t)&ok, 1, 0, 0), EINVAL);
 	KT_FAILS(declare((uintptr_t)&ok, 1, 4, 0), EINVAL);
