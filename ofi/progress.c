@@ -111,11 +111,18 @@ static void use_end(struct sn_ofi_set *set)
 		atomic_fetch_sub(&set->users, 1);
 }
 
-/* Is this thread in an MPI call that waits? */
-static struct sn_shim_thread *waiting_thread(void)
+/* What libsennit-mpi.so knows of this thread, if it is in an MPI call. */
+static struct sn_shim_thread *calling_thread(const struct sn_shim *shim)
 {
-	struct sn_shim *shim = sn_caller_shim();
 	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
+
+	return t && t->kind != SN_SHIM_UNKNOWN ? t : NULL;
+}
+
+/* Is this thread in an MPI call that waits? */
+static struct sn_shim_thread *waiting_thread(const struct sn_shim *shim)
+{
+	struct sn_shim_thread *t = calling_thread(shim);
 
 	if (!t || t->kind != SN_SHIM_WAITS || t->freeing == t->calls ||
 	    atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
@@ -124,16 +131,18 @@ static struct sn_shim_thread *waiting_thread(void)
 }
 
 /* The library need not yield after this look (shim.c). Beside other threads it may: somebody waits for its lock. */
-static void looked(struct sn_shim_thread *t)
+static void looked(const struct sn_shim *shim, struct sn_shim_thread *t)
 {
-	t->looked = atomic_load_explicit(&sn_caller_shim()->threads, memory_order_relaxed) == 1;
+	t->looked = atomic_load_explicit(&shim->threads, memory_order_relaxed) == 1;
 }
 
 void sn_ofi_looked(void)
 {
-	struct sn_shim_thread *t = waiting_thread();
+	const struct sn_shim *shim = sn_caller_shim();
+	struct sn_shim_thread *t = waiting_thread(shim);
+
 	if (t)
-		looked(t);
+		looked(shim, t);
 }
 
 bool sn_ofi_set_progress(struct sn_ofi_set *set)
@@ -168,17 +177,9 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
  * then looks. MPIs that end a call as soon as what it waits for has come read again only where there may be more: they are
  * known by a call that ended with a read that found something, and always look.
  */
-static const struct sn_shim_thread *calling_thread(void)
-{
-	struct sn_shim *shim = sn_caller_shim();
-	const struct sn_shim_thread *t = shim ? shim->thread() : NULL;
-
-	return t && t->kind != SN_SHIM_UNKNOWN ? t : NULL;
-}
-
 void sn_ofi_set_emptied(struct sn_ofi_set *set)
 {
-	const struct sn_shim_thread *t = set->not_until_empty ? NULL : calling_thread();
+	const struct sn_shim_thread *t = set->not_until_empty ? NULL : calling_thread(sn_caller_shim());
 
 	set->emptied = t != NULL;
 	if (t)
@@ -189,7 +190,7 @@ bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
 {
 	if (sn_likely(!set->emptied))
 		return false;
-	const struct sn_shim_thread *t = calling_thread();
+	const struct sn_shim_thread *t = calling_thread(sn_caller_shim());
 	set->emptied = false;
 	set->not_until_empty = !t || t->calls != set->emptied_in;
 	return !set->not_until_empty;
@@ -272,7 +273,7 @@ static unsigned nap_until(uint64_t until_ns)
 
 bool sn_ofi_set_wait(struct sn_ofi_set *set, uint64_t mark)
 {
-	struct sn_shim_thread *t = waiting_thread();
+	struct sn_shim_thread *t = waiting_thread(sn_caller_shim());
 
 	if (!t)
 		return false;
@@ -296,7 +297,8 @@ static bool look_again(struct sn_ofi_set *set)
  */
 bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 {
-	struct sn_shim_thread *t = until_ns ? NULL : waiting_thread();
+	const struct sn_shim *shim = sn_caller_shim();
+	struct sn_shim_thread *t = until_ns ? NULL : waiting_thread(shim);
 	bool found = false;
 
 	if (t) {
@@ -305,7 +307,7 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 		found = !anew && relax_in_call(set, t);
 		/* anew in a crowd: a library that yields now does what the next look would do */
 		if (!anew || !sn_relax_crowded())
-			looked(t);
+			looked(shim, t);
 		return found;
 	}
 	if (!until_ns && set->mark != mark) {

@@ -262,7 +262,7 @@ int sn_iface_entry(const char **at, bool *ether, char where[SN_IFACE_WHERE])
 		return sn_fail(
 			SN_ERR_INVALID,
 			"SENNIT_NET is \"%s\": use auto, off, or a list of udp[:where] and ether[:where]",
-			sn_conf_str(SN_CONF_NET));
+			set);
 	memset(where, 0, SN_IFACE_WHERE);
 	if (word < len)
 		memcpy(where, *at + word + 1, len - word - 1);
