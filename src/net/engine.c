@@ -171,7 +171,8 @@ void sn_net_free(struct sn_net *n)
  * sn_net_deadline promised, and a little later: time up to there counts. What is beyond is lateness: the process was
  * stopped, frozen or starved, and so perhaps were its peers and all that lies between; it proves nothing about them. And
  * where that happens again and again, with no moment between for a question and its answer, a question after which we were
- * late (late_at, see silence_timer) counts a quarter.
+ * late (late_at, see silence_timer) counts a quarter. `starved` remembers the lateness of a process that runs now and then,
+ * which is late by less than a time-out: one that is later was frozen, and learns nothing from that.
  */
 void sn_net_look(struct sn_net *n)
 {
@@ -181,6 +182,8 @@ void sn_net_look(struct sn_net *n)
 
 	if (late > most)
 		n->skew += late - most;
+	if (late > most && late < n->cfg.peer_timeout)
+		n->starved += late - most;
 	n->clock_seen = SN_MAX_OF(n->clock_seen, clock);
 	n->look_by = 0;
 	n->now = n->clock_seen - n->skew;

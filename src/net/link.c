@@ -504,19 +504,25 @@ void sn_net_heard(struct sn_net_link *l)
 /*
  * Ask after a quarter of the time-out without a sign of life, then 24 times; give up after the whole, when eight questions were
  * in vain. A question after which we were late proves little, for the peer and the wire may be as starved as we are; but if
- * it proved nothing, a peer that died on a busy machine would never be given up.
+ * it proved nothing, a peer that died on a busy machine would never be given up. And when we have looked again and again
+ * for four time-outs by the clock, somebody who lives has had his turn too: each question counts in full, and engine time,
+ * which hardly moves for who is always late, is no longer waited for.
  */
 static uint64_t silence_timer(struct sn_net_link *l)
 {
 	struct sn_net *n = l->net;
-	uint64_t quarter = n->cfg.peer_timeout / 4, pause = n->cfg.peer_timeout / 32;
-	uint64_t ask_at = SN_MAX_OF(l->heard_at + quarter, l->asked ? l->ping_at + pause : 0);
+	uint64_t timeout = n->cfg.peer_timeout, pause = timeout / 32, silent = n->now - l->heard_at;
+	uint64_t ask_at = SN_MAX_OF(l->heard_at + timeout / 4, l->asked ? l->ping_at + pause : 0);
+	bool late_now = n->late_at == n->now && n->now > (l->asked ? l->ping_at : l->heard_at);
 
-	if (n->now < ask_at)
+	if (n->now < ask_at && !late_now)
 		return ask_at;
+	if (!l->asked)
+		l->starved = n->starved;
+	bool enough = silent + (n->starved - l->starved) >= SN_NET_ASK_LONG * timeout;
 	if (l->asked)
-		l->in_vain += n->late_at >= l->ping_at ? 1 : SN_NET_ASK_FULL;
-	if (n->now >= l->heard_at + n->cfg.peer_timeout && l->in_vain >= SN_NET_ASK * SN_NET_ASK_FULL) {
+		l->in_vain += n->late_at >= l->ping_at && !enough ? 1 : SN_NET_ASK_FULL;
+	if ((silent >= timeout || enough) && l->in_vain >= SN_NET_ASK * SN_NET_ASK_FULL) {
 		if (!n->quiet) {
 			sn_net_gone(l, SN_ERR_PEER_GONE);
 			return SN_NET_NEVER;

@@ -67,6 +67,7 @@
 #define SN_NET_RETRY_MOST (200 * SN_NET_MS)
 #define SN_NET_ASK	  8 /* questions in vain after which a silent peer is gone */
 #define SN_NET_ASK_FULL	  4 /* what one of them counts; 1 if we were late after it */
+#define SN_NET_ASK_LONG	  4 /* time-outs by the clock, after which each counts in full */
 
 /* Timers with nothing to do stand at SN_NET_NEVER. */
 #define SN_NET_NEVER UINT64_MAX
@@ -220,8 +221,9 @@ struct sn_net_link {
 	uint64_t hello_at, heard_at, ping_at;
 	unsigned hellos, in_vain; /* in_vain: questions without an answer, in parts (SN_NET_ASK_FULL) */
 	bool asked;
-	bool silent;	/* for too long, found in quiet mode */
-	int bye_status; /* a BYE came: handled once everything before it is delivered */
+	uint64_t starved; /* the engine's at the first question */
+	bool silent;	  /* for too long, found in quiet mode */
+	int bye_status;	  /* a BYE came: handled once everything before it is delivered */
 	bool bye_came, bye_answered;
 
 	/* stream out */
@@ -418,6 +420,7 @@ struct sn_net {
 	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (see sn_net_look) */
 	uint64_t look_by;		/* by this clock somebody will look again; 0: at any time */
 	uint64_t left_at, call; /* clock at which something left last; ns that a train takes to leave */
+	uint64_t starved;	/* what of skew are looks that were late by less than a time-out */
 	uint64_t late_at;	/* when a look came far too late last, in engine time */
 	uint32_t mtu;		/* the longest frame that any port takes */
 	struct sn_strategy strategy;

@@ -81,7 +81,7 @@ void sn_net_say_gone(const struct sn_net_link *l, int status)
 			where, ms, trouble,
 			l->part[0].type == SN_ADDR_ETHER ? "Ethernet frames of type 88B6" : "UDP", astray);
 		sn_warn("%s", sn_last_error());
-	} else if (n->now >= l->heard_at + n->cfg.peer_timeout) {
+	} else if (l->in_vain >= SN_NET_ASK * SN_NET_ASK_FULL) {
 		sn_fail_note("the peer at %s has been silent for %" PRIu64
 			     " ms (SENNIT_PEER_TIMEOUT)%s: its process "
 			     "or host is dead or stuck, or the network between is cut",

@@ -422,6 +422,37 @@ static void starved(uint64_t seed)
 	model_end();
 }
 
+/*
+ * A process that looks now and then, as where many share a core, and whose peer is dead: it says so after some time-outs by
+ * the clock, fourteen at most, however late it is with each look.
+ */
+static void tardy(uint64_t seed)
+{
+	start_on_a_good_line(seed);
+	model_start();
+	uint64_t timeout = sim_chance(0.5) ? TIMEOUT : TIMEOUT / 3, end, steady = sim_below(2);
+	uint64_t gap = 100 * SIM_MS + sim_below(timeout * 9 / 10 - 100 * SIM_MS);
+	struct node *a = node_new(0, timeout, 16384), *b = node_new(1, timeout, 16384);
+	bool met = sim_chance(0.8);
+	for (unsigned i = 5; i > 0; i--) {
+		node_post(a, b, some_length());
+		sim_run(sim.now + (met ? sim_below(20 * SIM_MS) : 0));
+	}
+	node_crash(b);
+	end = sim.now + 14 * timeout;
+	while (sim.now < end && a->net->counts[SN_NC_GONE] == 0) {
+		a->asleep_until = sim.now + (steady ? gap : 100 * SIM_MS + sim_below(gap));
+		sim_run(a->asleep_until + SIM_MS);
+	}
+	if (a->net->counts[SN_NC_GONE] == 0)
+		sim_fail("not given up after 14 time-outs of %llu ms, each look %llu ms late",
+			 (unsigned long long)(timeout / SIM_MS), (unsigned long long)(gap / SIM_MS));
+	model_check_all(true);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
 /* Eight (seven) senders, one receiver on a slow line with a short queue: short messages must not wait for the long ones. */
 static void incast(uint64_t seed)
 {
@@ -535,6 +566,8 @@ int main(int argc, char **argv)
 			starved(seed);
 		else if (seed % 50 == 5)
 			lossy(seed);
+		else if (seed % 50 == 6)
+			tardy(seed);
 		else if (seed % 50 == 9)
 			ahead(seed);
 		else if (seed % 10 == 3)
