@@ -330,18 +330,9 @@ static void a_fork_in_the_middle_spoils_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-	const char *library = getenv("SENNIT_HEAP_LIB");
 	struct sn_heap_info own;
-	if (!library || access(library, R_OK)) {
-		fprintf(stderr, "SENNIT_HEAP_LIB names no library: this build has none (a sanitizer has its "
-				"own malloc)\n");
+	if (!unit_preloaded("SENNIT_HEAP_LIB", argv)) /* a sanitizer has its own malloc */
 		return 77;
-	}
-	if (!getenv("LD_PRELOAD")) {
-		setenv("LD_PRELOAD", library, 1);
-		execv("/proc/self/exe", argv);
-		return 1;
-	}
 	if (!sn_heap_own(&own)) {
 		fprintf(stderr, "the heap leaves itself out here: huge pages always, limited address space, "
 				"or no overcommit\n");

@@ -57,16 +57,8 @@ static void a_look_is_of_one_thread(void **state)
 
 int main(int argc, char **argv)
 {
-	const char *library = getenv("SENNIT_MPI_LIB");
-	if (!library || access(library, R_OK)) {
-		fprintf(stderr, "SENNIT_MPI_LIB names no library: this build has none\n");
+	if (!unit_preloaded("SENNIT_MPI_LIB", argv))
 		return 77;
-	}
-	if (!getenv("LD_PRELOAD")) {
-		setenv("LD_PRELOAD", library, 1);
-		execv("/proc/self/exe", argv);
-		return 1;
-	}
 	if (!yields_count()) {
 		fprintf(stderr, "this kernel has no seccomp filters\n");
 		return 77;

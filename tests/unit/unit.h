@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,6 +31,26 @@ static inline uint64_t unit_seed(void)
 	uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 2654435761u;
 	print_message("seed %llu (UNIT_SEED repeats this run)\n", (unsigned long long)seed);
 	return seed;
+}
+
+/*
+ * For a test of a library that is loaded before all others: runs this program again behind the one that `setting`, a
+ * variable of the environment, names. True: it is loaded. False: this build has none, or none was named.
+ */
+static inline bool unit_preloaded(const char *setting, char **argv)
+{
+	const char *library = getenv(setting), *loaded = getenv("LD_PRELOAD");
+	if (!library || access(library, R_OK)) {
+		fprintf(stderr, "%s names no library: this build has none\n", setting);
+		return false;
+	}
+	if (!loaded || strcmp(loaded, library)) {
+		setenv("LD_PRELOAD", library, 1);
+		execv("/proc/self/exe", argv);
+		perror("/proc/self/exe");
+		exit(1);
+	}
+	return true;
 }
 
 #endif
