@@ -132,7 +132,7 @@ static inline void *sn_slot_find(const struct sn_slots *s, uint64_t id)
 	return s->at[index];
 }
 
-/* ---- rendezvous: rdv.c -------------------------------------------------------------------------------------- */
+/* ---- rendezvous: rdv.c, announce.c -------------------------------------------------------------------------- */
 
 #define SN_SEGS_INLINE 4
 
@@ -490,20 +490,12 @@ bool sn_rdv_may_read(const struct sn_link *link);
 void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv);
 void sn_rdv_pulled(struct sn_link *link, struct sn_rdv *rdv, int status); /* ends it */
 void sn_rdv_free(struct sn_link *link, struct sn_rdv *rdv);
-void sn_send_end(struct sn_link *link, struct sn_send *s, int status);
 bool sn_rdv_may_write(const struct sn_link *link);
 void sn_rdv_refused(struct sn_link *link, bool read, int error);
-int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
-		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, bool stream,
-		    struct sn_req *req);
-uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count);
-int sn_rdv_fragment(struct sn_link *link); /* 1: a piece of a stream went out; 0: no room, or nothing to do */
-int sn_rdv_step(struct sn_link *link);	   /* go on with reads and writes by slices; returns how many moved */
+int sn_rdv_status(uint64_t data);      /* that a record brought: SN_ERR_PROTO if it is none */
+int sn_rdv_step(struct sn_link *link); /* go on with reads and writes by slices; returns how many moved */
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
 		  const void *segs, unsigned flags);
-int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status);
-int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags, const void *payload,
-	       uint32_t bytes);
 int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned flags, const void *body,
 		uint32_t len);
 int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status);
@@ -513,6 +505,18 @@ void sn_rdv_refuse(void *link, struct sn_rdv *rdv, int status);
 bool sn_rdv_rests(const struct sn_link *link);	   /* there is nothing to do for this side now */
 bool sn_rdv_exposed(const struct sn_link *link);   /* a peer may still write into our memory */
 void sn_rdv_end(struct sn_link *link, int status); /* the peer is gone: end what waits for it */
+
+/* announce.c: its sender */
+int sn_rdv_announce(struct sn_link *link, struct sn_cell *cell, const struct sn_head *head,
+		    const struct iovec *iov, uint32_t iov_count, uint32_t slot, bool stream,
+		    struct sn_req *req);
+uint32_t sn_rdv_announce_bytes(const struct sn_head *head, uint32_t iov_count);
+int sn_rdv_fin(struct sn_link *link, uint64_t id, uint64_t status);
+int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags, const void *payload,
+	       uint32_t bytes);
+void sn_rdv_write_slice(struct sn_link *link, struct sn_send *s);
+int sn_rdv_fragment(struct sn_link *link); /* 1: a piece of a stream went out; 0: no room, or nothing to do */
+void sn_send_end(struct sn_link *link, struct sn_send *s, int status);
 
 /* offload.c: queues of a copy engine */
 void sn_offload_open(struct sn_rail *rail);

@@ -6,76 +6,20 @@
  * stay pinned, and the module must unload; each call must have been accepted, and frames placed. One seed gives one
  * sequence of calls for each thread; how they interleave is the scheduler's.
  */
-#include "kt.h"
-#include "net/auth.h"
+#include "fuzz.h"
 #include "veth.h"
-#include <arpa/inet.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 
 #define WORKERS 4
-#define ARENA	96 /* pages */
-#define SHARED	64
 #define CALLS	22  /* that the device knows */
 #define MORE	100 /* seconds for a slow machine to reach them all */
 
-/* What processes tell each other: handles of all kinds, in memory that all share. */
-static volatile uint64_t *shared;
+volatile uint64_t *fuzz_handles;
+volatile uint64_t *fuzz_several;
 static volatile uint64_t *calls;
-static volatile uint64_t *several; /* fetches by several rails */
-
-struct fuzz {
-	uint64_t seed;
-	int *fds; /* the process's, three */
-	char *arena;
-	uint64_t requests[8];
-	uint32_t ids[8];
-	int event;
-	unsigned cable; /* the interface's number */
-};
-
-static uint32_t pick(struct fuzz *f, uint32_t n)
-{
-	return kt_random(&f->seed) % n;
-}
-
-static uint64_t any_number(struct fuzz *f)
-{
-	static const uint64_t odd[] = {0,
-				       1,
-				       4095,
-				       4096,
-				       4097,
-				       0x7fffffff,
-				       0xffffffff,
-				       0x100000000,
-				       1ull << 44,
-				       0x7ffffffffffff000,
-				       ~0ull,
-				       ~0ull - 1,
-				       0xffff888000000000};
-
-	return pick(f, 3) ? pick(f, 100000) : odd[pick(f, sizeof(odd) / sizeof(odd[0]))];
-}
-
-static uint64_t any_address(struct fuzz *f)
-{
-	return pick(f, 12) ? (uintptr_t)f->arena + pick(f, ARENA * KT_PAGE) : any_number(f);
-}
-
-static uint64_t any_handle(struct fuzz *f)
-{
-	return pick(f, 12) ? shared[pick(f, SHARED)] : any_number(f);
-}
-
-static void publish(struct fuzz *f, uint64_t handle)
-{
-	shared[pick(f, SHARED)] = handle;
-}
 
 static uint32_t any_vector(struct fuzz *f, struct sennit_seg *segs, uint32_t max)
 {
@@ -185,176 +129,7 @@ static void fuzz_messages(struct fuzz *f, int fd)
 	}
 }
 
-/* Has the fetch come by several of the peer's rails, and by the endpoint's ports, if it has so many. */
-static void any_lanes(struct fuzz *f, struct sennit_net_pull *p)
-{
-	uint32_t first = pick(f, SENNIT_NET_PORTS);
-
-	p->n_lanes = (uint8_t)(pick(f, 20) ? 1 + pick(f, 4) : pick(f, 256));
-	p->deal = (uint8_t)(pick(f, 20) ? pick(f, 3) : pick(f, 256));
-	p->frag = pick(f, 20) ? 0 : p->frag;
-	for (uint32_t i = 0; i < SENNIT_NET_PORTS; i++)
-		p->lanes[i] = (struct sennit_net_lane){
-			.to = {[6] = 'F', [7] = (uint8_t)('F' + i % 2)},
-			.lane = (uint8_t)(pick(f, 20) ? (first + i) % SENNIT_NET_PORTS : pick(f, 256)),
-			.rail = (uint8_t)pick(f, 256),
-			.port = (uint8_t)(pick(f, 20) ? pick(f, 2) : pick(f, 256)),
-			.frag = pick(f, 20) ? 256 + pick(f, 1089) : (uint32_t)any_number(f),
-			.reserved = !pick(f, 90),
-			.rate = pick(f, 2) ? 0 : any_number(f),
-			.latency = pick(f, 2) ? 0 : any_number(f)};
-}
-
-/* Interfaces 2 and 3 are two ends of a cable, made by main(); the others are none that would do. */
-static void fuzz_net(struct fuzz *f, int fd)
-{
-	struct sennit_net_open o = {.ifindex = 1 + pick(f, 3),
-				    .mtu = pick(f, 9) ? 1400 : pick(f, 70000),
-				    .port = {'F', 'F'},
-				    .event = pick(f, 2) ? f->event : (int)pick(f, 12) - 1};
-	struct sennit_net_close c = {.id = pick(f, 4)};
-	struct sennit_net_link l = {.net = pick(f, 4), .rx_link = 1, .tx_link = 2};
-	struct sennit_net_unlink u = {.net = pick(f, 4), .link = pick(f, 5)};
-	struct sennit_net_pull p = {.net = pick(f, 4),
-				    .link = pick(f, 5),
-				    .region = f->ids[pick(f, 8)],
-				    .start = pick(f, 3) ? 0 : any_number(f),
-				    .end = pick(f, 12) ? pick(f, 100000) : any_number(f),
-				    .frag = 256 + pick(f, 1200),
-				    .rdv = pick(f, 4),
-				    .sack = any_number(f)};
-	struct sennit_net_cancel n = {.net = pick(f, 4), .number = (uint32_t)f->requests[7]};
-	struct sennit_net_port a = {.net = pick(f, 4),
-				    .ifindex = o.ifindex,
-				    .mtu = o.mtu,
-				    .port = {'F', (uint8_t)('F' + pick(f, 3))},
-				    .reserved = !pick(f, 20)};
-
-	if (pick(f, 2))
-		any_lanes(f, &p);
-	switch (pick(f, 9)) {
-	case 0: ioctl(fd, SENNIT_IOC_NET_OPEN, &o); break;
-	case 8: ioctl(fd, SENNIT_IOC_NET_PORT, &a); break;
-	case 1: ioctl(fd, SENNIT_IOC_NET_CLOSE, &c); break;
-	case 2: ioctl(fd, SENNIT_IOC_NET_LINK, &l); break;
-	case 3: ioctl(fd, SENNIT_IOC_NET_UNLINK, &u); break;
-	case 4: ioctl(fd, SENNIT_IOC_NET_CANCEL, &n); break;
-	case 5:
-		/* cppcheck-suppress leakReturnValNotUsed */
-		mmap(f->arena, KT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-		     (off_t)pick(f, 5) << 16);
-		break;
-	default:
-		if (ioctl(fd, SENNIT_IOC_NET_PULL, &p) == 0)
-			f->requests[7] = p.number;
-	}
-}
-
-/* ---- frames ---- */
-
-/* One DATA frame for a PULL of the kernel's: right, or wrong in one way or some. The links' keys are all zero. */
-static void answer(struct fuzz *f, int s, const struct sockaddr_ll *to, const uint8_t *mac,
-		   const uint8_t *pull)
-{
-	static const struct sn_sip_key key;
-	uint8_t frame[16 + 1600] = "";
-	struct sn_wire_data *d = (void *)(frame + 16);
-	struct sn_wire_pull w;
-	uint32_t n, sent;
-
-	memcpy(&w, pull + 16, sizeof(w));
-	for (int piece = (int)pick(f, 3); piece < 64; piece += 1 + (int)pick(f, 2)) {
-		uint64_t offset = le64toh(w.offset) + (uint64_t)piece * le32toh(w.frag), end = le64toh(w.end);
-
-		if (offset >= end || !(le64toh(w.want) >> piece & 1))
-			continue;
-		n = end - offset < le32toh(w.frag) ? (uint32_t)(end - offset) : le32toh(w.frag);
-		if (!pick(f, 12))
-			n = pick(f, 1500);
-		sn_wire_start(&d->h, pick(f, 30) ? SN_WIRE_DATA : (uint8_t)pick(f, 256),
-			      (uint32_t)(sizeof(*d) + n), pick(f, 30) ? 1 : pick(f, 9));
-		memcpy(frame, mac, 6);
-		frame[12] = 0x88;
-		frame[13] = 0xB6;
-		frame[14] = 'F';
-		frame[15] = (uint8_t)('F' + (pick(f, 12) ? w.rail % 2 : pick(f, 3)));
-		d->h.rail = pick(f, 12) ? w.rail : (uint8_t)pick(f, 256);
-		d->h.ack = pick(f, 5);
-		d->h.sack = any_number(f);
-		d->pull = pick(f, 12) ? w.pull : (uint32_t)any_number(f);
-		d->round = pick(f, 12) ? w.round : (uint32_t)any_number(f);
-		d->offset = pick(f, 12) ? htole64(offset) : any_number(f);
-		d->h.check = htole32(sn_check_of(&d->h + 1, sizeof(*d) - sizeof(d->h) + n));
-		if (!pick(f, 12))
-			d->h.len = (uint16_t)any_number(f);
-		d->h.mac = htole64(sn_auth_mac(&key, &d->h));
-		sent = (uint32_t)(16 + sizeof(*d)) + n;
-		if (!pick(f, 12))
-			frame[pick(f, sent)] ^= (uint8_t)(1u << pick(f, 8));
-		if (!pick(f, 12))
-			sent = 14 + pick(f, sent - 13);
-		sendto(s, frame, sent, 0, (const void *)to, sizeof(*to));
-	}
-}
-
-/* The other end of the cable. */
-static void answer_all(uint64_t seed)
-{
-	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(0x88B6)};
-	struct fuzz f = {.seed = seed, .arena = kt_map(ARENA * KT_PAGE)};
-	uint8_t mac[2][6], frame[4096];
-	int s = socket(AF_PACKET, SOCK_RAW, htons(0x88B6));
-
-	kt_link_index("fa", mac[0]);
-	ll.sll_ifindex = (int)kt_link_index("fb", mac[1]);
-	KT_CHECK(s >= 0 && bind(s, (void *)&ll, sizeof(ll)) == 0);
-	for (;;) {
-		ssize_t n = recv(s, frame, sizeof(frame), 0);
-
-		if (n >= 16 + (ssize_t)sizeof(struct sn_wire_pull) && frame[17] == SN_WIRE_PULL)
-			answer(&f, s, &ll, mac[0], frame);
-	}
-}
-
 /* ---- what is right ---- */
-
-static void right_network(struct fuzz *f, int fd, uint32_t region, uint64_t len)
-{
-	struct sennit_net_open o = {.ifindex = f->cable, .mtu = 1400, .port = {'F', 'F'}, .event = f->event};
-	struct sennit_net_link l = {.rx_link = 1, .tx_link = 2};
-	struct sennit_net_port a = {.ifindex = f->cable, .mtu = 1400, .port = {'F', 'G'}};
-
-	if (ioctl(fd, SENNIT_IOC_NET_OPEN, &o))
-		return;
-	l.net = a.net = o.id;
-	ioctl(fd, SENNIT_IOC_NET_PORT, &a);
-	if (ioctl(fd, SENNIT_IOC_NET_LINK, &l) == 0) {
-		struct sennit_net_pull p = {
-			.net = o.id, .link = l.id, .region = region, .end = len, .frag = 256 + pick(f, 1000)};
-		struct sennit_net_cancel c = {.net = o.id};
-		struct sennit_net_unlink u = {.net = o.id, .link = l.id};
-		struct sennit_net_close e = {.id = o.id};
-
-		ioctl(fd, SENNIT_IOC_NET_PULL, &p);
-		usleep(pick(f, 3000));
-		/* And one that has hardly begun, by two rails. */
-		p.frag = 0;
-		p.n_lanes = 2;
-		p.deal = (uint8_t)pick(f, 3);
-		for (uint8_t i = 0; i < 2; i++)
-			p.lanes[i] = (struct sennit_net_lane){.to = {[6] = 'F', [7] = (uint8_t)('F' + i)},
-							      .lane = i,
-							      .port = i,
-							      .frag = 256 + pick(f, 1000)};
-		if (ioctl(fd, SENNIT_IOC_NET_PULL, &p) == 0)
-			__atomic_fetch_add(several, 1, __ATOMIC_RELAXED);
-		usleep(pick(f, 3000));
-		c.number = p.number;
-		ioctl(fd, SENNIT_IOC_NET_CANCEL, &c);
-		ioctl(fd, SENNIT_IOC_NET_UNLINK, &u);
-		ioctl(fd, SENNIT_IOC_NET_CLOSE, &e);
-	}
-}
 
 static void right_messages(struct fuzz *f, int fd, struct sennit_seg *segs)
 {
@@ -412,7 +187,7 @@ static void fuzz_right(struct fuzz *f)
 		}
 		/* An endpoint's end waits for all processors: not too often, but until it was reached. */
 		if (f->cable && (kt_accepted[_IOC_NR(SENNIT_IOC_NET_CANCEL)] < 20 || !pick(f, 16)))
-			right_network(f, fd, d[1].id, len);
+			fuzz_net_right(f, fd, d[1].id, len);
 		ioctl(fd, SENNIT_IOC_UNDECLARE, &u);
 	}
 	right_messages(f, fd, segs);
@@ -551,7 +326,7 @@ static bool all_was_reached(void)
 		if (!__atomic_load_n(&kt_accepted[i], __ATOMIC_RELAXED))
 			return false;
 	}
-	return *several && kt_counter(SENNIT_C_NET_FRAMES) > 0;
+	return *fuzz_several && kt_counter(SENNIT_C_NET_FRAMES) > 0;
 }
 
 static void say_what_was_reached(void)
@@ -559,7 +334,7 @@ static void say_what_was_reached(void)
 	for (int i = 0; i < CALLS; i++)
 		printf("%s %lu%s", names[i], (unsigned long)kt_accepted[i], i + 1 < CALLS ? ", " : "\n");
 	printf("fetches by several rails %lu, frames placed %lu, dropped %lu, strays %lu\n",
-	       (unsigned long)*several, (unsigned long)kt_counter(SENNIT_C_NET_FRAMES),
+	       (unsigned long)*fuzz_several, (unsigned long)kt_counter(SENNIT_C_NET_FRAMES),
 	       (unsigned long)kt_counter(SENNIT_C_NET_DROPS), (unsigned long)kt_counter(SENNIT_C_NET_STRAYS));
 }
 
@@ -574,15 +349,15 @@ int main(int argc, char **argv)
 	printf("seed %lu\n", (unsigned long)seed);
 	kt_veth_make("fa", "fb", getpid(), 9000);
 	kt_link_up("fb");
-	shared =
+	fuzz_handles =
 		mmap(NULL, (SHARED + 2 + 256) * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	KT_CHECK(shared != MAP_FAILED);
-	calls = shared + SHARED;
-	several = calls + 1;
+	KT_CHECK(fuzz_handles != MAP_FAILED);
+	calls = fuzz_handles + SHARED;
+	fuzz_several = calls + 1;
 	kt_accepted = (uint64_t *)(uintptr_t)(calls + 2);
 	pid_t other = kt_fork();
 	if (!other)
-		answer_all(seed);
+		fuzz_net_answer(seed);
 	while (time(NULL) < end || (time(NULL) < end + MORE && !all_was_reached())) {
 		int i = kt_random(&seed) % WORKERS;
 
