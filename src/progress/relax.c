@@ -81,14 +81,27 @@ static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), voi
 }
 
 /*
- * The answer to a small message comes within a microsecond, and to read the clock meanwhile is to be late for it. With the
- * pause a message is found no later than without, since nothing has been begun ahead that must be given up then.
+ * On Intel's processors a message is found no later with a pause before each look than without, since nothing has been
+ * begun ahead that must be given up then. AMD's (Genoa, cores near) find it earlier without: a ping-pong of 8 B takes .93
+ * of the time over Open MPI 4 and .91 over Intel MPI.
  */
+static bool pause_helps(void)
+{
+#ifdef __x86_64__
+	return !__builtin_cpu_is("amd");
+#else
+	return true;
+#endif
+}
+
+/* The answer to a small message comes within a microsecond, and to read the clock meanwhile is to be late for it. */
 static int first_looks(int (*poll)(void *arg), void *arg)
 {
+	bool pause = pause_helps();
 	int found = 0;
 	for (int i = 0; i < FIRST_LOOKS && !found; i++) {
-		sn_cpu_relax();
+		if (pause)
+			sn_cpu_relax();
 		found = poll(arg);
 	}
 	return found;
