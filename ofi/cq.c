@@ -284,6 +284,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 
 	if (n != -FI_EAGAIN) {
 		sn_ofi_looked();
+		if (n > 0 && (size_t)n < count && cq->domain->serial && cq->head == cq->tail)
+			sn_ofi_set_lay_there(&cq->set);
 		return n;
 	}
 	if (sn_unlikely(!cq->domain->serial)) {

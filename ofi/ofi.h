@@ -48,6 +48,8 @@ struct sn_ofi_set {
 	bool emptied;		/* the last read took all there was; of one thread, like the next two */
 	uint32_t emptied_in;	/* in this call of the MPI */
 	bool not_until_empty;	/* a call ended with such a read */
+	bool flood;		/* the last look has brought much */
+	unsigned unlooked;	/* reads since the last look that found entries which lay there */
 	_Atomic uint64_t idle;	/* sn_relax's memory */
 	_Atomic uint64_t stamp; /* the process's stamp when last looked at */
 };
@@ -228,6 +230,8 @@ void sn_ofi_looked(void);
 bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark);
 /* A read has taken all there was. */
 void sn_ofi_set_emptied(struct sn_ofi_set *set);
+/* A read has taken all there was, and need not look for it. */
+void sn_ofi_set_lay_there(struct sn_ofi_set *set);
 /* A read that follows: may it say at once that there is nothing? Only once after each that emptied. */
 bool sn_ofi_set_is_empty(struct sn_ofi_set *set);
 /* Likewise after something else that found nothing, but only in an MPI call that is known to wait. */

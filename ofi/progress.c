@@ -24,6 +24,10 @@
  * completes, or signals, rings no bell. */
 #define SHARED_NAP 1000u
 
+/* Events of a look that are a flood, and reads after it that need not look (sn_ofi_set_lay_there). */
+#define FLOOD	 32
+#define UNLOOKED 16
+
 /*
  * Counts progress on any endpoint of the process, so that no queue naps beside a busy one. Not of the domain: a thread that
  * waits may read the queues of two in turn (Open MPI 5 does, once a window has been made), and would take what one
@@ -157,6 +161,10 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 		events += n > 0 ? n : 0;
 	}
 	use_end(set);
+	if (!set->shared) {
+		set->unlooked = 0;
+		set->flood = events >= FLOOD;
+	}
 	stamp = atomic_load_explicit(&stamps, memory_order_relaxed);
 	if (events) /* two threads may count as one: only the change matters */
 		atomic_store_explicit(&stamps, ++stamp, memory_order_relaxed);
@@ -184,6 +192,18 @@ void sn_ofi_set_emptied(struct sn_ofi_set *set)
 	set->emptied = t != NULL;
 	if (t)
 		set->emptied_in = t->calls;
+}
+
+/*
+ * Likewise where the entries lay in the queue, in a flood: most often short messages that had come before their receives. A
+ * program that takes them one a call would look at the network for each, and every look of a flood takes long (256 frames
+ * and more), so they would wait for all that came later. But sends that end at once lie there, too, and who does nothing but
+ * send must hear of what comes: so many such reads at most between two looks.
+ */
+void sn_ofi_set_lay_there(struct sn_ofi_set *set)
+{
+	if (set->flood && set->unlooked++ < UNLOOKED)
+		sn_ofi_set_emptied(set);
 }
 
 bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
