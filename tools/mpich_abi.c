@@ -157,6 +157,19 @@ const char *sn_mpich_program_library(char *const *argv)
 	return NULL;
 }
 
+const char *sn_mpich_program_static(char *const *argv)
+{
+	for (; *argv; argv++) {
+		char *file = **argv == '-' ? NULL : sn_tool_which(*argv);
+		struct sn_elf elf;
+		bool ok = file && sn_elf_read(file, &elf);
+		free(file);
+		if (ok)
+			return elf.bits == 64 && !elf.needed_count ? *argv : NULL;
+	}
+	return NULL;
+}
+
 static char *cache_dir(const char *library)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

@@ -246,6 +246,24 @@ static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, c
 	return 0;
 }
 
+/* What is started as it stands, but not over sennit, or not as one job. */
+static void note_the_program(struct sn_plan *p, const struct sn_launcher *l, char *const *argv)
+{
+	bool launched = l->mpi != SN_MPI_PROGRAM, open_mpi = l->mpi == SN_MPI_OPEN4 || l->mpi == SN_MPI_OPEN5;
+	const char *wants = sn_mpich_program_library(argv + launched);
+	if (wants && open_mpi && strcmp(wants, "libmpi.so.40") != 0)
+		sn_plan_note(p,
+			     "the program is linked with MPICH or Intel MPI (%s) but started by %s: every "
+			     "rank would run alone",
+			     wants, l->title);
+	const char *fixed = sn_mpich_program_static(argv + launched);
+	if (fixed)
+		sn_plan_note(p,
+			     "%s is statically linked, so nothing can be loaded under it: if it is the MPI "
+			     "program it runs without sennit",
+			     fixed);
+}
+
 int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, const char *provider,
 		 const char *mpich_lib)
 {
@@ -269,6 +287,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		for_intel_mpi(p, argv);
 	if (l->mpi == SN_MPI_INTEL)
 		sn_plan_set(p, argv, "I_MPI_HYDRA_ENV", "all");
+	note_the_program(p, l, argv);
 	if (!open_mpi && check_mpich_library(p, l, argv, mpich_lib) != 0)
 		return -1;
 	p->argv = open_mpi ? insert_exports(p, argv) : copy_arguments(argv);

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import subprocess
 import unittest
 
 from common import SENNIT, SOURCE, ToolTest
@@ -93,6 +94,32 @@ class Mistakes(RunTest):
             r = self.run_("--dry-run", "--", self.launcher("mpirun", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")),
                           self.dir + "/program")
             self.assertEqual(r.returncode, 0, (cut, r.stderr))
+
+
+    def compile(self, name, *words):
+        path = self.dir + "/" + name
+        subprocess.run(["cc", "-x", "c", "-", "-o", path, *words], input=b"int main(void) { return 0; }", check=True)
+        return path
+
+    def test_a_program_of_another_mpi_would_run_alone(self):
+        self.compile("libmpich.so.12", "-shared", "-fPIC", "-Wl,-soname,libmpich.so.12")
+        program = self.compile("program", "-Wl,--no-as-needed", "-L" + self.dir, "-l:libmpich.so.12")
+        said = "linked with MPICH or Intel MPI (libmpich.so.12) but started by Open MPI 4.1.4: every rank would run alone"
+        lines = self.dry(self.launcher("mpirun", "mpirun (Open MPI) 4.1.4"), "-n", "2", program)
+        self.assertTrue(any(said in line for line in lines), lines)
+        lines = self.dry(self.launcher("mpirun", "mpirun (Open MPI) 4.1.4"), "-n", "2", "/bin/true", "a")
+        self.assertFalse(any(line.startswith("#") for line in lines[1:]), lines)
+
+    def test_a_static_program_is_named(self):
+        try:
+            program = self.compile("fixed", "-static")
+        except subprocess.CalledProcessError:
+            self.skipTest("this compiler has no static C library")
+        for start in ([], [self.launcher("mpirun", "mpirun (Open MPI) 4.1.4"), "-n", "2"]):
+            lines = self.dry(*start, program)
+            self.assertTrue(any(program + " is statically linked" in line for line in lines), lines)
+            r = self.run_("--", *start, program)
+            self.assertEqual((r.returncode, r.stderr.count("is statically linked")), (0, 1), r.stderr)
 
 
 class Programs(RunTest):
