@@ -13,13 +13,14 @@ Cells, each of which can run by itself and add to what stands in out/progress.js
     away     one-sided reads from a rank that is outside the library, its core idle
     overlap  share of a transfer that is hidden, sender's and receiver's side
     total    both ranks work for 20 ms while they exchange a message, no core idle: what a turn takes
-    crowd    collectives with 2, 4, 8 and 16 ranks
+    crowd    collectives and ping-pong with 2, 4, 8 and 16 ranks; ping-pong beside ranks that compute
     threads  8-byte messages of 1 and 8 threads a rank, each with its own communicator (MPI_THREAD_MULTIPLE)
     udp, ether    idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
 Each round runs every candidate once, in an order that changes; shown are medians and ranges. Writes out/progress.json.
 """
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -36,8 +37,10 @@ SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 NODE = ["lat", "idle", "away", "overlap", "total", "crowd", "threads"]
 HOSTS = ["udp", "ether"]
 NO_THREAD = ", no thread"
+FEW = 2  # ranks, with a core each
 ALLOWED = 1.05  # latency with the thread over latency without
 WORSE = 1.03    # a turn without an idle core, likewise
+STEPS = {"allreduce": lambda n: math.log2(n), "alltoall": lambda n: n - 1, "exchange": lambda n: 1, "pairs": lambda n: 1}  # of a rank
 
 
 def candidates():
@@ -70,7 +73,8 @@ def size_of(text):
 
 def rows_of(cell, ranks, sizes):
     if cell == "crowd":
-        return ["allreduce:8:100", "exchange:8:100", "alltoall:4096:100"]
+        rows = ["allreduce:8:100", "exchange:8:100", "alltoall:4096:100", "pairs:8:100"]
+        return rows + ["beside:8:100"] if ranks > 2 else rows
     if ranks != 2:
         return []
     hide = [f"{side}:{n}" for n in sizes for side in ("hidesend", "hiderecv")]
@@ -252,6 +256,19 @@ def costs(samples):
     return found
 
 
+def crowds(samples):
+    """[(row, who, ratio)]: the time over that of few ranks, times ranks a core, times what each rank has to do."""
+    found, cores = [], os.cpu_count() or FEW
+    for name in in_order(samples):
+        kind, ranks = name.partition("/")[2].split(":")[0], int(name.partition("@")[2])
+        few = samples.get(f"{name.partition('@')[0]}@{FEW}", {})
+        if name.startswith("crowd/") and kind in STEPS and ranks > cores:
+            fair = ranks / cores * STEPS[kind](ranks) / STEPS[kind](FEW)
+            found += [(title(name), who, statistics.median(v) / statistics.median(few[who]) / fair)
+                      for who, v in samples[name].items() if who in few]
+    return found
+
+
 def best(samples, less, wanted):
     """"value (range) by whom" of the best whom `wanted` takes."""
     found = {who: v for who, v in samples.items() if wanted(who)}
@@ -276,6 +293,11 @@ def section(samples):
         lines.append(f"| {title(name)} | {bench.UNITS.get(kind, 'us')} | " + " | ".join(cells) + " |")
     lines += ["", f"What the thread costs, with it over without it ({ALLOWED} is allowed for latency, {WORSE} for work):", ""]
     lines += [f"- {row}, {who}: {ratio:.3f}{'' if fine else ' (more than allowed)'}" for row, who, ratio, fine in costs(samples)]
+    lines += ["", f"More ranks than cores: the time over that of {FEW} ranks times ranks a core times the messages that each rank has to "
+              "exchange one after the other (1 is proportional):", ""]
+    for row in dict.fromkeys(row for row, _, _ in crowds(samples)):
+        of_row = [(who, r) for what, who, r in crowds(samples) if what == row]
+        lines.append(f"- {row}: " + ", ".join(f"{who.replace('sennit, ', 'sennit over ')} {r:.2f}" for who, r in of_row))
     return lines
 
 
@@ -287,6 +309,8 @@ def show(samples):
     print()
     for row, who, ratio, fine in costs(samples):
         print(f"the thread costs: {row}, {who}: {ratio:.3f}{'' if fine else '  MORE THAN ALLOWED'}")
+    for row, who, ratio in crowds(samples):
+        print(f"over proportional: {row}, {who}: {ratio:.2f}")
 
 
 def main():

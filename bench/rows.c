@@ -14,12 +14,16 @@
  *   away       us of MPI_Get and MPI_Win_flush from a rank that is outside the library, its core idle; the
  *              origin does something else for GAP between two of them
  *   alltoall, allreduce, bcast, exchange   us a call
+ *   pairs      us, half a round trip, while every even rank plays with the next one
+ *   beside     likewise of ranks 0 and 1 alone, while all others compute and make no call
  *   idle       percent of a core used by a rank that waits in MPI_Recv
- * Probes are taken by ranks 0 and 1; with more ranks than cores they say nothing and are 0.
+ * Rows of two ranks leave the others asleep. Probes are taken by ranks 0 and 1; with more ranks than cores they say nothing
+ * and are 0.
  */
 #include "probe.h"
 #include <fcntl.h>
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +43,10 @@
 #define LARGEST (64u << 20)
 
 static int rank, ranks;
-static char *mine, *theirs; /* COLD bytes each */
+static char *mine, *theirs; /* room bytes each */
+static size_t room;
 static struct probe_line *lines;
+static _Atomic uint64_t *over; /* in the page of the lines: how many rows "beside" have ended */
 static uint64_t probe_round;
 static volatile long sink;
 
@@ -50,7 +56,7 @@ static void fail(const char *what)
 	MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Rank 0's memfd, opened by rank 1 through /proc: nothing is left behind. */
+/* Rank 0's memfd, opened by the others through /proc: nothing is left behind. */
 static void probe_open(void)
 {
 	char path[64] = "";
@@ -62,16 +68,14 @@ static void probe_open(void)
 		snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
 	}
 	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
-	if (rank == 1)
+	if (rank > 0)
 		fd = open(path, O_RDWR);
-	if (rank < 2) {
-		lines = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		if (fd < 0 || lines == MAP_FAILED)
-			fail("the probe's memory");
-	}
+	lines = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd < 0 || lines == MAP_FAILED)
+		fail("the probe's memory");
+	over = (_Atomic uint64_t *)((char *)lines + 2048);
 	MPI_Barrier(MPI_COMM_WORLD);
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 }
 
 static double probe(void)
@@ -99,24 +103,43 @@ static long read_all(const char *p, size_t len)
 static double pingpong(size_t len, long rounds, enum touch touch)
 {
 	size_t step = (len + 4095) & ~(size_t)4095, at = 0;
+	int other = rank ^ 1;
+	if (other >= ranks)
+		return 0;
 	double start = MPI_Wtime();
 	for (long i = 0; i < rounds; i++) {
 		char *out = mine + at, *in = theirs + at;
 		for (int turn = 0; turn < 2; turn++) {
-			if (turn == rank) {
+			if (turn == rank % 2) {
 				if (touch == CONSUME)
 					memset(out, (int)i, len);
-				MPI_Send(out, (int)len, MPI_BYTE, !rank, 1, MPI_COMM_WORLD);
+				MPI_Send(out, (int)len, MPI_BYTE, other, 1, MPI_COMM_WORLD);
 			} else {
-				MPI_Recv(in, (int)len, MPI_BYTE, !rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+				MPI_Recv(in, (int)len, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 				if (touch == CONSUME)
 					sink += read_all(in, len);
 			}
 		}
-		if (touch == ROTATE && (at += step) + len > COLD)
+		if (touch == ROTATE && (at += step) + len > room)
 			at = 0;
 	}
 	return MPI_Wtime() - start;
+}
+
+/* The others compute until rank 0 says that it is over, by other ways than messages. */
+static double beside(size_t len, long rounds)
+{
+	static uint64_t ended;
+	double took = 0;
+	ended++;
+	if (rank < 2)
+		took = pingpong(len, rounds, SAME);
+	if (rank == 0)
+		atomic_store(over, ended);
+	while (rank > 1 && atomic_load(over) < ended)
+		for (int i = 0; i < 1000; i++)
+			sink += i;
+	return took;
 }
 
 /* ---- message rate ---- */
@@ -365,6 +388,14 @@ static double idle(void)
 
 static double timed(const char *kind, size_t len, long rounds)
 {
+	static const char *const two[] = {"lat", "bw", "cold", "used", "rate"};
+	if (!strcmp(kind, "pairs"))
+		return pingpong(len, rounds, SAME);
+	if (!strcmp(kind, "beside"))
+		return beside(len, rounds);
+	for (size_t i = 0; rank > 1 && i < sizeof(two) / sizeof(two[0]); i++)
+		if (!strcmp(kind, two[i]))
+			return 0;
 	if (!strcmp(kind, "lat") || !strcmp(kind, "bw"))
 		return pingpong(len, rounds, SAME);
 	if (!strcmp(kind, "cold"))
@@ -403,6 +434,8 @@ static double calibrated(const char *kind, size_t len, double seconds, long *rou
 static double figure(const char *kind, size_t len, double seconds)
 {
 	long rounds;
+	if (ranks > 2 && (!strncmp(kind, "hide", 4) || !strcmp(kind, "away") || !strcmp(kind, "total")))
+		fail("hidesend, hiderecv, away and total are for two ranks");
 	if (!strcmp(kind, "hidesend"))
 		return hidden(len, 0);
 	if (!strcmp(kind, "hiderecv"))
@@ -414,7 +447,7 @@ static double figure(const char *kind, size_t len, double seconds)
 	if (!strcmp(kind, "idle"))
 		return idle();
 	double each = calibrated(kind, len, seconds, &rounds) / (double)rounds;
-	if (!strcmp(kind, "lat"))
+	if (!strcmp(kind, "lat") || !strcmp(kind, "pairs") || !strcmp(kind, "beside"))
 		return each / 2 * 1e6;
 	if (!strcmp(kind, "bw") || !strcmp(kind, "cold") || !strcmp(kind, "used"))
 		return 2 * (double)len / each / 1e6;
@@ -461,7 +494,7 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	size_t room = ranks == 2 ? COLD : LARGEST / 4;
+	room = ranks == 2 ? COLD : LARGEST / 4;
 	mine = malloc(room);
 	theirs = malloc(room);
 	if (!mine || !theirs || ranks < 2)
