@@ -155,6 +155,7 @@ struct sn_ep {
 	struct sn_list deferred; /* completed while the progress thread visited; visit.c */
 	bool visited;		 /* it does so now */
 	uint32_t visit_calls;	 /* the application's looks at the last visit */
+	uint32_t left_calls;	 /* client.calls when a post last said that the application may go away */
 	uint64_t visit_kept;	 /* unexpected messages there were when it looked last */
 	struct sn_engine_client client;
 	struct sn_claim *free_claims[2];
@@ -187,10 +188,12 @@ int sn_core_look(sn_ep *ep);	 /* every rail once */
 
 /* visit.c */
 #define SN_LEAVE_MIN 16384 /* bytes: from here on a post may be worth waking the progress thread for */
+#define SN_LEAVE_FAR                                                                                         \
+	4096 /* likewise a receive from another host, whose message may take more than one frame */
 void sn_core_engine_join(sn_ep *ep);
 void sn_core_defer(struct sn_req *req);
 int sn_core_deliver_deferred(sn_ep *ep);
-void sn_core_leave(sn_ep *ep);
+void sn_core_leave(sn_ep *ep, uint64_t len);
 
 /* request.c */
 int sn_core_req_pool_grow(sn_ep *ep);

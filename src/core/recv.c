@@ -457,6 +457,15 @@ posted:
 		recv_show(req, peer);
 }
 
+/* Is it worth the progress thread's while, if the application goes away now? */
+static bool may_leave(const struct sn_req *req, uint64_t room)
+{
+	uint32_t source = req->posted.source;
+	bool far = source != SN_ANY_PEER && req->ep->peers[source]->ops->far;
+
+	return (far || room >= SN_LEAVE_MIN) && !req->posted.shown && !sn_caller_waits();
+}
+
 static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle,
 							   bool plain)
 {
@@ -479,9 +488,9 @@ static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_m
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
 	recv_place(req, plain);
-	if (room >= SN_LEAVE_MIN && req->generation == generation && !req->posted.shown && !plain &&
-	    req->state == SN_REQ_ACTIVE && !sn_caller_waits())
-		sn_core_leave(ep);
+	if (room >= SN_LEAVE_FAR && !plain && req->generation == generation && req->state == SN_REQ_ACTIVE &&
+	    may_leave(req, room))
+		sn_core_leave(ep, room);
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);
@@ -516,8 +525,13 @@ int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uin
 	req->posted.bits = bits;
 	req->posted.mask = mask;
 	const struct sn_peer_state *peer = ep->peers[from];
+	bool large = room >= SN_LEAVE_FAR;
+	uint32_t generation = large ? req->generation : 0;
 	if (sn_unlikely(peer->gone || peer->unmet || !sn_match_post_again(ep->match[0], &req->posted)))
 		recv_place(req, false);
+	if (sn_unlikely(large) && req->generation == generation && req->state == SN_REQ_ACTIVE &&
+	    may_leave(req, room))
+		sn_core_leave(ep, room);
 	sn_unlock(&ep->lock);
 	return 0;
 }

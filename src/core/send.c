@@ -170,7 +170,7 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 	ep->count.sends++;
 	sn_core_hand_over(req, &out);
 	if (out.head.len >= SN_LEAVE_MIN && req->generation == generation && !sn_caller_waits())
-		sn_core_leave(ep);
+		sn_core_leave(ep, out.head.len);
 out:
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);

@@ -75,13 +75,21 @@ void sn_core_engine_join(sn_ep *ep)
 
 /*
  * Something long was posted and is under way, and the application may go away to compute. What has arrived already is
- * looked at now; what comes later wakes the thread.
+ * looked at now; what comes later wakes the thread. Of several that are not so long, posted in a row without a look, the
+ * first says it, and nobody looks.
  */
-void sn_core_leave(sn_ep *ep)
+void sn_core_leave(sn_ep *ep, uint64_t len)
 {
+	bool small = len < SN_LEAVE_MIN;
+	if (small && atomic_load_explicit(&ep->client.calls, memory_order_relaxed) == ep->left_calls)
+		return;
 	sn_engine_hint();
-	sn_core_progress(ep);
+	if (!small)
+		sn_core_progress(ep);
+	ep->left_calls = atomic_load_explicit(&ep->client.calls, memory_order_relaxed);
 	leave_rails(ep);
+	if (small)
+		return;
 	for (uint32_t i = 0; i < ep->rail_count; i++)
 		if (!ep->rails[i].ops->far && ep->rails[i].ops->busy(ep->rails[i].state))
 			sn_engine_kick(true);

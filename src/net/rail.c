@@ -9,11 +9,13 @@
  * process's service thread is told once when it becomes readable, rings the bell (which ends naps; the earliest nap comes
  * later than that) and sets `rang`. Not sooner: the thread that wakes takes its core from a rank that polls. With no
  * peer connected the looks stop: an endpoint whose peers are all local makes no system call for the network.
+ * Who posts something long may go away, and arms at once; if it then looks STAYS times in a row it waits, and disarms.
  *
- * The application computing. A timer of the service thread, running only while there is traffic or a connection, sees
- * that no call came for 2 to 8 ms (the longer the application has been calling all the time, the rarer it looks). From then on the service thread does the engine's progress in quiet mode (net.h): it
- * acknowledges, resends, answers PULL, places DATA and keeps the peer from thinking that we are dead, until the
- * application calls again. What has to be reported waits for that call.
+ * The application computing. If the progress thread is on guard, what becomes readable wakes it, and it looks in the
+ * application's place. Else, or if it does not come to it, a timer of the service thread, running only while there is traffic
+ * or a connection, sees that no call came for 2 to 8 ms (the longer the application has been calling all the time, the rarer
+ * it looks). From then on the service thread does the engine's progress in quiet mode (net.h): it acknowledges, resends,
+ * answers PULL, places DATA and keeps the peer from thinking that we are dead, until somebody calls and what has to be is told.
  *
  * Locks. The rail's lock guards the engine; the application's threads take it around every call (inside, the core calls
  * back into the rail: `depth`, theirs alone, counts), the service thread only tries. The service lock is taken inside
@@ -41,6 +43,8 @@
 #define EXPECT_FOR (2 * SN_NET_MS) /* ns without a frame that a fetch under way is looked for all the time */
 #define EAGER	   16384
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
+#define STAYS	   8 /* looks, each within STAYS_NS of the one before */
+#define STAYS_NS   10000u
 
 struct net_rail {
 	struct sn_net *net;
@@ -60,6 +64,7 @@ struct net_rail {
 	uint64_t last;	     /* clock at the last frame */
 	uint64_t looked;     /* clock at the last look */
 	bool expects;	     /* a fetch was under way then */
+	unsigned left;	     /* looks until it shows that the application waits; 0: it did not leave */
 	uint64_t services;
 };
 
@@ -101,6 +106,13 @@ static void arm(struct net_rail *r)
 	if (atomic_exchange_explicit(&r->armed, true, memory_order_relaxed))
 		return;
 	watch(r, EPOLL_CTL_ADD);
+}
+
+/* The service thread may be doing the same: then it rings, and somebody arms anew. */
+static void disarm(struct net_rail *r)
+{
+	if (atomic_exchange_explicit(&r->armed, false, memory_order_relaxed))
+		watch(r, EPOLL_CTL_DEL);
 }
 
 static void enter(struct net_rail *r)
@@ -154,11 +166,10 @@ static void serve_quietly(struct net_rail *r)
 /* Has the application called since the last time somebody asked? */
 static bool application_calls(struct net_rail *r)
 {
-	uint32_t calls = atomic_load_explicit(&r->calls, memory_order_relaxed);
-	bool does = calls != r->calls_seen;
+	uint32_t before = r->calls_seen;
 
-	r->calls_seen = calls;
-	return does;
+	r->calls_seen = atomic_load_explicit(&r->calls, memory_order_relaxed);
+	return r->calls_seen != before;
 }
 
 static void on_timer(struct sn_timer *t)
@@ -182,7 +193,8 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 		; /* takes the one shot out, so that this descriptor is quiet again */
 	watch(r, EPOLL_CTL_DEL);
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
-	if (application_calls(r)) /* it will look by itself; see later whether it did */
+	/* It will look by itself, or the progress thread in its place; see later whether they did. */
+	if (application_calls(r) || sn_bell_guarded())
 		sn_service_arm(&r->timer, HOT_PERIOD);
 	else
 		serve_quietly(r);
@@ -537,9 +549,14 @@ static int net_progress(void *rail)
 	if (!due(r))
 		return 0;
 	enter(r);
+	uint64_t before = r->looked;
 	int events = sn_net_progress(r->net);
 	sn_net_show(r->net);
 	r->looked = r->net->clock_seen;
+	if (r->left && r->looked - before > STAYS_NS)
+		r->left = STAYS;
+	else if (r->left && --r->left == 0)
+		disarm(r);
 	if (events)
 		r->last = r->looked;
 	else if (r->looked > r->last + ARM_AFTER)
@@ -555,6 +572,7 @@ static int net_progress(void *rail)
 /* What comes from now on rings, if nobody looks before. */
 static void net_leave(void *rail)
 {
+	((struct net_rail *)rail)->left = STAYS;
 	arm(rail);
 }
 
