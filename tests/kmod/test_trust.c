@@ -373,6 +373,10 @@ static void a_jobs_queues_have_an_end(void)
 	struct sennit_join j = {.rank = 0};
 	int file[9], n = 0;
 
+	if (kt_times(8) < 8) {
+		printf("  a checking kernel takes minutes for so many calls: not checked\n");
+		return;
+	}
 	for (unsigned i = 0; i < 9; i++) {
 		file[i] = kt_open();
 		j.rank = i;
