@@ -245,6 +245,40 @@ static void delay(unsigned long us)
 		set("dmadouble", "delay_us", us);
 }
 
+/*
+ * Who waits sleeps for as long as the channel has shown that a block takes: about one sleep a block, once that is learned.
+ * Naps of no particular length would be hundreds, for a block takes some 20 ms here. A machine that gets no time in between
+ * may wake before its engine does, so of many copies one is enough.
+ */
+static void waits_are_as_long_as_blocks_take(void)
+{
+	size_t len = 2 << 20;
+	char *from = kt_map(len), *to = kt_map(len);
+	struct kt_region src = kt_declare(fd, from, len, SENNIT_READ),
+			 dst = kt_declare(fd, to, len, SENNIT_WRITE);
+	uint64_t sleeps, blocks;
+	int copies = 0;
+	bool good;
+
+	delay(200);
+	do {
+		uint64_t before = kt_counter(SENNIT_C_DMA_SLEEPS), begun = kt_counter(SENNIT_C_DMA_BLOCKS);
+
+		KT_CHECK(kt_copy(fd, kt_id(dst.id, 0), kt_id(src.id, 0), len, NULL) == 0);
+		sleeps = kt_counter(SENNIT_C_DMA_SLEEPS) - before;
+		blocks = kt_counter(SENNIT_C_DMA_BLOCKS) - begun;
+		good = blocks >= 4 && sleeps >= blocks / 2 && sleeps <= 4 * blocks;
+	} while (!good && ++copies < 40);
+	delay(0);
+	printf("  %lu blocks, %lu sleeps, after %d other copies\n", (unsigned long)blocks,
+	       (unsigned long)sleeps, copies);
+	KT_CHECK(good);
+	KT_CHECK(kt_undeclare(fd, src.id) == 0 && kt_undeclare(fd, dst.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(from, len);
+	munmap(to, len);
+}
+
 static void messages_spread_over_channels(void)
 {
 	pid_t children[3];
@@ -385,6 +419,7 @@ int main(int argc, char **argv)
 	KT_RUN(odd_offsets_are_right);
 	KT_RUN(messages_spread_over_channels);
 	if (doubled) {
+		KT_RUN(waits_are_as_long_as_blocks_take);
 		KT_RUN(failing_parts_are_copied_by_the_cpu);
 		KT_RUN(missing_descriptors_are_waited_for);
 	}
