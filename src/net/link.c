@@ -531,8 +531,11 @@ static uint64_t silence_timer(struct sn_net_link *l)
 		l->silent = true;
 		sn_net_work(l);
 	}
-	if (l->state == SN_LINK_OPEN)
+	if (l->state == SN_LINK_OPEN) {
+		if (l->asked) /* the rail by which the last frame came may be what is silent, and not the peer */
+			sn_net_way_turn(l);
 		sn_net_out_ack(l, SN_WIRE_F_ANSWER);
+	}
 	l->asked = true;
 	l->ping_at = n->now;
 	return n->now + pause;

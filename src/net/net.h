@@ -586,6 +586,7 @@ int sn_net_ports_in(struct sn_net_link *l, const uint8_t *body, uint32_t len); /
 void sn_net_ports_out(struct sn_net_link *l);
 struct sn_net_way *sn_net_way_main(struct sn_net_link *l);  /* one that is up; else the likeliest */
 struct sn_net_way *sn_net_way_reply(struct sn_net_link *l); /* the way back of the last frame, if it is up */
+void sn_net_way_turn(struct sn_net_link *l); /* acknowledgements and questions leave by the next one */
 /* By the strategy: the way for a frame of short messages; NULL: all are busy. except: not this one, if there is another. */
 struct sn_net_way *sn_net_way_small(struct sn_net_link *l, uint32_t bytes, const struct sn_net_way *except);
 struct sn_net_way *sn_net_way_other(struct sn_net_link *l,

@@ -276,6 +276,20 @@ struct sn_net_way *sn_net_way_reply(struct sn_net_link *l)
 	return w->state == SN_WAY_UP || w->state == SN_WAY_TRYING ? w : sn_net_way_main(l);
 }
 
+/* Nobody answers by that one: the next that is up, if there is another. */
+void sn_net_way_turn(struct sn_net_link *l)
+{
+	unsigned ports = l->net->cfg.ports;
+
+	for (unsigned i = 1; i < ports; i++) {
+		unsigned next = (l->reply + i) % ports;
+		if (l->way[next].state == SN_WAY_UP) {
+			l->reply = (uint8_t)next;
+			return;
+		}
+	}
+}
+
 struct sn_net_way *sn_net_way_other(struct sn_net_link *l, const struct sn_net_way *than)
 {
 	struct sn_net_way *best = NULL;

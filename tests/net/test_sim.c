@@ -321,6 +321,29 @@ static void prompt(uint64_t seed)
 	model_end();
 }
 
+/* All rails but one are cut while nobody has anything to say: whether the peer lives is asked by each, and both live. */
+static void one_rail_left(uint64_t seed)
+{
+	start_on_a_good_line(seed);
+	sim.rails = 2 + (unsigned)sim_below(3);
+	model_start();
+	struct node *node[] = {node_new(0, TIMEOUT, 16384), node_new(1, TIMEOUT, 16384)};
+	unsigned left = (unsigned)sim_below(sim.rails);
+	for (unsigned i = 0; i < 10; i++) {
+		node_post(node[i & 1], node[!(i & 1)], some_length());
+		settle(TIMEOUT, 2);
+	}
+	for (unsigned r = 0; r < sim.rails; r++)
+		sim.rail[r].cut = r != left;
+	sim_run(sim.now + 3 * TIMEOUT);
+	node_post(node[0], node[1], some_length());
+	settle(TIMEOUT, 2);
+	model_check_all(false);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
 /* One side drops the other and connects again under the same identity, while frames of the old session still fly. */
 static void rejoin(uint64_t seed)
 {
@@ -570,6 +593,8 @@ int main(int argc, char **argv)
 			tardy(seed);
 		else if (seed % 50 == 9)
 			ahead(seed);
+		else if (seed % 50 == 11)
+			one_rail_left(seed);
 		else if (seed % 10 == 3)
 			rejoin(seed);
 		else if (seed % 10 == 7)
