@@ -9,6 +9,7 @@
  */
 #include "base/log.h"
 #include "net/net.h"
+#include "progress/relax.h"
 #include <stdlib.h>
 
 static uint32_t slot_of(const struct sn_net *n, uint64_t key)
@@ -177,7 +178,8 @@ int sn_net_attach(struct sn_net *n, struct sn_peer_state *peer, const struct sn_
 	l->push_own = SN_NET_PUSH;
 	l->done_at = SN_NET_NEVER;
 	sn_list_add_tail(&n->links, &l->node);
-	n->link_count++;
+	if (n->link_count++ == 0)
+		sn_relax_far(true);
 	hash(n, l);
 	hash_grow(n);
 	*link = l;
@@ -233,7 +235,8 @@ void sn_net_link_free(struct sn_net_link *l)
 	sn_list_del(&l->work_node);
 	sn_list_del(&l->node);
 	unhash(n, l);
-	n->link_count--;
+	if (--n->link_count == 0)
+		sn_relax_far(false);
 	free(l);
 }
 

@@ -5,7 +5,9 @@
  *    local processes than cores: then the one that would answer probably waits for this very core.
  *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a wake-up,
  *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken. Skipped where
- *    yields hand nothing on (progress/turns.h).
+ *    yields hand nothing on (progress/turns.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
+ *    on their way, too, may be somebody who waits for this very core, of whom nothing is known here: ranks in other
+ *    containers, a network in user space, the kernel's own threads. Where nobody is, a yield is 0.2 us of a long wait.
  *  - nap on the bell. A ring ends any nap.
  * A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller who has to look
  * at other things too looks often at first, and an idle one costs next to nothing. Within the step he looks again and
@@ -23,12 +25,13 @@
 
 #define YIELD_NS	 1000000u
 #define NAP_MIN_NS	 50000u
+#define FAR_NS		 8000u
 #define LOOKS		 8  /* between two readings of the clock (25 ns each) */
 #define FIRST_LOOKS	 64 /* of a wait, before the clock is read at all: about 2 us */
 #define POLLED_YIELD	 10 /* times the spinning of one who may do other things */
 #define POLLED_YIELD_MIN 100000u
 
-static _Atomic unsigned crowd;
+static _Atomic unsigned crowd, far_rails;
 static _Atomic uint64_t count_naps, count_yields;
 
 void sn_relax_crowd(unsigned peers)
@@ -63,6 +66,11 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
 bool sn_relax_crowded(void)
 {
 	return atomic_load_explicit(&crowd, memory_order_relaxed);
+}
+
+void sn_relax_far(bool far)
+{
+	atomic_fetch_add_explicit(&far_rails, far ? 1u : -1u, memory_order_relaxed);
 }
 
 /* Counted roughly where several threads yield. */
@@ -115,6 +123,13 @@ static uint64_t awake_ns(bool many, uint64_t now)
 	return sn_turns_in_vain(now) ? 0 : YIELD_NS;
 }
 
+/* Does somebody who has waited so long give the core to others between two looks? */
+static bool gives_way(uint64_t waited)
+{
+	bool far = atomic_load_explicit(&far_rails, memory_order_relaxed) > 0;
+	return waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000 || (far && waited >= FAR_NS);
+}
+
 static int look_until(uint64_t end, bool yields, int (*poll)(void *arg), void *arg)
 {
 	int found = 0;
@@ -156,12 +171,12 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	bool many = sn_relax_crowded();
 	if (many)
 		sn_spread_look(now);
-	bool yields = many || waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
 	int found = 0;
 	if (waited >= awake_ns(many, now) && max_nap_us)
 		found = nap(waited, max_nap_us, poll, arg);
 	else
-		found = many ? yield_until(end, now, poll, arg) : look_until(end, yields, poll, arg);
+		found = many ? yield_until(end, now, poll, arg)
+			     : look_until(end, gives_way(waited), poll, arg);
 	if (found)
 		*idle = 0;
 	return found;

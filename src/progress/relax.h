@@ -27,6 +27,8 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
  * not to spin. */
 void sn_relax_crowd(unsigned peers);
 bool sn_relax_crowded(void);
+/* Some answers come from other hosts (true), or no more; calls add up. */
+void sn_relax_far(bool far);
 /* What that means, in words: "3 processes for 2 cores: who waits yields, ...". */
 void sn_relax_describe(unsigned peers, char *out, size_t room);
 

@@ -3,6 +3,7 @@
  * No ring is lost. Every sleep here may last 200 s and the alarm comes before: a test that passes was woken each time.
  */
 #include "base/base.h"
+#include "base/conf.h"
 #include "progress/bell.h"
 #include "progress/relax.h"
 #include <pthread.h>
@@ -391,6 +392,25 @@ static void in_a_crowd_waiting_yields_at_once(void **state)
 	sn_relax_crowd(0);
 }
 
+/* An answer from another host may have to pass somebody who waits for this very core. */
+static void waiting_for_other_hosts_yields_while_it_spins(void **state)
+{
+	setenv("SENNIT_SPIN", "1000000", 1);
+	sn_conf_reload();
+	napped();
+	for (int far = 0; far < 2; far++) {
+		uint64_t idle = sn_now_ns() - 20000, yielded = yields;
+		if (far)
+			sn_relax_far(true);
+		sn_relax_step(&idle, 100, nothing, NULL);
+		assert_int_equal(napped(), 0);
+		assert_int_equal(yields > yielded, far);
+	}
+	sn_relax_far(false);
+	unsetenv("SENNIT_SPIN");
+	sn_conf_reload();
+}
+
 static int something(void *arg)
 {
 	return 1;
@@ -440,6 +460,7 @@ int main(void)
 		cmocka_unit_test(bound_to_other_cores_is_no_rival),
 		cmocka_unit_test(waiting_spins_then_naps),
 		cmocka_unit_test(in_a_crowd_waiting_yields_at_once),
+		cmocka_unit_test(waiting_for_other_hosts_yields_while_it_spins),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
 		cmocka_unit_test(who_polls_naps_only_after_many_calls),
 		cmocka_unit_test(who_works_between_polls_never_naps),
