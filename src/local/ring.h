@@ -77,6 +77,9 @@ struct sn_rx {
 	uint64_t head;	    /* cells consumed */
 	uint64_t published; /* and told to the sender */
 	uint32_t count;
+	uint8_t lone; /* looks that found one record each, without one that found more; rail.c */
+	uint8_t turn;
+	bool waited; /* the last look found nothing */
 	struct sn_chan *chan;
 };
 
