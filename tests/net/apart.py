@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Between hosts: messages move while a process computes, and while it is disturbed; a flood on one rail does not starve the other.
+"""Between hosts: messages move while a process computes, and while it is disturbed; a flood on one rail does not starve the other;
+what it costs to be woken.
 
-usage: apart.py PROGRAM CASE     (apart.py --list prints the cases)
+usage: apart.py PROGRAM WAKES CASE     (apart.py --list prints the cases)
 
 The hosts are network namespaces (hosts.py): needs root, otherwise exits 77.
 """
@@ -13,13 +14,13 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-PROGRAM, CASE = (sys.argv[1], sys.argv[2]) if len(sys.argv) > 2 else ("", "")
+PROGRAM, WAKES, CASE = sys.argv[1:4] if len(sys.argv) > 3 else ("", "", "")
 sys.argv = sys.argv[:1]
 import hosts as net  # noqa: E402
 
 
-def start(where, words, driver):
-    ranks = [net.Rank(host, i, [PROGRAM, i, len(where), *words], net.DRIVERS[driver]) for i, host in enumerate(where)]
+def start(where, words, driver, program=None):
+    ranks = [net.Rank(host, i, [program or PROGRAM, i, len(where), *words], net.DRIVERS[driver]) for i, host in enumerate(where)]
     until = time.monotonic() + 20
     addresses = [r.line(until).split()[1] for r in ranks]
     for r in ranks:
@@ -61,6 +62,15 @@ def fair(driver, flooder):
     net.finish(ranks, 60)
 
 
+def wakes(driver):
+    """Rank 0 sends when rank 1 is ready: asleep, or computing."""
+    (sender, receiver), until = start(net.two(driver), [], driver, WAKES)
+    for _ in range(82):
+        receiver.wait_for("ready", until)
+        sender.say("GO")
+    net.finish([sender, receiver], 60)
+
+
 CASES = {
     "overlap_udp": lambda: overlap("udp"),
     "overlap_ether": lambda: overlap("ether"),
@@ -69,6 +79,8 @@ CASES = {
     "fair_local_flood": lambda: fair("udp", 1),
     "fair_net_flood": lambda: fair("udp", 2),
     "fair_ether_flood": lambda: fair("ether", 2),
+    "wakes_udp": lambda: wakes("udp"),
+    "wakes_ether": lambda: wakes("ether"),
 }
 
 

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a message from another host costs a process that sleeps, in system calls: one process of apart.py, wakes RANK COUNT.
+ * Rank 1 receives. First it waits, and sleeps: the service thread hears of the message and rings, and the waiter takes it.
+ * Then it computes: the progress thread takes the message in its place. The sender is told to send once the other sleeps, or
+ * has posted. Counted are a thread's calls from the end of one sleep to the message, or to its next sleep; judged is the
+ * median, since on a busy machine a sleep may just be over by itself when something comes.
+ */
+#include "base/base.h"
+#include "peer.h"
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LAPS   41
+#define SERVED 32 /* events that the service thread asks for; who asks for fewer only looks */
+#define LEN    8192
+
+static _Thread_local unsigned calls; /* since the thread slept */
+static _Thread_local bool application;
+static _Atomic bool announce; /* the application's next sleep is to be told */
+static _Atomic unsigned served,
+	moved; /* calls of the service thread, and of the progress thread, for their last wake-up */
+
+#define COUNTED(type, name, parameters, ...)                                                                 \
+	type __real_##name parameters;                                                                       \
+	type __wrap_##name parameters;                                                                       \
+	type __wrap_##name parameters                                                                        \
+	{                                                                                                    \
+		calls++;                                                                                     \
+		return __real_##name(__VA_ARGS__);                                                           \
+	}
+COUNTED(int, epoll_ctl, (int fd, int op, int of, struct epoll_event *e), fd, op, of, e)
+COUNTED(ssize_t, write, (int fd, const void *at, size_t len), fd, at, len)
+COUNTED(ssize_t, send, (int fd, const void *at, size_t len, int flags), fd, at, len, flags)
+COUNTED(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), fd, m, flags)
+COUNTED(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), fd, m, n, flags)
+COUNTED(ssize_t, recv, (int fd, void *at, size_t len, int flags), fd, at, len, flags)
+COUNTED(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), fd, m, flags)
+COUNTED(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), fd, m, n,
+	flags, t)
+COUNTED(int, getrusage, (__rusage_who_t who, struct rusage *u), who, u)
+COUNTED(int, sched_yield, (void), )
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+	calls += clock != CLOCK_MONOTONIC; /* that one needs no call */
+	return __real_clock_gettime(clock, t);
+}
+
+int __real_epoll_wait(int fd, struct epoll_event *e, int most, int timeout);
+int __wrap_epoll_wait(int fd, struct epoll_event *e, int most, int timeout);
+int __wrap_epoll_wait(int fd, struct epoll_event *e, int most, int timeout)
+{
+	calls++;
+	if (most < SERVED)
+		return __real_epoll_wait(fd, e, most, timeout);
+	if (calls > 1)
+		atomic_store(&served, calls);
+	int n = __real_epoll_wait(fd, e, most, timeout);
+	calls = 0;
+	return n;
+}
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+	long a[6];
+	va_list list;
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(list, long);
+	va_end(list);
+	calls++;
+	bool sleeps = number == SYS_futex && (int)a[1] == FUTEX_WAIT;
+	if (sleeps && application && atomic_exchange(&announce, false) &&
+	    __real_write(1, "INFO ready\n", 11) < 0)
+		abort();
+	if (sleeps && !application && calls > 1)
+		atomic_store(&moved, calls);
+	long rc = __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (sleeps)
+		calls = 0;
+	return rc;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+	return x < y ? -1 : x > y;
+}
+
+static void at_most(const char *what, unsigned *of_lap, unsigned most)
+{
+	qsort(of_lap, LAPS, sizeof(*of_lap), by_size);
+	printf("INFO %s: %u calls (%u to %u), at most %u\n", what, of_lap[LAPS / 2], of_lap[0],
+	       of_lap[LAPS - 1], most);
+	if (of_lap[LAPS / 2] > most)
+		die(what, 0);
+}
+
+static void ended(sn_req *req)
+{
+	sn_completion c = {0};
+	int rc = sn_wait(ep, req, &c, 60000000);
+	if (rc || c.status)
+		die("completion", rc ? rc : c.status);
+}
+
+static uint8_t data[LEN];
+static unsigned waiter[LAPS], ringer[LAPS], service[LAPS], progress[LAPS];
+
+static sn_req *receive(sn_peer from, size_t len)
+{
+	sn_req *req;
+	if (sn_irecv(ep, from, data, len, 1, UINT64_MAX, &req))
+		die("a receive", 0);
+	return req;
+}
+
+static void send_laps(sn_peer to, size_t len)
+{
+	char line[16];
+	sn_req *req;
+	for (int lap = 0; lap < LAPS; lap++) {
+		if (!fgets(line, sizeof(line), stdin))
+			exit(1);
+		data[len - 1] = (uint8_t)(lap + 1);
+		if (sn_isend(ep, to, data, len, 1, &req))
+			die("a send", 0);
+		ended(req);
+	}
+}
+
+static void wait_laps(sn_peer from)
+{
+	for (int lap = 0; lap < LAPS; lap++) {
+		sn_req *req = receive(from, 8);
+		atomic_store(&announce, true);
+		ended(req);
+		waiter[lap] = calls;
+		ringer[lap] = atomic_load(&served);
+	}
+}
+
+static void compute_laps(sn_peer from)
+{
+	for (int lap = 0; lap < LAPS; lap++) {
+		sn_req *req = receive(from, LEN);
+		printf("INFO ready\n");
+		fflush(stdout);
+		while (*(volatile uint8_t *)&data[LEN - 1] != lap + 1)
+			;
+		uint64_t until = sn_now_ns() + 2000000; /* it goes to sleep again */
+		while (sn_now_ns() < until)
+			;
+		service[lap] = atomic_load(&served);
+		progress[lap] = atomic_load(&moved);
+		ended(req);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	sn_peer peers[2];
+	if (argc < 3)
+		return 2;
+	rank = (unsigned)atoi(argv[1]);
+	application = true;
+	open_endpoint();
+	say_address();
+	for (int i = 0; i < 2; i++)
+		peers[i] = read_peer();
+	if (rank == 0) {
+		send_laps(peers[1], 8);
+		send_laps(peers[1], LEN);
+	} else {
+		wait_laps(peers[0]);
+		compute_laps(peers[0]);
+		at_most("the waiter, woken", waiter, 3);
+		at_most("the service thread, for one that sleeps", ringer, 8);
+		at_most("the service thread, for one that computes", service, 8);
+		at_most("the progress thread", progress, 16);
+	}
+	printf("OK\n");
+	close_when_told();
+	return 0;
+}
