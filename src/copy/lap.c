@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "copy/lap.h"
+#include "base/base.h"
 #include <string.h>
 
-#define WORSE	 1.4f /* a group this much above the ones before */
+#define CHANGED	 1.4f /* a group this much above the ones before, or below */
 #define ODD	 3 /* and so many of them: something has changed. One may be the peer, who tries something */
 #define HOPELESS 1.5f  /* times dearer: tried a quarter as often */
 #define BETTER	 0.97f /* less than this difference is noise */
-#define TRIAL	 4     /* groups: the other way, this one, the other, this */
+#define LEVEL	 1.06f /* nor is this, against the preferred way */
+#define TRIAL	 4     /* groups: the other way, this one, the other, this; or the other twice, then this */
 
 static void trial_begin(struct sn_lap *l)
 {
+	if (l->odd)
+		l->hold = 0;
 	l->trial = TRIAL;
 	l->way = !l->way;
 	l->groups = l->odd = 0;
@@ -17,18 +21,23 @@ static void trial_begin(struct sn_lap *l)
 }
 
 /* Disturbances only make a group slower, so the faster one of each way counts. */
-static void trial_group(struct sn_lap *l, float ns)
+static void trial_group(struct sn_lap *l, float ns, unsigned preferred)
 {
 	float *least = &l->least[l->way];
 	if (!(*least > 0) || ns < *least)
 		*least = ns;
 	if (--l->trial) {
-		l->way = !l->way;
+		if (!l->twos || l->trial == TRIAL / 2)
+			l->way = !l->way;
 		return;
 	}
 	memcpy(l->ns, l->least, sizeof(l->ns));
-	if (l->ns[!l->way] < l->ns[l->way] * BETTER)
-		l->way = !l->way;
+	bool changed = l->ns[!l->way] < l->ns[l->way] * (l->way == preferred ? BETTER : LEVEL);
+	l->way ^= changed;
+	if (l->ns[!l->way] > l->ns[l->way] * HOPELESS)
+		l->hold = SN_LAP_HOLD;
+	else
+		l->hold = changed || !l->hold ? SN_LAP_SOON : (uint16_t)SN_MIN_OF(2 * l->hold, SN_LAP_HOLD);
 }
 
 /* A group is over. */
@@ -36,20 +45,20 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 {
 	float *known = &l->ns[l->way], other = l->ns[!l->way];
 	if (ns > (float)bound) {
-		*l = (struct sn_lap){.way = (uint8_t)preferred, .shift = l->shift};
+		*l = (struct sn_lap){.way = (uint8_t)preferred, .shift = l->shift, .twos = l->twos};
 		return;
 	}
 	if (l->trial) {
-		trial_group(l, ns);
+		trial_group(l, ns, preferred);
 		return;
 	}
-	if (*known > 0 && ns > *known * WORSE) {
+	if (*known > 0 && (ns > *known * CHANGED || ns * CHANGED < *known)) {
 		l->odd++;
 	} else {
 		*known = *known > 0 ? *known + (ns - *known) / 4 : ns;
 		l->odd = 0;
 	}
-	unsigned hold = other > *known * HOPELESS ? 4 * SN_LAP_HOLD : SN_LAP_HOLD;
+	unsigned hold = other > *known * HOPELESS ? 4u * l->hold : l->hold;
 	if (l->odd == ODD || !(other > 0) || ++l->groups >= hold)
 		trial_begin(l);
 }

@@ -12,11 +12,16 @@
  * follow each other closely: a group that took longer than the caller's bound a message says nothing, and the way that
  * the caller prefers is taken.
  *
- * Every SN_LAP_HOLD groups there is a trial: two groups go the other way, in turn with two that go this one, and the faster
- * ones are compared. After a trial that the other way has lost clearly the next one comes later; when three groups in a row
- * took much longer than those before (the program does something else now, or the cores have moved), at once. The first
- * messages of each group are not counted: their lines still lie where the way before has left them. The peer learns as
- * well, and its trials are seen here as noise, which is why one odd group means nothing.
+ * Every so many groups there is a trial: two groups go the other way and two this one, and the faster
+ * ones are compared; the preferred way also wins where they are level. Where one has lost clearly, the next trial is four times
+ * SN_LAP_HOLD groups away. Else the first trials come close, in case one was misled, then, while they say the same again, up
+ * to SN_LAP_HOLD groups apart. When three groups in a row took much longer than those before, or much
+ * shorter (the program does something else now, or the cores have moved), there is one at once.
+ * The first messages of each group are not counted: their lines still lie where the way before has left them.
+ *
+ * The peer learns as well, and its trials are seen here as noise, which is why one odd group means nothing. If both made theirs at once,
+ * and one went this way while the other went that, both would see no difference; so in trials one of the two (`twos`) changes its
+ * way after two groups, the other after each.
  *
  * Long messages average out more, and there are fewer of them: with `shift` the groups are that many times halved.
  *
@@ -28,18 +33,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SN_LAP_SKIP  4u
-#define SN_LAP_GROUP 16u
+#define SN_LAP_SKIP  8u
+#define SN_LAP_GROUP 24u
+#define SN_LAP_SOON  8u
 #define SN_LAP_HOLD  64u
 
 struct sn_lap {
 	uint64_t since; /* when the counted part of this group began */
 	float ns[2];	/* a message, with each way; 0: not known */
 	float least[2]; /* in this trial */
-	uint16_t count, groups;
+	uint16_t count, groups, hold;
 	uint8_t way; /* 0 or 1: of this group */
 	uint8_t trial, odd;
 	uint8_t shift; /* the caller's; else 0. At most 2 */
+	bool twos;     /* the caller's: the peer's is the opposite */
 };
 
 /* The next message is about to go: is a clock reading due? */

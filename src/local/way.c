@@ -33,6 +33,11 @@ void sn_way_init(struct sn_link *link)
 		mbytes_s[SN_WAY_SHARED] = mbytes_s[SN_WAY_SINGLE] * 9 / 5;
 		mbytes_s[SN_WAY_STREAM] = (uint32_t)((1000 << 20) / t->ns[SN_TUNE_STREAM][TUNE_MIB]);
 	}
+	bool twos = link->rail->ids.id > link->ids.id;
+	for (unsigned i = 0; i < SN_WAY_LAPS; i++)
+		link->laps[i].twos = link->fetched[i].twos = twos;
+	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
+		link->past[i].twos = twos;
 	/* Where it is, somebody put it there: it comes first until its messages say otherwise. */
 	mbytes_s[SN_WAY_MODULE] = mbytes_s[SN_WAY_SHARED] / 10 * 11;
 	for (int order = 0; order < SN_ORDERS; order++) {

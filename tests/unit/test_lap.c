@@ -61,6 +61,41 @@ static void a_change_is_answered_within_a_few_groups(void **state)
 	assert_true(laps(1000, 4000, 9000, 0, NULL) <= 100);
 }
 
+static void a_program_that_becomes_faster_is_a_change_too(void **state)
+{
+	laps(3000, 10000, 14000, 0, NULL); /* it looks at the bytes */
+	laps(10 * SN_LAP_GROUP, 2600, 1800, 0, NULL);
+	assert_true(laps(1000, 2600, 1800, 0, NULL) >= 900);
+}
+
+/* A message each way in turn, and both sides learn, one began `skew` messages earlier. After 1500 the other way becomes the
+ * better one: how many of the next `rounds` each way go it. */
+static unsigned two_sides(unsigned skew, unsigned rounds)
+{
+	struct sn_lap side[2] = {{.twos = false}, {.twos = true}};
+	unsigned ones = 0;
+	for (unsigned i = 0; i < skew + 1500 + rounds; i++) {
+		bool before = i < skew + 1500;
+		for (int s = i < skew; s < 2; s++) {
+			unsigned way = sn_lap_next(&side[s], now, BOUND, 0);
+			now += before ? (way ? 14000 : 10000) : (way ? 1700 : 2700);
+			ones += before ? 0 : way;
+		}
+	}
+	return ones;
+}
+
+static void both_sides_find_it_whenever_they_began(void **state)
+{
+	unsigned worst = UINT32_MAX;
+	for (unsigned skew = 0; skew < 8 * SN_LAP_GROUP; skew++) {
+		unsigned ones = two_sides(skew, 900);
+		worst = ones < worst ? ones : worst;
+	}
+	print_message("at least %u of 1800 went the better way\n", worst);
+	assert_true(worst >= 1200);
+}
+
 static void programs_that_compute_get_what_is_preferred(void **state)
 {
 	assert_int_equal(laps(3000, 4 * BOUND, 4 * BOUND, 1, NULL), 3000);
@@ -96,6 +131,8 @@ int main(void)
 		cmocka_unit_test_setup(the_faster_way_carries_nearly_all, start),
 		cmocka_unit_test_setup(noise_changes_little, start),
 		cmocka_unit_test_setup(a_change_is_answered_within_a_few_groups, start),
+		cmocka_unit_test_setup(a_program_that_becomes_faster_is_a_change_too, start),
+		cmocka_unit_test_setup(both_sides_find_it_whenever_they_began, start),
 		cmocka_unit_test_setup(programs_that_compute_get_what_is_preferred, start),
 		cmocka_unit_test_setup(long_messages_take_fewer, start),
 		cmocka_unit_test_setup(the_clock_is_read_twice_a_group, start),
