@@ -57,15 +57,17 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.name = "ring",
 			.type = SN_TYPE_NUM,
 			.unit = "bytes",
-			.def = 262144,
+			.def = 2097152,
 			.min = 16384,
 			.max = 16777216,
 			.help = "Size of the ring of shared memory from one local process to another, "
 				"rounded up to a power of two; each pair has two. It holds eager messages "
 				"the receiver has not read yet and is the pipe for streamed large "
-				"messages, so it should fit the second-level cache: hence 256 KiB. This "
-				"size is for the first 16 peers of an endpoint; later ones get smaller "
-				"rings, so that memory stays bounded on machines with many processes.",
+				"messages. It should be larger than the second-level cache: to write a "
+				"line that still lies in the receiver's costs more than to fetch it from "
+				"a cache that both share. This size is for the first 4 peers of an "
+				"endpoint; the next 12 get an eighth, later ones less, so that memory "
+				"stays bounded on machines with many processes.",
 		},
 	[SN_CONF_COPY] =
 		{

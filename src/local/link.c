@@ -21,6 +21,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define EAGER_ROOM                                                                                           \
+	(64u << 10) /* of a ring, however large: longer messages may be announced where nobody has posted */
+
 /* The largest number of rivals of any endpoint of this process decides whether waiting should spin. */
 static void rival_set(struct sn_link *link, bool rival)
 {
@@ -75,11 +78,13 @@ static uint32_t power_of_two(uint64_t n)
 	return p;
 }
 
-/* The more peers, the smaller the rings: the memory of an endpoint stays bounded, and few peers are busy at a time. */
+/* The more peers, the smaller the rings: the memory of an endpoint stays bounded, and together they are larger than the
+ * caches anyway. */
 static uint32_t ring_size(const struct sn_rail *rail)
 {
 	uint64_t bytes = (uint64_t)sn_conf_num(SN_CONF_RING);
-	return power_of_two(rail->channels < 16 ? bytes : rail->channels < 64 ? bytes / 2 : bytes / 4);
+	uint32_t n = rail->channels;
+	return power_of_two(n < 4 ? bytes : n < 16 ? bytes / 8 : n < 64 ? bytes / 16 : bytes / 32);
 }
 
 /* Make our channel. Returns its descriptor or an error. */
@@ -92,7 +97,8 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 		return fd;
 	sn_tx_init(&link->tx, map, *ring_bytes);
 	link->tx_bytes = SN_RING_OFFSET + *ring_bytes;
-	uint64_t most = *ring_bytes / 4 - SN_REC_HEAD - SN_IMM_MAX - sizeof(struct sn_rec_part);
+	uint64_t most = SN_MIN_OF(*ring_bytes / 4, EAGER_ROOM) - SN_REC_HEAD - SN_IMM_MAX -
+			sizeof(struct sn_rec_part);
 	link->eager = (uint32_t)SN_MIN_OF((uint64_t)sn_conf_num(SN_CONF_EAGER), most);
 	link->parts = (uint32_t)SN_MIN_OF((uint64_t)*ring_bytes / 2 - SN_CELL - SN_REC_HEAD - SN_IMM_MAX,
 					  UINT64_C(65536));

@@ -272,6 +272,7 @@ struct sn_link {
 	bool greeted;		     /* the peer's bell, pid and rights are known */
 	int read_error, write_error; /* errno: this direction is refused; 0: it works, as far as is known */
 	size_t tx_bytes, rx_bytes;   /* of the mappings */
+	bool tx_touched, rx_touched; /* their pages are there */
 	uint32_t pid;		     /* as the peer sees itself: for logs */
 	char scope[40];		     /* in the live view; "" when it is not there */
 	struct {

@@ -18,16 +18,28 @@
  *
  * Trust. `filled` may say anything: it is bounded by the length that was read first, and that by the record's cells.
  *
- * Budget: no system call, no locked instruction, no allocation in the steady state; for each page one line more than a
+ * Budget: no system call but one for the first message, no locked instruction, no allocation in the steady state; for each page one line more than a
  * message in one piece would move.
  */
 #include "base/log.h"
 #include "local/local.h"
+#include "progress/memfd.h"
+#include "progress/relax.h"
 
 #define PAGE	   4096u
 #define AHEAD	   1024u
 #define LOOKS	   400u
 #define SHORT_STEP 1536u /* a shorter one is not worth a hand-over of its own */
+
+/* The first long message: now all of the ring will be used. A fault for each page would slow down the first lap, by which
+ * the ring is judged. */
+static void touch(bool *touched, void *chan, size_t bytes)
+{
+	if (sn_unlikely(!*touched) && !sn_relax_crowded()) {
+		sn_memfd_touch(chan, bytes);
+		*touched = true;
+	}
+}
 
 static inline _Atomic uint32_t *filled_of(uint8_t *payload)
 {
@@ -52,6 +64,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 	uint8_t *payload = sn_cell_payload(cell),
 		*body = payload + sizeof(struct sn_rec_part) + head->imm_len;
 	uint32_t len = (uint32_t)head->len, n;
+	touch(&link->tx_touched, link->tx.chan, link->tx_bytes);
 	cell->len = len | (uint32_t)head->imm_len << 24;
 	cell->bits = head->bits;
 	cell->data = head->data;
@@ -85,6 +98,7 @@ static int begin(struct sn_link *link, const struct sn_head *head)
 	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
 	if (!rdv)
 		return sn_fail(SN_ERR_NOMEM, "no memory for a message");
+	touch(&link->rx_touched, link->rx.chan, link->rx_bytes);
 	rdv->state = SN_RDV_PART;
 	rdv->guard = rdv->exposed = rdv->stream = rdv->mapped = false;
 	rdv->segs.at = rdv->segs.few;

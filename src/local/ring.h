@@ -17,12 +17,14 @@
  * sender looks there only when its own copy says that the ring is full. So a message of up to 40 bytes moves one line
  * between the cores, and a head line now and then.
  *
- * Footprint. A ring is large so that a sender may run ahead, but a receiver that keeps up needs little of it. So with more
- * processes than cores the sender looks every SN_RING_LAP cells whether everything has been read, and then goes on at the
- * beginning (the way there is padding): two processes that take turns stay within two pages. With eight ranks
- * the rings of a process would else be 3 MiB, each line used once and then not before it has left the cache (alltoall of
- * 8 B: 30 us without, 18 with). Not so with a core for each: a line that the receiver has just read lies in its cache, and to
- * write it takes 0.04 us longer than an old one.
+ * Footprint. A ring is large so that a sender may run ahead, and for long records: to write a line that lies in the
+ * receiver's cache, because it has just been read, takes several times as long as to fetch an old one that both caches have
+ * given up. So where records of more than a page come, the whole ring is used, which is larger than a second-level
+ * cache. A receiver that keeps up with short ones needs little: after SN_RING_SHORTS cells without a long record
+ * the sender looks, every SN_RING_LAP cells from SN_RING_NARROW on, whether everything has been read, and
+ * then goes on at the beginning (the way there is padding). With more processes than cores it does so from the first page on, whatever
+ * the records: two processes that take turns stay within two pages. With eight ranks the rings of a process would
+ * else be 3 MiB, each line used once and then not before it has left the cache (alltoall of 8 B: 30 us without, 18 with).
  *
  * Trust. head is checked to lie between the last head and the tail. The sender never reads cells. Records are checked by
  * the receiver (recv.c).
@@ -34,11 +36,13 @@
 #include "local/wire.h"
 #include "progress/relax.h"
 
-#define SN_RING_AHEAD	  8u  /* half a KiB */
-#define SN_RING_OWN	  8u  /* further ahead, lines are asked for */
-#define SN_RING_LAP	  64u /* a page */
-#define SN_RING_AHEAD_MAX 72u /* an injected message of SN_INJECT_MAX */
-#define SN_RING_AT_A_LOOK 4u  /* zeroed by a look that finds nothing */
+#define SN_RING_AHEAD	  8u	/* half a KiB */
+#define SN_RING_OWN	  8u	/* further ahead, lines are asked for */
+#define SN_RING_LAP	  64u	/* a page */
+#define SN_RING_NARROW	  4096u /* 256 KiB */
+#define SN_RING_SHORTS	  256u	/* cells of short records: more in a row, and the time of long ones is over */
+#define SN_RING_AHEAD_MAX 72u	/* an injected message of SN_INJECT_MAX */
+#define SN_RING_AT_A_LOOK 4u	/* zeroed by a look that finds nothing */
 
 /* Push a line that was just written out to the cache that all cores share; only a hint, and nothing on older processors. */
 static inline void sn_line_demote(void *line)
@@ -67,6 +71,7 @@ struct sn_tx {
 	uint64_t clean; /* the marks of the cells from the tail up to here are zero */
 	uint64_t want;	/* while there is nothing else to do, they may be zeroed up to here */
 	uint64_t lap;	/* from this tail on, look whether to go back to the beginning */
+	uint64_t wide;	/* up to this tail, do so only in a crowd */
 	uint32_t count;
 	bool bad; /* the receiver's head made no sense */
 	struct sn_chan *chan;
@@ -157,8 +162,9 @@ static inline bool sn_tx_prepare(struct sn_tx *tx)
 static inline uint32_t sn_tx_lap(struct sn_tx *tx, uint32_t at, uint32_t n)
 {
 	uint32_t skip = tx->count - at;
-	bool go = sn_relax_crowded() && at >= SN_RING_LAP && n < at && skip <= SN_REC_CELLS_MAX &&
-		  sn_tx_refresh(tx) && tx->head == tx->tail;
+	uint32_t from = sn_relax_crowded() ? SN_RING_LAP : tx->tail < tx->wide ? tx->count : SN_RING_NARROW;
+	bool go =
+		at >= from && n < at && skip <= SN_REC_CELLS_MAX && sn_tx_refresh(tx) && tx->head == tx->tail;
 	tx->lap = tx->tail + (go ? skip : 0) + SN_RING_LAP;
 	return go ? skip : 0;
 }
@@ -168,6 +174,8 @@ static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 {
 	uint32_t at = (uint32_t)tx->tail & (tx->count - 1);
 	uint32_t pad = sn_unlikely(at + n > tx->count) ? tx->count - at : 0;
+	if (n > SN_RING_LAP)
+		tx->wide = tx->tail + n + SN_RING_SHORTS;
 	if (sn_unlikely(tx->tail >= tx->lap && !pad)) {
 		pad = sn_tx_lap(tx, at, n);
 		if (sn_unlikely(tx->bad))

@@ -16,6 +16,9 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -44,6 +47,11 @@ static void *map(int fd, size_t bytes)
 		return NULL;
 	madvise(at, bytes, MADV_DONTFORK);
 	return at;
+}
+
+void sn_memfd_touch(void *at, size_t bytes)
+{
+	madvise(at, bytes, MADV_POPULATE_WRITE);
 }
 
 static int code_of(int error)

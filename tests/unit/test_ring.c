@@ -151,6 +151,37 @@ static void in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring(void **state)
 	free(map);
 }
 
+static void who_keeps_up_with_short_records_needs_a_part_of_a_large_ring(void **state)
+{
+	const uint32_t bytes = 8 * SN_RING_NARROW * SN_CELL;
+	const int narrow = SN_RING_NARROW, cells = (int)(bytes / SN_CELL), n = SN_RING_LAP + 1;
+	void *map = segment(bytes);
+	struct sn_tx tx;
+	struct sn_rx rx;
+	sn_tx_init(&tx, map, bytes);
+	sn_rx_init(&rx, map, bytes);
+	for (int turn = 0; turn < 2; turn++) {
+		int farthest = 0;
+		for (int i = 0; i < 2 * cells; i++) {
+			int at = put(&tx, 1);
+			farthest = SN_MAX_OF(farthest, at);
+			read_all(&rx);
+		}
+		assert_in_range(farthest, narrow - 1, narrow + SN_RING_LAP);
+		for (int i = 0; i < cells / n; i++) { /* long ones use it all, with short ones between them */
+			int at = put(&tx, i % 4 ? (uint32_t)n : 1);
+			farthest = SN_MAX_OF(farthest, at);
+			read_all(&rx);
+		}
+		assert_in_range(farthest, cells / 2, cells - 1);
+		for (int i = 0; i < cells; i++) {
+			put(&tx, 1);
+			read_all(&rx);
+		}
+	}
+	free(map);
+}
+
 static void a_head_that_makes_no_sense_is_noticed(void **state)
 {
 	static const int64_t heads[] = {-1, 600, INT64_MIN, INT64_MAX};
@@ -189,6 +220,7 @@ int main(void)
 		cmocka_unit_test(records_come_out_as_they_went_in),
 		cmocka_unit_test(an_empty_ring_takes_the_longest_record_anywhere),
 		cmocka_unit_test(in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring),
+		cmocka_unit_test(who_keeps_up_with_short_records_needs_a_part_of_a_large_ring),
 		cmocka_unit_test(a_head_that_makes_no_sense_is_noticed),
 		cmocka_unit_test(a_head_that_goes_back_is_noticed),
 	};
