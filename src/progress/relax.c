@@ -8,7 +8,8 @@
  *    yields hand nothing on (progress/turns.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
  *    on their way, too, may be somebody who waits for this very core, of whom nothing is known here: ranks in other
  *    containers, a network in user space, the kernel's own threads. Where nobody is, a yield is 0.2 us of a long wait.
- *  - nap on the bell. A ring ends any nap.
+ *  - nap on the bell. A ring ends any nap. Where answers come from other hosts not before FAR_AWAKE_NS: sooner nothing would ring
+ *    (net/rail.c), and a nap that nobody ends takes its 50 us, and as much again for the kernel's timer.
  * A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller who has to look
  * at other things too looks often at first, and an idle one costs next to nothing. Within the step he looks again and
  * again, which is cheaper than to go back to his caller each time.
@@ -26,9 +27,10 @@
 #define YIELD_NS	 1000000u
 #define NAP_MIN_NS	 50000u
 #define FAR_NS		 8000u
-#define LOOKS		 8  /* between two readings of the clock (25 ns each) */
-#define FIRST_LOOKS	 64 /* of a wait, before the clock is read at all: about 2 us */
-#define POLLED_YIELD	 10 /* times the spinning of one who may do other things */
+#define FAR_AWAKE_NS	 160000u /* the network rings from then on (ARM_AFTER of net/rail.c) */
+#define LOOKS		 8	 /* between two readings of the clock (25 ns each) */
+#define FIRST_LOOKS	 64	 /* of a wait, before the clock is read at all: about 2 us */
+#define POLLED_YIELD	 10	 /* times the spinning of one who may do other things */
 #define POLLED_YIELD_MIN 100000u
 
 static _Atomic unsigned crowd, far_rails;
@@ -118,9 +120,12 @@ static int first_looks(int (*poll)(void *arg), void *arg)
 /* How long somebody waits before he sleeps. */
 static uint64_t awake_ns(bool many, uint64_t now)
 {
-	if (!many)
-		return (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
-	return sn_turns_in_vain(now) ? 0 : YIELD_NS;
+	uint64_t spin = (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	bool far = atomic_load_explicit(&far_rails, memory_order_relaxed) > 0;
+
+	if (many)
+		return sn_turns_in_vain(now) ? 0 : YIELD_NS;
+	return far && spin ? SN_MAX_OF(spin, (uint64_t)FAR_AWAKE_NS) : spin;
 }
 
 /* Does somebody who has waited so long give the core to others between two looks? */

@@ -378,6 +378,32 @@ static void waiting_spins_then_naps(void **state)
 	assert_true(yields > yielded); /* then the core is for others */
 }
 
+/* Judged where the step was not interrupted for so long that a nap was right. */
+static void nobody_naps_before_the_network_would_ring(void **state)
+{
+	int judged = 0;
+	sn_relax_crowd(0);
+	sn_relax_far(true);
+	for (int i = 0; i < 100000 && judged < 10; i++) {
+		uint64_t idle = sn_now_ns() - 60000, from = idle;
+		napped();
+		sn_relax_step(&idle, 100, nothing, NULL);
+		if (sn_now_ns() - from < 150000) {
+			assert_int_equal(napped(), 0);
+			judged++;
+		}
+	}
+	assert_int_equal(judged, 10);
+	uint64_t long_ago = 1;
+	napped();
+	sn_relax_step(&long_ago, 100, nothing, NULL);
+	assert_int_equal(napped(), 1);
+	sn_relax_far(false);
+	uint64_t idle = sn_now_ns() - 60000;
+	sn_relax_step(&idle, 100, nothing, NULL);
+	assert_int_equal(napped(), 1);
+}
+
 static void in_a_crowd_waiting_yields_at_once(void **state)
 {
 	uint64_t idle = 0;
@@ -459,6 +485,7 @@ int main(void)
 		cmocka_unit_test(no_ring_at_the_guard_is_lost),
 		cmocka_unit_test(bound_to_other_cores_is_no_rival),
 		cmocka_unit_test(waiting_spins_then_naps),
+		cmocka_unit_test(nobody_naps_before_the_network_would_ring),
 		cmocka_unit_test(in_a_crowd_waiting_yields_at_once),
 		cmocka_unit_test(waiting_for_other_hosts_yields_while_it_spins),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
