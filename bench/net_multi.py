@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Several rails and bursts, between two hosts: sennit's strategies against each other, Open MPI's (multi-link) TCP and MPICH's.
 
-    net_multi.py [--build BUILD] [--what burst,lone,equal,unequal,frames,kinds,degrade,die] [--json FILE] [--append] [--report]
-                 [--doc docs/performance.md]
+    net_multi.py [--build BUILD] [--what burst[:BYTES],lone,equal,unequal,frames,kinds,degrade,die] [--json FILE] [--append | --more]
+                 [--report] [--doc docs/performance.md]
 
 The hosts are network namespaces that this makes (it needs root and tc with tbf), a core each. One MPI program for all, candidates in
 turn; shown are medians, and a verdict a row: what the scheduler is meant to reach, and whether it does. The sum of the rails is what
@@ -44,8 +44,8 @@ def candidate(name, interfaces):
 
 
 class Bench:
-    def __init__(self, build, work, rows):
-        self.build, self.work, self.rows = build, work, rows
+    def __init__(self, build, work, rows, more=False):
+        self.build, self.work, self.rows, self.more = build, work, rows, more
 
     def program(self, mpi):
         path = os.path.join(self.work, "net_multi." + mpi.name)
@@ -70,6 +70,8 @@ class Bench:
     def row(self, title, kind, unit, asked, hosts, words, names, rounds, alone=0, during=None):
         """Candidates in turn. alone: MB/s of the rails alone. during(hosts, marks) changes rails while each runs."""
         row = {"kind": kind, "unit": unit, "asked": asked, "figures": {}, "sums": []}
+        if self.more:
+            row = self.rows.get(title, row)
         for _ in range(rounds):
             for name in names:
                 marks = [(0, r, mbit) for r, mbit in enumerate(hosts.limits)]
@@ -92,9 +94,9 @@ class Bench:
 
     # ---- what is measured ----
 
-    def burst(self):
+    def burst(self, size=None):
         h = hosts_of([0])
-        for size in (8, 64, 512):
+        for size in (int(size),) if size else (8, 64, 512):
             self.row("burst of 256 messages of %d bytes" % size, "burst", "messages/s", 3, h, ["burst", str(size), "300"],
                      (OURS, FIFO, OPENMPI, MPICH), 3)
 
@@ -216,11 +218,12 @@ def main():
     p.add_argument("--what", default=",".join(parts))
     p.add_argument("--json", default=os.path.join(ROOT, "out", "net_multi.json"))
     p.add_argument("--append", action="store_true", help="keep the rows of that file that are not measured again")
+    p.add_argument("--more", action="store_true", help="likewise, and add to the figures of those that are")
     p.add_argument("--report", action="store_true", help="run nothing: what stands in that file")
     p.add_argument("--doc", help="put the results into this page, too (docs/performance.md)")
     args = p.parse_args()
     measured = {"machine": None, "rows": {}}
-    if args.append or args.report:
+    if args.append or args.more or args.report:
         with open(args.json, encoding="utf-8") as f:
             measured = json.load(f)
     if not args.report:
@@ -229,10 +232,11 @@ def main():
             return rails.SKIP
         measured["machine"] = node.machine(os.path.abspath(args.build))
         with tempfile.TemporaryDirectory() as work:
-            bench = Bench(os.path.abspath(args.build), work, measured["rows"])
-            for name in args.what.split(","):
+            bench = Bench(os.path.abspath(args.build), work, measured["rows"], args.more)
+            for what in args.what.split(","):
+                name, _, size = what.partition(":")
                 try:
-                    getattr(bench, name)()
+                    getattr(bench, name)(*[size] * bool(size))
                 finally:
                     rails.tear_down()
                 save(args.json, measured)
