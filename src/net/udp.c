@@ -10,12 +10,15 @@
  * While fetches are under way a call scatters what it reads: the heads here, the bodies to where those that should come next
  * belong. So the payload is copied once. What turns out to be something else is copied again.
  *
- * Budget: one system call to look, whether something is there or not; one for up to 64 frames out.
+ * Who is sent to often gets a socket of his own to send from (udp_out.c).
+ *
+ * Budget: one system call to look, whether something is there or not; one for up to 64 frames out to one peer.
  */
 #include "base/base.h"
 #include "base/log.h"
 #include "net/driver.h"
 #include "net/iface.h"
+#include "net/udp_out.h"
 #include <errno.h>
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
@@ -30,12 +33,7 @@
 #define SEGMENTS     64					  /* the kernel's limit for one joined datagram */
 #define BUFFER_BYTES (8 << 20)
 
-union udp_addr {
-	struct sockaddr sa;
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-};
-_Static_assert(sizeof(union udp_addr) <= sizeof(struct sn_net_path), "a path holds any UDP address");
+_Static_assert(sizeof(union sn_udp_addr) <= sizeof(struct sn_net_path), "a path holds any UDP address");
 
 union segment_cmsg { /* room for one control message with a segment size */
 	struct cmsghdr align;
@@ -60,6 +58,9 @@ struct udp {
 	struct iovec in_train[2 * SN_NET_BATCH + 2];
 	struct mmsghdr out[SN_NET_BATCH];
 	unsigned out_frames[SN_NET_BATCH]; /* in each datagram */
+	int out_fd[SN_NET_BATCH];	   /* that it leaves through */
+	struct sn_udp_outs outs;
+	char device[IF_NAMESIZE]; /* that the sockets are held to */
 	struct iovec out_iov[OUT_IOVS];
 	union segment_cmsg out_control[SN_NET_BATCH];
 	uint64_t send_calls, receive_calls, joined, errors, truncated;
@@ -96,8 +97,11 @@ uint64_t sn_net_buffers(int fd, int in, int out)
  */
 static void hold_to(struct udp *u, const struct sn_iface *iface)
 {
-	if (iface->shared &&
-	    setsockopt(u->fd, SOL_SOCKET, SO_BINDTODEVICE, iface->name, (socklen_t)strlen(iface->name)) < 0)
+	if (!iface->shared)
+		return;
+	memcpy(u->device, iface->name, sizeof(u->device));
+	u->outs.device = u->device;
+	if (setsockopt(u->fd, SOL_SOCKET, SO_BINDTODEVICE, iface->name, (socklen_t)strlen(iface->name)) < 0)
 		sn_info("%s shares its network with another interface, and the socket cannot be held to it: "
 			"%s",
 			iface->name, strerror(errno));
@@ -105,7 +109,7 @@ static void hold_to(struct udp *u, const struct sn_iface *iface)
 
 static int bind_part(struct udp *u, const struct sn_iface *iface, struct sn_addr_part *part)
 {
-	union udp_addr a = {0};
+	union sn_udp_addr a = {0};
 	socklen_t len = u->v6 ? sizeof(a.in6) : sizeof(a.in);
 
 	a.sa.sa_family = u->v6 ? AF_INET6 : AF_INET;
@@ -124,6 +128,7 @@ static int bind_part(struct udp *u, const struct sn_iface *iface, struct sn_addr
 		memcpy(part->bytes + 4, &a.in.sin_port, 2);
 	}
 	part->len = u->v6 ? 18 : 6;
+	u->outs.own = a;
 	return 0;
 }
 
@@ -133,8 +138,17 @@ static void udp_close(void *drv)
 
 	if (u->fd >= 0)
 		close(u->fd);
+	sn_udp_outs_close(&u->outs);
 	free(u->in_bytes);
 	free(u);
+}
+
+static void udp_in_child(void *drv)
+{
+	struct udp *u = drv;
+
+	close(u->fd);
+	sn_udp_outs_close(&u->outs);
 }
 
 static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
@@ -171,6 +185,7 @@ static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
 	u->segment = u->mmsg = true;
 	u->in_ask = 1;
 	u->room = sn_net_buffers(u->fd, BUFFER_BYTES, BUFFER_BYTES / 4);
+	u->outs.buffer = BUFFER_BYTES / 4;
 	*drv = u;
 	return 0;
 }
@@ -178,7 +193,7 @@ static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
 static bool udp_resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
 {
 	const struct udp *u = drv;
-	union udp_addr a = {0};
+	union sn_udp_addr a = {0};
 
 	if (part->type == SN_ADDR_UDP4 && part->len == 6 && !u->v6) {
 		a.in.sin_family = AF_INET;
@@ -252,6 +267,20 @@ static unsigned group(const struct udp *u, const struct sn_net_out *f, unsigned 
 	return n;
 }
 
+/* Which socket sends there; the datagram says where to if that does not know it. */
+static int to_whom(struct udp *u, const struct sn_net_path *path, struct msghdr *m)
+{
+	union sn_udp_addr to;
+
+	memcpy(&to, path->bytes, sizeof(to));
+	int fd = sn_udp_out(&u->outs, &to);
+	if (fd >= 0)
+		return fd;
+	m->msg_name = (void *)path->bytes;
+	m->msg_namelen = u->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	return u->fd;
+}
+
 /* Describe the frames as datagrams; returns how many there are. */
 static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigned count)
 {
@@ -261,10 +290,8 @@ static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigne
 		struct msghdr *m = &u->out[msgs].msg_hdr;
 		uint32_t segment;
 		unsigned n = group(u, frames + i, count - i, &segment);
-		*m = (struct msghdr){.msg_name = (void *)frames[i].to->bytes,
-				     .msg_namelen =
-					     u->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in),
-				     .msg_iov = &u->out_iov[iovs]};
+		*m = (struct msghdr){.msg_iov = &u->out_iov[iovs]};
+		u->out_fd[msgs] = to_whom(u, frames[i].to, m);
 		for (unsigned k = i; k < i + n; k++) {
 			for (uint32_t v = 0; v < frames[k].iov_count; v++)
 				u->out_iov[iovs++] = frames[k].iov[v];
@@ -292,14 +319,19 @@ static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigne
 /* How many datagrams went out, or -1 with errno if not even the first did. */
 static int send_msgs(struct udp *u, unsigned from, unsigned count)
 {
+	int fd = u->out_fd[from];
+	unsigned same = 1;
+
+	while (same < count && u->out_fd[from + same] == fd)
+		same++;
 	u->send_calls++;
-	if (u->mmsg && count > 1) {
-		int n = sendmmsg(u->fd, u->out + from, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (u->mmsg && same > 1) {
+		int n = sendmmsg(fd, u->out + from, same, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n >= 0 || errno != ENOSYS)
 			return n;
 		u->mmsg = false;
 	}
-	return sendmsg(u->fd, &u->out[from].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+	return sendmsg(fd, &u->out[from].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
 }
 
 static unsigned udp_send(void *drv, const struct sn_net_out *frames, unsigned count)
@@ -497,6 +529,7 @@ static void udp_counters(void *drv, void (*fn)(void *arg, const char *name, uint
 	fn(arg, "net.udp_send_calls", u->send_calls);
 	fn(arg, "net.udp_receive_calls", u->receive_calls);
 	fn(arg, "net.udp_joined_sends", u->joined);
+	fn(arg, "net.udp_connected", sn_udp_outs_open(&u->outs));
 	fn(arg, "net.udp_send_errors", u->errors);
 	fn(arg, "net.udp_truncated", u->truncated);
 	fn(arg, "net.udp_overruns", info[SK_MEMINFO_DROPS]);
@@ -514,5 +547,6 @@ const struct sn_net_driver sn_net_udp = {
 	.receive = udp_receive,
 	.fds = udp_fds,
 	.trouble = udp_trouble,
+	.in_child = udp_in_child,
 	.counters = udp_counters,
 };

@@ -49,7 +49,7 @@ static uint32_t ethernet(void *drv)
 static struct node *a, *b;
 
 struct cost {
-	uint64_t sends, receives, joined, placed, moved, acks, again, copied;
+	uint64_t sends, receives, joined, placed, moved, acks, again, connected, copied;
 };
 
 static void add(void *arg, const char *name, uint64_t value)
@@ -59,6 +59,7 @@ static void add(void *arg, const char *name, uint64_t value)
 		size_t at;
 	} known[] = {
 		{"net.udp_joined_sends", offsetof(struct cost, joined)},
+		{"net.udp_connected", offsetof(struct cost, connected)},
 		{"net.rx_placed", offsetof(struct cost, placed)},
 		{"net.rx_moved", offsetof(struct cost, moved)},
 		{"net.tx_ack", offsetof(struct cost, acks)},
@@ -280,6 +281,8 @@ int main(int argc, char **argv)
 	cost_since(&before);
 	if (!ether && before.joined == 0)
 		skip("this kernel does not cut up datagrams (UDP_SEGMENT)");
+	if (!ether && before.connected != 2) /* else every datagram costs a look at the routes */
+		sim_fail("%llu of 2 send through a connected socket", (unsigned long long)before.connected);
 	short_ones(&before);
 	eager_ones(&before);
 	pushed_ones(&before);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A datagram that names its destination costs a look at the routes, a sixth of its whole way between two hosts of one machine
+ * (bench/net_bare, with and without connect). So who is sent to often gets a socket of his own, connected, that only sends.
+ *
+ * Its datagrams leave with the address and the port of the socket that receives, so that nothing on the way, a firewall say, sees
+ * a difference; yet it must take nothing of what comes. So it is bound to that port and to a multicast address (of those that
+ * are kept for documents): to be bound to one says what is received, and leaves it to the route which address is sent from.
+ * Errors that come back from the network for what was sent find the other socket, as they did.
+ *
+ * Where the system does not play along, or the route would choose another address of ours, there is no such socket. They stand in
+ * a table by a hash of the address; of two that meet there the one sent to more often has the place.
+ */
+#include "net/udp_out.h"
+#include "base/log.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OFTEN 32 /* datagrams that make it worth a socket */
+#define KEEP  64 /* datagrams to others that take the place of one that is not used */
+
+static socklen_t length(const union sn_udp_addr *a)
+{
+	return a->sa.sa_family == AF_INET6 ? sizeof(a->in6) : sizeof(a->in);
+}
+
+static bool same_host(const union sn_udp_addr *a, const union sn_udp_addr *b)
+{
+	if (a->sa.sa_family == AF_INET6)
+		return memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, 16) == 0;
+	return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
+}
+
+static int new_socket(const struct sn_udp_outs *o)
+{
+	const char *device = o->device;
+	int fd = socket(o->own.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd >= 0 && device &&
+	    setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device, (socklen_t)strlen(device)) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Would the route there choose our address? */
+static bool from_own(const struct sn_udp_outs *o, const union sn_udp_addr *to)
+{
+	union sn_udp_addr from = {0};
+	socklen_t len = sizeof(from);
+	int fd = new_socket(o);
+	bool same = fd >= 0 && connect(fd, &to->sa, length(to)) == 0 &&
+		    getsockname(fd, &from.sa, &len) == 0 && same_host(&from, &o->own);
+
+	if (fd >= 0)
+		close(fd);
+	return same;
+}
+
+static int connected(const struct sn_udp_outs *o, const union sn_udp_addr *to)
+{
+	union sn_udp_addr bound = o->own;
+	bool v6 = bound.sa.sa_family == AF_INET6;
+	int probe = v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE, fd = new_socket(o);
+
+	if (fd < 0)
+		return -1;
+	if (v6)
+		inet_pton(AF_INET6, "ff0e::db8:0:1", &bound.in6.sin6_addr);
+	else
+		inet_pton(AF_INET, "233.252.0.1", &bound.in.sin_addr);
+	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &probe,
+		   sizeof(probe));
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &o->buffer, sizeof(o->buffer)) < 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &o->buffer, sizeof(o->buffer));
+	if (bind(fd, &bound.sa, length(&bound)) == 0 && connect(fd, &to->sa, length(to)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static void open_out(struct sn_udp_outs *o, struct sn_udp_out *out)
+{
+	int error = errno;
+
+	out->fd = from_own(o, &out->to) ? connected(o, &out->to) : -1;
+	out->open = true; /* or it has been tried */
+	if (out->fd < 0)
+		sn_info("no connected UDP socket: %s", strerror(errno));
+	errno = error;
+}
+
+static void end_out(struct sn_udp_out *out)
+{
+	if (out->open && out->fd >= 0)
+		close(out->fd);
+	*out = (struct sn_udp_out){0};
+}
+
+static struct sn_udp_out *place_of(struct sn_udp_outs *o, const union sn_udp_addr *to)
+{
+	uint32_t h;
+
+	if (to->sa.sa_family == AF_INET6)
+		memcpy(&h, to->in6.sin6_addr.s6_addr + 12, sizeof(h));
+	else
+		h = to->in.sin_addr.s_addr;
+	h = (h ^ (uint32_t)to->in.sin_port << 8) * 0x9e3779b1u; /* the port stands at one place in both */
+	return &o->out[h / (UINT32_MAX / SN_UDP_OUTS + 1)];
+}
+
+int sn_udp_out(struct sn_udp_outs *o, const union sn_udp_addr *to)
+{
+	struct sn_udp_out *out = place_of(o, to);
+
+	if (memcmp(&out->to, to, sizeof(*to)) != 0) {
+		if (out->keep > 0) {
+			out->keep--;
+			return -1;
+		}
+		end_out(out);
+		out->to = *to;
+	}
+	out->keep = KEEP;
+	if (out->open)
+		return out->fd;
+	if (o->own.sa.sa_family != 0 && ++out->sends == OFTEN)
+		open_out(o, out);
+	return -1;
+}
+
+void sn_udp_outs_close(struct sn_udp_outs *o)
+{
+	for (unsigned i = 0; i < SN_UDP_OUTS; i++)
+		end_out(&o->out[i]);
+}
+
+unsigned sn_udp_outs_open(const struct sn_udp_outs *o)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < SN_UDP_OUTS; i++)
+		n += o->out[i].open && o->out[i].fd >= 0;
+	return n;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sockets that are connected, to send UDP datagrams without a route look-up each. See udp_out.c. */
+#ifndef SN_NET_UDP_OUT_H
+#define SN_NET_UDP_OUT_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+union sn_udp_addr {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+
+#define SN_UDP_OUTS 64 /* a power of two */
+
+struct sn_udp_outs {
+	union sn_udp_addr own; /* of the socket that receives; family 0: none are made */
+	const char *device;    /* that it is held to, or NULL */
+	int buffer;	       /* bytes */
+	struct sn_udp_out {
+		union sn_udp_addr to;
+		int fd; /* once open */
+		unsigned sends, keep;
+		bool open;
+	} out[SN_UDP_OUTS];
+};
+
+/* The socket connected to that address, or -1: there is none. */
+int sn_udp_out(struct sn_udp_outs *o, const union sn_udp_addr *to);
+
+void sn_udp_outs_close(struct sn_udp_outs *o);
+
+unsigned sn_udp_outs_open(const struct sn_udp_outs *o);
+
+#endif
