@@ -52,10 +52,14 @@ static void exchange(struct sn_pair *p, struct seen *s)
 			s->error = sn_pair_send(p, buf, MESSAGE);
 		}
 	}
-	if (s->error)
-		snprintf(s->why, sizeof(s->why), "%s", sn_strerror(s->error));
 	sn_counters(p->ep, count, s);
-	sn_pair_meet(p);
+	if (s->error) { /* so that the other one does not wait for this one */
+		snprintf(s->why, sizeof(s->why), "%s",
+			 s->error == SN_ERR_NOMEM ? sn_last_error() : sn_strerror(s->error));
+		shutdown(p->fd, SHUT_RDWR);
+	} else {
+		sn_pair_meet(p);
+	}
 	free(buf);
 }
 
@@ -90,10 +94,12 @@ static void report(const struct seen *a, const struct seen *b)
 {
 	uint64_t once = a->read + a->written + b->read + b->written, twice = a->streamed + b->streamed,
 		 module = a->module + b->module;
-	if (a->error || b->error)
+	/* Of two the one that failed first: the other one only sees that it is gone. */
+	const struct seen *bad = a->error && (a->error != SN_ERR_PEER_GONE || !b->error) ? a : b;
+	if (bad->error)
 		sn_doctor_report(SN_HEALTH_MISSING, "sennit itself",
 				 "the lines above; SENNIT_LOG=debug tells more",
-				 "a message between two processes fails: %s", a->error ? a->why : b->why);
+				 "a message between two processes fails: %s", bad->why);
 	else if (a->wrong || b->wrong)
 		sn_doctor_report(SN_HEALTH_MISSING, "sennit itself",
 				 "please report this, with the output of sennit info",

@@ -65,6 +65,8 @@ class PerfTest(ToolTest):
                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18)))
             self.assertEqual(r.returncode, 1, r.stderr)
             self.assertIn("ulimit -f", r.stdout + r.stderr)
+        # the side that fails says why, and the other one does not wait for it until both are given up
+        self.assertRegex(r.stdout, r"sennit itself +a message between two processes fails: .*ulimit -f")
 
     def test_the_other_process_dies(self):
         p = subprocess.Popen([SENNIT, "perf", "-s", "8", "-i", "100000000", "-l"], env=self.env, text=True,
