@@ -62,6 +62,11 @@ def second_network(names, addresses, mtu=1500, path=1500, joined=True):
     net.sh("ip", "-n", switch, "link", "set", "br0", "up")
 
 
+def there(setting):
+    """Before the program: the second host has another setting than the first."""
+    return ["sh", "-c", 'case $(hostname) in host1) SENNIT_NET=%s; export SENNIT_NET;; esac; exec "$@"' % setting, "sh"]
+
+
 NEAR, FAR = ("10.78.0.1/24", "10.78.0.2/24"), ("10.78.0.1/24", "10.79.0.2/24")
 
 
@@ -75,6 +80,8 @@ CASES = {
                             "udp:eth7"),
     "wrong_word": case([r'SENNIT_NET is "tcp": use auto, off, or a list of udp'], "tcp"),
     "off": case([r"no network is open here \(SENNIT_NET"], "off"),
+    "off_there": case([r"no network is open there \(SENNIT_NET", r"no network is open here \(SENNIT_NET"], "udp", before=there("off")),
+    "other_kind": case([r"the network there is of another kind than here.*\(SENNIT_NET\)"], "udp", before=there("ether")),
     "no_rights": case([r"a packet socket needs CAP_NET_RAW in this network namespace", r"no network is open here"], "ether",
                       before=NO_RIGHTS),
     "without_sennit": case([r"libsennit-mpi\.so' from LD_PRELOAD cannot be preloaded", r"host1.*PML cm cannot be selected"], "udp",
