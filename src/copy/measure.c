@@ -49,7 +49,7 @@ struct bench {
 	uint8_t *from, *to, *ring;
 	size_t size, chunk;
 	enum sn_tune_way way;
-	bool stop;
+	_Atomic bool stop;    /* read under the writer by a receiver who has been given up for late */
 	_Atomic bool refused; /* the kernel does not copy */
 	int cpu[2];
 	bool bound[2];

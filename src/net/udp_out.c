@@ -33,6 +33,16 @@ static bool same_host(const union sn_udp_addr *a, const union sn_udp_addr *b)
 	return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
 }
 
+/* The port stands at one place in both families. */
+static bool same(const union sn_udp_addr *a, const union sn_udp_addr *b)
+{
+	if (a->sa.sa_family != b->sa.sa_family || a->in.sin_port != b->in.sin_port)
+		return false;
+	if (a->sa.sa_family == AF_INET6 && a->in6.sin6_scope_id != b->in6.sin6_scope_id)
+		return false;
+	return same_host(a, b);
+}
+
 static int new_socket(const struct sn_udp_outs *o)
 {
 	const char *device = o->device;
@@ -64,8 +74,9 @@ static int connected(const struct sn_udp_outs *o, const union sn_udp_addr *to)
 {
 	union sn_udp_addr bound = o->own;
 	bool v6 = bound.sa.sa_family == AF_INET6;
-	int probe = v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE, fd = new_socket(o);
+	int probe = IP_PMTUDISC_PROBE, fd = new_socket(o);
 
+	_Static_assert(IPV6_PMTUDISC_PROBE == IP_PMTUDISC_PROBE, "one value for both");
 	if (fd < 0)
 		return -1;
 	if (v6)
@@ -108,7 +119,7 @@ static struct sn_udp_out *place_of(struct sn_udp_outs *o, const union sn_udp_add
 		memcpy(&h, to->in6.sin6_addr.s6_addr + 12, sizeof(h));
 	else
 		h = to->in.sin_addr.s_addr;
-	h = (h ^ (uint32_t)to->in.sin_port << 8) * 0x9e3779b1u; /* the port stands at one place in both */
+	h = (h ^ (uint32_t)to->in.sin_port << 8) * 0x9e3779b1u;
 	return &o->out[h / (UINT32_MAX / SN_UDP_OUTS + 1)];
 }
 
@@ -116,7 +127,7 @@ int sn_udp_out(struct sn_udp_outs *o, const union sn_udp_addr *to)
 {
 	struct sn_udp_out *out = place_of(o, to);
 
-	if (memcmp(&out->to, to, sizeof(*to)) != 0) {
+	if (!same(&out->to, to)) {
 		if (out->keep > 0) {
 			out->keep--;
 			return -1;
