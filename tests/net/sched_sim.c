@@ -343,6 +343,49 @@ static void short_scenarios(void)
 	}
 }
 
+static double of_both(const char *name)
+{
+	return (double)(counter(0, name) + counter(1, name));
+}
+
+/*
+ * Short messages and announcements of long ones, both ways at once, on a rail that is busy with the long ones: all kinds of
+ * records share frames, acknowledgements ride on what goes that way anyhow (requests for long messages, too), and what leaves
+ * at a time leaves in one call.
+ */
+static void mixed_scenario(void)
+{
+	static const unsigned one[] = {1000};
+
+	printf("short and long messages both ways\n");
+	for (int k = 0; k < 2; k++) {
+		begin(k ? "fifo" : NULL, 2, 1, one, NULL);
+		warm(2);
+		double frames = of_both("net.tx_msg"), records = of_both("net.tx_records");
+		double acks = of_both("net.tx_ack"), pulls = of_both("net.tx_pull");
+		double all = of_both("net.tx_frames");
+		uint64_t calls = sim.send_calls;
+		for (int i = 0; i < 400; i++)
+			for (unsigned from = 0; from < 2; from++)
+				node_post(sim.node[from], sim.node[1 - from], i % 4 ? 8 : 40000);
+		until_done();
+		frames = of_both("net.tx_msg") - frames;
+		records = of_both("net.tx_records") - records;
+		pulls = of_both("net.tx_pull") - pulls;
+		if (k) {
+			at_most("records in a frame, fifo", records / frames, 1);
+		} else {
+			at_least("records in a frame, aggregate", records / frames, 4);
+			at_most("acknowledgements that go alone, of a record",
+				(of_both("net.tx_ack") - acks) / records, 0.15);
+			at_least("requests for long messages", pulls, 100);
+			at_least("frames in a call",
+				 (of_both("net.tx_frames") - all) / (double)(sim.send_calls - calls), 2.5);
+		}
+		finish(2);
+	}
+}
+
 /* Of 64 peers, each sends to the next; then all to one: parts of the rails' sum. */
 static void many(double *ring, double *incast)
 {
@@ -426,7 +469,8 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } scenarios[] = {{"split", split_scenarios}, {"change", change_scenarios}, {"notice", notice_scenarios},
-		 {"again", again_scenarios}, {"short", short_scenarios},   {"many", many_scenarios}};
+		 {"again", again_scenarios}, {"short", short_scenarios},   {"mixed", mixed_scenario},
+		 {"many", many_scenarios}};
 
 int main(int argc, char **argv)
 {

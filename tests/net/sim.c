@@ -193,6 +193,7 @@ static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned co
 	static uint8_t flat[SN_WIRE_LEN_MAX];
 	const struct sim_port *port = drv;
 
+	sim.send_calls++;
 	for (unsigned i = 0; i < count; i++) {
 		uint32_t len = 0;
 		if (sim_chance(sim.p.refuse))

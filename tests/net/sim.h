@@ -66,6 +66,7 @@ struct sim {
 	void *drv[SIM_NODES];
 	struct sn_addr_part part[SIM_NODES];
 	uint64_t sent, lost, damaged;
+	uint64_t send_calls; /* of the drivers */
 	bool failed;
 };
 
