@@ -457,13 +457,19 @@ posted:
 		recv_show(req, peer);
 }
 
-/* Is it worth the progress thread's while, if the application goes away now? */
-static bool may_leave(const struct sn_req *req, uint64_t room)
+/*
+ * A receive has been posted, and if it is still under way (it is this one as long as the generation is) and worth the progress
+ * thread's while, the application may go away now.
+ */
+static void leave(struct sn_req *req, uint32_t generation, uint64_t room)
 {
+	sn_ep *ep = req->ep;
+	if (req->generation != generation || req->state != SN_REQ_ACTIVE || req->posted.shown)
+		return;
 	uint32_t source = req->posted.source;
-	bool far = source != SN_ANY_PEER && req->ep->peers[source]->ops->far;
-
-	return (far || room >= SN_LEAVE_MIN) && !req->posted.shown && !sn_caller_waits();
+	bool far = source != SN_ANY_PEER && ep->peers[source]->ops->far;
+	if ((far || room >= SN_LEAVE_MIN) && !sn_caller_waits())
+		sn_core_leave(ep, room);
 }
 
 static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle,
@@ -488,9 +494,8 @@ static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_m
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
 	recv_place(req, plain);
-	if (room >= SN_LEAVE_FAR && !plain && req->generation == generation && req->state == SN_REQ_ACTIVE &&
-	    may_leave(req, room))
-		sn_core_leave(ep, room);
+	if (room >= SN_LEAVE_FAR && !plain)
+		leave(req, generation, room);
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);
@@ -529,9 +534,8 @@ int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uin
 	uint32_t generation = large ? req->generation : 0;
 	if (sn_unlikely(peer->gone || peer->unmet || !sn_match_post_again(ep->match[0], &req->posted)))
 		recv_place(req, false);
-	if (sn_unlikely(large) && req->generation == generation && req->state == SN_REQ_ACTIVE &&
-	    may_leave(req, room))
-		sn_core_leave(ep, room);
+	if (sn_unlikely(large))
+		leave(req, generation, room);
 	sn_unlock(&ep->lock);
 	return 0;
 }

@@ -75,6 +75,11 @@ void sn_relax_far(bool far)
 	atomic_fetch_add_explicit(&far_rails, far ? 1u : -1u, memory_order_relaxed);
 }
 
+static bool far_answers(void)
+{
+	return atomic_load_explicit(&far_rails, memory_order_relaxed) > 0;
+}
+
 /* Counted roughly where several threads yield. */
 static void yield(void)
 {
@@ -121,18 +126,16 @@ static int first_looks(int (*poll)(void *arg), void *arg)
 static uint64_t awake_ns(bool many, uint64_t now)
 {
 	uint64_t spin = (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
-	bool far = atomic_load_explicit(&far_rails, memory_order_relaxed) > 0;
 
 	if (many)
 		return sn_turns_in_vain(now) ? 0 : YIELD_NS;
-	return far && spin ? SN_MAX_OF(spin, (uint64_t)FAR_AWAKE_NS) : spin;
+	return spin && far_answers() ? SN_MAX_OF(spin, (uint64_t)FAR_AWAKE_NS) : spin;
 }
 
 /* Does somebody who has waited so long give the core to others between two looks? */
 static bool gives_way(uint64_t waited)
 {
-	bool far = atomic_load_explicit(&far_rails, memory_order_relaxed) > 0;
-	return waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000 || (far && waited >= FAR_NS);
+	return waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000 || (waited >= FAR_NS && far_answers());
 }
 
 static int look_until(uint64_t end, bool yields, int (*poll)(void *arg), void *arg)

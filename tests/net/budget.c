@@ -5,6 +5,7 @@
  * the loopback interface with frames as on an Ethernet; the clock stands still, so nothing happens but what frames bring about,
  * and the counts do not depend on the machine's load.
  */
+#include "counted.h"
 #include "sim.h"
 #include <poll.h>
 #include <sched.h>
@@ -24,22 +25,7 @@ void *__wrap_memcpy(void *to, const void *from, size_t n)
 	return __real_memcpy(to, from, n);
 }
 
-/* Every call with which a driver may send or receive. */
-#define COUNTED(count, type, name, parameters, ...)                                                          \
-	type __real_##name parameters;                                                                       \
-	type __wrap_##name parameters;                                                                       \
-	type __wrap_##name parameters                                                                        \
-	{                                                                                                    \
-		count++;                                                                                     \
-		return __real_##name(__VA_ARGS__);                                                           \
-	}
-COUNTED(sends, ssize_t, send, (int fd, const void *at, size_t len, int flags), fd, at, len, flags)
-COUNTED(sends, ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), fd, m, flags)
-COUNTED(sends, int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), fd, m, n, flags)
-COUNTED(receives, ssize_t, recv, (int fd, void *at, size_t len, int flags), fd, at, len, flags)
-COUNTED(receives, ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), fd, m, flags)
-COUNTED(receives, int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), fd,
-	m, n, flags, t)
+COUNTED_DRIVER_CALLS(sends, receives)
 
 static uint32_t ethernet(void *drv)
 {

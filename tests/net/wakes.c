@@ -7,6 +7,7 @@
  * median, since on a busy machine a sleep may just be over by itself when something comes.
  */
 #include "base/base.h"
+#include "counted.h"
 #include "peer.h"
 #include <linux/futex.h>
 #include <pthread.h>
@@ -28,25 +29,11 @@ static _Atomic bool announce; /* the application's next sleep is to be told */
 static _Atomic unsigned served,
 	moved; /* calls of the service thread, and of the progress thread, for their last wake-up */
 
-#define COUNTED(type, name, parameters, ...)                                                                 \
-	type __real_##name parameters;                                                                       \
-	type __wrap_##name parameters;                                                                       \
-	type __wrap_##name parameters                                                                        \
-	{                                                                                                    \
-		calls++;                                                                                     \
-		return __real_##name(__VA_ARGS__);                                                           \
-	}
-COUNTED(int, epoll_ctl, (int fd, int op, int of, struct epoll_event *e), fd, op, of, e)
-COUNTED(ssize_t, write, (int fd, const void *at, size_t len), fd, at, len)
-COUNTED(ssize_t, send, (int fd, const void *at, size_t len, int flags), fd, at, len, flags)
-COUNTED(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), fd, m, flags)
-COUNTED(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), fd, m, n, flags)
-COUNTED(ssize_t, recv, (int fd, void *at, size_t len, int flags), fd, at, len, flags)
-COUNTED(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), fd, m, flags)
-COUNTED(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), fd, m, n,
-	flags, t)
-COUNTED(int, getrusage, (__rusage_who_t who, struct rusage *u), who, u)
-COUNTED(int, sched_yield, (void), )
+COUNTED_DRIVER_CALLS(calls, calls)
+COUNTED(calls, int, epoll_ctl, (int fd, int op, int of, struct epoll_event *e), fd, op, of, e)
+COUNTED(calls, ssize_t, write, (int fd, const void *at, size_t len), fd, at, len)
+COUNTED(calls, int, getrusage, (__rusage_who_t who, struct rusage *u), who, u)
+COUNTED(calls, int, sched_yield, (void), )
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
