@@ -16,24 +16,38 @@
 #define MESSAGE	  ((size_t)4 << 20)
 #define TIMEOUT_S 20
 
-struct seen {					  /* what one side found out, handed to the parent */
-	uint64_t read, written, streamed, module; /* bytes by way of copying */
-	uint64_t wrong;				  /* wrong bytes + 1, or 0 */
+/*
+ * Ways a byte may go and what counts it. A streamed byte is counted by both sides, one that the module writes into a
+ * receive posted first as claimed too.
+ */
+enum { READ, WRITTEN, CLAIMED, BOTH, MAPPED, MODULE, ENGINE, STREAMED, WAYS };
+
+static const struct {
+	const char *counter, *words;
+} ways[WAYS] = {
+	[READ] = {"local.copy_read_bytes", "once, by the receiver"},
+	[WRITTEN] = {"local.copy_write_bytes", "once, by the sender"},
+	[CLAIMED] = {"local.copy_claim_bytes", "once, by the sender"},
+	[BOTH] = {"local.copy_shared_bytes", "once, by both sides"},
+	[MAPPED] = {"local.copy_mapped_bytes", "once, through a shared heap"},
+	[MODULE] = {"local.copy_kmod_bytes", "once, by the kernel module"},
+	[ENGINE] = {"local.copy_engine_bytes", "once, by a copy engine"},
+	[STREAMED] = {"local.copy_stream_bytes", "twice, through shared memory"},
+};
+
+struct seen { /* what one side found out, handed to the parent */
 	int error;
+	uint64_t bytes[WAYS];
+	uint64_t wrong; /* wrong bytes + 1, or 0 */
 	char why[160];
 };
 
 static void count(void *arg, const char *name, uint64_t value)
 {
 	struct seen *s = arg;
-	if (strcmp(name, "local.copy_read_bytes") == 0)
-		s->read = value;
-	else if (strcmp(name, "local.copy_write_bytes") == 0)
-		s->written = value;
-	else if (strcmp(name, "local.copy_kmod_bytes") == 0)
-		s->module = value;
-	else if (strcmp(name, "local.copy_stream_bytes") == 0)
-		s->streamed = value;
+	for (int i = 0; i < WAYS; i++)
+		if (strcmp(name, ways[i].counter) == 0)
+			s->bytes[i] = value;
 }
 
 static void exchange(struct sn_pair *p, struct seen *s)
@@ -90,12 +104,35 @@ static pid_t start(int stream[2], int report[2], bool second)
 	return pid;
 }
 
+/* "once, by both sides"; where it went several ways, each with its part of the bytes. */
+static void describe(const struct seen *a, const struct seen *b, char *text, size_t size)
+{
+	uint64_t bytes[WAYS], all = 0;
+	for (int i = 0; i < WAYS; i++)
+		bytes[i] = a->bytes[i] + b->bytes[i];
+	bytes[STREAMED] /= 2;
+	bytes[CLAIMED] -= bytes[CLAIMED] < bytes[MODULE] ? bytes[CLAIMED] : bytes[MODULE];
+	bytes[WRITTEN] += bytes[CLAIMED];
+	bytes[CLAIMED] = 0;
+	for (int i = 0; i < WAYS; i++)
+		all += bytes[i];
+	snprintf(text, size, "in a way that nothing counts");
+	for (int i = 0, n = 0; i < WAYS && n < (int)size; i++) {
+		if (!bytes[i])
+			continue;
+		n += snprintf(text + n, size - (size_t)n, "%s%s", n ? "; " : "", ways[i].words);
+		if (bytes[i] < all && n < (int)size)
+			n += snprintf(text + n, size - (size_t)n, " (%.0f %%)",
+				      100. * (double)bytes[i] / (double)all);
+	}
+}
+
 static void report(const struct seen *a, const struct seen *b)
 {
-	uint64_t once = a->read + a->written + b->read + b->written, twice = a->streamed + b->streamed,
-		 module = a->module + b->module;
+	char how[256];
 	/* Of two the one that failed first: the other one only sees that it is gone. */
 	const struct seen *bad = a->error && (a->error != SN_ERR_PEER_GONE || !b->error) ? a : b;
+	describe(a, b, how, sizeof(how));
 	if (bad->error)
 		sn_doctor_report(SN_HEALTH_MISSING, "sennit itself",
 				 "the lines above; SENNIT_LOG=debug tells more",
@@ -107,12 +144,7 @@ static void report(const struct seen *a, const struct seen *b)
 				 (a->wrong ? a->wrong : b->wrong) - 1);
 	else
 		sn_doctor_report(SN_HEALTH_OK, "sennit itself", NULL,
-				 "4 MiB each way between two processes, every byte right; copied %s",
-				 twice && once ? "partly once, partly twice"
-				 : twice       ? "twice, through shared memory"
-				 : module      ? "once, by the kernel module"
-				 : once	       ? "once"
-					       : "as its settings say");
+				 "4 MiB each way between two processes, every byte right; copied %s", how);
 }
 
 void sn_doctor_engine(void)

@@ -171,7 +171,13 @@ class DoctorTest(ToolTest):
         missing = len(re.findall("(?m)^MISSING", r.stdout))
         self.assertEqual(r.returncode, 1 if missing else 0)
         self.assertRegex(r.stdout, r"\d+ ok, \d+ limited, %d missing" % missing)
-        self.assertRegex(r.stdout, r"(?m)^ok +sennit itself")
+        self.assertRegex(r.stdout, r"(?m)^ok +sennit itself .* copied (once|twice), ")
+
+    def test_it_says_which_way_the_bytes_went(self):
+        for copy, said in (("read", "once, by the receiver"), ("write", "once, by the sender"),
+                           ("shared", "once, by (both sides|the receiver)"), ("stream", "twice, through shared memory")):
+            self.assertRegex(self.sennit("doctor", SENNIT_COPY=copy).stdout,
+                             rf"(?m)^ok +sennit itself .* copied {said}", copy)
 
     def test_a_descriptor_limit_is_seen(self):
         r = self.doctor(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128)))
