@@ -3,7 +3,7 @@
 #   make            build into build/                  make demo     the stock MPI of this machine with and without sennit
 #   make check      build, run every test              make soak     the random tests for ten minutes each
 #   make bench      sennit and every MPI of this machine side by side, 22 minutes (QUICK=1: 90 s; DOC=1: docs/performance.md)
-#   make install    into PREFIX (also DESTDIR)         make uninstall   what that put there
+#   make install    into PREFIX (also DESTDIR)         make uninstall   what that put there (with the same PREFIX, DESTDIR)
 #   make clean      remove build/
 # `demo` and `check` first install what is missing on Debian and Ubuntu (cmake/deps.sh says what, before it does).
 
@@ -62,9 +62,10 @@ soak: all
 
 install: product
 	cmake --install $(BUILD) --prefix $(PREFIX)
+	@sh cmake/installed.sh record $(BUILD) '$(DESTDIR)' '$(PREFIX)'
 
 uninstall:
-	@sed 's|^|$(DESTDIR)|' $(BUILD)/install_manifest.txt | xargs -d '\n' rm -fv --
+	@sh cmake/installed.sh remove $(BUILD) '$(DESTDIR)' '$(PREFIX)'
 
 clean:
 	rm -rf $(BUILD)

@@ -8,7 +8,7 @@ install(FILES ${CMAKE_BINARY_DIR}/sennit.pc DESTINATION ${pc_dir})
 # The kernel module as source, for DKMS, with its udev rule, manual page and user header.
 file(GLOB kmod_source CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kmod/*.[ch])
 install(FILES ${kmod_source} kmod/Kbuild kmod/Makefile kmod/COPYING kmod/dkms.conf
-        DESTINATION ${CMAKE_INSTALL_PREFIX}/src/sennit-${PROJECT_VERSION})
-install(FILES kmod/60-sennit.rules DESTINATION ${CMAKE_INSTALL_PREFIX}/lib/udev/rules.d)
+        DESTINATION src/sennit-${PROJECT_VERSION})
+install(FILES kmod/60-sennit.rules DESTINATION lib/udev/rules.d)
 install(FILES kmod/sennit_ioctl.h kmod/sennit_limic.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sennit)
 install(FILES docs/man/sennit-kmod.4 DESTINATION ${CMAKE_INSTALL_MANDIR}/man4)
