@@ -16,6 +16,9 @@ PYTHON_PLOT = $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matpl
 	done; echo python3)
 
 comma := ,
+# Runs tests, and says at the end what was skipped, and why.
+ctest = rm -f $(BUILD)/results.xml; ctest --test-dir $(BUILD) --output-on-failure --output-junit results.xml --test-output-size-passed 1000000 $(1); \
+	status=$$?; python3 tests/skips.py $(BUILD)/results.xml && exit $$status
 
 .PHONY: all product check demo bench install uninstall soak clean deps
 .NOTPARALLEL:
@@ -39,7 +42,7 @@ check:
 	@sh cmake/deps.sh build check
 	cmake -S . -B $(BUILD) -G Ninja -DSENNIT_WERROR=ON $(CMAKE_FLAGS)
 	$(MAKE) all
-	ctest --test-dir $(BUILD) --output-on-failure --timeout 600 -j $(JOBS)
+	$(call ctest,--timeout 600 -j $(JOBS))
 
 demo:
 	@sh cmake/deps.sh build demo
@@ -58,7 +61,7 @@ bench:
 	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick,--minutes 8.5) $(page)
 
 soak: all
-	ctest --test-dir $(BUILD) --output-on-failure -C soak -L soak
+	$(call ctest,-C soak -L soak)
 
 install: product
 	cmake --install $(BUILD) --prefix $(PREFIX)

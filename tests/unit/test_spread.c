@@ -66,8 +66,10 @@ static uint64_t looks(uint64_t first_id, uint64_t step, int tries)
 
 static void need_two_cores(void)
 {
-	if (CPU_COUNT(&all) < 2)
+	if (CPU_COUNT(&all) < 2) {
+		print_message("one core only: nowhere to move to\n");
 		skip();
+	}
 }
 
 static void the_last_on_a_full_core_moves(void **state)

@@ -170,8 +170,10 @@ static void thresholds_follow_from_the_curves(void **state)
 	struct sn_tune t;
 	enum sn_tune_class class = SN_TUNE_CLASSES;
 	int rc = sn_tune_measure(&t, &class);
-	if (rc == SN_ERR_UNSUPPORTED)
+	if (rc == SN_ERR_UNSUPPORTED) {
+		print_message("not measured: %s\n", sn_last_error());
 		skip();
+	}
 	assert_true(rc == 0 || rc == SN_ERR_AGAIN);
 	assert_true(class < SN_TUNE_CLASSES);
 	assert_true(t.chunk >= 4096 && t.chunk <= 65536 && t.eager >= SN_TUNE_SMALLEST && t.eager <= 65536);
