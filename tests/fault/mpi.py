@@ -83,21 +83,30 @@ class Case:
         self.namespaces(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc"])
 
     def stopped(self):
-        """One rank after the other sleeps for seconds in the middle of whatever it does."""
+        """One rank after the other sleeps for seconds in the middle of whatever it does, then all at once."""
         stops = []
+
+        def stop(pids):
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(3)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.2)  # the first ones are awake beside those that still sleep
+            stops.append(pids)
+            time.sleep(0.3)
 
         def during(mark):
             time.sleep(2)
-            for pid in self.ranks_of(mark):
-                os.kill(pid, signal.SIGSTOP)
-                time.sleep(3)
-                os.kill(pid, signal.SIGCONT)
-                stops.append(pid)
-                time.sleep(0.5)
+            pids = self.ranks_of(mark)
+            for pid in pids:
+                stop([pid])
+            stop(pids)
+            stop(pids[::-1])
 
-        judge(self.run(ranks=3, seconds=16, during=during), "ranks stopped and continued", 3, 10)
-        if len(stops) < 3:
-            fail(f"only {len(stops)} ranks were stopped")
+        judge(self.run(ranks=3, seconds=24, during=during), "ranks stopped and continued", 3, 10)
+        if len(stops) < 5:
+            fail(f"stopped {len(stops)} times, not 5")
 
     def moved(self):
         """All threads of the ranks go from core to core, also to the core of another rank, and back to all cores."""

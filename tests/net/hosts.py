@@ -292,6 +292,19 @@ def case_frozen(driver):
     refuse(finish(ranks, 60), "net.peers_gone")
 
 
+def case_stopped(driver):
+    """One rank after the other is stopped for seconds and continued, within the peer time-out: it costs time only."""
+    ranks = start(two(driver), "traffic", 4000, DRIVERS[driver])
+    for r in ranks:
+        time.sleep(0.2)
+        meets(r.proc, signal.SIGSTOP)
+        time.sleep(2.5)
+        if any(other.proc.poll() is not None for other in ranks):
+            fail("a rank has ended beside one that was stopped")
+        r.proc.send_signal(signal.SIGCONT)
+    refuse(finish(ranks, 60), "net.peers_gone")
+
+
 def meets(proc, how):
     """It is killed or stopped, and is so in all its threads when this returns."""
     os.kill(proc.pid, how)
@@ -532,6 +545,8 @@ CASES = {
     "ether_compute": lambda: case_compute("ether"),
     "ether_deliver": lambda: case_deliver("ether"),
     "ether_frozen": lambda: case_frozen("ether"),
+    "udp_stopped": lambda: case_stopped("udp"),
+    "ether_stopped": lambda: case_stopped("ether"),
 }
 SOAK = {"soak_" + d: (lambda d=d: case_soak(d)) for d in DRIVERS}
 EXTRA = {
