@@ -69,9 +69,10 @@ enum sn_way sn_learn_pick(struct sn_learn_class *c, unsigned allowed)
 	if (!others || c->turn % SN_LEARN_EXPLORE)
 		return (enum sn_way)best;
 	unsigned other = next_probe(c, others);
-	if (c->samples[other] && c->cost[other] >= 2 * c->cost[best]) {
+	if (c->samples[other] > 1 && c->cost[other] >= 2 * c->cost[best]) {
 		unsigned dearer = (unsigned)SN_MIN_OF(c->cost[other] / c->cost[best], (float)SELDOM);
-		if (++c->skipped % dearer)
+		if (++c->skipped[other] %
+		    dearer) /* each counts its own: of one count two ways may never meet theirs */
 			return (enum sn_way)best;
 	}
 	return (enum sn_way)other;
@@ -95,7 +96,8 @@ bool sn_learn_note(struct sn_learn_class *c, enum sn_way way, uint64_t len, uint
 		c->cost[way] = cost;
 	} else if (!odd) {
 		c->cost[way] += (cost - known) / 4;
-	} else if (way != c->best) { /* asked seldom. Nothing is much faster by chance; slower, easily */
+	} else if (way != c->best || (c->fresh && cost < known)) {
+		/* Asked seldom, or lately not at all. Nothing is much faster by chance; slower, easily. */
 		c->cost[way] = cost < known ? cost : known + (cost - known) / 4;
 	} else if (++c->odd >= SN_LEARN_ODD) {
 		sn_learn_restart(c);

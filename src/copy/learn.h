@@ -5,9 +5,8 @@
  * ways as numbers, and nothing of what they do.
  *
  * The cheapest way carries the messages; one in SN_LEARN_EXPLORE tries another, so that at most 3 % of the bytes go a way
- * that may be worse, and a way that was n times dearer is asked only every n-th such turn, up to the 8th, so that trying costs at
- * most 3 % of the time as well. A single sample
- * moves the average little, and one that is far off not at all (somebody lost his core); but when SN_LEARN_ODD in a row are far
+ * that may be worse, and a way that was n times dearer is asked only at every n-th turn of its own, up to the 8th, so that trying
+ * costs at most 3 % of the time as well. A single sample moves the average little, and one that is far off not at all (somebody lost his core); but when SN_LEARN_ODD in a row are far
  * off, then the cores have moved, or the buffers are of another kind: everything that was known is asked anew, each way
  * SN_LEARN_FRESH times in turn. So a move is noticed and answered within SN_LEARN_ODD + SN_LEARN_FRESH * ways messages,
  * which is 13 for three ways that are allowed. The caller asks for the same (sn_learn_restart) when it sees that one of the two processes
@@ -33,8 +32,9 @@ struct sn_learn_class {
 	float cost[SN_WAYS];	   /* ps a byte; 0: nothing is known, not even a guess */
 	uint16_t samples[SN_WAYS]; /* 0: the cost is a guess, which the first sample replaces */
 	uint32_t turn;
-	uint8_t best, probe, odd, fresh, skipped;
-	uint32_t relearned; /* how often everything was asked anew */
+	uint8_t best, probe, odd, fresh;
+	uint8_t skipped[SN_WAYS]; /* turns at which it was too dear to be tried */
+	uint32_t relearned;	  /* how often everything was asked anew */
 };
 
 struct sn_learn {

@@ -92,7 +92,28 @@ static void noise_does_not_confuse_it(void **state)
 {
 	uint64_t seed = unit_seed();
 	send(400, far_ns, ALL, SN_WAY_SHARED, &seed);
-	assert_true(send(2000, far_ns, ALL, SN_WAY_SHARED, &seed) > 1800);
+	/* very bad luck may cost twice SELDOM turns of two ways, a thousand messages; it must not cost all of them */
+	assert_true(send(4000, far_ns, ALL, SN_WAY_SHARED, &seed) > 2900);
+}
+
+/*
+ * Losing the core so often in a row that everything is asked anew, the best way looks dear, and is still found again; even
+ * when the others are dear, too, whose turns alternate with its own.
+ */
+static void it_comes_back_from_bad_luck(void **state)
+{
+	uint64_t lost[SN_WAYS];
+	for (unsigned w = 0; w < SN_WAYS; w++)
+		lost[w] = far_ns[w] * 30;
+	for (unsigned good = 100; good < 100 + 2 * SN_LEARN_EXPLORE; good++) {
+		for (unsigned bad = SN_LEARN_ODD; bad < SN_LEARN_ODD + 6; bad++) {
+			start(NULL);
+			send(good, far_ns, ALL, SN_WAY_SHARED, NULL);
+			send(bad, lost, ALL, SN_WAY_SHARED, NULL);
+			send(SN_LEARN_EXPLORE * 2 * 8, far_ns, ALL, SN_WAY_SHARED, NULL);
+			assert_true(send(64, far_ns, ALL, SN_WAY_SHARED, NULL) >= 60);
+		}
+	}
 }
 
 static void trying_others_stays_cheap(void **state)
@@ -148,6 +169,7 @@ int main(void)
 		cmocka_unit_test_setup(a_known_move_is_answered_at_once, start),
 		cmocka_unit_test_setup(a_silent_move_is_found, start),
 		cmocka_unit_test_setup(noise_does_not_confuse_it, start),
+		cmocka_unit_test_setup(it_comes_back_from_bad_luck, start),
 		cmocka_unit_test_setup(trying_others_stays_cheap, start),
 		cmocka_unit_test_setup(trying_others_costs_little_time, start),
 		cmocka_unit_test_setup(only_what_is_allowed_is_picked, start),
