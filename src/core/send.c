@@ -169,7 +169,10 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 	}
 	ep->count.sends++;
 	sn_core_hand_over(req, &out);
-	if (out.head.len >= SN_LEAVE_MIN && req->generation == generation && !sn_caller_waits())
+	/* Still under way? What was written straight into the receive is not, and the guard, once up, has each announcement
+	 * to this process wake the thread until somebody waits. */
+	if (out.head.len >= SN_LEAVE_MIN && req->generation == generation &&
+	    (req->state == SN_REQ_ACTIVE || req->peer->ops->far) && !sn_caller_waits())
 		sn_core_leave(ep, out.head.len);
 out:
 	if (handle)
