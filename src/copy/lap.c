@@ -3,49 +3,94 @@
 #include "base/base.h"
 #include <string.h>
 
-#define CHANGED	 1.4f /* a group this much above the ones before, or below */
-#define ODD	 3 /* and so many of them: something has changed. One may be the peer, who tries something */
-#define HOPELESS 1.5f  /* times dearer: tried a quarter as often */
+#define CHANGED	 1.4f  /* a group this much above the ones before, or below */
+#define ODD	 3     /* and so many of them: something has changed */
+#define GIVEN_UP 2.0f  /* times dearer in the first group of a trial: no second one */
+#define HOPELESS 1.5f  /* times dearer: the next trials come much later */
 #define BETTER	 0.97f /* less than this difference is noise */
 #define LEVEL	 1.06f /* nor is this, against the preferred way */
-#define TRIAL	 4     /* groups: the other way, this one, the other, this; or the other twice, then this */
+#define TRIAL	 4     /* groups: the other way twice, then this one twice */
 
 static void trial_begin(struct sn_lap *l)
 {
 	if (l->odd)
 		l->hold = 0;
 	l->trial = TRIAL;
+	l->tries++;
 	l->way = !l->way;
 	l->groups = l->odd = 0;
 	l->least[0] = l->least[1] = 0;
 }
 
+static void trial_end(struct sn_lap *l)
+{
+	if (l->trial)
+		l->tries++;
+	l->trial = 0;
+}
+
+/* Is the other way the better one? */
+static bool other_wins(const struct sn_lap *l, unsigned preferred)
+{
+	return l->ns[!l->way] < l->ns[l->way] * (l->way == preferred ? BETTER : LEVEL);
+}
+
+static void conclude(struct sn_lap *l, unsigned preferred)
+{
+	bool changed = other_wins(l, preferred);
+	l->way ^= changed;
+	if (l->ns[!l->way] > l->ns[l->way] * HOPELESS)
+		l->hold = !changed && l->hold >= SN_LAP_HOLD ? 4 * SN_LAP_HOLD : SN_LAP_HOLD;
+	else
+		l->hold = changed || !l->hold ? SN_LAP_SOON : (uint16_t)SN_MIN_OF(2 * l->hold, SN_LAP_HOLD);
+	trial_end(l);
+}
+
 /* Disturbances only make a group slower, so the faster one of each way counts. */
 static void trial_group(struct sn_lap *l, float ns, unsigned preferred)
 {
-	float *least = &l->least[l->way];
+	float *least = &l->least[l->way], this = l->ns[!l->way];
 	if (!(*least > 0) || ns < *least)
 		*least = ns;
-	if (--l->trial) {
-		if (!l->twos || l->trial == TRIAL / 2)
-			l->way = !l->way;
-		return;
+	if (l->trial == TRIAL && l->hold && this > 0 && ns > this * GIVEN_UP) {
+		l->ns[l->way] = ns;
+		l->way = !l->way;
+		conclude(l, preferred);
+	} else if (l->trial > 1) {
+		l->way ^= l->trial == TRIAL / 2 + 1;
+		l->trial--;
+	} else {
+		memcpy(l->ns, l->least, sizeof(l->ns));
+		conclude(l, preferred);
 	}
-	memcpy(l->ns, l->least, sizeof(l->ns));
-	bool changed = l->ns[!l->way] < l->ns[l->way] * (l->way == preferred ? BETTER : LEVEL);
-	l->way ^= changed;
-	if (l->ns[!l->way] > l->ns[l->way] * HOPELESS)
-		l->hold = SN_LAP_HOLD;
-	else
-		l->hold = changed || !l->hold ? SN_LAP_SOON : (uint16_t)SN_MIN_OF(2 * l->hold, SN_LAP_HOLD);
+}
+
+/* The peer tries something, or did so in this group, which then says nothing about our way. */
+static bool peer_tries(struct sn_lap *l, uint8_t peer)
+{
+	bool same = peer == l->peer, tries = !same || peer % 2;
+	l->peer = peer;
+	l->blocked = tries && same ? (uint8_t)SN_MIN_OF(l->blocked + 1, SN_LAP_STUCK) : 0;
+	return tries && l->blocked < SN_LAP_STUCK;
 }
 
 /* A group is over. */
-static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred)
+static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred, uint8_t peer)
 {
-	float *known = &l->ns[l->way], other = l->ns[!l->way];
+	float *known = &l->ns[l->way];
+	bool confounded = peer_tries(l, peer);
 	if (ns > (float)bound) {
-		*l = (struct sn_lap){.way = (uint8_t)preferred, .shift = l->shift, .twos = l->twos};
+		trial_end(l);
+		l->way = (uint8_t)preferred;
+		l->paused = true;
+		return;
+	}
+	if (confounded) {
+		if (l->trial && peer % 2 && !l->first) { /* both began at once */
+			trial_end(l);
+			l->way = !l->way;
+			l->groups = UINT16_MAX / 2;
+		}
 		return;
 	}
 	if (l->trial) {
@@ -58,12 +103,15 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 		*known = *known > 0 ? *known + (ns - *known) / 4 : ns;
 		l->odd = 0;
 	}
-	unsigned hold = other > *known * HOPELESS ? 4u * l->hold : l->hold;
-	if (l->odd == ODD || !(other > 0) || ++l->groups >= hold)
+	if (l->odd == ODD || !(l->ns[!l->way] > 0) || ++l->groups >= l->hold) {
 		trial_begin(l);
+	} else if (l->paused && !l->odd) {
+		l->way ^= other_wins(l, preferred);
+		l->paused = false;
+	}
 }
 
-unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned preferred)
+unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned preferred, uint8_t peer)
 {
 	if (!l->count && !(l->ns[0] > 0) && !(l->ns[1] > 0))
 		l->way = (uint8_t)preferred;
@@ -72,7 +120,7 @@ unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned pr
 		l->since = now;
 	if (l->count == group) {
 		l->count = 0;
-		judge(l, (float)(now - l->since) / (float)(group - skip), bound, preferred);
+		judge(l, (float)(now - l->since) / (float)(group - skip), bound, preferred, peer);
 	}
 	l->count++;
 	return l->way;

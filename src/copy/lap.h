@@ -12,16 +12,18 @@
  * follow each other closely: a group that took longer than the caller's bound a message says nothing, and the way that
  * the caller prefers is taken.
  *
- * Every so many groups there is a trial: two groups go the other way and two this one, and the faster
- * ones are compared; the preferred way also wins where they are level. Where one has lost clearly, the next trial is four times
- * SN_LAP_HOLD groups away. Else the first trials come close, in case one was misled, then, while they say the same again, up
- * to SN_LAP_HOLD groups apart. When three groups in a row took much longer than those before, or much
+ * Every so many groups there is a trial: two groups go the other way and then two this one, and the faster
+ * ones are compared; the preferred way also wins where they are level. The first trials come close together, in case one was
+ * misled, then, while they say the same again, up to SN_LAP_HOLD groups apart, and four times that where the other way is much dearer;
+ * there a trial ends with its first group. When three groups in a row took much longer than those before, or much
  * shorter (the program does something else now, or the cores have moved), there is one at once.
- * The first messages of each group are not counted: their lines still lie where the way before has left them.
+ * The first messages of each group are not counted: their lines still lie where the way before has left them. After a
+ * pause what was learned holds again as soon as a group shows that messages follow each other as before.
  *
- * The peer learns as well, and its trials are seen here as noise, which is why one odd group means nothing. If both made theirs at once,
- * and one went this way while the other went that, both would see no difference; so in trials one of the two (`twos`) changes its
- * way after two groups, the other after each.
+ * The peer learns as well, and where both send in turn its trials change what this side measures. So each side says when it
+ * tries (`tries`, which the caller shows the peer): groups in which the peer did are not counted, no trial begins meanwhile, and of
+ * two that began at once one (`first`) goes on. A peer that never ends a trial, because it sends no such messages any more, is waited
+ * for during SN_LAP_STUCK groups.
  *
  * Long messages average out more, and there are fewer of them: with `shift` the groups are that many times halved.
  *
@@ -37,6 +39,7 @@
 #define SN_LAP_GROUP 24u
 #define SN_LAP_SOON  8u
 #define SN_LAP_HOLD  64u
+#define SN_LAP_STUCK 16u
 
 struct sn_lap {
 	uint64_t since; /* when the counted part of this group began */
@@ -46,7 +49,10 @@ struct sn_lap {
 	uint8_t way; /* 0 or 1: of this group */
 	uint8_t trial, odd;
 	uint8_t shift; /* the caller's; else 0. At most 2 */
-	bool twos;     /* the caller's: the peer's is the opposite */
+	bool first;    /* the caller's: the peer's is the opposite */
+	bool paused;
+	uint8_t tries;	       /* trials begun and ended */
+	uint8_t peer, blocked; /* what the peer has shown last, and for how many groups that holds us up */
 };
 
 /* The next message is about to go: is a clock reading due? */
@@ -55,7 +61,14 @@ static inline bool sn_lap_asks(const struct sn_lap *l)
 	return l->count == SN_LAP_SKIP >> l->shift || l->count == SN_LAP_GROUP >> l->shift;
 }
 
-/* The way for it. now: needed only if one is due. bound: ns a message. preferred: the way where nothing can be learned. */
-unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned preferred);
+/* What the peer is to see: odd while this side tries. */
+static inline uint8_t sn_lap_shows(const struct sn_lap *l)
+{
+	return (uint8_t)(l->tries << 1 | (l->trial != 0));
+}
+
+/* The way for it. now, and peer (what the peer shows): needed only if a reading is due. bound: ns a message. preferred: the
+ * way where nothing can be learned. */
+unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned preferred, uint8_t peer);
 
 #endif

@@ -33,11 +33,11 @@ void sn_way_init(struct sn_link *link)
 		mbytes_s[SN_WAY_SHARED] = mbytes_s[SN_WAY_SINGLE] * 9 / 5;
 		mbytes_s[SN_WAY_STREAM] = (uint32_t)((1000 << 20) / t->ns[SN_TUNE_STREAM][TUNE_MIB]);
 	}
-	bool twos = link->rail->ids.id > link->ids.id;
+	bool first = link->rail->ids.id > link->ids.id;
 	for (unsigned i = 0; i < SN_WAY_LAPS; i++)
-		link->laps[i].twos = link->fetched[i].twos = twos;
+		link->laps[i].first = link->fetched[i].first = first;
 	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
-		link->past[i].twos = twos;
+		link->past[i].first = first;
 	/* Where it is, somebody put it there: it comes first until its messages say otherwise. */
 	mbytes_s[SN_WAY_MODULE] = mbytes_s[SN_WAY_SHARED] / 10 * 11;
 	for (int order = 0; order < SN_ORDERS; order++) {
@@ -94,9 +94,30 @@ static inline uint64_t lap_bound(uint64_t len)
 	return LAP_NS + 2 * len;
 }
 
-static inline bool lap_next(struct sn_lap *l, uint64_t len, unsigned preferred)
+static inline uint64_t lap_now(const struct sn_lap *l)
 {
-	return sn_lap_next(l, sn_lap_asks(l) ? sn_now_ns() : 0, lap_bound(len), preferred);
+	return sn_lap_asks(l) ? sn_now_ns() : 0;
+}
+
+/* What the peer shows of its trials, and what this side does (wire.h): a line that changes twice a trial. */
+static uint8_t peer_tries(const struct sn_link *link, unsigned index)
+{
+	return link->rx.chan ? atomic_load_explicit(&link->rx.chan->tries[index], memory_order_relaxed) : 0;
+}
+
+static void show_tries(struct sn_link *link, unsigned index, uint8_t shown)
+{
+	_Atomic uint8_t *at = link->tx.chan ? &link->tx.chan->tries[index] : NULL;
+	if (at && atomic_load_explicit(at, memory_order_relaxed) != shown)
+		atomic_store_explicit(at, shown, memory_order_relaxed);
+}
+
+/* Two laps share what they show: only one of them can try at a time. */
+static void show_both_tries(struct sn_link *link, unsigned class)
+{
+	const struct sn_lap *l = &link->laps[class], *f = &link->fetched[class];
+	bool now = l->trial || (l->way && f->trial);
+	show_tries(link, class, (uint8_t)((l->tries + f->tries) << 1 | now));
 }
 
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
@@ -105,9 +126,12 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
 	struct sn_lap *l = &link->laps[class];
-	bool trial = l->trial, straight = lap_next(l, len, !eager);
-	if (sn_unlikely(trial && !l->trial))
+	bool trial = l->trial,
+	     straight = sn_lap_next(l, lap_now(l), lap_bound(len), !eager, peer_tries(link, class));
+	if (sn_unlikely(trial != (l->trial != 0))) {
+		show_both_tries(link, class);
 		sn_show_lap(link, class);
+	}
 	return straight;
 }
 
@@ -130,9 +154,11 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 		l->count = 0;
 		return paused || !l->way;
 	}
-	bool fetched = sn_lap_next(l, now, bound, 0);
-	if (sn_unlikely(trial && !l->trial))
+	bool fetched = sn_lap_next(l, now, bound, 0, peer_tries(link, class));
+	if (sn_unlikely(trial != (l->trial != 0))) {
+		show_both_tries(link, class);
 		sn_show_fetched(link, class);
+	}
 	return !fetched;
 }
 
@@ -147,9 +173,12 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len)
 		return false;
 	struct sn_lap *l = &link->past[class];
 	l->shift = len < LONG ? 0 : len < LONGER ? 1 : 2;
-	bool trial = l->trial, past = lap_next(l, len, 0);
-	if (sn_unlikely(trial && !l->trial))
+	unsigned shown = SN_WAY_LAPS + class;
+	bool trial = l->trial, past = sn_lap_next(l, lap_now(l), lap_bound(len), 0, peer_tries(link, shown));
+	if (sn_unlikely(trial != (l->trial != 0))) {
+		show_tries(link, shown, sn_lap_shows(l));
 		sn_show_past(link, class);
+	}
 	link->rail->count.bypassed += past;
 	return past;
 }

@@ -54,6 +54,8 @@ _Static_assert(sizeof(struct sn_local_hello) == 136 && offsetof(struct sn_local_
 
 #define SN_JOBS 16 /* shared copies under way in each direction; more go unshared */
 
+#define SN_TRIES 24 /* what a sender tries, by sizes and kinds of ways */
+
 struct sn_chan {
 	uint8_t unused0[64];
 	_Atomic uint64_t head; /*  64 cells consumed so far; written by the receiver, lazily */
@@ -63,12 +65,16 @@ struct sn_chan {
 	/* 132 written by the sender: its endpoint is closed, and with it ends every right to read, or write, memory that it
 	 * named */
 	_Atomic uint32_t closed;
-	uint8_t unused2[120];
+	uint8_t unused2[56];
+	/* 192 written by the sender: while it tries another way for its messages (way.c); only a hint */
+	_Atomic uint8_t tries[SN_TRIES];
+	uint8_t unused3[64 - SN_TRIES];
 	struct sn_job job[SN_JOBS]; /* 256 opened by the sender of this channel: job.h */
 };
 _Static_assert(offsetof(struct sn_chan, job) == 256 && sizeof(struct sn_chan) <= SN_RING_OFFSET,
 	       "on the page before the ring");
-_Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, want_room) == 128,
+_Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, want_room) == 128 &&
+		       offsetof(struct sn_chan, tries) == 192,
 	       "one line each");
 
 /*
