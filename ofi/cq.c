@@ -7,6 +7,7 @@
  * is manual, so nothing would make one readable.
  */
 #include "ofi.h"
+#include "progress/relax.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static bool ring_grow(struct sn_ofi_cq *cq)
 /* Where the next entry goes, with the queue's lock held; NULL: there is no memory for it. */
 static inline struct sn_ofi_event *slot(struct sn_ofi_cq *cq)
 {
+	cq->direct_left = 0; /* what comes after it comes after it */
 	if (sn_unlikely(cq->tail - cq->head > cq->mask) && !ring_grow(cq)) {
 		cq->overrun = true;
 		return NULL;
@@ -135,7 +137,7 @@ static inline void passed(struct sn_ofi_cq *cq, size_t size)
 
 static inline void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, uint64_t flags)
 {
-	if (sn_unlikely(!cq->direct_left || c->status || cq->head != cq->tail)) {
+	if (sn_unlikely(!cq->direct_left || c->status)) {
 		enter_ring(cq, ep, c, flags);
 		return;
 	}
@@ -152,11 +154,9 @@ static inline void enter(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_co
 /* The commonest: a tagged receive has succeeded, and somebody reads just then. */
 static inline bool give(struct sn_ofi_ep *ep, const sn_completion *c)
 {
-	struct sn_ofi_cq *cq = ep->rx_cq;
+	struct sn_ofi_cq *cq = ep->gives;
 
-	if (sn_unlikely(!cq || !cq->direct_left || c->status || c->flags & ~(uint32_t)SN_COMP_DATA ||
-			cq->head != cq->tail || ep->cntr[SN_OFI_RECV] ||
-			cq->entry_size != sizeof(struct fi_cq_tagged_entry)))
+	if (sn_unlikely(!cq || !cq->direct_left || c->status || c->flags & ~(uint32_t)SN_COMP_DATA))
 		return false;
 	fill((struct fi_cq_tagged_entry *)(void *)cq->direct, c, FI_TAGGED | FI_RECV);
 	passed(cq, sizeof(struct fi_cq_tagged_entry));
@@ -181,6 +181,28 @@ void sn_ofi_on_complete(void *arg, const sn_completion *c)
 		sn_ofi_cntr_count(cntr, !c->status);
 	if (cq && !quiet)
 		enter(cq, ep, c, m->flags);
+}
+
+/* Budget: like a callback's, of which less is known. */
+void sn_ofi_sent(struct sn_ofi_ep *ep, uint32_t flags, sn_peer to, uint64_t tag, uint64_t len, void *context)
+{
+	struct sn_ofi_cq *cq = ep->tx_cq;
+
+	if (sn_unlikely(ep->cntr[SN_OFI_SEND] != NULL))
+		sn_ofi_cntr_count(ep->cntr[SN_OFI_SEND], true);
+	if (flags & SN_FORGET || sn_unlikely(!cq))
+		return;
+	sn_lock(&cq->lock);
+	struct sn_ofi_event *e = slot(cq);
+	if (sn_likely(e != NULL)) {
+		e->e = (struct fi_cq_tagged_entry){
+			.op_context = context, .flags = FI_TAGGED | FI_SEND, .len = len, .tag = tag};
+		e->ep = ep;
+		e->peer = to;
+		e->err = 0;
+		cq->tail++;
+	}
+	sn_unlock(&cq->lock);
 }
 
 /* A peer has accessed memory of ours: counted, for the endpoint and the registration; reported if it brought data. */
@@ -226,24 +248,24 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 	}
 	if (sn_unlikely(cq->alone))
 		count = SN_MIN_OF(count, (size_t)1);
-	for (; (size_t)n < count && cq->head != cq->tail; n++, cq->head++) {
-		const struct sn_ofi_event *e = &cq->ring[cq->head & cq->mask];
+	size_t head = cq->head, end = head + SN_MIN_OF(count, cq->tail - head), mask = cq->mask;
+	size_t size = cq->entry_size;
+	char *to = buf;
+	for (; head != end; n++, head++, to += size) {
+		const struct sn_ofi_event *e = &cq->ring[head & mask];
 		if (sn_unlikely(e->err)) {
 			n = n ? n : -FI_EAVAIL;
 			break;
 		}
-		char *to = (char *)buf + (size_t)n * cq->entry_size;
-		switch (cq->entry_size) { /* constant sizes become a few moves */
-		case sizeof(struct fi_cq_entry): memcpy(to, &e->e, sizeof(struct fi_cq_entry)); break;
-		case sizeof(struct fi_cq_tagged_entry):
+		if (sn_likely(size == sizeof(struct fi_cq_tagged_entry))) /* a few moves */
 			memcpy(to, &e->e, sizeof(struct fi_cq_tagged_entry));
-			break;
-		default: memcpy(to, &e->e, cq->entry_size); break;
-		}
+		else
+			memcpy(to, &e->e, size);
 		if (origins)
 			origins[n] = (struct origin){e->ep, e->peer};
-		cq->alone = false;
 	}
+	cq->alone &= head == cq->head;
+	cq->head = head;
 out:
 	sn_unlock(&cq->lock);
 	return n;
@@ -277,37 +299,51 @@ static bool filled(struct sn_ofi_cq *cq, size_t want)
 	return yes;
 }
 
-static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+/*
+ * A look by the only thread there is, with nothing in the ring. What comes goes straight into its array, unless sources are
+ * asked for.
+ */
+static ssize_t look(struct sn_ofi_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
-	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
-	ssize_t n = count ? take_from(cq, buf, count, src) : -FI_EAGAIN;
-
-	if (n != -FI_EAGAIN) {
-		sn_ofi_looked();
-		if (n > 0 && (size_t)n < count && cq->domain->serial && cq->head == cq->tail)
-			sn_ofi_set_lay_there(&cq->set);
-		return n;
-	}
-	if (sn_unlikely(!cq->domain->serial)) {
-		if (!sn_ofi_set_progress(&cq->set) && !filled(cq, 1))
+	if (sn_ofi_set_is_empty(&cq->set)) {
+		if (sn_unlikely(sn_relax_crowded())) /* then the library's own yield is called for */
 			sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
-		return take_from(cq, buf, count, src);
+		return -FI_EAGAIN;
 	}
 	size_t given = cq->given;
 	if (sn_likely(!src)) {
 		cq->direct = buf;
 		cq->direct_left = count;
 	}
-	bool empty = sn_ofi_set_is_empty(&cq->set);
-	if (empty || (!sn_ofi_set_progress(&cq->set) && cq->given == given))
+	if (!sn_ofi_set_progress(&cq->set) && cq->given == given)
 		sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
 	cq->direct_left = 0;
 	given = cq->given - given;
 	if (sn_unlikely(!given))
-		return empty ? -FI_EAGAIN : take_from(cq, buf, count, src);
+		return take_from(cq, buf, count, src);
 	if (given < count && cq->head == cq->tail)
 		sn_ofi_set_emptied(&cq->set);
 	return (ssize_t)given;
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
+	bool serial = cq->domain->serial;
+
+	if (sn_likely(serial && cq->head == cq->tail && count && !cq->overrun))
+		return look(cq, buf, count, src);
+	ssize_t n = count ? take_from(cq, buf, count, src) : -FI_EAGAIN;
+
+	if (n != -FI_EAGAIN) {
+		sn_ofi_looked();
+		if (n > 0 && (size_t)n < count && serial && cq->head == cq->tail)
+			sn_ofi_set_lay_there(&cq->set);
+		return n;
+	}
+	if (!sn_ofi_set_progress(&cq->set) && !filled(cq, 1))
+		sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
+	return take_from(cq, buf, count, src);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)

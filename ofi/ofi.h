@@ -122,6 +122,8 @@ struct sn_ofi_ep {
 	bool enabled;
 	uint64_t min_multi_recv;
 	struct sn_ofi_cq *tx_cq, *rx_cq;
+	struct sn_ofi_cq
+		*gives; /* rx_cq, if all that a tagged receive needs is an entry of the widest format there */
 	struct sn_ofi_cntr *cntr[SN_OFI_CNTR_KINDS];
 	struct sn_ofi_domain *domain;
 	struct sn_ofi_av *av;
@@ -167,7 +169,7 @@ struct sn_ofi_cq {
 	struct sn_ofi_event *ring;
 	size_t head, tail, mask; /* head and tail run freely */
 	size_t entry_size;
-	/* a read is under way, in the only thread there is: entries go straight into the reader's array */
+	/* a read is under way, in the only thread there is, and the ring is empty: entries go straight into the reader's array */
 	char *direct;
 	size_t direct_left;
 	size_t given; /* entries that went there so far */
@@ -298,6 +300,8 @@ static inline uint64_t sn_ofi_cq_mark(struct sn_ofi_cq *cq)
 	return mark;
 }
 bool sn_ofi_cq_ready(struct sn_ofi_cq *cq); /* makes progress; true if a read would return something */
+/* A tagged send has left at once, and the engine has told nobody (sn_tsend). flags: SN_FORGET. */
+void sn_ofi_sent(struct sn_ofi_ep *ep, uint32_t flags, sn_peer to, uint64_t tag, uint64_t len, void *context);
 /* The engine's callbacks. */
 void sn_ofi_on_complete(void *arg, const sn_completion *c);
 void sn_ofi_on_target(void *arg, const sn_completion *c);

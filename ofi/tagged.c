@@ -26,6 +26,22 @@ static inline ssize_t post_recv(struct sn_ofi_ep *ep, const struct iovec *iov, s
 	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_post_recv(ep->sn, &m, NULL));
 }
 
+/* In one piece, by the shortest way. flags: SN_ flags that the endpoint has for all sends, and SN_DATA. */
+static inline ssize_t send_one(struct sn_ofi_ep *ep, const void *buf, size_t len, fi_addr_t to, uint64_t tag,
+			       uint32_t flags, uint64_t data, void *context)
+{
+	sn_peer peer;
+	int rc = sn_ofi_peer(ep, to, &peer);
+
+	if (sn_unlikely(rc))
+		return rc;
+	rc = sn_tsend(ep->sn, peer, buf, len, tag, data, flags, context);
+	if (sn_unlikely(rc != 1))
+		return sn_ofi_result(rc);
+	sn_ofi_sent(ep, flags, peer, tag, len, context);
+	return 0;
+}
+
 static inline ssize_t post_send(struct sn_ofi_ep *ep, const struct iovec *iov, size_t count, fi_addr_t to,
 				uint64_t tag, uint32_t flags, uint64_t data, void *context)
 {
@@ -163,9 +179,7 @@ static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
 static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t to,
 			   uint64_t tag, void *context)
 {
-	struct iovec v = {(void *)(uintptr_t)buf, len};
-
-	return post_send(ep_of(fid), &v, 1, to, tag, ep_of(fid)->tx_flags, 0, context);
+	return send_one(ep_of(fid), buf, len, to, tag, ep_of(fid)->tx_flags, 0, context);
 }
 
 static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -205,9 +219,7 @@ static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi
 static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
 			       fi_addr_t to, uint64_t tag, void *context)
 {
-	struct iovec v = {(void *)(uintptr_t)buf, len};
-
-	return post_send(ep_of(fid), &v, 1, to, tag, ep_of(fid)->tx_flags | SN_DATA, data, context);
+	return send_one(ep_of(fid), buf, len, to, tag, ep_of(fid)->tx_flags | SN_DATA, data, context);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t to,

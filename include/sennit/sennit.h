@@ -211,6 +211,14 @@ SN_API int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_
 		     uint32_t flags);
 
 /*
+ * A tagged send of one piece of memory, without a handle, on an endpoint with on_complete: what sn_post_send does, by the
+ * shortest way. flags: SN_DATA, SN_FORGET. 1: it has left already, the memory is the caller's again, and the callback hears
+ * nothing of it. 0: the callback tells, or has told. data travels with SN_DATA only.
+ */
+SN_API int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
+		    uint32_t flags, void *context);
+
+/*
  * A tagged receive into one piece of memory, without flags or a handle: what sn_post_recv does, by the shortest way. Its
  * completion comes to the callback, or to sn_poll.
  */

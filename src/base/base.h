@@ -96,37 +96,37 @@ void sn_lock_share(struct sn_lock *l);
 static inline void sn_lock(struct sn_lock *l)
 {
 	uint32_t free_ = 0;
-	if (l->enabled) {
-		if (!atomic_compare_exchange_strong_explicit(&l->word, &free_, 1, memory_order_acquire,
-							     memory_order_relaxed))
-			sn_lock_slow(l);
-	} else if (l->biased) {
+	if (sn_likely(l->biased)) {
 		atomic_store_explicit(&l->inside, 1, memory_order_relaxed);
 		__asm__ volatile("" ::: "memory");
 		if (sn_unlikely(atomic_load_explicit(&l->visitor, memory_order_acquire)))
 			sn_lock_visited(l);
+	} else if (l->enabled) {
+		if (!atomic_compare_exchange_strong_explicit(&l->word, &free_, 1, memory_order_acquire,
+							     memory_order_relaxed))
+			sn_lock_slow(l);
 	}
 }
 static inline void sn_unlock(struct sn_lock *l)
 {
-	if (l->enabled) {
+	if (sn_likely(l->biased)) {
+		atomic_store_explicit(&l->inside, 0, memory_order_release);
+	} else if (l->enabled) {
 		if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
 			sn_unlock_slow(l);
-	} else if (l->biased) {
-		atomic_store_explicit(&l->inside, 0, memory_order_release);
 	}
 }
 
 /* ---- copying a few bytes ---- */
 /*
- * For short messages: up to 32 bytes with two loads and two stores that may overlap, instead of a call. 8 bytes, the
+ * For short messages: up to 48 bytes with two or three loads and stores that may overlap, instead of a call. 8 bytes, the
  * commonest length, with one of each, so that the load can be served by the caller's store just before.
  */
-static inline void sn_copy_small(void *to, const void *from, size_t n)
+static inline void sn_copy_48(void *to, const void *from, size_t n)
 {
 	struct two {
 		uint64_t a, b;
-	} first, last;
+	} first, second, last;
 	char *t = to;
 	const char *f = from;
 	uint64_t x, y;
@@ -135,7 +135,12 @@ static inline void sn_copy_small(void *to, const void *from, size_t n)
 		memcpy(&x, f, 8);
 		memcpy(t, &x, 8);
 	} else if (n > 32) {
-		memcpy(t, f, n);
+		memcpy(&first, f, 16);
+		memcpy(&second, f + 16, 16);
+		memcpy(&last, f + n - 16, 16);
+		memcpy(t, &first, 16);
+		memcpy(t + 16, &second, 16);
+		memcpy(t + n - 16, &last, 16);
 	} else if (n >= 16) {
 		memcpy(&first, f, 16);
 		memcpy(&last, f + n - 16, 16);
@@ -155,6 +160,14 @@ static inline void sn_copy_small(void *to, const void *from, size_t n)
 		for (size_t i = 0; i < n; i++)
 			((volatile char *)t)[i] = f[i];
 	}
+}
+/* Of any length. */
+static inline void sn_copy_small(void *to, const void *from, size_t n)
+{
+	if (sn_unlikely(n > 48))
+		memcpy(to, from, n);
+	else
+		sn_copy_48(to, from, n);
 }
 
 /* ---- segments ---- */

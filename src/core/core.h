@@ -101,6 +101,8 @@ struct sn_peer_state {
 	bool unmet; /* its rail's meet() is due with the first receive that is for it alone */
 	int gone_status;
 	const struct sn_rail_ops *ops;
+	int (*now)(void *link, uint32_t what, uint64_t bits, uint64_t data, const void *body,
+		   uint64_t len); /* ops->post_now while the peer lives; NULL: it has none */
 	void *link, *rail;
 	uint64_t cookie;
 	struct sn_list pending_ops; /* requests that wait for an ACK or RESULT of this peer */
@@ -229,11 +231,19 @@ static inline void sn_core_req_free(struct sn_req *req)
 	req->ep->free_reqs = &req->link;
 }
 
-/* Is its owner told from the stack, now, and is that all there is to its completion? */
-static inline bool sn_core_req_tells(const struct sn_req *req)
+/* Likewise of a receive in one piece that stood in the matcher: it has no list of its own, and is on none. */
+static inline void sn_core_recv_free(sn_ep *ep, struct sn_req *req)
 {
-	return req->role == SN_ROLE_CALLBACK && !req->on_list && !req->ep->visited &&
-	       sn_list_empty(&req->ep->deferred);
+	req->state = SN_REQ_FREE;
+	req->generation++;
+	req->link.next = ep->free_reqs;
+	ep->free_reqs = &req->link;
+}
+
+/* Is the owner of a receive told from the stack, now, and is that all there is to its completion? */
+static inline bool sn_core_recv_tells(const sn_ep *ep, const struct sn_req *req)
+{
+	return req->role == SN_ROLE_CALLBACK && !ep->visited && sn_list_empty(&ep->deferred);
 }
 
 /* Copy up to three segment lists into the request. */

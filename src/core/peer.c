@@ -176,6 +176,7 @@ static int peer_make(sn_ep *ep, const void *addr, size_t len, const void *only, 
 		free(peer);
 		return rc;
 	}
+	peer->now = peer->ops->post_now;
 	ep->peers[peer->num] = peer;
 	atomic_store_explicit(&ep->peer_count, peer->num + 1, memory_order_release);
 	struct sn_peer_state **at = &ep->peer_hash[sn_mix64(peer->id) & (ep->peer_hash_size - 1)];
@@ -263,6 +264,7 @@ void sn_core_peer_gone(struct sn_peer_state *peer, int status)
 	if (peer->gone)
 		return;
 	peer->gone = true;
+	peer->now = NULL;
 	peer->gone_status = status ? status : SN_ERR_PEER_GONE;
 	ep->count.peers_gone++;
 	sn_list_for_each_safe (at, &peer->rdvs) {

@@ -297,9 +297,9 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 	req->comp.bits = bits;
 	req->comp.len = req->comp.full_len = len;
 	req->comp.data = data;
-	if (sn_likely(sn_core_req_tells(req))) {
+	if (sn_likely(sn_core_recv_tells(ep, req))) {
 		ep->attr.on_complete(ep->attr.arg, &req->comp);
-		sn_core_req_free(req);
+		sn_core_recv_free(ep, req);
 	} else {
 		sn_core_req_complete(req, SN_OK);
 	}
@@ -507,15 +507,20 @@ int sn_post_recv(sn_ep *ep, const sn_msg *msg, sn_req **req)
 	return post_recv(ep, msg, req, false);
 }
 
+static int __attribute__((noinline))
+trecv_otherwise(sn_ep *ep, sn_peer from, struct iovec v, uint64_t bits, uint64_t mask, void *context)
+{
+	sn_msg m = {.peer = from, .iov = &v, .iov_count = 1, .bits = bits, .mask = mask, .context = context};
+	return post_recv(ep, &m, NULL, false);
+}
+
 /* Budget, a receive like the one before it: no call, and three lines of a request. */
 int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask, void *context)
 {
-	struct iovec v = {buf, room};
-	sn_msg m = {.peer = from, .iov = &v, .iov_count = 1, .bits = bits, .mask = mask, .context = context};
 	if (sn_unlikely(!ep || sn_core_foreign(ep) ||
 			from >= atomic_load_explicit(&ep->peer_count, memory_order_relaxed) ||
-			room > SN_INJECT_MAX || !buf || bits & ~mask || !ep->attr.on_complete))
-		return post_recv(ep, &m, NULL, false);
+			room >= SN_LEAVE_FAR || !buf || bits & ~mask || !ep->attr.on_complete))
+		return trecv_otherwise(ep, from, (struct iovec){buf, room}, bits, mask, context);
 	sn_lock(&ep->lock);
 	struct sn_req *req = sn_core_req_new(ep);
 	if (sn_unlikely(!req)) {
@@ -530,12 +535,8 @@ int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uin
 	req->posted.bits = bits;
 	req->posted.mask = mask;
 	const struct sn_peer_state *peer = ep->peers[from];
-	bool large = room >= SN_LEAVE_FAR;
-	uint32_t generation = large ? req->generation : 0;
 	if (sn_unlikely(peer->gone || peer->unmet || !sn_match_post_again(ep->match[0], &req->posted)))
 		recv_place(req, false);
-	if (sn_unlikely(large))
-		leave(req, generation, room);
 	sn_unlock(&ep->lock);
 	return 0;
 }

@@ -30,10 +30,8 @@ static inline int send_now(sn_ep *ep, const sn_msg *msg, uint64_t len, uint8_t k
 {
 	const struct sn_peer_state *peer = ep->peers[msg->peer];
 	uint32_t forget = msg->flags & SN_FORGET;
-	if (sn_unlikely(peer->gone || !peer->ops->post_now || !sn_list_empty(&ep->deferred) ||
-			waits_for_arrival(peer, msg)) ||
-	    peer->ops->post_now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base,
-				len) != 1)
+	if (sn_unlikely(!peer->now || !sn_list_empty(&ep->deferred) || waits_for_arrival(peer, msg)) ||
+	    peer->now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base, len) != 1)
 		return 0;
 	ep->count.sends++;
 	if (!ep->attr.on_complete || (forget && ep->quiet))
@@ -102,18 +100,14 @@ static bool is_forgotten(const sn_ep *ep, const sn_msg *msg)
 	return (msg->flags & (wanted | SN_SYNC)) == wanted && !ep->peers[msg->peer]->ops->far;
 }
 
-/* The same with a request, which somebody will ask for. */
-static inline bool req_goes_now(struct sn_req *req, const sn_msg *msg, uint64_t len, uint8_t kind)
+/* The same for a message that has a request, which somebody will ask for. The request need not be filled in before. */
+static inline bool req_goes_now(const struct sn_peer_state *peer, const sn_msg *msg, uint64_t len,
+				uint8_t kind)
 {
-	const struct sn_peer_state *peer = req->peer;
-	if (sn_unlikely(msg->flags & SN_SYNC || msg->iov_count != 1 || peer->gone || !peer->ops->post_now ||
-			waits_for_arrival(peer, msg)) ||
-	    peer->ops->post_now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base,
-				len) != 1)
-		return false;
-	req->ep->count.sends++;
-	sn_core_req_complete(req, SN_OK);
-	return true;
+	return sn_likely(!(msg->flags & SN_SYNC) && msg->iov_count == 1 && peer->now &&
+			 !waits_for_arrival(peer, msg)) &&
+	       peer->now(peer->link, what(kind, msg->flags), msg->bits, msg->data, msg->iov->iov_base, len) ==
+		       1;
 }
 
 /* With the lock, which it gives back. */
@@ -131,7 +125,9 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 		sn_unlock(&ep->lock);
 		return SN_ERR_NOMEM;
 	}
-	req->peer = ep->peers[msg->peer];
+	struct sn_peer_state *peer = ep->peers[msg->peer];
+	bool gone_out = req_goes_now(peer, msg, len, kind); /* first of all: the peer may be waiting */
+	req->peer = peer;
 	req->comp.context = msg->context;
 	req->comp.op = kind == SN_K_TAGGED ? SN_OP_SEND : SN_OP_MSEND;
 	req->comp.peer = msg->peer;
@@ -142,8 +138,11 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 	sn_core_req_role(req, msg->flags, handle != NULL);
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
-	if (sn_likely(req_goes_now(req, msg, len, kind)))
+	if (sn_likely(gone_out)) {
+		ep->count.sends++;
+		sn_core_req_complete(req, SN_OK);
 		goto out;
+	}
 	if (sn_unlikely(sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0))) {
 		sn_core_req_free(req);
 		sn_unlock(&ep->lock);
@@ -217,25 +216,66 @@ inject_otherwise(sn_ep *ep, sn_peer to, struct iovec v, uint64_t bits, uint64_t 
 	return post_send(ep, &m, NULL, SN_K_TAGGED);
 }
 
+/* With the lock: a tagged message in one piece leaves at once. False: nothing was done. */
+static inline bool goes(sn_ep *ep, sn_peer to, const void *buf, uint64_t len, uint64_t bits, uint64_t data,
+			uint32_t flags)
+{
+	const struct sn_peer_state *peer = ep->peers[to];
+	if (sn_unlikely(!peer->now) ||
+	    sn_unlikely(peer->now(peer->link, what(SN_K_TAGGED, flags), bits, data, buf, len) != 1))
+		return false;
+	ep->count.sends++;
+	return true;
+}
+
+static inline bool knows(const sn_ep *ep, sn_peer to)
+{
+	return sn_likely(ep && !sn_core_foreign(ep) &&
+			 to < atomic_load_explicit(&ep->peer_count, memory_order_relaxed));
+}
+
 /* Budget: no description of the message is made; the peer's link and one cell of its ring are all that is touched. */
 int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
 	      uint32_t flags)
 {
-	bool sent = false;
-	if (sn_likely(ep && !sn_core_foreign(ep) &&
-		      to < atomic_load_explicit(&ep->peer_count, memory_order_relaxed) && (buf || !len) &&
-		      len <= SN_INJECT_MAX && !(flags & ~(uint32_t)SN_DATA) &&
-		      (ep->quiet || !ep->attr.on_complete))) {
+	if (sn_likely(knows(ep, to) && (buf || !len) && len <= SN_INJECT_MAX &&
+		      !(flags & ~(uint32_t)SN_DATA) && (ep->quiet || !ep->attr.on_complete))) {
 		sn_lock(&ep->lock);
-		const struct sn_peer_state *peer = ep->peers[to];
-		sent = !peer->gone && peer->ops->post_now && sn_list_empty(&ep->deferred) &&
-		       peer->ops->post_now(peer->link, what(SN_K_TAGGED, flags), bits, data, buf, len) == 1;
-		ep->count.sends += sent;
+		bool sent = goes(ep, to, buf, len, bits, data, flags);
 		sn_unlock(&ep->lock);
+		if (sn_likely(sent))
+			return 0;
 	}
-	return sn_likely(sent) ? 0
-			       : inject_otherwise(ep, to, (struct iovec){(void *)(uintptr_t)buf, len}, bits,
-						  data, flags);
+	return inject_otherwise(ep, to, (struct iovec){(void *)(uintptr_t)buf, len}, bits, data, flags);
+}
+
+static int __attribute__((noinline)) tsend_otherwise(sn_ep *ep, sn_peer to, struct iovec v, uint64_t bits,
+						     uint64_t data, uint32_t flags, void *context)
+{
+	sn_msg m = {.peer = to,
+		    .flags = flags,
+		    .iov = &v,
+		    .iov_count = 1,
+		    .bits = bits,
+		    .data = data,
+		    .context = context};
+	return post_send(ep, &m, NULL, SN_K_TAGGED);
+}
+
+/* Budget: likewise, and no completion is made. What was put off (visit.c) is told first: then the callback tells of this, too. */
+int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data, uint32_t flags,
+	     void *context)
+{
+	if (sn_likely(knows(ep, to) && (buf || !len) && !(flags & ~(uint32_t)(SN_DATA | SN_FORGET)) &&
+		      ep->attr.on_complete)) {
+		sn_lock(&ep->lock);
+		bool sent = sn_list_empty(&ep->deferred) && goes(ep, to, buf, len, bits, data, flags);
+		sn_unlock(&ep->lock);
+		if (sn_likely(sent))
+			return 1;
+	}
+	return tsend_otherwise(ep, to, (struct iovec){(void *)(uintptr_t)buf, len}, bits, data, flags,
+			       context);
 }
 
 int sn_post_msend(sn_ep *ep, const sn_msg *msg, sn_req **req)

@@ -37,7 +37,7 @@ int sn_poll(sn_ep *ep, sn_completion *c, int max)
 	return n;
 }
 
-static int take(struct sn_req *req, sn_completion *c)
+static inline int take(struct sn_req *req, sn_completion *c)
 {
 	if (req->state != SN_REQ_DONE)
 		return SN_ERR_AGAIN;
@@ -117,13 +117,14 @@ int sn_wait(sn_ep *ep, sn_req *req, sn_completion *c, int64_t timeout_us)
 	uint64_t idle = 0, end = timeout_us < 0 ? UINT64_MAX : sn_now_ns() + (uint64_t)timeout_us * 1000;
 	for (;;) {
 		int moved = 0;
-		for (int i = 0; i < LOOKS && !moved; i++)
-			moved = waiting_poll(&w);
-		sn_lock(&ep->lock);
-		rc = take(req, c);
-		sn_unlock(&ep->lock);
-		if (rc != SN_ERR_AGAIN)
-			return rc;
+		for (int i = 0; i < LOOKS && !moved; i++) {
+			sn_lock(&ep->lock);
+			moved = sn_core_progress(ep);
+			rc = take(req, c);
+			sn_unlock(&ep->lock);
+			if (rc != SN_ERR_AGAIN)
+				return rc;
+		}
 		if (moved) {
 			idle = 0;
 			continue;

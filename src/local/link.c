@@ -329,8 +329,9 @@ static void bury(struct sn_link *link)
 			     link->pid);
 	/* Nobody writes there any more, so this ends; the bound is for a process that closed its socket and goes on. */
 	link->leaving = true;
-	if (link->drain && link->rx.cells)
-		sn_recv_poll(link, link->rx.count);
+	uint32_t mark = link->drain && link->rx.cells ? sn_rx_mark(&link->rx) : 0;
+	if (mark)
+		sn_recv_all(link, mark);
 	sn_list_del(&link->busy);
 	poll_remove(link);
 	bool was_open = link->state == SN_LINK_OPEN;

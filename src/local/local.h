@@ -428,7 +428,9 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 int sn_part_take(struct sn_link *link, const struct sn_head *head, uint8_t *payload);
 
 /* recv.c */
-int sn_recv_poll(struct sn_link *link, uint32_t limit); /* returns how many records were handled */
+/* A look has found this mark: handle what is to be handled of the records that are there; returns how many. */
+int sn_recv_look(struct sn_link *link, uint32_t mark);
+int sn_recv_all(struct sn_link *link, uint32_t mark);
 
 /* claim.c: both ends of the board */
 #define SN_CLAIM_NONE UINT32_MAX

@@ -18,10 +18,7 @@
 #include <unistd.h>
 
 #define RECENT	     8
-#define BURST	     64 /* records from one ring before the next gets its turn */
 #define CLOSE_NAP_US 1000
-#define LONE	     4 /* records that came alone, one after the other */
-#define LOOK_ON	     8 /* each such time the look goes on all the same */
 
 struct sn_list sn_rails = {&sn_rails, &sn_rails};
 
@@ -119,37 +116,34 @@ static void promote(struct sn_rail *rail, uint32_t index)
 	b->poll_index = index;
 }
 
-/*
- * To look beyond a record takes the line of the next one from the sender before it is written, who then has to get it back.
- * In an exchange he writes it at once. So where records have come one by one lately, and this one may have been there before
- * anybody waited for it, it is taken alone; now and then the look goes on, or the records of a stream would be taken one
- * by one for ever. Who waits takes what there is: the sender waits as well then, and in a ping-pong the look costs nobody
- * anything (without it 8 B took 1 to 2 % longer).
- */
-static int look(struct sn_link *link)
+static inline int look(struct sn_link *link)
 {
-	struct sn_rx *rx = &link->rx;
-	bool alone = rx->lone == LONE && !rx->waited && ++rx->turn % LOOK_ON != 0;
-	int n = sn_recv_poll(link, alone ? 1 : BURST);
-	rx->waited = !n;
-	if (n > 1)
-		rx->lone = 0;
-	else if (n && rx->lone < LONE)
-		rx->lone++;
+	uint32_t mark = sn_rx_mark(&link->rx);
+	if (sn_unlikely(mark))
+		return sn_recv_look(link, mark);
+	link->rx.waited = true;
+	return 0;
+}
+
+static int __attribute__((noinline)) poll_others(struct sn_rail *rail)
+{
+	int n = 0;
+	for (uint32_t i = RECENT; i < rail->poll_count && !n; i++) {
+		n = look(rail->poll[i]);
+		if (n)
+			promote(rail, i);
+	}
 	return n;
 }
 
-static int poll_rings(struct sn_rail *rail)
+static inline int poll_rings(struct sn_rail *rail)
 {
 	int n = 0;
 	uint32_t recent = SN_MIN_OF(rail->poll_count, RECENT);
 	for (uint32_t i = 0; i < recent; i++)
 		n += look(rail->poll[i]);
-	for (uint32_t i = recent; i < rail->poll_count && !n; i++) {
-		n = look(rail->poll[i]);
-		if (n)
-			promote(rail, i);
-	}
+	if (sn_unlikely(rail->poll_count > RECENT) && !n)
+		n = poll_others(rail);
 	return n;
 }
 

@@ -193,29 +193,32 @@ static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 }
 
 /*
- * The commonest record: one cell, with room for it, its neighbour clean, and not at the end of a lap. NULL: sn_tx_room()
- * knows more.
+ * The commonest record: one cell, with room for it, its neighbour clean, and not at the end of a lap. One cell is used, and one
+ * cleaned ahead, unless the room that is known ends there. False: sn_tx_room() knows more.
  */
-static inline struct sn_cell *sn_tx_next(const struct sn_tx *tx)
+static inline bool sn_tx_put(struct sn_tx *tx, uint32_t mark, uint64_t bits, uint64_t data, const void *body,
+			     uint64_t len)
 {
-	uint64_t tail = tx->tail;
-	if (sn_unlikely(tail >= tx->lap || tail - tx->head + 2 > tx->count || tx->clean <= tail + 1))
-		return NULL;
-	return &tx->cells[tail & (tx->count - 1)];
-}
-
-/* Make it visible. One cell used, one cleaned ahead. */
-static inline void sn_tx_publish_next(struct sn_tx *tx, struct sn_cell *cell, uint32_t mark)
-{
-	uint64_t tail = tx->tail + 1, clean = tx->clean;
+	struct sn_cell *cells =
+		tx->cells; /* copies: a cell might be any memory, as far as the compiler knows */
+	uint64_t tail = tx->tail, clean = tx->clean, end = tx->head + tx->count, mask = tx->count - 1;
+	struct sn_cell *cell = &cells[tail & mask];
+	uint64_t own = clean + SN_RING_OWN;
+	if (sn_unlikely(tail >= tx->lap || tail + 2 > end || clean < tail + 2 || len > sizeof(cell->payload)))
+		return false;
+	cell->len = (uint32_t)len;
+	cell->bits = bits;
+	cell->data = data;
+	if (sn_likely(len != 0))
+		sn_copy_48(sn_cell_payload(cell), body, len);
 	atomic_store_explicit(&cell->mark, mark, memory_order_release);
-	tx->tail = tail;
-	if (sn_likely(clean <= tail + SN_RING_AHEAD && clean < tx->head + tx->count)) {
-		atomic_store_explicit(&tx->cells[clean & (tx->count - 1)].mark, 0, memory_order_relaxed);
+	tx->tail = tail + 1;
+	if (sn_likely(clean <= tail + 1 + SN_RING_AHEAD && own < end)) {
+		atomic_store_explicit(&cells[clean & mask].mark, 0, memory_order_relaxed);
 		tx->clean = clean + 1;
-		if (sn_likely(clean + SN_RING_OWN < tx->head + tx->count))
-			sn_line_own(&tx->cells[(clean + SN_RING_OWN) & (tx->count - 1)]);
+		sn_line_own(&cells[own & mask]);
 	}
+	return true;
 }
 
 /* The receiver has probably looked at the next cell, and has its line: ask for it before there is something to write. */

@@ -248,22 +248,23 @@ static int __attribute__((noinline)) send_now_longer(struct sn_link *link, uint3
 	return 1;
 }
 
+static int __attribute__((noinline)) ring_now(struct sn_link *link)
+{
+	sn_link_ring(link, false);
+	return 1;
+}
+
 /* The same with nothing to look at but a segment, for post_now. Budget up to 40 bytes: about 50 instructions, one line. */
 int sn_send_now(void *l, uint32_t what, uint64_t bits, uint64_t data, const void *body, uint64_t len)
 {
 	struct sn_link *link = l;
-	struct sn_cell *cell = sn_tx_next(&link->tx);
-	if (sn_unlikely(!cell || !link->fast || len > sizeof(cell->payload)))
+	if (sn_unlikely(!link->fast ||
+			!sn_tx_put(&link->tx, sn_rec_mark(SN_REC_MSG | what, 0, 1), bits, data, body, len)))
 		return send_now_longer(link, what, bits, data, body, len);
-	cell->len = (uint32_t)len;
-	cell->bits = bits;
-	cell->data = data;
-	if (sn_likely(len != 0))
-		sn_copy_small(sn_cell_payload(cell), body, len);
-	sn_tx_publish_next(&link->tx, cell, sn_rec_mark(SN_REC_MSG | what, 0, 1));
 	link->rail->count.tx_eager++;
-	sn_link_ring(link, false);
-	return 1;
+	if (sn_likely(link->bell && sn_bell_quiet(link->bell, link->fence)))
+		return 1;
+	return ring_now(link);
 }
 
 static bool may_be_fast(const struct sn_link *link)

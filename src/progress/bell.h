@@ -73,6 +73,14 @@ static inline void sn_bell_order(const struct sn_bell *bell, bool fence)
 		sn_bell_fence();
 }
 
+/* After publishing something for the owner of the bell: it wants no fence, and is awake. Else sn_bell_ring() it. */
+static inline bool sn_bell_quiet(const struct sn_bell *bell, bool fence)
+{
+	__asm__ volatile("" ::: "memory");
+	return !fence && !atomic_load_explicit(&bell->need_fence, memory_order_relaxed) &&
+	       !atomic_load_explicit(&bell->sleeping, memory_order_relaxed);
+}
+
 /* After publishing something for the owner of the bell. Returns the system calls made. */
 static inline int sn_bell_ring(struct sn_bell *bell, bool fence)
 {

@@ -394,7 +394,7 @@ static void a_time_out_says_its_own_reason(void **state)
 	wait_ok(r, NULL, SN_ERR_CANCELED);
 }
 
-/* sn_inject and sn_trecv are short for posts with flags, whatever they are given. */
+/* sn_inject, sn_tsend and sn_trecv are short for posts with flags, whatever they are given. */
 static void the_short_ways_do_what_the_long_ones_do(void **state)
 {
 	static char out[SN_INJECT_MAX + 1], in[SN_INJECT_MAX + 1];
@@ -418,6 +418,13 @@ static void the_short_ways_do_what_the_long_ones_do(void **state)
 		assert_int_equal(c.data, 99);
 		assert_memory_equal(in, out, n);
 	}
+	assert_int_equal(sn_trecv(ep, self, in, sizeof(in), 7, UINT64_MAX, &c), 0);
+	assert_int_equal(sn_tsend(ep, self, out, 8, 7, 0, SN_FORGET, NULL), 0);
+	assert_int_equal(sn_poll(ep, &c, 1), 1);
+	assert_int_equal(c.op, SN_OP_RECV);
+	assert_int_equal(sn_tsend(ep, self + 1, out, 8, 1, 0, 0, NULL), SN_ERR_INVALID);
+	assert_int_equal(sn_tsend(ep, self, NULL, 8, 1, 0, 0, NULL), SN_ERR_INVALID);
+	assert_int_equal(sn_tsend(NULL, self, out, 8, 1, 0, 0, NULL), SN_ERR_INVALID);
 	assert_int_equal(sn_inject(ep, self, out, SN_INJECT_MAX + 1, 1, 0, 0), SN_ERR_INVALID);
 	assert_int_equal(sn_inject(ep, self + 1, out, 8, 1, 0, 0), SN_ERR_INVALID);
 	assert_int_equal(sn_inject(ep, self, NULL, 8, 1, 0, 0), SN_ERR_INVALID);
