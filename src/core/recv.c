@@ -300,6 +300,10 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 	if (sn_likely(sn_core_recv_tells(ep, req))) {
 		ep->attr.on_complete(ep->attr.arg, &req->comp);
 		sn_core_recv_free(ep, req);
+	} else if (sn_likely(req->role == SN_ROLE_HANDLE &&
+			     !atomic_load_explicit(&ep->sleepers, memory_order_relaxed))) {
+		req->pending = 0;
+		req->state = SN_REQ_DONE;
 	} else {
 		sn_core_req_complete(req, SN_OK);
 	}

@@ -199,6 +199,8 @@ static inline __attribute__((always_inline)) int recv_poll(struct sn_link *link,
 {
 	struct sn_rx *rx = &link->rx;
 	uint32_t n = 0;
+	if (mark >> 16 > 1) /* on its way while the header is looked at */
+		__builtin_prefetch(&rx->cells[(rx->head + 1) & (rx->count - 1)]);
 	if (mark >> 16 <= ANSWER_CELLS)
 		sn_tx_own(&link->tx);
 	do {
