@@ -28,6 +28,7 @@
 #include "net/show.h"
 #include "progress/bell.h"
 #include "progress/engine.h"
+#include "progress/relax.h"
 #include "progress/service.h"
 #include <errno.h>
 #include <poll.h>
@@ -35,7 +36,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ARM_AFTER  (150 * 1000ULL) /* ns without a frame */
 #define HOT_PERIOD (2 * SN_NET_MS)
 #define HOT_MOST   (8 * SN_NET_MS)
 #define LOOK_EVERY (200 * 1000ULL) /* ns between looks at a quiet network: its descriptor would have rung */
@@ -559,7 +559,7 @@ static int net_progress(void *rail)
 		disarm(r);
 	if (events)
 		r->last = r->looked;
-	else if (r->looked > r->last + ARM_AFTER)
+	else if (r->looked > r->last + SN_RELAX_FAR_ARM)
 		arm(r);
 	r->expects = sn_net_expects(r->net);
 	bool asleep = !events && atomic_load_explicit(&r->armed, memory_order_relaxed) &&

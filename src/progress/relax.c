@@ -27,10 +27,10 @@
 #define YIELD_NS	 1000000u
 #define NAP_MIN_NS	 50000u
 #define FAR_NS		 8000u
-#define FAR_AWAKE_NS	 160000u /* the network rings from then on (ARM_AFTER of net/rail.c) */
-#define LOOKS		 8	 /* between two readings of the clock (25 ns each) */
-#define FIRST_LOOKS	 64	 /* of a wait, before the clock is read at all: about 2 us */
-#define POLLED_YIELD	 10	 /* times the spinning of one who may do other things */
+#define FAR_AWAKE_NS	 (SN_RELAX_FAR_ARM + 10000u)
+#define LOOKS		 8  /* between two readings of the clock (25 ns each) */
+#define FIRST_LOOKS	 64 /* of a wait, before the clock is read at all: about 2 us */
+#define POLLED_YIELD	 10 /* times the spinning of one who may do other things */
 #define POLLED_YIELD_MIN 100000u
 
 static _Atomic unsigned crowd, far_rails;

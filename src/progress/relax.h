@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* So long, in ns, may a network be silent before it wakes sleepers by itself: whoever waits for it sleeps only after that. */
+#define SN_RELAX_FAR_ARM (150 * 1000ULL)
+
 /*
  * One step of waiting, after a look that found nothing. *idle is the caller's, 0 at the first step and again after
  * anything came. poll(arg) looks again; true if it found something. A nap takes at most max_nap_us and ends when a peer
