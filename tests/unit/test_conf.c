@@ -220,6 +220,22 @@ static void a_wrong_value_is_reported_with_the_range_and_changes_nothing(void **
 	assert_int_equal(sn_conf_num(SN_CONF_SPIN), sn_conf_desc(SN_CONF_SPIN)->def);
 }
 
+/* All ranks of a machine read the same. */
+static void of_several_ranks_the_first_one_complains(void **state)
+{
+	static const char *const launchers[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+						"SLURM_LOCALID"};
+	setenv("SENNIT_RING", "much", 1);
+	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+		setenv(launchers[i], "1", 1);
+		assert_string_equal(reload_and_read_stderr(), "");
+		setenv(launchers[i], "0", 1);
+		assert_non_null(strstr(reload_and_read_stderr(), "SENNIT_RING"));
+		unsetenv(launchers[i]);
+	}
+	unsetenv("SENNIT_RING");
+}
+
 static void faults_in_a_file_are_named_by_line(void **state)
 {
 	write_user_file("eagre = 4k\nspin\nnap = 5\n= 3\n");
@@ -311,6 +327,7 @@ int main(void)
 		cmocka_unit_test_setup(numbers_in_bytes_take_suffixes, fresh),
 		cmocka_unit_test_setup(switches_take_yes_and_no_in_many_words, fresh),
 		cmocka_unit_test_setup(a_wrong_value_is_reported_with_the_range_and_changes_nothing, fresh),
+		cmocka_unit_test_setup(of_several_ranks_the_first_one_complains, fresh),
 		cmocka_unit_test_setup(faults_in_a_file_are_named_by_line, fresh),
 		cmocka_unit_test_setup(the_log_level_silences_complaints_wherever_it_is_set, fresh),
 		cmocka_unit_test_setup(misspelt_variables_are_listed, fresh),
