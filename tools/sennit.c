@@ -36,11 +36,11 @@ static const struct argp argp = {
 	       "that you have."
 	       "\vSubcommands (each with its own --help):\n\n"
 	       "  run      run an MPI program over sennit: sennit run -- mpirun -n 2 ./a.out\n"
-	       "  info     version, rails, machine, and every setting with its value and origin\n"
+	       "  info     version, rails, machine, and every setting with value and origin\n"
 	       "  doctor   what each path needs, whether it is there, and what to change\n"
 	       "  perf     latency and bandwidth between two processes of this machine\n"
 	       "  tune     measure this machine's copies, keep the thresholds, draw the curves\n"
-	       "  top      counters of the kernel module and what running processes show, again and again\n",
+	       "  top      what running processes and the kernel module show, again and again\n",
 };
 
 static void print_version(FILE *stream, struct argp_state *state)

@@ -81,6 +81,19 @@ class InfoTest(ToolTest):
         for name in names:
             self.assertIn("SENNIT_" + name.upper(), manual)
 
+    def test_the_manual_page_has_every_command_with_every_option(self):
+        with open(os.path.join(SOURCE, "docs", "man", "sennit.1.in"), encoding="utf-8") as f:
+            page = f.read().replace("\\-", "-")
+        commands = re.findall(r"(?m)^  (?:sennit )?([a-z]+) ", self.sennit("help").stdout)
+        self.assertIn("run", commands)
+        for command in commands:
+            part = re.search(rf"(?ms)^\.SS sennit {command}$(.*?)(?=^\.S[SH]|\Z)", page)
+            self.assertTrue(part, command)
+            for short, name in re.findall(r"(?m)^ +(?:(-[A-Za-z]), )?(--[a-z-]+)", self.sennit(command, "--help").stdout):
+                if name not in ("--help", "--usage", "--version"):
+                    self.assertRegex(part.group(1), re.escape(name) + r"(?![a-z-])", command)
+                    self.assertRegex(part.group(1), r"[ (]" + re.escape(short) + r"(?![A-Za-z-])", command)
+
     def test_the_tuning_page_has_every_setting_with_its_default(self):
         shown = self.sennit("info", "--settings", SENNIT_TUNE="no").stdout
         table = dict(re.findall(r"(?m)^  ([a-z_]+) +(\S.*?) +(?:default|environment)\b", shown))
