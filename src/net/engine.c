@@ -254,8 +254,9 @@ static int run_work(struct sn_net *n)
 			sn_list_del(&l->work_node);
 			continue;
 		}
-		if (!n->quiet &&
-		    (l->rx_deliver != l->rx_next || l->bye_came || (l->state == SN_LINK_GONE && !l->told))) {
+		bool came = l->rx_deliver != l->rx_next;
+		if (n->quiet ? n->closing && came
+			     : came || l->bye_came || (l->state == SN_LINK_GONE && !l->told)) {
 			sn_net_deliver(l);
 			events++;
 		}
@@ -357,7 +358,7 @@ bool sn_net_idle(const struct sn_net *n)
 {
 	sn_list_for_each (at, &n->links) {
 		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
-		if (l->state == SN_LINK_GONE || l->dead)
+		if (l->state == SN_LINK_GONE || l->dead || l->bye_came) /* nothing will be acknowledged */
 			continue;
 		if (l->tx_una != l->tx_next || l->open.frame || !sn_list_empty(&l->queue) ||
 		    !sn_list_empty(&l->dones))

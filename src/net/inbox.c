@@ -87,18 +87,23 @@ static int join_more(struct sn_net_link *l, const struct sn_rec *rec)
 	return sn_core_arrive(l->peer, &(struct sn_in){.head = l->join_rec.head, .body = l->join});
 }
 
+static int deliver_done(struct sn_net_link *l, const struct sn_rec *rec)
+{
+	struct sn_net_send *send = sn_net_table_get(&l->net->sends, rec->rdv);
+
+	if (send == NULL || send->link != l)
+		return SN_ERR_PROTO;
+	sn_net_push_heard(l, rec->word);
+	sn_net_send_finish(send, (int)rec->status);
+	return 0;
+}
+
 static int deliver_record(struct sn_net_link *l, const struct sn_rec *rec)
 {
-	struct sn_net_send *send;
-
-	if (rec->what == SN_REC_DONE) {
-		send = sn_net_table_get(&l->net->sends, rec->rdv);
-		if (send == NULL || send->link != l)
-			return SN_ERR_PROTO;
-		sn_net_push_heard(l, rec->word);
-		sn_net_send_finish(send, (int)rec->status);
+	if (rec->what == SN_REC_DONE)
+		return deliver_done(l, rec);
+	if (l->net->quiet) /* closing: nobody takes messages any more; that ours have arrived still counts */
 		return 0;
-	}
 	if (rec->what == SN_REC_MORE)
 		return join_more(l, rec);
 	if (rec->what == SN_REC_PORTS)
@@ -131,7 +136,7 @@ static void deliver_payload(struct sn_net_link *l, const uint8_t *payload, uint3
 	}
 }
 
-/* Deliver what waits in order; then, if the peer has left or was given up, say so. */
+/* Deliver what waits in order; then, if the peer has left or was given up, say so. Closing: see deliver_record. */
 void sn_net_deliver(struct sn_net_link *l)
 {
 	if (l->delivering || l->dead)
@@ -145,6 +150,8 @@ void sn_net_deliver(struct sn_net_link *l)
 		sn_net_frame_put(l->net, whole.frame);
 	}
 	l->delivering = false;
+	if (l->net->quiet)
+		return;
 	if (l->bye_came && l->state == SN_LINK_OPEN)
 		sn_net_gone(l, l->bye_status);
 	else if (l->state == SN_LINK_GONE)
