@@ -94,6 +94,13 @@ def hosts_down():
     net.children.clear()
 
 
+def figures_of(text):
+    """{size: [figures]} of the lines that net_mpi prints."""
+    text = text.decode(errors="replace") if isinstance(text, bytes) else text
+    lines = [line.split() for line in text.splitlines()]
+    return {int(words[0]): [float(w) for w in words[1:]] for words in lines if len(words) >= 3 and words[0].isdigit()}
+
+
 class Bench:
     def __init__(self, args):
         self.build, self.work = os.path.abspath(args.build), os.path.join(os.path.abspath(args.build), "bench-net")
@@ -106,6 +113,7 @@ class Bench:
         for mpi in {c.mpi.name: c.mpi for c in self.all}.values():
             subprocess.run([mpi.compiler(), "-O2", os.path.join(HERE, "net_mpi.c"), "-o", self.program(mpi)], check=True)
         self.notes = []  # what went wrong
+        self.late = {}  # (what, candidate) -> seconds in which it did not end
         self.rows = {}  # (what, figure, candidate, bytes) -> what is known of it
         self.end = time.monotonic() + args.minutes * 60
         self.parts = 1  # still to come, this one included
@@ -157,32 +165,29 @@ class Bench:
         try:
             r = subprocess.run(self.command(c, names, words), env=env, cwd=self.work, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, check=False)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
             for name in net.made:
                 pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
                 subprocess.run(["kill", "-9"] + pids, check=False, stderr=subprocess.DEVNULL)
             self.wrong("%s, %s: not done after %d s" % (title, c.name, limit))
-            return {}
+            self.late[title, c.name] = int(limit)
+            return figures_of(late.output or "")
         if r.returncode:
             self.wrong("%s, %s: exit status %d" % (title, c.name, r.returncode))
             print(r.stdout[-1500:])
             return {}
         if self.verbose:
             print(c.name, "\n".join(s for s in r.stdout.splitlines() if (" net." in s) and not s.endswith(" 0")))
-        found = {}
-        for line in r.stdout.splitlines():
-            words = line.split()
-            if len(words) >= 3 and words[0].isdigit():
-                found[int(words[0])] = [float(w) for w in words[1:]]
-        return found
+        return figures_of(r.stdout)
 
     def note(self, what, figure, candidate, size, values, up=False):
         known = self.rows.setdefault((what, figure, candidate, size),
                                      {"what": what, "figure": figure, "candidate": candidate, "bytes": size, "up": up, "runs": []})
         known["runs"] += values
+        known.pop("late", None)
         known["median"] = statistics.median(known["runs"])
 
-    def compare(self, title, names, words, show):
+    def compare(self, title, names, words, show, limit=60):
         """All candidates, `rounds` times in turn; show: {figure's index: (heading, larger is better, format)}."""
         got = {c.name: [] for c in self.all}
         until, longest = self.until(), 0
@@ -191,7 +196,7 @@ class Bench:
             if i and began + longest > until:
                 break
             for c in self.all[i % len(self.all):] + self.all[:i % len(self.all)]:
-                figures = self.once(title, c, names, words, max(5, min(60, self.end - time.monotonic())))
+                figures = self.once(title, c, names, words, max(5, min(limit, self.end - time.monotonic())))
                 if figures:
                     got[c.name].append(figures)
             longest = max(longest, time.monotonic() - began)
@@ -245,10 +250,17 @@ class Bench:
         hosts_down()
 
     def loss(self, percent):
-        names = hosts_up(2, 1500, percent)
-        self.compare(net_page.LOST % percent, names, ["pingpong", "100" if self.quick else "400"] + [str(s) for s in self.sizes or (8, 65536)],
+        """As many messages as lose some hundred frames at most: TCP may wait 200 ms for each."""
+        names, title, sizes = hosts_up(2, 1500, percent), net_page.LOST % percent, self.sizes or (8, 65536)
+        most = [max(40, int(400 / percent / -(-s // 1400))) if percent else 0 for s in sizes]
+        self.compare(title, names, ["pingpong", "100" if self.quick else "400"] + ["%d:%d" % both for both in zip(sizes, most)],
                      {0: ("median one way, us", False, "%.0f"), 1: ("99th percentile, us", False, "%.0f"),
-                      2: (net_page.MEAN, False, "%.0f")})
+                      2: (net_page.MEAN, False, "%.0f")}, 20)
+        for c in self.all:
+            for s in sizes:
+                if (title, c.name) in self.late and (title, net_page.MEAN, c.name, s) not in self.rows:
+                    self.rows[title, net_page.MEAN, c.name, s] = {"what": title, "figure": net_page.MEAN, "candidate": c.name, "bytes": s,
+                                                                "up": False, "runs": [], "late": self.late[title, c.name]}
         hosts_down()
 
     def incast(self, mtu):

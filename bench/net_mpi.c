@@ -2,7 +2,8 @@
 /*
  * What net.py runs under each MPI, over the network between hosts. It knows nothing of sennit.
  *
- *   net_mpi pingpong MS SIZE...   ranks 0 and 1: "SIZE median-us-one-way 99th-percentile-us mean-us" for each size
+ *   net_mpi pingpong MS SIZE[:MOST]...   ranks 0 and 1: "SIZE median-us-one-way 99th-percentile-us mean-us" for each size,
+ *                                 at most MOST times to and fro
  *   net_mpi stream MS SIZE...     rank 0 sends to 1, eight at a time: "SIZE MB/s receiver-CPU-ns-per-byte"
  *   net_mpi incast ROUNDS SIZE    all others send SIZE bytes, then eight short messages, to rank 0, ROUNDS times: "SIZE MB/s
  *                                 median-us 99th-percentile-us" of the short ones, from post to arrival (one machine, one clock)
@@ -77,17 +78,18 @@ static void round_trip(size_t len)
 		MPI_Send(mine, (int)len, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
 }
 
-/* How many of what took `took` each fill the time; the same number at both ends. */
-static long agree(double took, double seconds, long least)
+/* How many of what took `took` each fill the time, not more than `most` if that is not 0; the same number at both ends. */
+static long agree(double took, double seconds, long least, long most)
 {
 	long rounds = took > 0 ? (long)(seconds / took) : least;
 
-	rounds = rounds < least ? least : rounds > MOST ? MOST : rounds;
+	most = most > 0 && most < MOST ? most : MOST;
+	rounds = rounds < least ? least : rounds > most ? most : rounds;
 	MPI_Bcast(&rounds, 1, MPI_LONG, 0, MPI_COMM_WORLD);
 	return rounds;
 }
 
-static void pingpong(size_t len, double seconds)
+static void pingpong(size_t len, double seconds, long most)
 {
 	double start, sum = 0, *t;
 
@@ -100,7 +102,7 @@ static void pingpong(size_t len, double seconds)
 	start = now();
 	for (int i = 0; i < 4; i++)
 		round_trip(len);
-	long rounds = agree((now() - start) / 4, seconds, 5);
+	long rounds = agree((now() - start) / 4, seconds, 5, most);
 	t = calloc((size_t)rounds, sizeof(*t));
 	for (long i = 0; i < rounds; i++) {
 		start = now();
@@ -147,7 +149,7 @@ static void stream(size_t len, double seconds)
 	stream_some(len, WINDOW);
 	start = now();
 	stream_some(len, WINDOW);
-	long count = agree((now() - start) / WINDOW, seconds, WINDOW) / WINDOW * WINDOW;
+	long count = agree((now() - start) / WINDOW, seconds, WINDOW, 0) / WINDOW * WINDOW;
 	count = count < WINDOW ? WINDOW : count;
 	start = now();
 	used = cpu();
@@ -250,7 +252,8 @@ int main(int argc, char **argv)
 	for (int i = 3; i < argc; i++) {
 		size_t len = strtoul(argv[i], NULL, 10);
 		if (strcmp(argv[1], "pingpong") == 0)
-			pingpong(len, atof(argv[2]) / 1000);
+			pingpong(len, atof(argv[2]) / 1000,
+				 strchr(argv[i], ':') ? atol(strchr(argv[i], ':') + 1) : 0);
 		else if (strcmp(argv[1], "stream") == 0)
 			stream(len, atof(argv[2]) / 1000);
 		else

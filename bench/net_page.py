@@ -98,6 +98,12 @@ def table(heads, rows):
     return ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)] + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def unended(rows):
+    """The lines of those that did not end on a lossy wire."""
+    return [[r["what"].split(", ")[1], human(r["bytes"]), r["candidate"], "", f"not done in {r['late']} s", "", "COLLAPSES"]
+            for r in rows if "late" in r]
+
+
 def section(rows, notes=()):
     heads = ["row", "figure"] + [f"sennit, {name}" for _, name in DRIVERS] + ["best other", "by"] + [f"ratio, {n}" for _, n in DRIVERS]
     lines = ["From `bench/net.py`, a part of `make bench`: two hosts (for the incast nine) that are network "
@@ -107,6 +113,7 @@ def section(rows, notes=()):
              f"{PROMISED_8['ether']:g} times for 8 bytes over Ethernet and {PROMISED_8['udp']:g} over UDP (met or MISSED), and no less than "
              "the best other from 64 KiB on (over Ethernet with MTU 9000), in processor time a byte and in the 99th percentile of the incast's "
              "short messages.", ""]
+    late, rows = unended(rows), [r for r in rows if "late" not in r]
     cells = []
     for (what, figure, size), of_it in groups(rows):
         ours, peer, ratios = judge(of_it, of_it[0].get("up", False))
@@ -116,12 +123,12 @@ def section(rows, notes=()):
                      [f"{r:.2f}" if r else "" for r in ratios] + [" / ".join(verdicts)])
     lines += table(heads + ["verdict"], cells)
     lossy = losses(rows)
-    if lossy:
+    if lossy or late:
         lines += ["", "Loss, on one wire in user space (which is the slowest part there): the mean one way, against the mean of the same "
                   f"wire that loses nothing. Up to {COLLAPSE} times as long is no collapse.", ""]
         lines += table(["lost", "size", "by", "none lost, us", "us", "over it", "verdict"],
                        [[lost, human(size), who, text_of(clean), text_of(row), f"{over:.2f}",
-                         "no collapse" if over <= COLLAPSE else "COLLAPSES"] for lost, size, who, clean, row, over in lossy])
+                         "no collapse" if over <= COLLAPSE else "COLLAPSES"] for lost, size, who, clean, row, over in lossy] + late)
     bare = limits(rows)
     if bare:
         lines += ["", "The bare limit: two programs that make the same system calls on the same hosts, with no protocol between, and how much "

@@ -112,6 +112,8 @@ class NetTest(unittest.TestCase):
         text = net_page.section(rows)
         self.assertIn("| 1 % lost | 8 B | sennit udp | 40 | 70 | 1.75 | no collapse |", text)
         self.assertIn("| 1 % lost | 8 B | tcp | 30 | 600.0 | 20.00 | COLLAPSES |", text)
+        rows.append({"what": "ping-pong, 1 % lost", "figure": net_page.MEAN, "bytes": 65536, "candidate": "tcp", "runs": [], "late": 20})
+        self.assertIn("| 1 % lost | 64 KiB | tcp |  | not done in 20 s |  | COLLAPSES |", net_page.section(rows))
         rows = self.rows("bare, MTU 1500", "one way, us", 8, udp=5) + self.rows("ping-pong, MTU 1500", "one way, us", 8, sennit_udp=5.4)
         self.assertIn("| MTU 1500 | 8 B | UDP | 5 | 5.4 | 1.08 | within 1.1 |", net_page.section(rows))
 
