@@ -3,9 +3,9 @@
  * The network rail as the core sees it: which driver, one thread at a time into the engine, and who looks at the network
  * while nobody calls.
  *
- * Looking. While a fetch is under way in either direction every progress() polls the driver; otherwise the pause between two
- * looks is a sixteenth of the silence so far, 200 us at most, so that a frame waits hardly longer than it was waited
- * for, and one who talks to local peers meanwhile pays next to nothing. After 150 us of silence the descriptor is *armed*: the
+ * Looking. While a fetch is under way in either direction, and for 20 us after a frame, every progress() polls the driver;
+ * otherwise the pause between two looks is a sixteenth of the silence so far, 200 us at most, so that a frame waits hardly longer
+ * than it was waited for, and one who talks to local peers meanwhile pays next to nothing. After 150 us of silence the descriptor is *armed*: the
  * process's service thread is told once when it becomes readable, rings the bell (which ends naps; the earliest nap comes
  * later than that) and sets `rang`. Not sooner: the thread that wakes takes its core from a rank that polls. With no
  * peer connected the looks stop: an endpoint whose peers are all local makes no system call for the network.
@@ -40,6 +40,7 @@
 #define HOT_MOST   (8 * SN_NET_MS)
 #define LOOK_EVERY (200 * 1000ULL) /* ns between looks at a quiet network: its descriptor would have rung */
 #define LOOK_PART  16		   /* of the silence: the pause between two looks */
+#define LOOK_FRESH 20000	   /* ns of silence: no pause */
 #define EXPECT_FOR (2 * SN_NET_MS) /* ns without a frame that a fetch under way is looked for all the time */
 #define EAGER	   16384
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
@@ -535,8 +536,8 @@ static bool due(struct net_rail *r)
 		return false;
 	if (r->expects && r->looked < r->last + EXPECT_FOR)
 		return true;
-	uint64_t pause = SN_MIN_OF((r->looked - r->last) / LOOK_PART, LOOK_EVERY);
-	return pause == 0 || sn_now_ns() >= r->looked + pause;
+	uint64_t silence = r->looked - r->last, pause = SN_MIN_OF(silence / LOOK_PART, LOOK_EVERY);
+	return silence < LOOK_FRESH || sn_now_ns() >= r->looked + pause;
 }
 
 static int net_progress(void *rail)

@@ -10,16 +10,25 @@
  *
  * Where the system does not play along, or the route would choose another address of ours, there is no such socket. They stand in
  * a table by a hash of the address; of two that meet there the one sent to more often has the place.
+ *
+ * What comes is found sooner, too, by a socket that is connected to where it comes from: the kernel looks for such a socket
+ * before it looks at the routes, and the tenth of the way that this takes is spared (the same program). But each socket that
+ * receives costs a system call a look, so there is one such beside the one for everybody, for one of those who are sent to
+ * often; it stands in the same place, and the kernel prefers it for what comes from there. Changing whose it is loses
+ * nothing: what it has stays in it, and what comes from others goes to the other socket. It is there from the beginning,
+ * connected to nobody's port, so that what is watched for its becoming readable does not change.
  */
 #include "net/udp_out.h"
+#include "base/base.h"
 #include "base/log.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#define OFTEN 32 /* datagrams that make it worth a socket */
-#define KEEP  64 /* datagrams to others that take the place of one that is not used */
+#define OFTEN  32 /* datagrams that make it worth a socket */
+#define KEEP   64 /* datagrams to others that take the place of one that is not used */
+#define NOBODY 9  /* a port from which nothing comes */
 
 static socklen_t length(const union sn_udp_addr *a)
 {
@@ -111,6 +120,56 @@ static void end_out(struct sn_udp_out *out)
 	*out = (struct sn_udp_out){0};
 }
 
+static void set_reuse(int fd, int on)
+{
+	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+}
+
+/*
+ * Only while this binds may another socket of this user share the place. Of two there the kernel tries the one that stands first
+ * before it looks at the routes: with IPv4 the newer one, with IPv6 the older one of those that may share.
+ */
+void sn_udp_in_open(struct sn_udp_outs *o, int *fd)
+{
+	union sn_udp_addr nobody = o->own;
+	int both[2] = {*fd, new_socket(o)}, first = o->own.sa.sa_family == AF_INET;
+
+	nobody.in.sin_port = htons(NOBODY);
+	o->in = -1;
+	if (both[1] < 0)
+		return;
+	set_reuse(both[0], 1);
+	set_reuse(both[1], 1);
+	bool up = bind(both[1], &o->own.sa, length(&o->own)) == 0 &&
+		  connect(both[first], &nobody.sa, length(&nobody)) == 0;
+	set_reuse(both[0], 0);
+	set_reuse(both[1], 0);
+	if (up) {
+		o->in = both[first];
+		*fd = both[!first];
+		return;
+	}
+	sn_info("no second UDP socket that receives: %s", strerror(errno));
+	close(both[1]);
+}
+
+/* Datagrams go to that peer: so the answers come by the socket that is connected to it, unless another's come there. */
+static void answers_come(struct sn_udp_outs *o, struct sn_udp_out *out)
+{
+	if (sn_likely(o->in_of == out)) {
+		o->in_keep = KEEP;
+		return;
+	}
+	if (o->in < 0)
+		return;
+	if (o->in_keep > 0) {
+		o->in_keep--;
+		return;
+	}
+	o->in_keep = KEEP;
+	o->in_of = connect(o->in, &out->to.sa, length(&out->to)) == 0 ? out : NULL;
+}
+
 static struct sn_udp_out *place_of(struct sn_udp_outs *o, const union sn_udp_addr *to)
 {
 	uint32_t h;
@@ -132,12 +191,16 @@ int sn_udp_out(struct sn_udp_outs *o, const union sn_udp_addr *to)
 			out->keep--;
 			return -1;
 		}
+		if (o->in_of == out)
+			o->in_of = NULL;
 		end_out(out);
 		out->to = *to;
 	}
 	out->keep = KEEP;
-	if (out->open)
+	if (out->open) {
+		answers_come(o, out);
 		return out->fd;
+	}
 	if (o->own.sa.sa_family != 0 && ++out->sends == OFTEN)
 		open_out(o, out);
 	return -1;
@@ -147,6 +210,9 @@ void sn_udp_outs_close(struct sn_udp_outs *o)
 {
 	for (unsigned i = 0; i < SN_UDP_OUTS; i++)
 		end_out(&o->out[i]);
+	if (o->in >= 0)
+		close(o->in);
+	o->in = -1;
 }
 
 unsigned sn_udp_outs_open(const struct sn_udp_outs *o)

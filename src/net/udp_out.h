@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sockets that are connected, to send UDP datagrams without a route look-up each. See udp_out.c. */
+/* Sockets that are connected, to send and receive UDP datagrams without a route look-up each. See udp_out.c. */
 #ifndef SN_NET_UDP_OUT_H
 #define SN_NET_UDP_OUT_H
 
@@ -20,6 +20,9 @@ struct sn_udp_outs {
 	union sn_udp_addr own; /* of the socket that receives; family 0: none are made */
 	const char *device;    /* that it is held to, or NULL */
 	int buffer;	       /* bytes */
+	int in;		       /* receives what the peer of `in_of` sends; -1: there is no such socket */
+	unsigned in_keep;
+	struct sn_udp_out *in_of;
 	struct sn_udp_out {
 		union sn_udp_addr to;
 		int fd; /* once open */
@@ -27,6 +30,9 @@ struct sn_udp_outs {
 		bool open;
 	} out[SN_UDP_OUTS];
 };
+
+/* *fd is bound to o->own. Afterwards it is what receives from everybody but the peer that o->in is connected to. */
+void sn_udp_in_open(struct sn_udp_outs *o, int *fd);
 
 /* The socket connected to that address, or -1: there is none. */
 int sn_udp_out(struct sn_udp_outs *o, const union sn_udp_addr *to);
