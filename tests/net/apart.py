@@ -10,7 +10,6 @@ The hosts are network namespaces (hosts.py): needs root, otherwise exits 77.
 import os
 import signal
 import sys
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -21,12 +20,12 @@ import hosts as net  # noqa: E402
 
 def start(where, words, driver, program=None):
     ranks = [net.Rank(host, i, [program or PROGRAM, i, len(where), *words], net.DRIVERS[driver]) for i, host in enumerate(where)]
-    until = time.monotonic() + 20
+    until = net.awake() + 20
     addresses = [r.line(until).split()[1] for r in ranks]
     for r in ranks:
         for a in addresses:
             r.say(a)
-    return ranks, time.monotonic() + 60
+    return ranks, net.awake() + 60
 
 
 def overlap(driver):

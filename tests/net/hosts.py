@@ -20,8 +20,19 @@ SKIP = 77
 PEER, WIRE = (sys.argv[1], sys.argv[2]) if len(sys.argv) > 3 else ("", "")
 FATES = os.path.join(os.path.dirname(PEER), "net_fates")
 TAG = "sn%d" % os.getpid()
+STEP = 0.25  # seconds: how often the clock below is read by somebody who waits
 made = []
 children = []
+clock = {"read": time.monotonic(), "asleep": 0.0}
+
+
+def awake():
+    """A clock that stands still while this test does. It may be stopped together with all that it started, for longer than any limit
+    here; a limit that passes meanwhile says nothing about those."""
+    now = time.monotonic()
+    clock["asleep"] += max(0.0, now - clock["read"] - 8 * STEP)
+    clock["read"] = now
+    return now - clock["asleep"]
 
 
 def sh(*args):
@@ -104,9 +115,11 @@ class Rank:
 
     def line(self, until):
         while b"\n" not in self.rest:
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([self.proc.stdout], [], [], left)[0]:
+            ready = select.select([self.proc.stdout], [], [], STEP)[0]
+            if awake() >= until:
                 fail("rank %d says nothing any more" % self.rank)
+            if not ready:
+                continue
             got = os.read(self.proc.stdout.fileno(), 65536)
             if not got:
                 fail("rank %d ended: %s" % (self.rank, self.proc.stderr.read().decode()))
@@ -147,7 +160,7 @@ def start(where, mode, messages, env, modes=None, seed=1):
     """One rank on each host of `where`; addresses exchanged."""
     ranks = [Rank(host, i, [PEER, i, len(where), (modes or {}).get(i, mode), seed, messages], env)
              for i, host in enumerate(where)]
-    until = time.monotonic() + 20
+    until = awake() + 20
     addrs = [r.line(until).split()[1] for r in ranks]
     for r, own in zip(ranks, addrs):
         r.address = own
@@ -156,9 +169,19 @@ def start(where, mode, messages, env, modes=None, seed=1):
     return ranks
 
 
+def ended(rank, until):
+    """What it said on its way out."""
+    while awake() < until:
+        try:
+            return rank.proc.communicate(timeout=STEP)[1]
+        except subprocess.TimeoutExpired:
+            pass
+    return fail("rank %d does not close" % rank.rank)
+
+
 def finish(ranks, seconds, then=None, judged=False):
     """All must say OK, or have said it; then all close. Returns the sum of their counters."""
-    until = time.monotonic() + seconds
+    until = awake() + seconds
     for r in ranks:
         if not judged:
             r.verdict(until)
@@ -168,10 +191,7 @@ def finish(ranks, seconds, then=None, judged=False):
     for r in ranks:
         r.say("QUIT")
     for r in ranks:
-        try:
-            _, err = r.proc.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            fail("rank %d does not close" % r.rank)
+        err = ended(r, awake() + 30)
         if r.proc.returncode:
             fail("rank %d: exit %d: %s" % (r.rank, r.proc.returncode, err.decode()))
         for text in err.decode().splitlines():
@@ -266,7 +286,7 @@ STATES = ("unmet", "handshake", "eager", "announced", "serving", "fetching", "id
 def fated(names, env, state):
     """Two processes of fates.c, of which the second is doomed, up to where the first says that it is in this state."""
     ranks = [Rank(host, i, [FATES, i, state], env) for i, host in enumerate(names)]
-    until = time.monotonic() + 60  # where all cores are busy, opening an endpoint waits for the kernel (membarrier)
+    until = awake() + 60  # where all cores are busy, opening an endpoint waits for the kernel (membarrier)
     ranks[0].address, ranks[1].address = [r.line(until).split()[1] for r in ranks]
     if state in ("handshake", "unmet"):
         meets(ranks[1].proc, signal.SIGSTOP)  # before it has heard of anybody
@@ -311,8 +331,8 @@ def meets(proc, how):
     if how == signal.SIGKILL:
         proc.wait(20)
         return
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
+    until = awake() + 20
+    while awake() < until:
         tasks = ["/proc/%d/task/%s/stat" % (proc.pid, t) for t in os.listdir("/proc/%d/task" % proc.pid)]
         if all(open(t, encoding="utf-8").read().rpartition(")")[2].split()[0] == "T" for t in tasks):
             return
@@ -330,7 +350,7 @@ def case_fates(driver, how):
 
     pairs = [fated(names, dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000"), s) for s in STATES]
     time.sleep(0.05)
-    begin = time.monotonic()
+    begin = awake()
 
     if how == "cut":
         wire.say("cut")
@@ -342,7 +362,7 @@ def case_fates(driver, how):
             survivor.say("GO")
     for survivor, doomed in pairs:
         survivor.verdict(begin + 40)
-    print("after %.1f s, of which the peer time-out is 1" % (time.monotonic() - begin))
+    print("after %.1f s, of which the peer time-out is 1" % (awake() - begin))
 
     for survivor, doomed in pairs:
         doomed.proc.kill()
@@ -356,7 +376,7 @@ def case_restart(driver):
     env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000")
     flood = [sys.executable, os.path.join(HERE, "flood.py"), driver, "-", "3"]
     echoes = [Rank(names[1 - i], None, flood) for i in range(2)]  # what is said to 0 comes from 1's host
-    until = time.monotonic() + 40
+    until = awake() + 40
     for e in echoes:
         e.wait_for("listening", until)
     ranks = [Rank(host, i, [FATES, i, "again"], env) for i, host in enumerate(names)]
@@ -390,7 +410,7 @@ def case_two_jobs(driver):
     jobs = [start(names, "traffic", 600, DRIVERS[driver], seed=seed) for seed in (1, 2)]
     target = jobs[0][0].address
     stranger = Rank(names[1], 0, [FATES, 0, "handshake"], dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000"))
-    until = time.monotonic() + 20
+    until = awake() + 20
     stranger.line(until)
     stranger.say(target[:24] + "%02x" % (int(target[24:26], 16) ^ 1) + target[26:])  # byte 12: the key begins
     totals = [finish(jobs[1], 60), finish(jobs[0], 60, lambda: stranger.verdict(until))]
@@ -425,7 +445,7 @@ def case_one_copy(mtu):
 def case_deliver(driver):
     """A delivered send completes only once the receiver, busy elsewhere, has taken the message in; without a receive."""
     ranks = start(two(driver), "deliver", 0, DRIVERS[driver])
-    ranks[0].wait_for("waiting", time.monotonic() + 20)
+    ranks[0].wait_for("waiting", awake() + 20)
     ranks[1].say("GO")
     finish(ranks, 20)
 
@@ -463,8 +483,8 @@ def case_speed(driver, mtu=1500):
 def case_soak(driver, seconds=int(os.environ.get("SOAK_SECONDS", "600"))):
     """Round after round, each with another wire and other troubles, all of them short of the peer time-out."""
     rnd = random.Random(int(os.environ.get("SOAK_SEED", "0")) or time.time_ns())
-    end, rounds = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    end, rounds = awake() + seconds, 0
+    while awake() < end:
         seed = rnd.randrange(1 << 30)
         r = random.Random(seed)
         mtu, harm = r.choice((1500, 1500, 9000)), {"loss": r.choice((0, 0.1, 1, 5)), "duplicate": r.choice((0, 2)),
