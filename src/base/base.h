@@ -197,6 +197,9 @@ struct sn_topo {
 	int allowed; /* in this process's affinity mask, and cgroup quota if less */
 	/* The same for two processes that can share abstract sockets: boot id and network namespace. */
 	uint64_t host_id;
+	/* The same for two processes that the kernel schedules as one group, between which a yield hands the core on; 0: not known. */
+	uint64_t group;
+	int launched; /* processes of this job on this node, as the launcher says; 0: it does not */
 	uint64_t l2_size, llc_size; /* bytes; 0 unknown */
 	char cpu_model[64];
 };

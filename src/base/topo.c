@@ -5,6 +5,7 @@
  */
 #include "base/base.h"
 #include <ctype.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -164,6 +165,47 @@ static uint64_t read_host_id(void)
 	return h ? h : 1;
 }
 
+static bool hash_file(const char *path, uint64_t *h)
+{
+	char line[512];
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (fgets(line, sizeof line, f))
+		*h = hash_text(*h, line);
+	fclose(f);
+	return true;
+}
+
+/*
+ * A scheduling group is a cgroup, or in the topmost one a session (sched_autogroup). Paths of cgroups are as the namespace
+ * shows them. All cgroups count, not only that of the processor: the answer may be "not the same" by mistake, never "the same".
+ */
+static uint64_t read_group(void)
+{
+	uint64_t h = 1;
+	struct stat st;
+	if (!hash_file("/proc/self/cgroup", &h) || stat("/proc/self/ns/cgroup", &st))
+		return 0;
+	if (read_number("/proc/sys/kernel/sched_autogroup_enabled") > 0 &&
+	    !hash_file("/proc/self/autogroup", &h))
+		return 0;
+	h = sn_mix64(h ^ sn_mix64(st.st_ino) ^ ((uint64_t)st.st_dev << 32));
+	return h ? h : 1;
+}
+
+static int read_launched(void)
+{
+	static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *text = secure_getenv(names[i]);
+		long n = text ? strtol(text, NULL, 10) : 0;
+		if (n > 0 && n < INT_MAX)
+			return (int)n;
+	}
+	return 0;
+}
+
 /* The directory of the data cache of this level, as seen from a CPU. */
 static bool cache_dir(int cpu, int level, char *dir, size_t room)
 {
@@ -234,6 +276,8 @@ static void read_topo(void)
 	if (quota_cpus)
 		topo.allowed = SN_MIN_OF(topo.allowed, quota_cpus);
 	topo.host_id = read_host_id();
+	topo.group = read_group();
+	topo.launched = read_launched();
 	int cpu = SN_MAX_OF(sched_getcpu(), 0);
 	topo.l2_size = cache_size(cpu, 2);
 	for (int level = 4; level >= 2 && !topo.llc_size; level--)

@@ -57,6 +57,7 @@ int sn_bell_open(void)
 			uint64_t id;
 			sn_random(&id, sizeof(id));
 			atomic_store_explicit(&bell->id, id, memory_order_relaxed);
+			bell->group = sn_topo()->group;
 			own.registered = !membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
 					 !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 			if (!own.registered)

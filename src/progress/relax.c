@@ -36,21 +36,33 @@
 static _Atomic unsigned crowd, far_rails;
 static _Atomic uint64_t count_naps, count_yields;
 
+/*
+ * Of the ranks of this node, too, that this process has not spoken to: in pairs each knows one other. Not if it is bound: they
+ * may be elsewhere.
+ */
+static unsigned processes(unsigned peers)
+{
+	const struct sn_topo *t = sn_topo();
+	bool bound = sn_topo_cpus_allowed() < t->cpus;
+	return peers && !bound ? SN_MAX_OF(peers + 1, (unsigned)t->launched) : peers + 1;
+}
+
 void sn_relax_crowd(unsigned peers)
 {
 	/* Affinity may change between two calls, but is too dear to ask for at each step. */
-	bool crowded = peers + 1 > (unsigned)sn_topo_cpus_allowed();
+	bool crowded = processes(peers) > (unsigned)sn_topo_cpus_allowed();
 	atomic_store_explicit(&crowd, crowded, memory_order_relaxed);
 }
 
 void sn_relax_describe(unsigned peers, char *out, size_t room)
 {
 	int cores = sn_topo_cpus_allowed();
-	int n = snprintf(out, room, "%u process%s for %d core%s: ", peers + 1, peers ? "es" : "", cores,
+	unsigned count = processes(peers);
+	int n = snprintf(out, room, "%u process%s for %d core%s: ", count, count > 1 ? "es" : "", cores,
 			 cores == 1 ? "" : "s");
 	if (n < 0 || (size_t)n >= room)
 		return;
-	if (peers + 1 > (unsigned)cores)
+	if (count > (unsigned)cores)
 		snprintf(out + n, room - (size_t)n, "who waits yields for %u us, then sleeps",
 			 YIELD_NS / 1000);
 	else

@@ -26,8 +26,8 @@ void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg)
 /* What was done so far in this process. */
 void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 
-/* How many local peers of the busiest endpoint of this process may want its cores: with itself more than its cores means
- * not to spin. */
+/* How many local peers of the busiest endpoint of this process may want its cores: with itself, or what else the launcher has
+ * started here, more than its cores means not to spin. */
 void sn_relax_crowd(unsigned peers);
 bool sn_relax_crowded(void);
 /* Some answers come from other hosts (true), or no more; calls add up. */

@@ -46,6 +46,17 @@ void sn_spread_forget(struct sn_bell *bell)
 	pthread_mutex_unlock(&spread.mutex);
 }
 
+bool sn_spread_one_group(void)
+{
+	uint64_t group = sn_topo()->group;
+	bool one = group != 0;
+	pthread_mutex_lock(&spread.mutex);
+	for (unsigned i = 0; i < spread.count && one; i++)
+		one = spread.bells[i]->group == group;
+	pthread_mutex_unlock(&spread.mutex);
+	return one;
+}
+
 void sn_spread_after_fork(void)
 {
 	pthread_mutex_init(&spread.mutex, NULL); /* its holder may have been another thread of the parent */

@@ -22,6 +22,9 @@ void sn_spread_see(struct sn_bell *bell);
 void sn_spread_forget(struct sn_bell *bell);
 void sn_spread_after_fork(void); /* in the child: bells are not mapped there */
 
+/* Are all peers whose bells are mapped known to be in this process's scheduling group? */
+bool sn_spread_one_group(void);
+
 /* Who waits in a crowd, at each step. Budget: one load, and every 2 ms a few system calls. */
 void sn_spread_look(uint64_t now);
 

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/log.h"
 #include "progress/bell.h"
+#include "progress/spread.h"
 #include <sys/resource.h>
 
 #define LOST_NS	   500000u /* without the core: a round of yields takes some microseconds */
@@ -56,7 +57,8 @@ void sn_turns_judge(uint64_t now, uint64_t switches)
 	if (++mine.times < TIMES)
 		return;
 	mine.times = 0;
-	sleep_from_now_on(now);
+	if (!sn_spread_one_group()) /* else it was somebody else who took the core */
+		sleep_from_now_on(now);
 }
 
 void sn_turns_yielded(uint64_t before, uint64_t after)

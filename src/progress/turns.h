@@ -10,7 +10,8 @@
  *
  * It shows in the waiting itself: many yields, none of them a switch, and then the core is lost for much longer than
  * a yield takes. Three times within a short while, and this process sleeps instead of yielding, for a second, and for
- * twice as long each time that it is seen again.
+ * twice as long each time that it is seen again. But somebody who is alone on his core sees the same when a stranger's
+ * job takes it. So it counts only where some peer is not known to be in the same group, which each says on its bell page.
  */
 #ifndef SN_TURNS_H
 #define SN_TURNS_H

@@ -3,13 +3,16 @@
  * Who yields in vain sleeps instead, and nobody else does: what is judged are made-up yields and switches. Senders fence for a
  * process that sleeps so, and it is woken as before.
  */
+#include "base/base.h"
 #include "progress/bell.h"
+#include "progress/spread.h"
 #include "progress/turns.h"
 #include "unit.h"
 
 #define MS 1000000u
 
 static uint64_t now = MS, switches;
+static struct sn_bell stranger;
 
 /* The core is lost after `yields` yields, of which so many switched. */
 static void lose(unsigned yields, unsigned switched)
@@ -32,6 +35,18 @@ static void yields_that_switch_are_not_in_vain(void **state)
 	}
 	assert_false(sn_turns_in_vain(now));
 	assert_int_equal(atomic_load(&sn_bell_own()->need_fence), 0);
+}
+
+/* What takes the core is then a stranger's, to whom nobody would yield anyway. */
+static void nor_are_those_to_peers_of_the_same_group(void **state)
+{
+	stranger.group = sn_topo()->group;
+	for (int i = 0; i < 20; i++)
+		lose(1000, 1);
+	bool known = stranger.group != 0;
+	stranger.group++;
+	assert_true(!known || !sn_turns_in_vain(now));
+	now += 100000u * (uint64_t)MS;
 }
 
 static void yields_without_a_switch_are(void **state)
@@ -73,6 +88,8 @@ static int setup(void **state)
 	bool refused = sn_bell_open() || atomic_load(&sn_bell_own()->need_fence);
 	if (refused)
 		print_message("no bell, or no membarrier here: %s\n", "nothing to be said about fences");
+	stranger.group = sn_topo()->group + 1;
+	sn_spread_see(&stranger);
 	return refused;
 }
 
@@ -81,6 +98,7 @@ int main(void)
 	alarm(150);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(yields_that_switch_are_not_in_vain),
+		cmocka_unit_test(nor_are_those_to_peers_of_the_same_group),
 		cmocka_unit_test(yields_without_a_switch_are),
 		cmocka_unit_test(who_sleeps_so_is_woken),
 	};
