@@ -2,7 +2,8 @@
 /*
  * The yields of a program that libsennit-mpi.so stands in front of: each is a system call, in every thread, whether or not
  * the provider is there; only the first after a look of the provider is not. Counted are the system calls, by a filter that
- * makes a signal of each. The program runs itself again with the library in front; SENNIT_MPI_LIB says where that is.
+ * makes a signal of each. The program runs itself again with the library in front; SENNIT_MPI_LIB says where that is. And
+ * what the library sets for Intel MPI.
  */
 #include "progress/caller.h"
 #include "shim.h"
@@ -10,6 +11,8 @@
 #include "yields.h"
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 
 #define N 20
 
@@ -55,6 +58,32 @@ static void a_look_is_of_one_thread(void **state)
 	assert_int_equal(yields(N), N - 1);
 }
 
+/* Of a program that the library stands in front of, in a job of `all` ranks with `here` of them on this node. */
+static bool collectives_go_by_messages(const char *here, const char *all)
+{
+	setenv("MPI_LOCALNRANKS", here, 1);
+	setenv("PMI_SIZE", all, 1);
+	pid_t pid = fork();
+	if (!pid) {
+		execl("/bin/sh", "sh", "-c", "test \"$I_MPI_COLL_INTRANODE\" = pt2pt", (char *)NULL);
+		_exit(127);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status) == 0;
+}
+
+static void a_crowd_of_intel_mpi_sends_messages(void **state)
+{
+	assert_true(collectives_go_by_messages("1000000", "1000000"));
+	assert_false(collectives_go_by_messages("1", "1")); /* has a core */
+	assert_false(
+		collectives_go_by_messages("1000000", "1000001")); /* elsewhere they may decide otherwise */
+	setenv("I_MPI_COLL_INTRANODE", "shm", 1);
+	assert_false(collectives_go_by_messages("1000000", "1000000"));
+}
+
 int main(int argc, char **argv)
 {
 	if (!unit_preloaded("SENNIT_MPI_LIB", argv))
@@ -67,6 +96,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(each_is_a_system_call),
 		cmocka_unit_test(only_the_first_after_a_look_is_none),
 		cmocka_unit_test(a_look_is_of_one_thread),
+		cmocka_unit_test(a_crowd_of_intel_mpi_sends_messages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
