@@ -4,12 +4,12 @@
 what the progress thread costs. Sennit with and without its thread, and each MPI of this machine by itself, with its own
 asynchronous progress where it has one.
 
-    progress.py [--build BUILD] [--rounds N] [--cells CELLS] [--only WORDS] [--ranks 2,4,8,16] [--sizes 4k,64k,...]
+    progress.py [--build BUILD] [--rounds N] [--cells CELLS] [--only WORDS] [--without WORDS] [--ranks 2,4,8,16] [--sizes 4k,64k,...]
                 [--minutes M] [--append] [--report] [--doc PAGE]
 
 Cells, each of which can run by itself and add to what stands in out/progress.json (--append):
     lat      latency at 8 B and 4 KiB, with the thread and without
-    idle     share of a core that a waiting rank uses
+    idle     share of a core that a waiting rank uses, and how fast it is awake
     away     one-sided reads from a rank that is outside the library, its core idle
     overlap  share of a transfer that is hidden, sender's and receiver's side
     total    both ranks work for 20 ms while they exchange a message, no core idle: what a turn takes
@@ -36,6 +36,9 @@ import report  # pylint: disable=wrong-import-position
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 NODE = ["lat", "idle", "away", "overlap", "total", "crowd", "threads"]
 HOSTS = ["udp", "ether"]
+# The sections of the page, each of which is written if something of it was measured.
+SECTIONS = {"Progress": [c for c in NODE + HOSTS if c not in ("idle", "crowd")],
+            "Ranks that wait, and more ranks than cores": ["idle", "crowd"]}
 NO_THREAD = ", no thread"
 FEW = 2  # ranks, with a core each
 ALLOWED = 1.05  # latency with the thread over latency without
@@ -80,9 +83,9 @@ def rows_of(cell, ranks, sizes):
         return []
     hide = [f"{side}:{n}" for n in sizes for side in ("hidesend", "hiderecv")]
     totals = [f"total:{n}" for n in sizes]
-    return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0"], "away": ["away:8", "away:65536"],
+    return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0", "wake:8"], "away": ["away:8", "away:65536"],
             "threads": ["threads:1", "threads:8"], "overlap": hide, "total": totals}.get(
-        cell, ["idle:0", *hide, *totals, "away:8"])  # the last one fails over Open MPI 4 between hosts
+        cell, ["idle:0", "wake:8", *hide, *totals, "away:8"])  # the last one fails over Open MPI 4 between hosts
 
 
 def compile_for(build, chosen):
@@ -197,7 +200,9 @@ class Progress:
 
     def run(self):
         cells = self.args.cells.split(",")
-        chosen = [c for c in candidates() if not self.words or any(w.lower() in c.name.lower() for w in self.words)]
+        out = [w.lower() for w in (self.args.without or "").split(";") if w]
+        chosen = [c for c in candidates() if (not self.words or any(w.lower() in c.name.lower() for w in self.words))
+                  and not any(w in c.name.lower() for w in out)]
         programs = compile_for(self.build, candidates())
         between = Between(self.build, programs, self.words) if set(cells) & set(HOSTS) else None
         for turn in range(self.args.rounds):
@@ -292,12 +297,15 @@ def section(samples):
         kind = name.partition("/")[2].split(":")[0]
         cells = [best(samples[name], kind in bench.LESS_IS_BETTER, wanted) for _, wanted in groups]
         lines.append(f"| {title(name)} | {bench.UNITS.get(kind, 'us')} | " + " | ".join(cells) + " |")
-    lines += ["", f"What the thread costs, with it over without it ({ALLOWED} is allowed for latency, {WORSE} for work):", ""]
-    lines += [f"- {row}, {who}: {ratio:.3f}{'' if fine else ' (more than allowed)'}" for row, who, ratio, fine in costs(samples)]
-    lines += ["", f"More ranks than cores: the time over that of {FEW} ranks times ranks a core times the messages that each rank has to "
-              "exchange one after the other (1 is proportional):", ""]
-    for row in dict.fromkeys(row for row, _, _ in crowds(samples)):
-        of_row = [(who, r) for what, who, r in crowds(samples) if what == row]
+    cost = [f"- {row}, {who}: {ratio:.3f}{'' if fine else ' (more than allowed)'}" for row, who, ratio, fine in costs(samples)]
+    if cost:
+        lines += ["", f"What the thread costs, with it over without it ({ALLOWED} is allowed for latency, {WORSE} for work):", "", *cost]
+    ratios = crowds(samples)
+    if ratios:
+        lines += ["", f"The time over that of {FEW} ranks times ranks a core times the messages that each rank has to "
+                  "exchange one after the other (1 is proportional):", ""]
+    for row in dict.fromkeys(row for row, _, _ in ratios):
+        of_row = [(who, r) for what, who, r in ratios if what == row]
         lines.append(f"- {row}: " + ", ".join(f"{who.replace('sennit, ', 'sennit over ')} {r:.2f}" for who, r in of_row))
     return lines
 
@@ -320,22 +328,25 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cells", default=",".join(NODE + HOSTS))
     parser.add_argument("--only", help="candidates whose names contain one of these, separated by ;")
+    parser.add_argument("--without", help="leave those out whose names contain one of these; on one node")
     parser.add_argument("--ranks", default="2,4,8,16", help="of the cell crowd")
     parser.add_argument("--sizes", default=",".join(f"{n >> 10}k" for n in SIZES))
     parser.add_argument("--mtu", type=int, default=1500, help="between hosts")
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--append", action="store_true", help="add to the samples of out/progress.json")
     parser.add_argument("--report", action="store_true", help="run nothing: show out/progress.json")
-    parser.add_argument("--table", action="store_true", help="also print the section for docs/performance.md")
-    parser.add_argument("--doc", help="put that section into this page (docs/performance.md)")
+    parser.add_argument("--table", action="store_true", help="also print the sections for docs/performance.md")
+    parser.add_argument("--doc", help="put those sections into this page (docs/performance.md)")
     args = parser.parse_args()
     progress = Progress(args)
     if not args.report:
         progress.run()
     show(progress.samples)
-    print("\n".join(section(progress.samples)) if args.table else "")
-    if args.doc:
-        report.put_part(args.doc, "Progress", section(progress.samples) + ["", report.measured(progress.machine)])
+    for name, cells in SECTIONS.items():
+        part = {row: values for row, values in progress.samples.items() if row.partition("/")[0] in cells}
+        print("\n".join(section(part)) if args.table and part else "")
+        if args.doc and part:
+            report.put_part(args.doc, name, section(part) + ["", report.measured(progress.machine)])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@
  *   pairs      us, half a round trip, while every even rank plays with the next one
  *   beside     likewise of ranks 0 and 1 alone, while all others compute and make no call
  *   idle       percent of a core used by a rank that waits in MPI_Recv
+ *   wake       us, a round trip to such a rank that has waited for some milliseconds (median)
  * Rows of two ranks leave the others asleep. Probes are taken by ranks 0 and 1; with more ranks than cores they say nothing
  * and are 0.
  */
@@ -39,6 +40,7 @@
 #define TURNS	15
 #define MANY	75
 #define AWAY	200
+#define ASLEEP	5000  /* us */
 #define GAP	30e-6 /* s between two of them */
 #define LARGEST (64u << 20)
 
@@ -384,6 +386,24 @@ static double idle(void)
 	return percent;
 }
 
+/* The one that answers may sleep, the one that has asked is awake. */
+static double wake(size_t len)
+{
+	double took[MANY];
+	for (int i = 0; i < MANY; i++) {
+		if (rank == 0)
+			usleep(ASLEEP);
+		double start = MPI_Wtime();
+		if (rank < 2)
+			pingpong(len, 1, SAME);
+		took[i] = MPI_Wtime() - start;
+	}
+	qsort(took, MANY, sizeof(*took), by_time);
+	double median = took[MANY / 2];
+	MPI_Bcast(&median, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+	return median * 1e6;
+}
+
 /* ---- rows ---- */
 
 static double timed(const char *kind, size_t len, long rounds)
@@ -446,6 +466,8 @@ static double figure(const char *kind, size_t len, double seconds)
 		return total(len);
 	if (!strcmp(kind, "idle"))
 		return idle();
+	if (!strcmp(kind, "wake"))
+		return wake(len);
 	double each = calibrated(kind, len, seconds, &rounds) / (double)rounds;
 	if (!strcmp(kind, "lat") || !strcmp(kind, "pairs") || !strcmp(kind, "beside"))
 		return each / 2 * 1e6;
