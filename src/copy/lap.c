@@ -6,6 +6,7 @@
 #define CHANGED	 1.4f  /* a group this much above the ones before, or below */
 #define ODD	 3     /* and so many of them: something has changed */
 #define GIVEN_UP 2.0f  /* times dearer in the first group of a trial: no second one */
+#define UNLIKELY 1.15f /* likewise, of a way that is seldom the better one */
 #define HOPELESS 1.5f  /* times dearer: the next trials come much later */
 #define BETTER	 0.97f /* less than this difference is noise */
 #define LEVEL	 1.06f /* nor is this, against the preferred way */
@@ -39,7 +40,7 @@ static void conclude(struct sn_lap *l, unsigned preferred)
 {
 	bool changed = other_wins(l, preferred);
 	l->way ^= changed;
-	if (l->ns[!l->way] > l->ns[l->way] * HOPELESS)
+	if (l->ns[!l->way] > l->ns[l->way] * (l->seldom && l->way == preferred ? 1.0f : HOPELESS))
 		l->hold = !changed && l->hold >= SN_LAP_HOLD ? 4 * SN_LAP_HOLD : SN_LAP_HOLD;
 	else
 		l->hold = changed || !l->hold ? SN_LAP_SOON : (uint16_t)SN_MIN_OF(2 * l->hold, SN_LAP_HOLD);
@@ -52,7 +53,9 @@ static void trial_group(struct sn_lap *l, float ns, unsigned preferred)
 	float *least = &l->least[l->way], this = l->ns[!l->way];
 	if (!(*least > 0) || ns < *least)
 		*least = ns;
-	if (l->trial == TRIAL && l->hold && this > 0 && ns > this * GIVEN_UP) {
+	bool unlikely = l->seldom && l->way != preferred;
+	if (l->trial == TRIAL && (l->hold || unlikely) && this > 0 &&
+	    ns > this * (unlikely ? UNLIKELY : GIVEN_UP)) {
 		l->ns[l->way] = ns;
 		l->way = !l->way;
 		conclude(l, preferred);
@@ -98,7 +101,8 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 		return;
 	}
 	if (*known > 0 && (ns > *known * CHANGED || ns * CHANGED < *known)) {
-		l->odd++;
+		if (++l->odd == ODD)
+			*known = ns;
 	} else {
 		*known = *known > 0 ? *known + (ns - *known) / 4 : ns;
 		l->odd = 0;

@@ -15,7 +15,7 @@
  * Every so many groups there is a trial: two groups go the other way and then two this one, and the faster
  * ones are compared; the preferred way also wins where they are level. The first trials come close together, in case one was
  * misled, then, while they say the same again, up to SN_LAP_HOLD groups apart, and four times that where the other way is much dearer;
- * there a trial ends with its first group. When three groups in a row took much longer than those before, or much
+ * there a trial ends with its first group. So it is, where the caller says so (`seldom`), with every trial that the preferred way wins. When three groups in a row took much longer than those before, or much
  * shorter (the program does something else now, or the cores have moved), there is one at once.
  * The first messages of each group are not counted: their lines still lie where the way before has left them. After a
  * pause what was learned holds again as soon as a group shows that messages follow each other as before.
@@ -50,6 +50,7 @@ struct sn_lap {
 	uint8_t trial, odd;
 	uint8_t shift; /* the caller's; else 0. At most 2 */
 	bool first;    /* the caller's: the peer's is the opposite */
+	bool seldom;   /* the caller's: what is not preferred is seldom better, and trying it costs */
 	bool paused;
 	uint8_t tries;	       /* trials begun and ended */
 	uint8_t peer, blocked; /* what the peer has shown last, and for how many groups that holds us up */

@@ -11,6 +11,7 @@
 #define SN_LOCAL_H
 
 #include "base/base.h"
+#include "copy/bypass.h"
 #include "copy/cma.h"
 #include "copy/heap.h"
 #include "copy/huge.h"
@@ -279,12 +280,13 @@ struct sn_link {
 	char scope[40];		     /* in the live view; "" when it is not there */
 	struct {
 		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES], *lap[SN_WAY_LAPS],
-			*fetched[SN_WAY_LAPS], *past[SN_LEARN_CLASSES];
+			*fetched[SN_WAY_LAPS], *past_ring[SN_WAY_LAPS], *past[SN_LEARN_CLASSES];
 	} live;
 	struct sn_learn learn[SN_ORDERS];     /* way.c */
 	struct sn_lap laps[SN_WAY_LAPS];      /* way 1: straight */
 	struct sn_lap fetched[SN_WAY_LAPS];   /* way 1: announced, though a receive may be posted */
-	struct sn_lap past[SN_LEARN_CLASSES]; /* way 1: past the cache */
+	struct sn_lap past_ring[SN_WAY_LAPS]; /* through the ring; way 1: past the cache */
+	struct sn_lap past[SN_LEARN_CLASSES]; /* mapped; way 1: past the cache */
 	uint64_t straight_at;		      /* when a message was last asked about that could be fetched */
 	uint32_t cpus[2], since_move; /* of this process and the peer; messages since one of them changed */
 	uint32_t poll_index;
@@ -381,6 +383,7 @@ void sn_show_gone(struct sn_link *link);
 void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
 void sn_show_lap(struct sn_link *link, unsigned class);
 void sn_show_fetched(struct sn_link *link, unsigned class);
+void sn_show_past_ring(struct sn_link *link, unsigned class);
 void sn_show_past(struct sn_link *link, unsigned class);
 
 /* way.c: which way a large message goes, and what it cost */
@@ -402,6 +405,19 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager);
 bool sn_way_claims(struct sn_link *link, uint64_t len);
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */
 bool sn_way_bypass(struct sn_link *link, uint64_t len);
+/* A message of 4 KiB and more goes through the ring: should it be written there past the cache? */
+bool sn_way_learns_ring(struct sn_link *link, uint64_t len);
+static inline bool sn_way_past_ring(struct sn_link *link, uint64_t len)
+{
+	return sn_unlikely(len >= 1u << SN_WAY_LAP_FIRST) && sn_way_learns_ring(link, len);
+}
+static inline void sn_way_copy_in(void *to, const void *from, uint64_t n, bool past)
+{
+	if (sn_unlikely(past))
+		sn_copy_bypass(to, from, n);
+	else
+		memcpy(to, from, n);
+}
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);
 

@@ -64,6 +64,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 	uint8_t *payload = sn_cell_payload(cell),
 		*body = payload + sizeof(struct sn_rec_part) + head->imm_len;
 	uint32_t len = (uint32_t)head->len, n;
+	bool past = sn_way_past_ring(link, len);
 	touch(&link->tx_touched, link->tx.chan, link->tx_bytes);
 	cell->len = len | (uint32_t)head->imm_len << 24;
 	cell->bits = head->bits;
@@ -73,7 +74,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 	for (uint32_t at = 0; at < len; at += n) {
 		n = step(body + at, len - at);
 		if (sn_likely(iov_count == 1))
-			memcpy(body + at, (const char *)iov->iov_base + at, n);
+			sn_way_copy_in(body + at, (const char *)iov->iov_base + at, n, past);
 		else
 			sn_iov_read(body + at, iov, iov_count, at, n);
 		atomic_store_explicit(filled_of(payload), at + n, memory_order_release);

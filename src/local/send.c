@@ -64,7 +64,7 @@ static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint3
 		to += head->imm_len;
 	}
 	if (sn_likely(iov_count == 1 && head->len))
-		memcpy(to, iov->iov_base, head->len);
+		sn_way_copy_in(to, iov->iov_base, head->len, sn_way_past_ring(link, head->len));
 	else if (head->len)
 		sn_iov_read(to, iov, iov_count, 0, head->len);
 	demote(link, cell, cells);
@@ -239,7 +239,9 @@ static int __attribute__((noinline)) send_now_longer(struct sn_link *link, uint3
 	cell->len = (uint32_t)len;
 	cell->bits = bits;
 	cell->data = data;
-	if (len)
+	if (sn_way_past_ring(link, len))
+		sn_copy_bypass(sn_cell_payload(cell), body, len);
+	else if (len)
 		sn_copy_small(sn_cell_payload(cell), body, len);
 	demote(link, cell, cells);
 	sn_tx_publish(&link->tx, SN_REC_MSG | (what & 0xff), what >> 8, cells);

@@ -102,6 +102,13 @@ void sn_show_fetched(struct sn_link *link, unsigned class)
 		 class + SN_WAY_LAP_FIRST, names);
 }
 
+void sn_show_past_ring(struct sn_link *link, unsigned class)
+{
+	static const char *const names[] = {"through the cache", "past it"};
+	show_lap(link, &link->live.past_ring[class], &link->past_ring[class], "into the ring",
+		 class + SN_WAY_LAP_FIRST, names);
+}
+
 void sn_show_past(struct sn_link *link, unsigned class)
 {
 	static const char *const names[] = {"through the cache", "past it"};

@@ -34,8 +34,10 @@ void sn_way_init(struct sn_link *link)
 		mbytes_s[SN_WAY_STREAM] = (uint32_t)((1000 << 20) / t->ns[SN_TUNE_STREAM][TUNE_MIB]);
 	}
 	bool first = link->rail->ids.id > link->ids.id;
-	for (unsigned i = 0; i < SN_WAY_LAPS; i++)
-		link->laps[i].first = link->fetched[i].first = first;
+	for (unsigned i = 0; i < SN_WAY_LAPS; i++) {
+		link->past_ring[i].seldom = true;
+		link->laps[i].first = link->fetched[i].first = link->past_ring[i].first = first;
+	}
 	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
 		link->past[i].first = first;
 	/* Where it is, somebody put it there: it comes first until its messages say otherwise. */
@@ -112,12 +114,12 @@ static void show_tries(struct sn_link *link, unsigned index, uint8_t shown)
 		atomic_store_explicit(at, shown, memory_order_relaxed);
 }
 
-/* Two laps share what they show: only one of them can try at a time. */
-static void show_both_tries(struct sn_link *link, unsigned class)
+/* Ring or straight, and how then: one is learned at a time, so they share what they show. */
+static void show_class(struct sn_link *link, unsigned class)
 {
-	const struct sn_lap *l = &link->laps[class], *f = &link->fetched[class];
-	bool now = l->trial || (l->way && f->trial);
-	show_tries(link, class, (uint8_t)((l->tries + f->tries) << 1 | now));
+	const struct sn_lap *l = &link->laps[class], *f = &link->fetched[class], *r = &link->past_ring[class];
+	bool now = l->trial || (l->way ? f->trial : r->trial);
+	show_tries(link, class, (uint8_t)((l->tries + f->tries + r->tries) << 1 | now));
 }
 
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
@@ -129,7 +131,7 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
 	bool trial = l->trial,
 	     straight = sn_lap_next(l, lap_now(l), lap_bound(len), !eager, peer_tries(link, class));
 	if (sn_unlikely(trial != (l->trial != 0))) {
-		show_both_tries(link, class);
+		show_class(link, class);
 		sn_show_lap(link, class);
 	}
 	return straight;
@@ -156,10 +158,33 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 	}
 	bool fetched = sn_lap_next(l, now, bound, 0, peer_tries(link, class));
 	if (sn_unlikely(trial != (l->trial != 0))) {
-		show_both_tries(link, class);
+		show_class(link, class);
 		sn_show_fetched(link, class);
 	}
 	return !fetched;
+}
+
+/*
+ * Lines that a receiver on a far core is to read are better in memory than in this core's cache, where they are near as well
+ * as far slower to fetch. Learned only while it is settled that such messages go through the ring.
+ */
+bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
+{
+	unsigned class = 63u - (unsigned)__builtin_clzll(len) - SN_WAY_LAP_FIRST;
+	if (class >= SN_WAY_LAPS)
+		return false;
+	const struct sn_lap *straight = &link->laps[class];
+	struct sn_lap *l = &link->past_ring[class];
+	if (straight->trial || straight->way) {
+		l->count = 0;
+		return l->way;
+	}
+	bool trial = l->trial, past = sn_lap_next(l, lap_now(l), lap_bound(len), 0, peer_tries(link, class));
+	if (sn_unlikely(trial != (l->trial != 0))) {
+		show_class(link, class);
+		sn_show_past_ring(link, class);
+	}
+	return past;
 }
 
 /*

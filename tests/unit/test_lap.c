@@ -143,6 +143,16 @@ static void a_peer_that_tries_for_ever_does_not_hold_us_up(void **state)
 	assert_int_equal(lap.way, 1);
 }
 
+static void what_is_seldom_better_is_seldom_tried(void **state)
+{
+	uint64_t seed = 5;
+	lap.seldom = true;
+	assert_true(laps(15000, 2000, 2600, 0, &seed) <= 8 * SN_LAP_GROUP);
+	assert_true(laps(15000, 2000, 2600, 0, &seed) <= 6 * SN_LAP_GROUP);
+	laps(10 * SN_LAP_GROUP, 4000, 2600, 0, &seed); /* the cores have moved */
+	assert_true(laps(1000, 4000, 2600, 0, &seed) >= 900);
+}
+
 static void what_was_learned_holds_after_a_pause(void **state)
 {
 	laps(2000, 4000, 2500, 0, NULL);
@@ -197,6 +207,7 @@ int main(void)
 		cmocka_unit_test_setup(both_sides_find_it_whenever_they_began, start),
 		cmocka_unit_test_setup(who_sends_at_once_is_not_misled_by_the_other, start),
 		cmocka_unit_test_setup(a_peer_that_tries_for_ever_does_not_hold_us_up, start),
+		cmocka_unit_test_setup(what_is_seldom_better_is_seldom_tried, start),
 		cmocka_unit_test_setup(what_was_learned_holds_after_a_pause, start),
 		cmocka_unit_test_setup(programs_that_compute_get_what_is_preferred, start),
 		cmocka_unit_test_setup(long_messages_take_fewer, start),

@@ -163,10 +163,34 @@ static void a_fetch_is_for_those_who_are_there(void **state)
 	free(link);
 }
 
+/* Likewise how the ring is written, while it is settled that the ring is it; never for what is short. */
+static void past_the_ring_is_for_what_goes_through_it(void **state)
+{
+	const uint64_t len = UINT64_C(1) << SN_WAY_LAP_FIRST;
+	struct sn_link *link = calloc(1, sizeof(*link));
+	assert_non_null(link);
+	struct sn_lap *straight = &link->laps[0], *past = &link->past_ring[0];
+	*past = (struct sn_lap){.way = 1, .count = SN_LAP_SKIP, .ns = {2000, 1000}};
+	assert_true(sn_way_past_ring(link, len));
+	assert_int_equal(past->count, SN_LAP_SKIP + 1);
+	straight->trial = 1;
+	assert_true(sn_way_past_ring(link, len));
+	assert_int_equal(past->count, 0);
+	straight->trial = 0;
+	assert_true(sn_way_past_ring(link, len));
+	assert_int_equal(past->count, 1);
+	straight->way = 1;
+	assert_true(sn_way_past_ring(link, len));
+	assert_int_equal(past->count, 0);
+	assert_false(sn_way_past_ring(link, len - 1));
+	free(link);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fetch_is_for_those_who_are_there),
+		cmocka_unit_test(past_the_ring_is_for_what_goes_through_it),
 		cmocka_unit_test(a_move_to_another_processor_is_noticed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
