@@ -7,6 +7,7 @@
 #define ODD	 3     /* and so many of them: something has changed */
 #define GIVEN_UP 2.0f  /* times dearer in the first group of a trial: no second one */
 #define UNLIKELY 1.15f /* likewise, of a way that is seldom the better one */
+#define NO_GROUP 4.0f  /* times dearer before the counted part of that group: it ends there */
 #define HOPELESS 1.5f  /* times dearer: the next trials come much later */
 #define BETTER	 0.97f /* less than this difference is noise */
 #define LEVEL	 1.06f /* nor is this, against the preferred way */
@@ -68,6 +69,15 @@ static void trial_group(struct sn_lap *l, float ns, unsigned preferred)
 	}
 }
 
+/* This way is so much dearer that it shows before anything is counted; and this was no pause. */
+static bool is_no_use(const struct sn_lap *l, uint64_t now, uint64_t bound, unsigned messages)
+{
+	if (l->trial != TRIAL || !l->since || !(l->ns[!l->way] > 0))
+		return false;
+	float ns = (float)(now - l->since) / (float)messages;
+	return ns > NO_GROUP * l->ns[!l->way] && ns <= (float)bound;
+}
+
 /* The peer tries something, or did so in this group, which then says nothing about our way. */
 static bool peer_tries(struct sn_lap *l, uint8_t peer)
 {
@@ -120,11 +130,20 @@ unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned pr
 	if (!l->count && !(l->ns[0] > 0) && !(l->ns[1] > 0))
 		l->way = (uint8_t)preferred;
 	unsigned skip = SN_LAP_SKIP >> l->shift, group = SN_LAP_GROUP >> l->shift;
-	if (l->count == skip)
+	if (!l->count)
+		l->since = 0; /* the caller has begun anew */
+	if (l->count == skip && is_no_use(l, now, bound, skip)) {
+		l->ns[l->way] = (float)(now - l->since) / (float)skip;
+		l->way = !l->way;
+		conclude(l, preferred);
+		l->count = 0;
 		l->since = now;
-	if (l->count == group) {
+	} else if (l->count == skip) {
+		l->since = now;
+	} else if (l->count == group) {
 		l->count = 0;
 		judge(l, (float)(now - l->since) / (float)(group - skip), bound, preferred, peer);
+		l->since = now;
 	}
 	l->count++;
 	return l->way;

@@ -15,7 +15,7 @@
  * Every so many groups there is a trial: two groups go the other way and then two this one, and the faster
  * ones are compared; the preferred way also wins where they are level. The first trials come close together, in case one was
  * misled, then, while they say the same again, up to SN_LAP_HOLD groups apart, and four times that where the other way is much dearer;
- * there a trial ends with its first group. So it is, where the caller says so (`seldom`), with every trial that the preferred way wins. When three groups in a row took much longer than those before, or much
+ * there a trial ends with its first group, or when that begins, if it is dearer by far. So it is, where the caller says so (`seldom`), with every trial that the preferred way wins. When three groups in a row took much longer than those before, or much
  * shorter (the program does something else now, or the cores have moved), there is one at once.
  * The first messages of each group are not counted: their lines still lie where the way before has left them. After a
  * pause what was learned holds again as soon as a group shows that messages follow each other as before.
@@ -42,7 +42,7 @@
 #define SN_LAP_STUCK 16u
 
 struct sn_lap {
-	uint64_t since; /* when the counted part of this group began */
+	uint64_t since; /* when this group began, then its counted part; 0: not known */
 	float ns[2];	/* a message, with each way; 0: not known */
 	float least[2]; /* in this trial */
 	uint16_t count, groups, hold;

@@ -153,6 +153,15 @@ static void what_is_seldom_better_is_seldom_tried(void **state)
 	assert_true(laps(1000, 4000, 2600, 0, &seed) >= 900);
 }
 
+static void what_is_dearer_by_far_costs_a_few_messages(void **state)
+{
+	laps(2000, 3000, 40000, 0, NULL);
+	lap.shift = 1;
+	lap.count = 0;
+	unsigned tried = laps(20000, 3000, 40000, 0, NULL);
+	assert_in_range(tried, 1, 8 * (SN_LAP_SKIP >> 1));
+}
+
 static void what_was_learned_holds_after_a_pause(void **state)
 {
 	laps(2000, 4000, 2500, 0, NULL);
@@ -208,6 +217,7 @@ int main(void)
 		cmocka_unit_test_setup(who_sends_at_once_is_not_misled_by_the_other, start),
 		cmocka_unit_test_setup(a_peer_that_tries_for_ever_does_not_hold_us_up, start),
 		cmocka_unit_test_setup(what_is_seldom_better_is_seldom_tried, start),
+		cmocka_unit_test_setup(what_is_dearer_by_far_costs_a_few_messages, start),
 		cmocka_unit_test_setup(what_was_learned_holds_after_a_pause, start),
 		cmocka_unit_test_setup(programs_that_compute_get_what_is_preferred, start),
 		cmocka_unit_test_setup(long_messages_take_fewer, start),
