@@ -36,6 +36,17 @@ static inline void sn_cpu_relax(void)
 #endif
 }
 
+/* ---- cache lines ---- */
+/* Ask for a line that will be written: a store that has to wait for it would hold up all stores after it. */
+static inline void sn_line_own(const void *line)
+{
+#ifdef __x86_64__
+	__asm__ volatile("prefetchw (%0)" : : "r"(line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
 /* ---- doubly linked lists with a head ---- */
 struct sn_list {
 	struct sn_list *next, *prev;

@@ -99,6 +99,11 @@ bool sn_board_claim(struct sn_board *b, uint64_t id, uint64_t bits, struct sn_bo
 	uint64_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
 	struct sn_board_claim c;
 	claim->slot = -1;
+	if (used) { /* most likely the only one: its first line as one to write, the second with it */
+		const struct sn_board_slot *likely = &b->slot[__builtin_ctzll(used)];
+		sn_line_own(likely);
+		__builtin_prefetch((const char *)likely + 64);
+	}
 	while (used) {
 		int slot = __builtin_ctzll(used);
 		used &= used - 1;

@@ -59,12 +59,12 @@ struct sn_board {
 		used; /*  0 slots that are not free: a hint that keeps an empty board one line long */
 	_Atomic uint64_t shown;	 /*  8 serials below this are on the board, or never will be */
 	_Atomic uint32_t module; /* 16 its owner uses the kernel module */
-	uint8_t pad[44];
+	_Atomic uint32_t cpu;	 /* 20 the processor on which he last took part in a large copy, plus 1 */
+	uint8_t pad[40];
 	struct sn_board_slot slot[SN_BOARD_SLOTS];
 	/* on a line of their own: the owner writes them whenever he looks for messages, peers read them seldom */
 	_Atomic uint64_t polls; /* grows while the owner is inside the library */
-	_Atomic uint32_t cpu;	/* the processor on which he last took part in a large copy, plus 1 */
-	uint8_t pad2[52];
+	uint8_t pad2[56];
 };
 _Static_assert(sizeof(struct sn_board) <= SN_BOARD_BYTES, "fits the mapping");
 

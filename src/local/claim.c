@@ -181,6 +181,8 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	*slot = SN_CLAIM_NONE;
 	if (head->kind != SN_K_TAGGED || !link->board || !may_claim(link))
 		return SN_CLAIM_ANNOUNCE;
+	__builtin_prefetch(link->board);
+	sn_share_expect(link);
 	/* everything sent before must have been matched: see board.h */
 	if (link->tx.head != link->tx.tail && (!sn_tx_refresh(&link->tx) || link->tx.head != link->tx.tail))
 		return SN_CLAIM_ANNOUNCE;

@@ -66,6 +66,7 @@ int sn_rdv_status(uint64_t data)
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
 		  const void *segs, unsigned flags)
 {
+	sn_share_expect(link);
 	struct sn_rdv *rdv = sn_slot_new(&link->rdv_slots);
 	if (!rdv)
 		return sn_fail(SN_ERR_NOMEM, "no memory for an announced message");

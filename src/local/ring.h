@@ -54,16 +54,6 @@ static inline void sn_line_demote(void *line)
 #endif
 }
 
-/* Ask for a line that will be written: a store that has to wait for it would hold up all stores after it. */
-static inline void sn_line_own(void *line)
-{
-#ifdef __x86_64__
-	__asm__ volatile("prefetchw (%0)" : : "r"(line));
-#else
-	__builtin_prefetch(line, 1);
-#endif
-}
-
 struct sn_tx {
 	struct sn_cell *cells;
 	uint64_t tail;	/* cells written */

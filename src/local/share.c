@@ -20,9 +20,13 @@
 #define SHARE_MIN    ((uint64_t)2 * SN_JOB_LEAST * SN_JOB_BLOCK)
 #define HELP_AT_ONCE 4096u /* blocks in one progress(): 16 MiB, then others get a turn */
 
+/* The peer's, who has just written it, to be written here. */
 static struct sn_job *job_of(struct sn_chan *chan, uint32_t index)
 {
-	return index < SN_JOBS ? &chan->job[index] : NULL;
+	if (index >= SN_JOBS)
+		return NULL;
+	sn_line_own(&chan->job[index]);
+	return &chan->job[index];
 }
 
 bool sn_share_may(const struct sn_link *link, uint64_t len)

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define SN_LOCAL_MAGIC	 0x4c4e5331u /* "1SNL" */
-#define SN_LOCAL_VERSION 4
+#define SN_LOCAL_VERSION 5
 
 /*
  * The handshake. Whoever connects sends a HELLO, with two descriptors: the channel of its direction, and its bell. The
