@@ -206,7 +206,7 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
 	sn_rail_huge(link->rail, len, iov, iov_count);
 	if (way == SN_WAY_SHARED)
-		outcome = sn_share_write(link, &claim, head, iov, iov_count, req);
+		outcome = sn_share_write(link, &claim, head, iov, iov_count, started, req);
 	if (outcome != SN_SHARE_NOT) {
 		link->rail->count.claims++;
 		return outcome == SN_SHARE_DONE ? SN_CLAIM_DONE : SN_CLAIM_PENDING;

@@ -46,7 +46,8 @@ struct sn_job {
 	_Atomic uint32_t failed; /* 12 */
 	_Atomic uint32_t helper; /* 16 written by the helper alone */
 	_Atomic uint32_t used;	 /* 20 by the opener alone: 1 from the opening on */
-	_Atomic uint64_t ended;	 /* 24 CLOCK_MONOTONIC of the last block, 0: not yet */
+	_Atomic uint64_t
+		ended; /* 24 CLOCK_MONOTONIC, by who copied the last block, just after that; 0: not yet */
 	_Atomic uint32_t mapped; /* 32 by the writer: it writes by way of the receiver's shareable heap */
 	_Atomic uint32_t
 		bypass; /* 36 by the opener, before it says that there is a job: mapped copies bypass the cache */

@@ -499,10 +499,10 @@ static inline void sn_share_expect(const struct sn_link *link)
 		sn_line_own(&link->tx.chan->job[first]);
 }
 enum sn_share_outcome { SN_SHARE_NOT, SN_SHARE_DONE, SN_SHARE_PENDING };
-/* A receive has been claimed: open a job and write. NOT: nothing was done. PENDING: sn_core_sent(req) follows. */
+/* A receive has been claimed, at `started`: open a job and write. NOT: nothing was done. PENDING: sn_core_sent(req) follows. */
 enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim,
 				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
-				     struct sn_req *req);
+				     uint64_t started, struct sn_req *req);
 int sn_share_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_share *rec,
 		    const void *segs, bool heap);
 /* A pull: open a job and read. False: nothing was done. */

@@ -36,7 +36,7 @@ bool sn_share_may(const struct sn_link *link, uint64_t len)
 	       len <= (uint64_t)SN_JOB_TOTAL_MAX * SN_JOB_BLOCK && link->rx.cells;
 }
 
-static int job_open(struct sn_link *link, struct sn_share *share, uint64_t len, bool bypass)
+static int job_open(struct sn_link *link, struct sn_share *share, uint64_t len, bool bypass, uint64_t started)
 {
 	for (int i = 0; i < SN_JOBS; i++) {
 		struct sn_job *job = &link->tx.chan->job[i];
@@ -44,10 +44,8 @@ static int job_open(struct sn_link *link, struct sn_share *share, uint64_t len, 
 			continue;
 		link->jobs |= 1u << i;
 		sn_job_open(job, bypass);
-		*share = (struct sn_share){.job = job,
-					   .total = sn_job_total(len),
-					   .slot = SN_CLAIM_NONE,
-					   .started = sn_now_ns()};
+		*share = (struct sn_share){
+			.job = job, .total = sn_job_total(len), .slot = SN_CLAIM_NONE, .started = started};
 		link->rail->count.shared++;
 		return i;
 	}
@@ -65,10 +63,12 @@ static enum sn_order order_of(const struct sn_share *share, enum sn_order order)
 	return share->mapped ? order + SN_ORDER_CLAIM_MAPPED : order;
 }
 
-/* How long it took from the opening to the last byte, whoever copied that. */
+/* How long it took from the start to the last byte, whoever copied that; a helper that did so just now may not have said when. */
 static void job_note(struct sn_link *link, const struct sn_share *share, enum sn_order order, uint64_t len)
 {
 	uint64_t ended = atomic_load_explicit(&share->job->ended, memory_order_relaxed);
+	if (!ended)
+		ended = sn_now_ns();
 	if (ended > share->started)
 		sn_way_note(link, order, SN_WAY_SHARED, len, ended - share->started);
 }
@@ -147,8 +147,8 @@ static void bout(struct sn_link *link, const struct part *p, uint32_t most)
 			sn_link_ring(link, true);
 			return;
 		}
-		atomic_store_explicit(&job->ended, sn_now_ns(), memory_order_relaxed);
 		if (sn_job_done(job, total, n)) {
+			atomic_store_explicit(&job->ended, sn_now_ns(), memory_order_relaxed);
 			sn_link_ring(link, false);
 			return;
 		}
@@ -248,14 +248,14 @@ static bool announce_anew(struct sn_link *link, struct sn_send *s)
 
 enum sn_share_outcome sn_share_write(struct sn_link *link, const struct sn_board_claim *claim,
 				     const struct sn_head *head, const struct iovec *iov, uint32_t iov_count,
-				     struct sn_req *req)
+				     uint64_t started, struct sn_req *req)
 {
 	uint64_t len = SN_MIN_OF(head->len, claim->room);
 	/* A synchronous send would need an answer that a shared receive does not give. */
 	if (!req || head->imm_len || !sn_share_may(link, len))
 		return SN_SHARE_NOT;
 	struct sn_send *s = sn_slot_new(&link->send_slots);
-	int job = s ? job_open(link, &s->share, len, claim->bypass) : -1;
+	int job = s ? job_open(link, &s->share, len, claim->bypass, started) : -1;
 	if (job < 0) {
 		if (s)
 			sn_slot_free(&link->send_slots, &s->slot);
@@ -406,7 +406,7 @@ bool sn_share_pull(struct sn_link *link, struct sn_rdv *rdv)
 		sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_SEGS_INLINE, &covered);
 	if (covered < rdv->want || rdv->guard || !sn_share_may(link, rdv->want))
 		return false;
-	int job = job_open(link, &rdv->share, rdv->want, rdv->bypass);
+	int job = job_open(link, &rdv->share, rdv->want, rdv->bypass, rdv->started);
 	if (job < 0)
 		return false;
 	rdv->share.mapped = rdv->mapped;
