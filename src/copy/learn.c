@@ -91,6 +91,8 @@ bool sn_learn_note(struct sn_learn_class *c, enum sn_way way, uint64_t len, uint
 	if (!len)
 		return false;
 	float cost = (float)ns * 1000.0f / (float)len, known = c->cost[way];
+	if (c->turn <= 1 && !c->relearned && !c->samples[way] && cost > known)
+		return false;
 	bool odd = c->samples[way] && (cost > known * FAR_OFF || cost * FAR_OFF < known);
 	if (!c->samples[way]) {
 		c->cost[way] = cost;

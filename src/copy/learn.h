@@ -12,6 +12,9 @@
  * which is 13 for three ways that are allowed. The caller asks for the same (sn_learn_restart) when it sees that one of the two processes
  * runs on another processor. A way that became better while the best stayed as it was shows when it is tried.
  *
+ * The first message of all counts only if it is cheaper than the guess: it is the one for which pages are mapped, on both sides,
+ * and by what it cost its way would not be asked again for SN_LEARN_EXPLORE messages.
+ *
  * Budget: a pick and a note are some ten instructions, no clock is read here.
  */
 #ifndef SN_COPY_LEARN_H

@@ -51,6 +51,15 @@ static void the_guess_decides_at_first(void **state)
 	assert_int_equal(sn_learn_pick(c, ALL), SN_WAY_SHARED);
 }
 
+/* It maps the pages, and costs ten times as much. */
+static void the_first_message_says_nothing(void **state)
+{
+	unsigned ways = 1u << SN_WAY_SINGLE | 1u << SN_WAY_SHARED;
+	sn_learn_note(c, sn_learn_pick(c, ways), LEN, 10 * near_ns[SN_WAY_SHARED]);
+	assert_int_equal(send(SN_LEARN_EXPLORE - 2, near_ns, ways, SN_WAY_SHARED, NULL),
+			 SN_LEARN_EXPLORE - 2);
+}
+
 /* The module comes first where it is, and stays where it wins; where it does not, it is hardly asked. */
 static void the_module_has_to_win(void **state)
 {
@@ -164,6 +173,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_guess_decides_at_first, start),
+		cmocka_unit_test_setup(the_first_message_says_nothing, start),
 		cmocka_unit_test_setup(the_module_has_to_win, start),
 		cmocka_unit_test_setup(a_move_is_answered_within_a_few_dozen_messages, start),
 		cmocka_unit_test_setup(a_known_move_is_answered_at_once, start),
