@@ -256,10 +256,15 @@ static double left_over(size_t len, int computes, double seconds)
  */
 static double hidden(size_t len, int computes)
 {
-	bool large = len > 4 << 20, small = len <= 64 << 10;
+	/* What takes some us, as a call in a cold cache does, is done often. */
+	bool large = len > 4 << 20, small = len <= 256 << 10;
 	double left[MANY], none[MANY];
 	double seconds = large ? COMPUTE : small ? COMPUTE / 50 : COMPUTE / 5;
-	int turns = large ? 3 : small ? MANY : TURNS, rounds = large ? 4 : small ? 2000 : 100;
+	int turns = small ? MANY : TURNS, rounds = len <= 64 << 10 ? 2000 : 100;
+	if (large) {
+		turns = 3;
+		rounds = 4;
+	}
 	pingpong(len, small ? rounds : 2, SAME);
 	double whole = pingpong(len, rounds, SAME) / (2 * rounds);
 	for (int i = 0; i < turns; i++) {
