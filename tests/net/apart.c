@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One process of apart.py, driven over its standard streams: apart RANK COUNT overlap | disturbed, apart RANK COUNT fair FLOODER
+ * (0: both others)
  */
 #include "peer.h"
 #include <errno.h>
@@ -22,6 +23,14 @@
  * the flood may come before, and some more where the receiver loses its core in the meantime.
  */
 #define BEFORE (FLOOD / 4)
+/*
+ * Of two floods, when both have filled what they can: of the messages taken first, the least from each. Up to 1,024 of the
+ * one that began first may have been taken in before (src/core/visit.c), with or without the other's; then a window of the
+ * other host's stands in the socket: 64 frames with up to 11 each.
+ */
+#define FIRST	   2400
+#define PART_HERE  200
+#define PART_THERE 400
 
 static sn_peer peers[4];
 static unsigned ranks;
@@ -198,7 +207,7 @@ static unsigned take(size_t len)
 	return (unsigned)c.bits;
 }
 
-static void fair_send(bool floods)
+static void fair_send(uint64_t floods)
 {
 	uint8_t x[100] = {0};
 	int count = floods ? FLOOD : QUIET;
@@ -216,8 +225,34 @@ static void fair_send(bool floods)
 	printf("OK\n");
 }
 
+/*
+ * Both flood, and both have had all the time to fill what lies between. So each has its part in what is taken first, however
+ * the cores are shared out from then on; and what they are worth to each other shows when the first of the two is done.
+ */
+static void fair_among_floods(void)
+{
+	unsigned got[2] = {0, 0}, first[2] = {0, 0}, then;
+
+	for (unsigned n = 0; got[0] < FLOOD && got[1] < FLOOD; n++) {
+		got[take(100) - 1]++;
+		if (n == FIRST - 1)
+			memcpy(first, got, sizeof(got));
+	}
+	then = got[got[0] == FLOOD];
+	while (got[0] + got[1] < 2 * FLOOD)
+		got[take(100) - 1]++;
+	if (first[0] < PART_HERE || first[1] < PART_THERE) {
+		fprintf(stderr,
+			"rank 0: of the first %d messages %u came from this node and %u from the other\n",
+			FIRST, first[0], first[1]);
+		exit(1);
+	}
+	printf("OK %u and %u of the first %d; %u beside the first flood of %d\n", first[0], first[1], FIRST,
+	       then, FLOOD);
+}
+
 /* Takes from any source; the two who send are on this node and on another. */
-static void fair_receive(void)
+static void fair_receive(bool both)
 {
 	unsigned quiet = 0, flood = 0;
 
@@ -225,6 +260,10 @@ static void fair_receive(void)
 	take(1);
 	say("met");
 	stay_away();
+	if (both) {
+		fair_among_floods();
+		return;
+	}
 	while (quiet < QUIET) {
 		if (take(100))
 			flood++;
@@ -244,7 +283,7 @@ static void fair_receive(void)
 
 int main(int argc, char **argv)
 {
-	if (argc < 4)
+	if (argc < 4 || (strcmp(argv[3], "fair") == 0 && argc < 5))
 		return 2;
 	rank = (unsigned)atoi(argv[1]);
 	ranks = (unsigned)atoi(argv[2]);
@@ -257,9 +296,9 @@ int main(int argc, char **argv)
 	else if (strcmp(argv[3], "disturbed") == 0)
 		disturbed();
 	else if (rank == 0)
-		fair_receive();
+		fair_receive(atoi(argv[4]) == 0);
 	else
-		fair_send(argc > 4 && rank == (unsigned)atoi(argv[4]));
+		fair_send(atoi(argv[4]) == 0 ? rank : rank == (unsigned)atoi(argv[4]));
 	close_when_told();
 	return 0;
 }

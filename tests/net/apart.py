@@ -49,7 +49,7 @@ def disturbed(driver):
 
 
 def fair(driver, flooder):
-    """Rank 1 is on rank 0's host, rank 2 on another; one of them floods."""
+    """Rank 1 is on rank 0's host, rank 2 on another; one of them floods (0: both)."""
     here, there = net.two(driver)
     ranks, until = start([here, here, there], ["fair", flooder], driver)
     ranks[0].wait_for("met", until)
@@ -78,6 +78,8 @@ CASES = {
     "fair_local_flood": lambda: fair("udp", 1),
     "fair_net_flood": lambda: fair("udp", 2),
     "fair_ether_flood": lambda: fair("ether", 2),
+    "fair_floods": lambda: fair("udp", 0),
+    "fair_ether_floods": lambda: fair("ether", 0),
     "wakes_udp": lambda: wakes("udp"),
     "wakes_ether": lambda: wakes("ether"),
 }
