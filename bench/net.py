@@ -273,45 +273,46 @@ class Bench:
     def bare(self, mtu):
         """The kernel's own limit: the same calls, without a protocol, and what part of it sennit reaches."""
         names = hosts_up(2, mtu)
-        print("\nbare calls, MTU %d: ping-pong, one way us" % mtu)
+        sizes = self.sizes or SMALL[:1] + LARGE[:3]
+        jobs = [("ping-pong", way, s) for way in net_page.BARE for s in sizes]
+        jobs += [("stream", way, s) for way in net_page.BARE for s in sizes if s >= LARGE[0]]
+        got = {job: [] for job in jobs}
         until = self.until()
-        for way in ("udp", "ether"):
-            runs = []
-            for i in range(self.rounds):
-                if i and time.monotonic() > until:
-                    break
-                runs.append(bare_once(os.path.join(self.build, "bin", "net_bare"), names, way, self.sizes or SMALL + LARGE))
-            cells = []
-            for s in self.sizes or SMALL + LARGE:
-                values = [r[s] for r in runs if s in r]
-                if values:
-                    cells.append("%s %.1f" % (human(s), statistics.median(values)))
-                    self.note(net_page.LIMIT + "MTU %d" % mtu, "one way, us", way, s, values)
-            print("%-20s%s" % (way, ", ".join(cells)))
+        for i in range(self.rounds):
+            if i and time.monotonic() > until:
+                break
+            for kind, way, size in jobs:
+                value = bare_once(os.path.join(self.build, "bin", "net_bare"), names, way, kind, size)
+                if value:
+                    got[kind, way, size].append(value)
+        print("\nbare calls, MTU %d: ping-pong, one way us; streams, MB/s" % mtu)
+        for (kind, way, size), values in got.items():
+            if values:
+                print("%-12s%-8s%8s %10.1f (%.1f-%.1f)" % (kind, way, human(size), statistics.median(values), min(values), max(values)))
+                streams = kind == "stream"
+                self.note(net_page.LIMIT + ("stream, " if streams else "") + "MTU %d" % mtu, "MB/s" if streams else "one way, us",
+                          way, size, values, streams)
         hosts_down()
 
 
-def bare_once(program, names, way, sizes):
-    """{size: one-way us} of the bare program between two hosts. The Ethernet driver sends bodies of rendezvous without rings."""
-    def start(i, size):
+def bare_once(program, names, way, kind, size):
+    """What the bare program measures between two hosts, or None. The Ethernet driver sends bodies of rendezvous without rings."""
+    def start(i):
         calls = "plain" if way == "ether" and size >= LARGE[0] else way
         return subprocess.Popen(["ip", "netns", "exec", names[i], "taskset", "-c", str(i % os.cpu_count()), program, calls,
-                                 str(i), str(size)], stdout=subprocess.PIPE, text=True)
-    found = {}
-    for size in sizes:
-        other = start(1, size)
-        other.stdout.readline()
-        first = start(0, size)
-        try:
-            out = first.communicate(timeout=10)[0].split()
-            if len(out) == 2:
-                found[int(out[0])] = float(out[1])
-        except subprocess.TimeoutExpired:  # a frame was lost, which nothing there would notice
-            print("bare calls, %s, %s: not done after 10 s" % (way, human(size)))
-        for p in (first, other):
-            p.kill()
-            p.wait()
-    return found
+                                 str(i), str(size)] + ([kind] if kind == "stream" else []), stdout=subprocess.PIPE, text=True)
+    other = start(1)
+    other.stdout.readline()
+    first = start(0)
+    try:
+        out = first.communicate(timeout=5)[0].split()
+    except subprocess.TimeoutExpired:  # a frame was lost, which nothing there would notice
+        print("bare calls, %s, %s of %s: not done after 5 s" % (way, kind, human(size)))
+        out = []
+    for p in (first, other):
+        p.kill()
+        p.wait()
+    return float(out[1]) if len(out) == 2 else None
 
 
 def main(argv=None):

@@ -115,7 +115,12 @@ class NetTest(unittest.TestCase):
         rows.append({"what": "ping-pong, 1 % lost", "figure": net_page.MEAN, "bytes": 65536, "candidate": "tcp", "runs": [], "late": 20})
         self.assertIn("| 1 % lost | 64 KiB | tcp |  | not done in 20 s |  | COLLAPSES |", net_page.section(rows))
         rows = self.rows("bare, MTU 1500", "one way, us", 8, udp=5) + self.rows("ping-pong, MTU 1500", "one way, us", 8, sennit_udp=5.4)
-        self.assertIn("| MTU 1500 | 8 B | UDP | 5 | 5.4 | 1.08 | within 1.1 |", net_page.section(rows))
+        self.assertIn("| ping-pong, MTU 1500 | 8 B | UDP | one way, us | 5 | 5.4 | 1.08 | within 1.1 |", net_page.section(rows))
+        rows = self.rows("bare, stream, MTU 1500", "MB/s", 65536, up=True, udp=3000, ether=900, xdp=450)
+        rows += self.rows("stream, MTU 1500", "MB/s", 65536, up=True, sennit_udp=2400)
+        page = net_page.section(rows)
+        self.assertIn("| stream, MTU 1500 | 64 KiB | UDP | MB/s | 3000 | 2400 | 1.25 | beyond 1.1 |", page)
+        self.assertIn("| stream, MTU 1500 | 64 KiB | MB/s | 450.0 | 900.0 | 0.50 |", page)
 
 
 class ProgressTest(unittest.TestCase):
