@@ -63,7 +63,8 @@ def fair(driver, flooder):
 
 def wakes(driver):
     """Rank 0 sends when rank 1 is ready: asleep, or computing."""
-    (sender, receiver), until = start(net.two(driver), [], driver, WAKES)
+    most = {"udp": 20, "ether": 16}[driver]
+    (sender, receiver), until = start(net.two(driver), [most], driver, WAKES)
     for _ in range(82):
         receiver.wait_for("ready", until)
         sender.say("GO")
