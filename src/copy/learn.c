@@ -71,8 +71,8 @@ enum sn_way sn_learn_pick(struct sn_learn_class *c, unsigned allowed)
 	unsigned other = next_probe(c, others);
 	if (c->samples[other] > 1 && c->cost[other] >= 2 * c->cost[best]) {
 		unsigned dearer = (unsigned)SN_MIN_OF(c->cost[other] / c->cost[best], (float)SELDOM);
-		if (++c->skipped[other] %
-		    dearer) /* each counts its own: of one count two ways may never meet theirs */
+		/* each counts its own turns: of one count two ways may never meet theirs */
+		if (++c->skipped[other] % dearer)
 			return (enum sn_way)best;
 	}
 	return (enum sn_way)other;
