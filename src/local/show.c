@@ -102,17 +102,18 @@ void sn_show_fetched(struct sn_link *link, unsigned class)
 		 class + SN_WAY_LAP_FIRST, names);
 }
 
+static const char *const past_names[] = {"through the cache", "past it"};
+
 void sn_show_past_ring(struct sn_link *link, unsigned class)
 {
-	static const char *const names[] = {"through the cache", "past it"};
 	show_lap(link, &link->live.past_ring[class], &link->past_ring[class], "into the ring",
-		 class + SN_WAY_LAP_FIRST, names);
+		 class + SN_WAY_LAP_FIRST, past_names);
 }
 
 void sn_show_past(struct sn_link *link, unsigned class)
 {
-	static const char *const names[] = {"through the cache", "past it"};
-	show_lap(link, &link->live.past[class], &link->past[class], "mapped", class + SN_LEARN_FIRST, names);
+	show_lap(link, &link->live.past[class], &link->past[class], "mapped", class + SN_LEARN_FIRST,
+		 past_names);
 }
 
 void sn_show_gone(struct sn_link *link)

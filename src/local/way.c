@@ -96,11 +96,6 @@ static inline uint64_t lap_bound(uint64_t len)
 	return LAP_NS + 2 * len;
 }
 
-static inline uint64_t lap_now(const struct sn_lap *l)
-{
-	return sn_lap_asks(l) ? sn_now_ns() : 0;
-}
-
 /* What the peer shows of its trials, and what this side does (wire.h): a line that changes twice a trial. */
 static uint8_t peer_tries(const struct sn_link *link, unsigned index)
 {
@@ -122,15 +117,29 @@ static void show_class(struct sn_link *link, unsigned class)
 	show_tries(link, class, (uint8_t)((l->tries + f->tries + r->tries) << 1 | now));
 }
 
+/*
+ * The way for the next message of so many bytes. now: 0 if the clock has not been read; that, and what the peer shows at `shown`, is
+ * read when it is due. *turned: a trial has begun, or ended.
+ */
+static bool lap_next(const struct sn_link *link, struct sn_lap *l, unsigned shown, uint64_t len, uint64_t now,
+		     unsigned preferred, bool *turned)
+{
+	bool due = sn_lap_asks(l), trial = l->trial;
+	if (due && !now)
+		now = sn_now_ns();
+	bool way = sn_lap_next(l, now, lap_bound(len), preferred, due ? peer_tries(link, shown) : 0);
+	*turned = trial != (l->trial != 0);
+	return way;
+}
+
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
 	struct sn_lap *l = &link->laps[class];
-	bool trial = l->trial,
-	     straight = sn_lap_next(l, lap_now(l), lap_bound(len), !eager, peer_tries(link, class));
-	if (sn_unlikely(trial != (l->trial != 0))) {
+	bool turned, straight = lap_next(link, l, class, len, 0, !eager, &turned);
+	if (sn_unlikely(turned)) {
 		show_class(link, class);
 		sn_show_lap(link, class);
 	}
@@ -149,15 +158,15 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 	if (class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return true;
 	struct sn_lap *l = &link->fetched[class];
-	uint64_t now = sn_now_ns(), bound = lap_bound(len);
-	bool paused = now > link->straight_at + bound, trial = l->trial;
+	uint64_t now = sn_now_ns();
+	bool paused = now > link->straight_at + lap_bound(len);
 	link->straight_at = now;
 	if (paused || link->laps[class].trial) {
 		l->count = 0;
 		return paused || !l->way;
 	}
-	bool fetched = sn_lap_next(l, now, bound, 0, peer_tries(link, class));
-	if (sn_unlikely(trial != (l->trial != 0))) {
+	bool turned, fetched = lap_next(link, l, class, len, now, 0, &turned);
+	if (sn_unlikely(turned)) {
 		show_class(link, class);
 		sn_show_fetched(link, class);
 	}
@@ -179,8 +188,8 @@ bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 		l->count = 0;
 		return l->way;
 	}
-	bool trial = l->trial, past = sn_lap_next(l, lap_now(l), lap_bound(len), 0, peer_tries(link, class));
-	if (sn_unlikely(trial != (l->trial != 0))) {
+	bool turned, past = lap_next(link, l, class, len, 0, 0, &turned);
+	if (sn_unlikely(turned)) {
 		show_class(link, class);
 		sn_show_past_ring(link, class);
 	}
@@ -199,8 +208,8 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len)
 	struct sn_lap *l = &link->past[class];
 	l->shift = len < LONG ? 0 : len < LONGER ? 1 : 2;
 	unsigned shown = SN_WAY_LAPS + class;
-	bool trial = l->trial, past = sn_lap_next(l, lap_now(l), lap_bound(len), 0, peer_tries(link, shown));
-	if (sn_unlikely(trial != (l->trial != 0))) {
+	bool turned, past = lap_next(link, l, shown, len, 0, 0, &turned);
+	if (sn_unlikely(turned)) {
 		show_tries(link, shown, sn_lap_shows(l));
 		sn_show_past(link, class);
 	}
