@@ -186,6 +186,7 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
 			sn_lock(&av->lock);
 			rc = slot_new(av, a, &at);
 			sn_unlock(&av->lock);
+			sn_ofi_start_over(a);
 		}
 		if (fi_addr)
 			fi_addr[i] = at;

@@ -64,6 +64,7 @@ static int ep_close(struct fid *fid)
 		sn_ofi_set_remove(&sn_container(pos, struct sn_ofi_cntr, in_domain)->set, ep->sn);
 	sn_unlock(&ep->domain->lock);
 	sn_ofi_mr_drop_all(ep);
+	sn_ofi_start_over(NULL);
 	sn_ep_close(ep->sn);
 	for (int i = 0; i < 2; i++)
 		if (cqs[i])
@@ -171,6 +172,7 @@ static int ep_enable(struct sn_ofi_ep *ep)
 	if (ep->rx_cq && !ep->cntr[SN_OFI_RECV] && ep->rx_cq->entry_size == sizeof(struct fi_cq_tagged_entry))
 		ep->gives = ep->rx_cq;
 	ep->enabled = true;
+	sn_ofi_start_waits(ep->sn);
 	return 0;
 }
 

@@ -274,6 +274,10 @@ static inline int sn_ofi_source(struct sn_ofi_ep *ep, fi_addr_t addr, sn_peer *p
 }
 
 /* ---- ep.c, and the operations ---- */
+/* start.c: an endpoint is ready; an address has come, or (NULL) none will */
+void sn_ofi_start_waits(sn_ep *ep);
+void sn_ofi_start_over(const uint8_t *addr);
+
 int sn_ofi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 /* Engine flags of a transmit call that brings flags of its own; false: a flag that is not offered. */
 bool sn_ofi_tx_flags(const struct sn_ofi_ep *ep, uint64_t flags, uint32_t *sn_flags);
