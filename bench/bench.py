@@ -187,10 +187,10 @@ class Bench:
     def take(self, text, name, ranks):
         for line in text.splitlines():
             words = line.split()
-            if len(words) not in (4, 5) or ":" not in words[0] or kind_of(words[0]) not in {**UNITS, **dict.fromkeys(LESS_IS_BETTER)}:
+            if len(words) not in (4, 5, 6) or ":" not in words[0] or kind_of(words[0]) not in {**UNITS, **dict.fromkeys(LESS_IS_BETTER)}:
                 continue
             low, high = sorted((float(words[2]), float(words[3])))
-            if ranks == 2 and (high > low * AGREE or len(words) == 5 and int(words[4]) > LOST):
+            if ranks == 2 and (high > low * AGREE or len(words) > 4 and int(words[4]) > LOST):
                 self.dropped += 1
                 continue
             where = "any" if ranks > 2 else (low * high) ** 0.5

@@ -7,9 +7,11 @@
 
 ROWS are those of rows.c (KIND:SIZE[:MS]), comma-separated. --with adds a candidate for each of sennit's own: the same with
 these settings; --against likewise, from another build. Prints each candidate's median, and the best peer's over it (above 1:
-ahead of every peer, also where less is better).
+ahead of every peer, also where less is better). Then how often a core was handed on for each call (for pairs, half a round
+trip), and how much of the time the bare hops of hops.c would take: the floor, as far as the switches are needed.
 """
 import argparse
+import collections
 import os
 import statistics
 import subprocess
@@ -45,6 +47,28 @@ def variants(args):
             out.append((bench.Candidate(f"{c.name} [{os.path.basename(os.path.dirname(os.path.abspath(build)))}]", c.mpi, True,
                                         c.options, c.env), build))
     return out
+
+
+def hops(build):
+    """(by yielding, by sleeping and waking), us."""
+    program = os.path.join(build, "bin", "bench_hops")
+    return [float(w) for w in subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()[1:]]
+
+
+def floors(samples, switches, rows, names, hop):
+    """Of a core: switches a call, and which part of the time their bare hops take."""
+    width, cores = max(len(n) for n in names), len(os.sched_getaffinity(0))
+    print(f"switches of a core a call, and bare hops ({hop:.2f} us each) over the time")
+    for n in names:
+        line = f"{n:{width}}"
+        for r in rows:
+            halves = 2 if r.split(":")[0] in ("pairs", "beside") else 1
+            if (n, r) not in samples or r.split(":")[0] not in bench.LESS_IS_BETTER:
+                line += f"{'-':>17}"
+                continue
+            each = statistics.median(switches[n, r]) / cores / halves
+            line += f"{each:>10.3g} ({each * hop / statistics.median(samples[n, r]):4.2f})"
+        print(line)
 
 
 def table(samples, rows, names, ranks):
@@ -84,8 +108,10 @@ def main():
     all_of = variants(args)
     programs.compile([c for c, _ in all_of])
     rows = args.rows.split(",")
+    hop, sleeping = hops(args.build)
+    print(f"a bare hop from one process to another on its core: {hop:.2f} us by sched_yield, {sleeping:.2f} us by a futex")
     for ranks in [int(n) for n in args.ranks.split(",")]:
-        samples = {}
+        samples, switches = {}, collections.defaultdict(list)
         for turn in range(args.rounds):
             for i in range(len(all_of)):
                 if time.monotonic() - begin > args.seconds:
@@ -94,9 +120,12 @@ def main():
                 text = run(c, os.path.abspath(build), os.path.join(programs.programs, "rows." + c.mpi), ranks, rows, 30)
                 for line in text.splitlines():
                     words = line.split()
-                    if len(words) == 5 and ":" in words[0]:
+                    if len(words) == 6 and ":" in words[0]:
                         samples.setdefault((c.name, words[0]), []).append(float(words[1]))
-        table(samples, [":".join(r.split(":")[:2]) for r in rows], [c.name for c, _ in all_of], ranks)
+                        switches[c.name, words[0]].append(float(words[5]))
+        named = [":".join(r.split(":")[:2]) for r in rows], [c.name for c, _ in all_of]
+        table(samples, *named, ranks)
+        floors(samples, switches, *named, hop)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 /*
  * The rows of the benchmark, as an ordinary MPI program that knows nothing of sennit: rows ROW...
  *
- * A row is KIND:SIZE[:MS], printed as "KIND:SIZE value before after lost": the figure, the cache-line probes (ns, one way)
- * around it, and for how many thousandths of the time a rank wanted its core while others had it. What the figure means:
+ * A row is KIND:SIZE[:MS], printed as "KIND:SIZE value before after lost switches": the figure, the cache-line probes (ns, one
+ * way) around it, for how many thousandths of the time a rank wanted its core while others had it, and how often all ranks
+ * together lost or gave up their cores for one of what is timed (0 where nothing is repeated). What the figure means:
  *   lat        us, half a round trip                      rate, rates  million messages/s of SIZE bytes, one pair in one
  *   bw         MB/s of a ping-pong, same buffers again                 direction; every rank to every other at once
  *   cold       likewise, buffers rotated through COLD bytes
@@ -51,11 +52,13 @@ static struct probe_line *lines;
 static _Atomic uint64_t *over; /* in the page of the lines: how many rows "beside" have ended */
 static uint64_t probe_round;
 static volatile long sink;
+static double switches; /* of this rank's thread, a round of the last row */
 
-static void fail(const char *what)
+static _Noreturn void fail(const char *what)
 {
 	fprintf(stderr, "rows: %s\n", what);
 	MPI_Abort(MPI_COMM_WORLD, 1);
+	exit(1);
 }
 
 /* Rank 0's memfd, opened by the others through /proc: nothing is left behind. */
@@ -434,6 +437,16 @@ static double timed(const char *kind, size_t len, long rounds)
 	return collective(kind, len, rounds);
 }
 
+static double timed_and_counted(const char *kind, size_t len, long rounds)
+{
+	struct rusage a, b;
+	getrusage(RUSAGE_THREAD, &a);
+	double took = timed(kind, len, rounds);
+	getrusage(RUSAGE_THREAD, &b);
+	switches = (double)(b.ru_nvcsw - a.ru_nvcsw + b.ru_nivcsw - a.ru_nivcsw) / (double)rounds;
+	return took;
+}
+
 /* As many rounds as take about `seconds`, the same on all ranks; their time. */
 static double calibrated(const char *kind, size_t len, double seconds, long *rounds)
 {
@@ -441,7 +454,7 @@ static double calibrated(const char *kind, size_t len, double seconds, long *rou
 	double took = 0;
 	timed(kind, len, 1);
 	for (;;) {
-		took = timed(kind, len, n);
+		took = timed_and_counted(kind, len, n);
 		MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 		if (took >= seconds / 8 || n > 100000000)
 			break;
@@ -449,7 +462,7 @@ static double calibrated(const char *kind, size_t len, double seconds, long *rou
 	}
 	if (took < seconds / 2) {
 		n = (long)((double)n * seconds / took) + 1;
-		took = timed(kind, len, n);
+		took = timed_and_counted(kind, len, n);
 		MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 	}
 	*rounds = n;
@@ -500,18 +513,21 @@ static double waited(void)
 
 static void row(char *text)
 {
-	char *kind = strtok(text, ":"), *size = strtok(NULL, ":"), *ms = strtok(NULL, ":");
+	char *rest, *kind = strtok_r(text, ":", &rest), *size = strtok_r(NULL, ":", &rest);
+	char *ms = strtok_r(NULL, ":", &rest);
 	size_t len = size ? strtoul(size, NULL, 10) : 0;
 	if (!kind || len > LARGEST)
 		fail("a row is KIND:SIZE[:MS], at most 64 MiB");
 	double before = probe();
-	double ready = waited(), start = MPI_Wtime();
+	double ready = waited(), start = MPI_Wtime(), all = 0;
+	switches = 0;
 	double value = figure(kind, len, ms ? atof(ms) / 1000 : 0.05);
 	long most = 0, lost = (long)((waited() - ready) / (MPI_Wtime() - start) / 1e6);
 	double after = probe();
 	MPI_Reduce(&lost, &most, 1, MPI_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
+	MPI_Reduce(&switches, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0) {
-		printf("%s:%zu %.6g %.1f %.1f %ld\n", kind, len, value, before, after, most);
+		printf("%s:%zu %.6g %.1f %.1f %ld %.3g\n", kind, len, value, before, after, most, all);
 		fflush(stdout);
 	}
 }
