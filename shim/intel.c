@@ -7,18 +7,13 @@
  *
  * All ranks of a job must decide the same: by what the launcher tells all of them, and by the machine.
  */
+#include "base/launched.h"
 #include <stdlib.h>
 #include <unistd.h>
 
-static long number(const char *name)
-{
-	const char *text = getenv(name);
-	return text ? strtol(text, NULL, 10) : 0;
-}
-
 __attribute__((constructor)) static void collectives_by_messages(void)
 {
-	long ranks = number("MPI_LOCALNRANKS");
-	if (ranks > sysconf(_SC_NPROCESSORS_ONLN) && ranks == number("PMI_SIZE"))
+	struct sn_launched job = sn_launched();
+	if (job.here > sysconf(_SC_NPROCESSORS_ONLN) && job.here == job.all)
 		setenv("I_MPI_COLL_INTRANODE", "pt2pt", 0);
 }

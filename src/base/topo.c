@@ -4,8 +4,8 @@
  * any of which may be missing in a container; each figure has a value that is safe when it is not known.
  */
 #include "base/base.h"
+#include "base/launched.h"
 #include <ctype.h>
-#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -194,18 +194,6 @@ static uint64_t read_group(void)
 	return h ? h : 1;
 }
 
-static int read_launched(void)
-{
-	static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *text = secure_getenv(names[i]);
-		long n = text ? strtol(text, NULL, 10) : 0;
-		if (n > 0 && n < INT_MAX)
-			return (int)n;
-	}
-	return 0;
-}
-
 /* The directory of the data cache of this level, as seen from a CPU. */
 static bool cache_dir(int cpu, int level, char *dir, size_t room)
 {
@@ -277,7 +265,7 @@ static void read_topo(void)
 		topo.allowed = SN_MIN_OF(topo.allowed, quota_cpus);
 	topo.host_id = read_host_id();
 	topo.group = read_group();
-	topo.launched = read_launched();
+	topo.launched = sn_launched().here;
 	int cpu = SN_MAX_OF(sched_getcpu(), 0);
 	topo.l2_size = cache_size(cpu, 2);
 	for (int level = 4; level >= 2 && !topo.llc_size; level--)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Endpoints: opening, closing, arrival of messages, progress, counters. */
 #include "base/conf.h"
+#include "base/launched.h"
 #include "core/core.h"
 #include "progress/caller.h"
 #include "progress/relax.h"
@@ -49,7 +50,9 @@ static int rails_open(sn_ep *ep)
 		uint32_t n = ep->rail_count;
 		ep->rails[n].ops = all_rails[i];
 		int rc = all_rails[i]->open(ep, &ep->ids, &ep->rails[n].state, &ep->rails[n].part);
-		if (rc == SN_ERR_UNSUPPORTED) /* switched off, or nothing to run on */
+		bool all_say_so =
+			rc == SN_ERR_INVALID && sn_launched().rank; /* a wrong setting: the first rank's */
+		if (rc == SN_ERR_UNSUPPORTED || all_say_so)	    /* switched off, or nothing to run on */
 			sn_info("no %s rail: %s", all_rails[i]->name, sn_last_error());
 		else if (rc)
 			sn_warn("the %s rail is not available: %s", all_rails[i]->name, sn_last_error());

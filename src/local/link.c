@@ -320,13 +320,29 @@ static void board_drop(struct sn_link *link)
 	sn_heap_unmap(&link->heap);
 }
 
+/*
+ * A death is said to the user, as an MPI says no more than that something failed: the first one that this process sees, since a
+ * launcher kills the rest. A peer that closed its endpoint in good order is no news.
+ */
+static void say_ended(const struct sn_link *link)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	bool in_order = !link->rx.cells || sn_link_closed(link) || link->rail->closing;
+
+	sn_fail_note("peer %u (pid %u, on this node) has ended%s", sn_core_peer_number(link->peer), link->pid,
+		     in_order ? ""
+			      : " without closing its endpoint: it was killed, crashed, or left before "
+				"MPI_Finalize");
+	if (!in_order && !atomic_flag_test_and_set(&said))
+		sn_warn("%s", sn_last_error());
+}
+
 static void bury(struct sn_link *link)
 {
 	struct sn_rail *rail = link->rail;
 	int status = link->doom;
 	if (status == SN_ERR_PEER_GONE)
-		sn_fail_note("peer %u (pid %u, on this node) has ended", sn_core_peer_number(link->peer),
-			     link->pid);
+		say_ended(link);
 	/* Nobody writes there any more, so this ends; the bound is for a process that closed its socket and goes on. */
 	link->leaving = true;
 	uint32_t mark = link->drain && link->rx.cells ? sn_rx_mark(&link->rx) : 0;

@@ -30,7 +30,7 @@
 
 #define OUT_IOVS     (SN_NET_BATCH * (2 + SN_NET_PIECES)) /* fewer than the 1,024 of a call */
 #define SEGMENTS     64					  /* the kernel's limit for one joined datagram */
-#define BUFFER_BYTES (8 << 20)
+#define BUFFER_BYTES (8 << 20)				  /* of a socket that receives */
 
 _Static_assert(sizeof(union sn_udp_addr) <= sizeof(struct sn_net_path), "a path holds any UDP address");
 
@@ -55,25 +55,6 @@ struct udp {
 static uint8_t padding[65536]; /* zeros; never written */
 
 /* ---- open ---- */
-
-static int set_int(int fd, int level, int name, int value)
-{
-	return setsockopt(fd, level, name, &value, sizeof(value));
-}
-
-uint64_t sn_net_buffers(int fd, int in, int out)
-{
-	int size = 0;
-	socklen_t len = sizeof(size);
-
-	if (set_int(fd, SOL_SOCKET, SO_RCVBUFFORCE, in) < 0)
-		set_int(fd, SOL_SOCKET, SO_RCVBUF, in);
-	if (set_int(fd, SOL_SOCKET, SO_SNDBUFFORCE, out) < 0)
-		set_int(fd, SOL_SOCKET, SO_SNDBUF, out);
-	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, &len);
-	/* The kernel counts its own overhead, up to as much again as the data, and has already doubled for that. */
-	return (uint64_t)size / 4;
-}
 
 /*
  * With two interfaces in one network the kernel would send everything through the first, and answer for both addresses
@@ -139,12 +120,9 @@ static void udp_in_child(void *drv)
 /* Returns how many bytes of frames fit into its buffer. */
 static uint64_t set_options(const struct udp *u, int fd)
 {
-	if (u->v6)
-		set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
-	else
-		set_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
-	set_int(fd, IPPROTO_UDP, UDP_GRO, 1); /* an older kernel: datagrams come one by one */
-	return sn_net_buffers(fd, BUFFER_BYTES, BUFFER_BYTES / 4);
+	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &(int){1},
+		   sizeof(int)); /* an older kernel: datagrams come one by one */
+	return sn_udp_set_up(fd, u->v6, BUFFER_BYTES);
 }
 
 static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
@@ -180,7 +158,6 @@ static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
 	if (u->outs.in >= 0)
 		set_options(u, u->outs.in);
 	sn_udp_in_start(&u->in, u->fd, u->outs.in);
-	u->outs.buffer = BUFFER_BYTES / 4;
 	*drv = u;
 	return 0;
 }

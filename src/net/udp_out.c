@@ -21,14 +21,16 @@
 #include "net/udp_out.h"
 #include "base/base.h"
 #include "base/log.h"
+#include "net/driver.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#define OFTEN  32 /* datagrams that make it worth a socket */
-#define KEEP   64 /* datagrams to others that take the place of one that is not used */
-#define NOBODY 9  /* a port from which nothing comes */
+#define OFTEN	  32 /* datagrams that make it worth a socket */
+#define KEEP	  64 /* datagrams to others that take the place of one that is not used */
+#define NOBODY	  9  /* a port from which nothing comes */
+#define OUT_BYTES (2 << 20)
 
 static socklen_t length(const union sn_udp_addr *a)
 {
@@ -79,23 +81,46 @@ static bool from_own(const struct sn_udp_outs *o, const union sn_udp_addr *to)
 	return same;
 }
 
+static int set_int(int fd, int level, int name, int value)
+{
+	return setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+uint64_t sn_net_buffers(int fd, int in, int out)
+{
+	int size = 0;
+	socklen_t len = sizeof(size);
+
+	if (set_int(fd, SOL_SOCKET, SO_RCVBUFFORCE, in) < 0)
+		set_int(fd, SOL_SOCKET, SO_RCVBUF, in);
+	if (set_int(fd, SOL_SOCKET, SO_SNDBUFFORCE, out) < 0)
+		set_int(fd, SOL_SOCKET, SO_SNDBUF, out);
+	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, &len);
+	/* The kernel counts its own overhead, up to as much again as the data, and has already doubled for that. */
+	return (uint64_t)size / 4;
+}
+
+uint64_t sn_udp_set_up(int fd, bool v6, int in)
+{
+	_Static_assert(IPV6_PMTUDISC_PROBE == IP_PMTUDISC_PROBE, "one value for both");
+	set_int(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
+		IP_PMTUDISC_PROBE);
+	return sn_net_buffers(fd, in, OUT_BYTES);
+}
+
 static int connected(const struct sn_udp_outs *o, const union sn_udp_addr *to)
 {
 	union sn_udp_addr bound = o->own;
 	bool v6 = bound.sa.sa_family == AF_INET6;
-	int probe = IP_PMTUDISC_PROBE, fd = new_socket(o);
+	int fd = new_socket(o);
 
-	_Static_assert(IPV6_PMTUDISC_PROBE == IP_PMTUDISC_PROBE, "one value for both");
 	if (fd < 0)
 		return -1;
 	if (v6)
 		inet_pton(AF_INET6, "ff0e::db8:0:1", &bound.in6.sin6_addr);
 	else
 		inet_pton(AF_INET, "233.252.0.1", &bound.in.sin_addr);
-	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &probe,
-		   sizeof(probe));
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &o->buffer, sizeof(o->buffer)) < 0)
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &o->buffer, sizeof(o->buffer));
+	sn_udp_set_up(fd, v6, 0); /* nothing comes in by it */
 	if (bind(fd, &bound.sa, length(&bound)) == 0 && connect(fd, &to->sa, length(to)) == 0)
 		return fd;
 	close(fd);
@@ -122,7 +147,7 @@ static void end_out(struct sn_udp_out *out)
 
 static void set_reuse(int fd, int on)
 {
-	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+	set_int(fd, SOL_SOCKET, SO_REUSEPORT, on);
 }
 
 /*

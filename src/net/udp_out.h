@@ -19,7 +19,6 @@ union sn_udp_addr {
 struct sn_udp_outs {
 	union sn_udp_addr own; /* of the socket that receives; family 0: none are made */
 	const char *device;    /* that it is held to, or NULL */
-	int buffer;	       /* bytes */
 	int in;		       /* receives what the peer of `in_of` sends; -1: there is no such socket */
 	unsigned in_keep;
 	struct sn_udp_out *in_of;
@@ -30,6 +29,9 @@ struct sn_udp_outs {
 		bool open;
 	} out[SN_UDP_OUTS];
 };
+
+/* Path MTU discovery, and buffers, of which that for what comes has so many bytes; returns the bytes of frames that fit it. */
+uint64_t sn_udp_set_up(int fd, bool v6, int in);
 
 /* *fd is bound to o->own. Afterwards it is what receives from everybody but the peer that o->in is connected to. */
 void sn_udp_in_open(struct sn_udp_outs *o, int *fd);

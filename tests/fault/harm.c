@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,12 +58,33 @@ static char *buffer(uint64_t key, size_t len)
 	return p;
 }
 
+/* What is said on standard error from now on is kept, until it is read. */
+static int kept_stderr, own_stderr;
+
+static void stderr_keep(void)
+{
+	own_stderr = dup(STDERR_FILENO);
+	kept_stderr = memfd_create("said", MFD_CLOEXEC);
+	CHECK(kept_stderr >= 0 && own_stderr >= 0, "%s", strerror(errno));
+	dup2(kept_stderr, STDERR_FILENO);
+}
+
+static void stderr_read(char *out, size_t room)
+{
+	dup2(own_stderr, STDERR_FILENO);
+	ssize_t n = pread(kept_stderr, out, room - 1, 0);
+	out[n > 0 ? n : 0] = 0;
+	close(own_stderr);
+	close(kept_stderr);
+}
+
 /* All that a survivor may have under way with the victim: sends that nobody receives, a synchronous one, receives. */
 static void survivor(struct side *s)
 {
 	char *big = buffer(1, BIG), *in = malloc(BIG), small[8];
 	sn_req *req[6];
-	int other = 3 - s->me, n = 0, rc;
+	int other = 3 - s->me, n = 0, rc, told = 0;
+	char said[1000];
 	sn_completion c;
 
 	exchange(s, VICTIM, 1, 100000);
@@ -75,7 +97,10 @@ static void survivor(struct side *s)
 	await(&s->b->step, 3); /* the parent: it is dead */
 	double start = seconds() - without_core(getpid());
 	for (int i = 0; i < n; i++) {
+		stderr_keep();
 		rc = sn_wait(s->ep, req[i], &c, 20000000);
+		stderr_read(said, sizeof(said));
+		told += strstr(said, "has ended without closing its endpoint") != NULL;
 		CHECK(rc == 0, "request %d with a dead peer does not end: %s", i, sn_strerror(rc));
 		CHECK(c.status == SN_ERR_PEER_GONE || (i == 4 && c.status == 0) || (i == 0 && c.status == 0),
 		      "request %d with a dead peer ended with %s", i, sn_strerror(c.status));
@@ -83,6 +108,7 @@ static void survivor(struct side *s)
 	double took = seconds() - without_core(getpid()) - start;
 	printf("side %d: told after %.3f s\n", s->me, took);
 	CHECK(took < PROMISE, "told of the death after %.1f s", took);
+	CHECK(told == 1, "the death was said to the user %d times", told);
 	c = finish(s, post_send(s, VICTIM, big, 8, 1, 0));
 	CHECK(c.status == SN_ERR_PEER_GONE, "a later send to it ended with %s", sn_strerror(c.status));
 	c = finish(s, post_recv(s, VICTIM, small, 8, 1));

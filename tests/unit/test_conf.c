@@ -2,6 +2,7 @@
 /* Settings: the order of their sources, and that a wrong value is named, refused and leaves the earlier one. */
 #include "base/conf.h"
 #include "base/log.h"
+#include "sennit/sennit.h"
 #include "unit.h"
 #include <ctype.h>
 #include <pthread.h>
@@ -67,8 +68,8 @@ static int remove_home(void **state)
 	return rmdir(home);
 }
 
-/* Load again with standard error in a file; what was written to it. */
-static const char *reload_and_read_stderr(void)
+/* What this writes to standard error. */
+static const char *read_stderr_of(void (*call)(void))
 {
 	static char text[8192];
 	FILE *f = tmpfile();
@@ -76,13 +77,27 @@ static const char *reload_and_read_stderr(void)
 	int saved = dup(STDERR_FILENO);
 	assert_true(saved >= 0);
 	dup2(fileno(f), STDERR_FILENO);
-	sn_conf_reload();
+	call();
 	dup2(saved, STDERR_FILENO);
 	close(saved);
 	rewind(f);
 	text[fread(text, 1, sizeof text - 1, f)] = '\0';
 	fclose(f);
 	return text;
+}
+
+static const char *reload_and_read_stderr(void)
+{
+	return read_stderr_of(sn_conf_reload);
+}
+
+/* Loads, and what a setting is not found wrong before. */
+static void open_endpoint(void)
+{
+	sn_ep *ep;
+	sn_conf_reload();
+	assert_int_equal(sn_ep_open(NULL, &ep), 0);
+	sn_ep_close(ep);
 }
 
 static void every_setting_is_described_and_its_default_is_in_range(void **state)
@@ -226,14 +241,16 @@ static void of_several_ranks_the_first_one_complains(void **state)
 	static const char *const launchers[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
 						"SLURM_LOCALID"};
 	setenv("SENNIT_RING", "much", 1);
+	setenv("SENNIT_NET", "tcp", 1);
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		setenv(launchers[i], "1", 1);
-		assert_string_equal(reload_and_read_stderr(), "");
+		assert_string_equal(read_stderr_of(open_endpoint), "");
 		setenv(launchers[i], "0", 1);
-		assert_non_null(strstr(reload_and_read_stderr(), "SENNIT_RING"));
+		const char *said = read_stderr_of(open_endpoint);
+		assert_non_null(strstr(said, "SENNIT_RING"));
+		assert_non_null(strstr(said, "SENNIT_NET is \"tcp\""));
 		unsetenv(launchers[i]);
 	}
-	unsetenv("SENNIT_RING");
 }
 
 static void faults_in_a_file_are_named_by_line(void **state)

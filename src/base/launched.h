@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What launchers tell their ranks about the job, in variables that each names in its own way. */
+#ifndef SN_LAUNCHED_H
+#define SN_LAUNCHED_H
+
+struct sn_launched { /* 0 where no launcher says */
+	int rank;    /* of this process among those of its job on this node */
+	int here;    /* how many these are */
+	int all;     /* on all nodes */
+};
+struct sn_launched sn_launched(void);
+
+#endif
