@@ -7,6 +7,7 @@
  */
 #include "base/conf.h"
 #include "base/conf_parse.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include <ctype.h>
 #include <errno.h>
@@ -473,20 +474,6 @@ static void load_user_file(struct complaints *c)
 		load_file(c, path, SN_ORIGIN_USER);
 }
 
-/* Of the ranks that a launcher started on this machine, which all read the same, the first one complains. */
-static bool speaks_for_the_job(void)
-{
-	static const char *const local_rank[] = {"OMPI_COMM_WORLD_LOCAL_RANK", /* Open MPI */
-						 "MPI_LOCALRANKID",	       /* MPICH, Intel MPI */
-						 "SLURM_LOCALID"};
-	for (size_t i = 0; i < sizeof local_rank / sizeof *local_rank; i++) {
-		const char *rank = getenv(local_rank[i]);
-		if (rank)
-			return !strcmp(rank, "0");
-	}
-	return true;
-}
-
 static void load_all(void)
 {
 	struct complaints c = {.count = 0};
@@ -496,7 +483,8 @@ static void load_all(void)
 	load_file(&c, "/etc/sennit.conf", SN_ORIGIN_SYSTEM);
 	load_user_file(&c);
 	load_environment(&c);
-	if (sn_log_level < SN_LOG_WARN || !speaks_for_the_job())
+	if (sn_log_level < SN_LOG_WARN ||
+	    sn_launched().rank) /* all ranks of a node read the same: the first one complains */
 		return;
 	struct sn_log_site site = {
 		0}; /* not shared with an earlier load: the count is bounded here already */
