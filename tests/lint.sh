@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# tests/lint.sh [BUILD [NODES]]: clang-tidy over the product (src, ofi, shim, tools) and cppcheck over everything that is compiled;
+# tests/lint.sh [BUILD [NODES]]: clang-tidy over the product (src, ofi, mx, shim, tools) and cppcheck over everything that is compiled;
 # exits 1 when one of them finds something.
 #
 # BUILD is a configured build tree (default: build, configured here if it is not there yet); its compile_commands.json says
@@ -35,7 +35,7 @@ report() { # report NAME STATUS
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 run-clang-tidy-14 -quiet -p "$build" -j "$jobs" -extra-arg=-Xclang -extra-arg=-analyzer-config -extra-arg=-Xclang \
-	-extra-arg=max-nodes="$nodes" "$PWD/(src|ofi|shim|tools)/.*[.]c" >"$log" 2>&1
+	-extra-arg=max-nodes="$nodes" "$PWD/(src|ofi|mx|shim|tools)/.*[.]c" >"$log" 2>&1
 status=$?
 [ "$status" -eq 0 ] || grep -E -v -e '^[0-9]+ warnings? generated\.$' -e '^clang-tidy-14 ' -e '^Suppressed ' "$log"
 report clang-tidy "$status"

@@ -268,6 +268,11 @@ SN_API int sn_cancel_context(sn_ep *ep, const void *context);
 SN_API int sn_probe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c);
 SN_API int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
 		     sn_claim **claim);
+/*
+ * The bytes of a claimed message, if all of them are here already: they stay until the claim is used up. NULL: it is empty, or only
+ * announced, as long messages are, and sn_mrecv fetches it.
+ */
+SN_API const void *sn_claim_data(sn_ep *ep, const sn_claim *claim);
 /* Receive a claimed message; msg gives the buffers, flags and context. The claim is used up, also on error. */
 SN_API int sn_mrecv(sn_ep *ep, sn_claim *claim, const sn_msg *msg, sn_req **req);
 /* Throw a claimed message away; its sender completes. */

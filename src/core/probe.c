@@ -65,6 +65,16 @@ int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, 
 	return look(ep, plain, from, bits, mask, c, claim);
 }
 
+const void *sn_claim_data(sn_ep *ep, const sn_claim *claim)
+{
+	if (!ep || !claim || sn_core_foreign(ep))
+		return NULL;
+	sn_lock(&ep->lock); /* its sender may die meanwhile */
+	const void *data = claim->rdv || claim->lost || !claim->len ? NULL : claim->body;
+	sn_unlock(&ep->lock);
+	return data;
+}
+
 int sn_discard(sn_ep *ep, sn_claim *claim)
 {
 	if (!ep || !claim)

@@ -15,7 +15,7 @@ FORMAT_VERSION = "14"  # .clang-format is written for this one; others lay out d
 
 CODE = (".c", ".h")
 SCRIPTS = (".py", ".sh", ".cmake", "CMakeLists.txt", "Makefile", "Kbuild")
-FOLDERS = ("include", "src", "ofi", "shim", "tools", "bench", "tests", "cmake", "kmod", ".ci")
+FOLDERS = ("include", "src", "ofi", "mx", "shim", "tools", "bench", "tests", "cmake", "kmod", ".ci")
 
 
 def skip(why):

@@ -32,6 +32,13 @@ LD_LIBRARY_PATH=$libdir timeout 60 "$root/example"
 LD_LIBRARY_PATH=$libdir ldd "$root/example" | grep -q "libsennit.so.0 => $root" ||
 	{ echo "the example did not run on the installed library"; exit 1; }
 
+cat >"$root/mx.c" <<'END'
+#include <mx_extensions.h>
+int main(void) { return mx_init() || mx_finalize(); }
+END
+$cc -Wall -Wextra -Werror -I"$root/usr/include" -o "$root/mx" "$root/mx.c" -L"$libdir" -lmyriexpress
+LD_LIBRARY_PATH=$libdir timeout 60 "$root/mx" || { echo "a program for MX does not run on the installed library"; exit 1; }
+
 sennit=$root/usr/bin/sennit
 [ "$("$sennit" --version)" = "sennit $version" ] || { echo "the installed command says another version"; exit 1; }
 "$sennit" run --dry-run -- true >"$root/dry"
@@ -48,7 +55,7 @@ while read -r function; do
 	grep -q "[ *]$function(" "$root/usr/share/man/man3/libsennit.3" || { echo "libsennit.3 lacks $function"; exit 1; }
 done <"$root/functions"
 for language in c c++; do # the header also stands alone, in either language
-	echo '#include <sennit/sennit.h>' >"$root/alone"
+	printf '#include <%s>\n' sennit/sennit.h mx_extensions.h >"$root/alone"
 	$cc -x $language -fsyntax-only -Wall -Wextra -I"$root/usr/include" "$root/alone" 2>"$root/errors" ||
 		{ [ $language = c++ ] && grep -q 'cc1plus' "$root/errors"; } || { cat "$root/errors"; exit 1; }
 done

@@ -165,9 +165,11 @@ static void probe_claim_and_discard(void **state)
 	assert_int_equal(sn_probe(ep, 0, SN_ANY_PEER, 1, UINT64_MAX, &c), SN_OK);
 	assert_int_equal(c.full_len, 4);
 	assert_int_equal(sn_mprobe(ep, 0, self, 1, UINT64_MAX, &c, &claim), SN_OK);
+	assert_memory_equal(sn_claim_data(ep, claim), &small, 4); /* what is announced only is not here yet */
 	sn_claim *second;
 	assert_int_equal(sn_mprobe(ep, 0, self, 1, UINT64_MAX, &c, &second), SN_OK);
 	assert_int_equal(c.full_len, 100000);
+	assert_null(sn_claim_data(ep, second));
 	assert_int_equal(sn_discard(ep, second), SN_OK);
 	wait_ok(s[1], NULL, SN_OK);
 	struct iovec v = {&got, 4};
