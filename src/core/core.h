@@ -295,8 +295,6 @@ int sn_core_hand_over(struct sn_req *req, const struct sn_out *out);
 
 /* peer.c */
 struct sn_peer_state *sn_core_peer_get(sn_ep *ep, sn_peer num);
-int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts,
-		       uint32_t *count);
 size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part *parts, uint32_t count,
 			  uint8_t out[SN_ADDR_MAX]);
 void sn_core_peers_free(sn_ep *ep);
@@ -305,7 +303,6 @@ void sn_core_peers_free(sn_ep *ep);
 /* Take a shown receive back before it is used otherwise. False: a sender has it. */
 bool sn_core_recv_withdraw(struct sn_req *req);
 void sn_core_recv_complete(struct sn_req *req, int status);
-void sn_core_recv_deliver(struct sn_req *req, struct sn_claim *claim);
 int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain);
 void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim);
 void sn_core_claims_free(sn_ep *ep);
@@ -325,7 +322,6 @@ static inline bool sn_core_is_onesided(const struct sn_req *req)
 }
 
 /* region.c */
-struct sn_region *sn_core_region_find(sn_ep *ep, uint64_t key);
 /* Where an access lands, or NULL with *status set. */
 void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t len, unsigned right,
 			     int *status);

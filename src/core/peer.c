@@ -32,8 +32,8 @@ size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part
 	return at;
 }
 
-int sn_core_addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts,
-		       uint32_t *count)
+static int addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struct sn_addr_part *parts,
+		      uint32_t *count)
 {
 	const uint8_t *b = addr;
 	if (!b || len < ADDR_HEAD || b[0] != 'S' || b[1] != 'N')
@@ -150,7 +150,7 @@ static int peer_make(sn_ep *ep, const void *addr, size_t len, const void *only, 
 	struct sn_ep_ids ids;
 	struct sn_addr_part parts[SN_PARTS];
 	uint32_t count;
-	int rc = sn_core_addr_parse(addr, len, &ids, parts, &count);
+	int rc = addr_parse(addr, len, &ids, parts, &count);
 	if (rc)
 		return rc;
 	struct sn_peer_state *peer = find(ep, ids.id);
@@ -209,7 +209,7 @@ struct sn_peer_state *sn_core_peer_from(sn_ep *ep, const void *rail, const void 
 	struct sn_addr_part parts[SN_PARTS];
 	uint32_t count;
 	/* While closing, a peer that is known may still need an answer to take what it was sent; a new one gets none. */
-	if (ep->closing && (sn_core_addr_parse(addr, len, &ids, parts, &count) || !find(ep, ids.id)))
+	if (ep->closing && (addr_parse(addr, len, &ids, parts, &count) || !find(ep, ids.id)))
 		return NULL;
 	if (peer_make(ep, addr, len, rail, &peer))
 		return NULL;

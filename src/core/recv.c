@@ -153,7 +153,7 @@ static void recv_body(struct sn_req *req, const void *body, uint64_t len)
 }
 
 /* Give an unexpected message to the request that wants it. The claim is out of the matcher and used up here. */
-void sn_core_recv_deliver(struct sn_req *req, struct sn_claim *claim)
+static void deliver(struct sn_req *req, struct sn_claim *claim)
 {
 	struct sn_peer_state *peer = claim->peer;
 	if (req->posted.stays) {
@@ -440,7 +440,7 @@ static void recv_place(struct sn_req *req, bool plain)
 	}
 	while ((u = sn_match_find(m, req->posted.bits, req->posted.mask, source))) {
 		sn_match_remove_unexpected(m, u);
-		sn_core_recv_deliver(req, sn_container(u, struct sn_claim, m));
+		deliver(req, sn_container(u, struct sn_claim, m));
 		if (!stays || req->generation != generation || !req->posted.queued)
 			return;
 	}
@@ -573,7 +573,7 @@ int sn_mrecv(sn_ep *ep, sn_claim *claim, const sn_msg *msg, sn_req **handle)
 	ep->count.recvs++;
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
-	sn_core_recv_deliver(req, claim);
+	deliver(req, claim);
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);
 	sn_unlock(&ep->lock);

@@ -31,7 +31,7 @@ static int table_grow(sn_ep *ep)
 	return 0;
 }
 
-struct sn_region *sn_core_region_find(sn_ep *ep, uint64_t key)
+static struct sn_region *find(sn_ep *ep, uint64_t key)
 {
 	return ep->region_hash_size ? *slot_of(ep, key) : NULL;
 }
@@ -39,7 +39,7 @@ struct sn_region *sn_core_region_find(sn_ep *ep, uint64_t key)
 void *sn_core_region_resolve(sn_ep *ep, uint64_t key, uint64_t offset, uint64_t len, unsigned right,
 			     int *status)
 {
-	struct sn_region *r = sn_core_region_find(ep, key);
+	struct sn_region *r = find(ep, key);
 	*status = SN_ERR_ACCESS;
 	if (r)
 		offset -= r->start; /* below the start it wraps, and is refused as too large */

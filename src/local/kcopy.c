@@ -24,7 +24,7 @@
 
 #define SHARE_FROM (512u << 10)
 
-bool sn_kcopy_wanted(void)
+static bool wanted(void)
 {
 	int64_t copy = sn_conf_num(SN_CONF_COPY);
 	return copy == SN_COPY_AUTO || copy == SN_COPY_KMOD;
@@ -32,7 +32,7 @@ bool sn_kcopy_wanted(void)
 
 void sn_kcopy_open(struct sn_rail *rail)
 {
-	if (!sn_kcopy_wanted())
+	if (!wanted())
 		return;
 	rail->kmod = sn_kmod_acquire();
 	if (rail->kmod) {

@@ -558,7 +558,6 @@ bool sn_offload_slice(struct sn_link *link, struct sn_rdv *rdv); /* true; rdv->d
 void sn_offload_leave(struct sn_rdv *rdv);			 /* nothing is written any more */
 
 /* kcopy.c: the kernel module */
-bool sn_kcopy_wanted(void);
 void sn_kcopy_open(struct sn_rail *rail);
 void sn_kcopy_close(struct sn_rail *rail);
 /* The module's name for memory, until it is unnamed; NULL: none, go without. */

@@ -78,6 +78,33 @@ void sn_net_table_del(struct sn_net_table *t, uint32_t number)
 	t->count--;
 }
 
+/* ---- time ---- */
+
+/*
+ * Engine time is the clock less the time in which somebody should have looked and did not. A look may come by look_by, which
+ * sn_net_deadline promised, and a little later: time up to there counts. What is beyond is lateness: the process was
+ * stopped, frozen or starved, and so perhaps were its peers and all that lies between; it proves nothing about them. And
+ * where that happens again and again, with no moment between for a question and its answer, a question after which we were
+ * late (late_at, see silence_timer) counts a quarter. `starved` remembers the lateness of a process that runs now and then,
+ * which is late by less than a time-out: one that is later was frozen, and learns nothing from that.
+ */
+static void look(struct sn_net *n)
+{
+	uint64_t clock = n->cfg.clock(n->cfg.clock_arg), by = SN_MAX_OF(n->clock_seen, n->look_by);
+	uint64_t late = clock > by ? clock - by : 0;
+	uint64_t most = SN_MAX_OF(SN_NET_LATENESS, n->cfg.peer_timeout / 64);
+
+	if (late > most)
+		n->skew += late - most;
+	if (late > most && late < n->cfg.peer_timeout)
+		n->starved += late - most;
+	n->clock_seen = SN_MAX_OF(n->clock_seen, clock);
+	n->look_by = 0;
+	n->now = n->clock_seen - n->skew;
+	if (late > SN_MAX_OF(100 * SN_NET_MS, n->cfg.peer_timeout / 32))
+		n->late_at = n->now;
+}
+
 /* ---- life ---- */
 
 static bool ports_new(struct sn_net *n)
@@ -129,7 +156,7 @@ struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 	n->timer_at = SN_NET_NEVER;
 	n->call = SN_NET_CALL;
 	n->clock_seen = cfg->clock(cfg->clock_arg);
-	sn_net_look(n);
+	look(n);
 	return n;
 }
 
@@ -164,31 +191,6 @@ void sn_net_free(struct sn_net *n)
 	free(n->by_session);
 	free(n->by_id);
 	free(n);
-}
-
-/*
- * Engine time is the clock less the time in which somebody should have looked and did not. A look may come by look_by, which
- * sn_net_deadline promised, and a little later: time up to there counts. What is beyond is lateness: the process was
- * stopped, frozen or starved, and so perhaps were its peers and all that lies between; it proves nothing about them. And
- * where that happens again and again, with no moment between for a question and its answer, a question after which we were
- * late (late_at, see silence_timer) counts a quarter. `starved` remembers the lateness of a process that runs now and then,
- * which is late by less than a time-out: one that is later was frozen, and learns nothing from that.
- */
-void sn_net_look(struct sn_net *n)
-{
-	uint64_t clock = n->cfg.clock(n->cfg.clock_arg), by = SN_MAX_OF(n->clock_seen, n->look_by);
-	uint64_t late = clock > by ? clock - by : 0;
-	uint64_t most = SN_MAX_OF(SN_NET_LATENESS, n->cfg.peer_timeout / 64);
-
-	if (late > most)
-		n->skew += late - most;
-	if (late > most && late < n->cfg.peer_timeout)
-		n->starved += late - most;
-	n->clock_seen = SN_MAX_OF(n->clock_seen, clock);
-	n->look_by = 0;
-	n->now = n->clock_seen - n->skew;
-	if (late > SN_MAX_OF(100 * SN_NET_MS, n->cfg.peer_timeout / 32))
-		n->late_at = n->now;
 }
 
 /* ---- progress ---- */
@@ -294,7 +296,7 @@ void sn_net_enter(struct sn_net *n)
 	if (n->inside++ > 0)
 		return;
 	uint64_t before = n->now;
-	sn_net_look(n);
+	look(n);
 	n->late = n->now > before + SN_NET_LATE;
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		n->port[i].full = false;
@@ -374,7 +376,7 @@ uint64_t sn_net_deadline(struct sn_net *n)
 {
 	uint64_t at = n->timer_at;
 
-	sn_net_look(n);
+	look(n);
 	if (any_jobs(n))
 		return 0;
 	sn_list_for_each (w, &n->work) {

@@ -40,8 +40,6 @@ void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const u
 void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len);
 /* A piece that was kept, into a fetch that is beginning. */
 void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body, uint32_t len);
-struct sn_net_block *sn_net_locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
-				   enum sn_drop *why);
 
 /* ---- push.c ---- */
 uint64_t sn_net_push_room(const struct sn_net_link *l);			  /* bytes that may be pushed now */
@@ -68,8 +66,7 @@ void sn_net_pull_lane_down(struct sn_net_link *l, unsigned lane); /* ask elsewhe
 /* ---- lane.c ---- */
 void sn_net_late_look(struct sn_net *n, int frames); /* this many have come */
 uint32_t sn_net_lane_frag(const struct sn_net_pull *p, unsigned lane);
-bool sn_net_any_room(const struct sn_net *n); /* some port can take a block more */
-unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails);
+bool sn_net_any_room(const struct sn_net *n);	     /* some port can take a block more */
 int sn_net_lane_for(const struct sn_net_pull *p);    /* the strategy's choice for the next block; -1: wait */
 int sn_net_lane_trial(const struct sn_net_pull *p);  /* the lane to be tried with its first block; -1: none */
 void sn_net_lanes_used(const struct sn_net_pull *p); /* a fetch has ended */

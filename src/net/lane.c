@@ -88,7 +88,7 @@ static uint64_t queued_on(const struct sn_net *n, const struct sn_net_lane *lane
 }
 
 /* How the strategy sees the lanes of this fetch; returns how many entries. */
-unsigned sn_net_lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails)
+static unsigned lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *rails)
 {
 	const struct sn_net_link *l = p->link;
 	unsigned count = 0, usable = 0;
@@ -155,7 +155,7 @@ int sn_net_lane_for(const struct sn_net_pull *p)
 	if (trial >= 0)
 		return trial;
 	struct sn_sched_rail rails[SN_NET_RAILS];
-	unsigned count = sn_net_lanes_seen(p, rails);
+	unsigned count = lanes_seen(p, rails);
 	uint64_t left = p->len - p->start - p->next_block * p->room;
 
 	int lane = p->link->net->strategy.block(rails, count, left, SN_MIN_OF(left, (uint64_t)p->room));
@@ -194,7 +194,7 @@ bool sn_net_lane_steal(struct sn_net_link *l)
 {
 	struct sn_sched_rail rails[SN_NET_RAILS];
 	struct sn_net_pull *any = sn_container(l->pulls.next, struct sn_net_pull, node);
-	unsigned count = sn_net_lanes_seen(any, rails);
+	unsigned count = lanes_seen(any, rails);
 	int idle = -1, late = -1;
 
 	for (unsigned k = 0; k < count; k++) {

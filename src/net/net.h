@@ -417,7 +417,7 @@ struct sn_net_past { /* how many sessions with a peer have ended */
 
 struct sn_net {
 	struct sn_net_cfg cfg;
-	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (see sn_net_look) */
+	uint64_t now, clock_seen, skew; /* engine time stands still while nobody looks (engine.c, look) */
 	uint64_t look_by;		/* by this clock somebody will look again; 0: at any time */
 	uint64_t left_at, call; /* clock at which something left last; ns that a train takes to leave */
 	uint64_t starved;	/* what of skew are looks that were late by less than a time-out */
@@ -477,7 +477,6 @@ bool sn_net_idle(const struct sn_net *n);    /* every eager message accepted is 
 /* ns until progress has something to do by itself, and is to be called; SN_NET_NEVER */
 uint64_t sn_net_deadline(struct sn_net *n);
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
-void sn_net_look(struct sn_net *n); /* read the clock */
 /* Around every call from above: what was batched leaves, and detached links are freed, when the outermost ends. */
 void sn_net_enter(struct sn_net *n);
 void sn_net_leave(struct sn_net *n);

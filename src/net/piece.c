@@ -55,7 +55,7 @@ static void block_whole(struct sn_net_pull *p, struct sn_net_block *b)
 }
 
 /* The block and piece that this DATA is, or NULL if it is none that is missing. */
-struct sn_net_block *sn_net_locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
+static struct sn_net_block *locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
 				   enum sn_drop *why)
 {
 	*why = SN_DROP_RANGE;
@@ -134,7 +134,7 @@ void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const u
 	struct sn_net_block *b = NULL;
 
 	if (p && p->link == l)
-		b = sn_net_locate(p, le64toh(d->offset), len, &piece, &why);
+		b = locate(p, le64toh(d->offset), len, &piece, &why);
 	if (b == NULL) {
 		n->drops[why]++;
 		return;
@@ -168,7 +168,7 @@ void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body
 {
 	enum sn_drop why;
 	unsigned piece;
-	struct sn_net_block *b = sn_net_locate(p, offset, len, &piece, &why);
+	struct sn_net_block *b = locate(p, offset, len, &piece, &why);
 
 	if (b == NULL)
 		return;
@@ -194,7 +194,7 @@ void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const u
 	}
 	struct sn_net_block *b = NULL;
 	if (le32toh(w->h.seq) - p->seq - 1 < SN_NET_STASH_SEQ)
-		b = sn_net_locate(p, offset, len, &piece, &why);
+		b = locate(p, offset, len, &piece, &why);
 	if (b == NULL) {
 		n->drops[SN_DROP_PUSH]++;
 		return;

@@ -8,7 +8,6 @@
  * resend is noticed like a lost first send. What has nothing sent after it waits for the way's timer, and then goes by
  * another way, if there is one. A way on which that happens twice in a row is out (way.c).
  */
-#include "base/log.h"
 #include "net/net.h"
 #include <stdlib.h>
 
