@@ -157,17 +157,29 @@ const char *sn_mpich_program_library(char *const *argv)
 	return NULL;
 }
 
-const char *sn_mpich_program_static(char *const *argv)
+/* musl's loader ends a program whose LD_PRELOAD asks for symbols of glibc. */
+static bool of_another_libc(const struct sn_elf *elf)
+{
+	bool other = false;
+	for (unsigned i = 0; i < elf->needed_count; i++)
+		other |= strncmp(elf->needed[i], "libc.", 5) == 0;
+	return other && !sn_elf_needs(elf, "libc.so.6");
+}
+
+enum sn_program sn_mpich_program_kind(char *const *argv, const char **name)
 {
 	for (; *argv; argv++) {
 		char *file = **argv == '-' ? NULL : sn_tool_which(*argv);
 		struct sn_elf elf;
 		bool ok = file && sn_elf_read(file, &elf);
 		free(file);
+		*name = *argv;
+		if (ok && elf.bits == 64 && !elf.needed_count)
+			return SN_PROGRAM_STATIC;
 		if (ok)
-			return elf.bits == 64 && !elf.needed_count ? *argv : NULL;
+			return of_another_libc(&elf) ? SN_PROGRAM_OTHER_LIBC : SN_PROGRAM_OPEN;
 	}
-	return NULL;
+	return SN_PROGRAM_OPEN;
 }
 
 static char *cache_dir(const char *library)

@@ -256,12 +256,23 @@ static void note_the_program(struct sn_plan *p, const struct sn_launcher *l, cha
 			     "the program is linked with MPICH or Intel MPI (%s) but started by %s: every "
 			     "rank would run alone",
 			     wants, l->title);
-	const char *fixed = sn_mpich_program_static(argv + launched);
-	if (fixed)
+}
+
+/* What goes in front of the program: not of one that would die of it. */
+static void in_front_of(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
+			const char *provider)
+{
+	const char *name;
+	enum sn_program kind = sn_mpich_program_kind(argv + (l->mpi != SN_MPI_PROGRAM), &name);
+	if (kind != SN_PROGRAM_OPEN)
 		sn_plan_note(p,
-			     "%s is statically linked, so nothing can be loaded under it: if it is the MPI "
-			     "program it runs without sennit",
-			     fixed);
+			     "%s is %s, so nothing can be loaded under it: if it is the MPI program it runs "
+			     "without sennit",
+			     name,
+			     kind == SN_PROGRAM_STATIC ? "statically linked"
+						       : "made for another C library than sennit");
+	if (kind != SN_PROGRAM_OTHER_LIBC)
+		in_front(p, provider);
 }
 
 int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, const char *provider,
@@ -278,7 +289,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		sn_plan_note(p, "%s does not say which MPI it belongs to: set up for all that are known",
 			     l->path);
 	for_libfabric(p, argv, provider);
-	in_front(p, provider);
+	in_front_of(p, l, argv, provider);
 	if (open_mpi || any)
 		for_open_mpi(p, argv);
 	if (l->mpi == SN_MPI_MPICH || any)

@@ -54,8 +54,9 @@ void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir);
 /* Which MPI library does the program in argv ask for: "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", or NULL if that
  * does not show (a script, Python). */
 const char *sn_mpich_program_library(char *const *argv);
-/* The first program in argv, if it is statically linked, or NULL. */
-const char *sn_mpich_program_static(char *const *argv);
+/* Can something be loaded under the first program in argv? */
+enum sn_program { SN_PROGRAM_OPEN, SN_PROGRAM_STATIC, SN_PROGRAM_OTHER_LIBC };
+enum sn_program sn_mpich_program_kind(char *const *argv, const char **name);
 /* Can the libmpich.so.12 that such a program would load by itself use libfabric? */
 bool sn_mpich_installed_suits(const struct sn_launcher *l);
 /* Add to the plan what makes libmpich.so.12 resolve to a library that can. given: the user's choice or NULL. -1 with a

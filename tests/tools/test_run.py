@@ -29,6 +29,11 @@ class RunTest(ToolTest):
         self.assertEqual(r.returncode, 0, r.stderr)
         return r.stdout.splitlines()
 
+    def compile(self, name, *words):
+        path = self.dir + "/" + name
+        subprocess.run(["cc", "-x", "c", "-", "-o", path, *words], input=b"int main(void) { return 0; }", check=True)
+        return path
+
     def launcher(self, name, version):
         return self.script(name, "cat <<'END'\n" + version + "\nEND")
 
@@ -96,11 +101,6 @@ class Mistakes(RunTest):
             self.assertEqual(r.returncode, 0, (cut, r.stderr))
 
 
-    def compile(self, name, *words):
-        path = self.dir + "/" + name
-        subprocess.run(["cc", "-x", "c", "-", "-o", path, *words], input=b"int main(void) { return 0; }", check=True)
-        return path
-
     def test_a_program_of_another_mpi_would_run_alone(self):
         self.compile("libmpich.so.12", "-shared", "-fPIC", "-Wl,-soname,libmpich.so.12")
         program = self.compile("program", "-Wl,--no-as-needed", "-L" + self.dir, "-l:libmpich.so.12")
@@ -161,6 +161,15 @@ class Preload(RunTest):
     def test_before_what_the_user_preloads(self):
         lines = self.dry("true", LD_PRELOAD="/nowhere/tool.so")
         self.assertEqual(self.exports(lines)["LD_PRELOAD"], self.shim + ":/nowhere/tool.so")
+
+    def test_a_program_of_another_c_library_is_left_alone(self):
+        self.compile("libc.musl.so.1", "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libc.musl-x86_64.so.1")
+        program = self.compile("musl", "-nostdlib", "-Wl,--no-as-needed", "-L" + self.dir, "-l:libc.musl.so.1")
+        for start in ([], [self.launcher("mpirun", "mpirun (Open MPI) 4.1.4"), "-n", "2"]):
+            self.assertIn("LD_PRELOAD", self.exports(self.dry(*start, "/bin/true")))
+            lines = self.dry(*start, program)
+            self.assertTrue(any(program + " is made for another C library" in line for line in lines), lines)
+            self.assertNotIn("LD_PRELOAD", self.exports(lines))
 
     def test_on_other_nodes_of_open_mpi_too(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
