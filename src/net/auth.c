@@ -182,7 +182,7 @@ static uint64_t power(unsigned n)
 	return (uint64_t)c << 32;
 }
 
-static void wide_init(void)
+static void fold_init(void)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		fold_step[i] = power(128 * STEP + (i ? 0 : 64) - 1);
@@ -231,6 +231,59 @@ WIDE static void quads_wide(uint32_t lane[4], const uint8_t *at, size_t words)
 	for (unsigned i = 0; i < 4; i++)
 		lane[i] = word_fast(word_fast(0, last[2 * i]), last[2 * i + 1]);
 	quads_fast(lane, at, words);
+}
+
+/*
+ * The same with a 128-bit register for each lane. On AMD's processors the instruction takes several cycles a
+ * word, and the products, in another unit, half as many: pieces of 1,400 bytes 8.9 GB/s in place of 5.2 on a Zen 1. Where the instruction
+ * takes one it is as fast as these.
+ */
+#define FOLD	   __attribute__((target("pclmul,sse4.2")))
+#define FOLD_LEAST 32 /* words */
+
+FOLD static inline __m128i fold(__m128i x, __m128i by, __m128i next)
+{
+	return _mm_xor_si128(
+		_mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x00), _mm_clmulepi64_si128(x, by, 0x11)), next);
+}
+
+FOLD static uint32_t fold_end(__m128i x)
+{
+	return word_fast(word_fast(0, (uint64_t)_mm_cvtsi128_si64(x)), (uint64_t)_mm_extract_epi64(x, 1));
+}
+
+/* a to d are the lanes'; the two words of a lane lie in two of the four pieces of 16 bytes. Written out: compilers leave arrays in memory. */
+FOLD static void quads_fold(uint32_t lane[4], const uint8_t *at, size_t words)
+{
+	const __m128i by = _mm_set_epi64x((long long)fold_next[1], (long long)fold_next[0]), none = {0};
+	__m128i a = none, b = none, c = none, d = none;
+
+	if (words < FOLD_LEAST) {
+		quads_fast(lane, at, words);
+		return;
+	}
+	__m128i first = _mm_set_epi64x(lane[1], lane[0]), second = _mm_set_epi64x(lane[3], lane[2]);
+	for (; words >= 8; at += 64, words -= 8) {
+		const __m128i *p = (const void *)at;
+		__m128i v0 = _mm_xor_si128(_mm_loadu_si128(p), first);
+		__m128i v1 = _mm_xor_si128(_mm_loadu_si128(p + 1), second);
+		__m128i v2 = _mm_loadu_si128(p + 2), v3 = _mm_loadu_si128(p + 3);
+		a = fold(a, by, _mm_unpacklo_epi64(v0, v2));
+		b = fold(b, by, _mm_unpackhi_epi64(v0, v2));
+		c = fold(c, by, _mm_unpacklo_epi64(v1, v3));
+		d = fold(d, by, _mm_unpackhi_epi64(v1, v3));
+		first = second = none;
+	}
+	lane[0] = fold_end(a);
+	lane[1] = fold_end(b);
+	lane[2] = fold_end(c);
+	lane[3] = fold_end(d);
+	quads_fast(lane, at, words);
+}
+
+static bool have_fold(void)
+{
+	return __builtin_cpu_is("amd") && __builtin_cpu_supports("pclmul");
 }
 
 static bool have_wide(void)
@@ -288,7 +341,9 @@ static void check_init(void)
 		ways = (struct check_ways){word_fast, quads_fast};
 #endif
 #ifdef HAVE_WIDE
-	wide_init();
+	fold_init();
+	if (have_fast() && have_fold())
+		ways.quads = quads_fold;
 	if (have_fast() && have_wide())
 		ways.quads = quads_wide;
 #endif

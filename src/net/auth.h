@@ -23,7 +23,7 @@ void sn_auth_mask(const struct sn_sip_key *hello_key, struct sn_wire_hello *h);
 
 /*
  * The payload's check. Add pieces in order; all but the last have a multiple of 8 bytes. Cost: 8 bytes a cycle where the
- * processor has the CRC-32C instruction (x86 with SSE 4.2, ARMv8 with CRC), about 1 byte a cycle else.
+ * processor has the CRC-32C instruction (x86 with SSE 4.2, ARMv8 with CRC), 4 where that is slow (AMD), about 1 byte a cycle else.
  */
 struct sn_check {
 	uint32_t lane[4];
