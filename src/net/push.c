@@ -6,7 +6,8 @@
  * of losses, pacing and placing in pull.c holds for them too.
  *
  * A short body that follows whole is copied first, and the request ends at once: so a sender need not wait for the receiver, and the
- * receiver need not hurry to say DONE, which would cost it a system call between getting a message and answering it.
+ * receiver need not hurry to say DONE, which would cost it a system call between getting a message and answering it. Who has sent
+ * more than that streams, and its time is better spent than on copies.
  *
  * What comes before its receive is posted, or before its announcement, is kept in a stash: one for each rendezvous, of which
  * there are never more than SN_NET_STASHES, each as long as the longest push. They are kept for the next use.
@@ -43,7 +44,8 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 	s->push_frag = (uint16_t)frag;
 	s->push = (uint16_t)((bytes + frag - 1) / frag);
 	l->push_used += bytes;
-	if (s->len > SN_NET_KEEP || (s->kept.iov_base = malloc(s->len)) == NULL)
+	bool alone = l->sends.next->next == &l->sends;
+	if (!alone || s->len > SN_NET_KEEP || (s->kept.iov_base = malloc(s->len)) == NULL)
 		return;
 	l->net->counts[SN_NC_PACKED] += s->iov_count > 1 ? s->push : 0;
 	s->kept.iov_len = s->len;

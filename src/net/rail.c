@@ -9,7 +9,7 @@
  * process's service thread is told once when it becomes readable, rings the bell (which ends naps; the earliest nap comes
  * later than that) and sets `rang`. Not sooner: the thread that wakes takes its core from a rank that polls. With no
  * peer connected the looks stop: an endpoint whose peers are all local makes no system call for the network.
- * Who posts something long may go away, and arms at once; if it then looks STAYS times in a row it waits, and disarms.
+ * Who posts something long may go away, and arms at once (stay.h); who then is seen to wait disarms.
  *
  * The application computing. If the progress thread is on guard, what becomes readable wakes it, and it looks in the
  * application's place. Else, or if it does not come to it, a timer of the service thread, running only while there is traffic
@@ -26,6 +26,7 @@
 #include "net/iface.h"
 #include "net/net.h"
 #include "net/show.h"
+#include "net/stay.h"
 #include "progress/bell.h"
 #include "progress/engine.h"
 #include "progress/relax.h"
@@ -38,14 +39,9 @@
 
 #define HOT_PERIOD (2 * SN_NET_MS)
 #define HOT_MOST   (8 * SN_NET_MS)
-#define LOOK_EVERY (200 * 1000ULL) /* ns between looks at a quiet network: its descriptor would have rung */
-#define LOOK_PART  16		   /* of the silence: the pause between two looks */
-#define LOOK_FRESH 20000	   /* ns of silence: no pause */
 #define EXPECT_FOR (2 * SN_NET_MS) /* ns without a frame that a fetch under way is looked for all the time */
 #define EAGER	   16384
 #define GOODBYES   4 /* times a leave-taking is said, 5 ms apart */
-#define STAYS	   8 /* looks, each within STAYS_NS of the one before */
-#define STAYS_NS   10000u
 
 struct net_rail {
 	struct sn_net *net;
@@ -65,7 +61,7 @@ struct net_rail {
 	uint64_t last;	     /* clock at the last frame */
 	uint64_t looked;     /* clock at the last look */
 	bool expects;	     /* a fetch was under way then */
-	unsigned left;	     /* looks until it shows that the application waits; 0: it did not leave */
+	struct sn_net_stay stay;
 	uint64_t services;
 };
 
@@ -481,6 +477,8 @@ static int net_post(void *link, const struct sn_out *out, struct sn_req *req)
 
 	enter(r);
 	int rc = sn_net_post(link, out, req);
+	if (out->head.len > EAGER)
+		r->stay.done = sn_now_ns();
 	leave(r);
 	return rc;
 }
@@ -536,8 +534,8 @@ static bool due(struct net_rail *r)
 		return false;
 	if (r->expects && r->looked < r->last + EXPECT_FOR)
 		return true;
-	uint64_t silence = r->looked - r->last, pause = SN_MIN_OF(silence / LOOK_PART, LOOK_EVERY);
-	return silence < LOOK_FRESH || sn_now_ns() >= r->looked + pause;
+	uint64_t pause = sn_net_pause(r->looked - r->last);
+	return pause == 0 || sn_now_ns() >= r->looked + pause;
 }
 
 static int net_progress(void *rail)
@@ -550,14 +548,13 @@ static int net_progress(void *rail)
 	if (!due(r))
 		return 0;
 	enter(r);
-	uint64_t before = r->looked;
+	uint64_t pause = sn_net_pause(r->looked - r->last);
 	int events = sn_net_progress(r->net);
 	sn_net_show(r->net);
 	r->looked = r->net->clock_seen;
-	if (r->left && r->looked - before > STAYS_NS)
-		r->left = STAYS;
-	else if (r->left && --r->left == 0)
+	if (sn_net_looks(&r->stay, r->looked, pause))
 		disarm(r);
+	r->stay.done = events ? sn_now_ns() : r->looked;
 	if (events)
 		r->last = r->looked;
 	else if (r->looked > r->last + SN_RELAX_FAR_ARM)
@@ -570,11 +567,13 @@ static int net_progress(void *rail)
 	return events;
 }
 
-/* What comes from now on rings, if nobody looks before. */
+/* What comes from now on rings, if nobody looks before and that is not sure. */
 static void net_leave(void *rail)
 {
-	((struct net_rail *)rail)->left = STAYS;
-	arm(rail);
+	struct net_rail *r = rail;
+
+	if (sn_net_may_go(&r->stay))
+		arm(r);
 }
 
 static bool net_busy(void *rail)

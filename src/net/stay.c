@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/stay.h"
+
+#define STAYS	 8 /* looks, each within STAYS_NS of the one before */
+#define STAYS_NS 10000u
+#define AWAY_NS	 50000u /* without a look, beyond the pause that was due: he was away */
+#define TRUSTED	 16
+
+bool sn_net_may_go(struct sn_net_stay *s)
+{
+	s->left = STAYS;
+	return s->stayed < TRUSTED;
+}
+
+bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
+{
+	uint64_t gap = now - s->done;
+
+	if (s->left == 0)
+		return false;
+	if (gap > AWAY_NS + pause)
+		s->stayed = 0;
+	if (gap > STAYS_NS) {
+		s->left = STAYS;
+		return false;
+	}
+	if (--s->left > 0)
+		return false;
+	s->stayed += s->stayed < TRUSTED;
+	return true;
+}

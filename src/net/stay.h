@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How often who waits looks at the network, and whether he waits.
+ *
+ * Who posts something long may go away to compute; if he then looks STAYS times in a row he waits. One who did so TRUSTED times
+ * is not expected to go away until he did: to have the network watched for him would wake two threads for each window of a
+ * stream, which take a fifth of the sender's time. If he goes away all the same, the service thread's timer finds that out, once.
+ */
+#ifndef SN_NET_STAY_H
+#define SN_NET_STAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sn_net_stay {
+	unsigned left;	 /* looks until it shows that he waits; 0: he did not leave */
+	unsigned stayed; /* times in a row that he did not go away, TRUSTED at most */
+	uint64_t done;	 /* clock at the end of the last look, or of a long post after it */
+};
+
+/* ns until the next look, by one who has heard nothing for `silence`. At last a watched descriptor would have rung. */
+static inline uint64_t sn_net_pause(uint64_t silence)
+{
+	const uint64_t fresh = 20000, most = 200000, part = 16;
+
+	return silence < fresh ? 0 : silence / part < most ? silence / part : most;
+}
+
+/* He may go away now. False: he is trusted to stay. */
+bool sn_net_may_go(struct sn_net_stay *s);
+/* A look that began at `now`; none was due for `pause` ns after the last. True: he has shown that he waits. */
+bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause);
+
+#endif
