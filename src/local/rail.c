@@ -118,10 +118,13 @@ static void promote(struct sn_rail *rail, uint32_t index)
 
 static inline int look(struct sn_link *link)
 {
-	uint32_t mark = sn_rx_mark(&link->rx);
+	struct sn_rx *rx = &link->rx;
+	if (sn_unlikely(rx->pair))
+		__builtin_prefetch(&rx->cells[(rx->head + 1) & (rx->count - 1)]);
+	uint32_t mark = sn_rx_mark(rx);
 	if (sn_unlikely(mark))
 		return sn_recv_look(link, mark);
-	link->rx.waited = true;
+	rx->waited = true;
 	return 0;
 }
 

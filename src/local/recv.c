@@ -15,6 +15,8 @@
 #define BATCH_AHEAD                                                                                          \
 	4 /* cells of a batch asked for early; not after a lone record: its successor is being written */
 
+#define PAIR_CELLS 2 /* a record whose second line is asked for together with the first */
+
 #define BURST	64 /* records from one ring before the next gets its turn */
 #define LONE	4  /* records that came alone, one after the other */
 #define LOOK_ON 8  /* each such time the look goes on all the same */
@@ -234,6 +236,18 @@ int sn_recv_all(struct sn_link *link, uint32_t mark)
 }
 
 /*
+ * Who waits for a record of two lines, as the one before it was, asks for the second with each look at the first (rail.c): else
+ * it is asked for when the first has come, and takes as long once more. Only where each is waited for and answered: in a stream
+ * the line would be taken from a sender who is about to write it. Of more lines, all but the second would still come later.
+ */
+static inline bool next_is_pair(struct sn_link *link, uint32_t mark, bool waited)
+{
+	uint32_t before = link->rx.answers;
+	link->rx.answers = (uint32_t)link->tx.tail;
+	return waited && mark >> 16 == PAIR_CELLS && link->rx.answers != before;
+}
+
+/*
  * To look beyond a record takes the line of the next one from the sender before it is written, who then has to get it back.
  * In an exchange he writes it at once. So where records have come one by one lately, and this one may have been there before
  * anybody waited for it, it is taken alone; now and then the look goes on, or the records of a stream would be taken one
@@ -245,6 +259,7 @@ int sn_recv_look(struct sn_link *link, uint32_t mark)
 	struct sn_rx *rx = &link->rx;
 	bool alone = rx->lone == LONE && !rx->waited && ++rx->turn % LOOK_ON != 0;
 	int n = recv_poll(link, mark, alone ? 1 : BURST);
+	rx->pair = next_is_pair(link, mark, n == 1 && rx->waited);
 	rx->waited = !n;
 	if (n > 1)
 		rx->lone = 0;

@@ -74,7 +74,9 @@ struct sn_rx {
 	uint32_t count;
 	uint8_t lone; /* looks that found one record each, without one that found more; rail.c */
 	uint8_t turn;
-	bool waited; /* the last look found nothing */
+	bool waited;	  /* the last look found nothing */
+	bool pair;	  /* the next record is likely to be waited for, and to have two lines; recv.c */
+	uint32_t answers; /* the sender's tail of the other direction when the last record was found */
 	struct sn_chan *chan;
 };
 

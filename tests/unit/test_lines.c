@@ -219,11 +219,28 @@ static void longer_ones_move_what_they_fill(void **state)
 	ends("100 B, there and back", 3 * MESSAGES, 3);
 }
 
-#endif
-
 static void nobody(int who)
 {
 }
+
+/* Where messages of two lines go to and fro: not after a shorter one, in a stream, or where nobody has waited. */
+static void who_waits_asks_for_both_lines_at_once(void **state)
+{
+	const struct sn_rx *rx = &side[1].link->rx;
+	for (int i = 0; i < 5; i++)
+		message(i % 2, 64, true, nobody);
+	assert_true(rx->pair);
+	message(0, 64, true, nobody);
+	assert_false(rx->pair);
+	message(1, 64, true, nobody);
+	message(0, 64, false, nobody);
+	assert_false(rx->pair);
+	message(1, 64, true, nobody);
+	message(0, 8, true, nobody);
+	assert_false(rx->pair);
+}
+
+#endif
 
 static int setup(void **state)
 {
@@ -245,9 +262,9 @@ static int setup(void **state)
 	while (!side[0].link->greeted || !side[1].link->greeted)
 		for (int i = 0; i < 2; i++)
 			sn_progress(side[i].ep);
+#ifdef TRACED
 	for (int i = 0; i < 100; i++)
 		message(i % 2, 8, false, nobody);
-#ifdef TRACED
 	for (unsigned i = 0; i < 2; i++) {
 		struct sn_link *link = side[i].link;
 		watch(link->tx.chan, link->tx_bytes, i);
@@ -278,6 +295,7 @@ int main(void)
 		cmocka_unit_test(there_and_back_two_lines_move_for_a_short_message),
 		cmocka_unit_test(who_has_not_waited_leaves_the_next_line_alone),
 		cmocka_unit_test(longer_ones_move_what_they_fill),
+		cmocka_unit_test(who_waits_asks_for_both_lines_at_once),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 #else
