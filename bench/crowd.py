@@ -44,7 +44,7 @@ def variants(args):
             env = {**c.env, **dict(s.split("=", 1) for s in settings.split(","))}
             out.append((bench.Candidate(f"{c.name} {settings.replace('SENNIT_', '')}", c.mpi, True, c.options, env), args.build))
         for build in args.against:
-            out.append((bench.Candidate(f"{c.name} [{os.path.basename(os.path.dirname(os.path.abspath(build)))}]", c.mpi, True,
+            out.append((bench.Candidate(f"{c.name} [{build}]", c.mpi, True,
                                         c.options, c.env), build))
     return out
 

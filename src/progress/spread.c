@@ -108,9 +108,14 @@ static int better_core(unsigned here, uint64_t id, const cpu_set_t *allowed)
 	struct census c = {0};
 	int best = -1;
 	take_census(&c, here, id);
-	for (int cpu = 0; cpu < SN_BELL_CPUS; cpu++)
-		if (CPU_ISSET(cpu, allowed) && (unsigned)cpu != here && (best < 0 || c.on[cpu] < c.on[best]))
+	/* Not to the end of the set: its thousand turns were a hundredth of all the time of 16 ranks. */
+	for (int cpu = 0, left = CPU_COUNT(allowed); left > 0 && cpu < SN_BELL_CPUS; cpu++) {
+		if (!CPU_ISSET(cpu, allowed))
+			continue;
+		left--;
+		if ((unsigned)cpu != here && (best < 0 || c.on[cpu] < c.on[best]))
 			best = cpu;
+	}
 	if (best < 0 || c.on[here] + 1 < c.on[best] + 2)
 		return -1;
 	return c.after < (c.on[here] + 1 - c.on[best]) / 2 ? best : -1;

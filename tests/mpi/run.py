@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits, gives
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
@@ -32,7 +32,10 @@ PROGRAMS = {
     "rma": ["rma.c", "util.c"],
     "threads": ["threads.c", "util.c"],
     "waits": ["waits.c"],
+    "gives": ["gives.c"],
 }
+# What each prints at its end.
+SAID = {"gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
 FLAGS = ["-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
          "-Wno-stringop-overread"]
@@ -68,7 +71,7 @@ def own_program(args, runner):
     launch = RMA_OPTIONS.get(mpi.name, []) if args.what == "rma" else []
     options = STRESS_OPTIONS.get(mpi.name, []) if args.what == "stress" else []
     result = runner.run(mpi, ranks, [binary, *options, *args.rest[2:]], timeout=args.timeout, launch=launch)
-    verdict(result, f"{args.what} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"every byte right")
+    verdict(result, f"{args.what} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, SAID.get(args.what, r"every byte right"))
 
 
 def verdict(result, what, ranks, said, messages=10):
@@ -359,7 +362,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "threads": own_program,
-            "waits": own_program, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "waits": own_program, "gives": own_program, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":
