@@ -112,6 +112,54 @@ static void post_wrongly(void)
 	OK(mx_finalize());
 }
 
+/* A handler may make nothing of an error: then the call has done nothing all the same. */
+static mx_return_t make_nothing(char *reason, mx_return_t code)
+{
+	return MX_SUCCESS;
+}
+
+static void lenient(void)
+{
+	mx_endpoint_t ep = NULL;
+	mx_endpoint_addr_t addr;
+	mx_status_t st;
+	uint64_t nic;
+	uint32_t id, result = 7;
+	OK(mx_init());
+	mx_set_error_handler(make_nothing);
+	CHECK(mx_open_endpoint(7, 0, KEY, NULL, 0, &ep) == MX_SUCCESS && !ep);
+	CHECK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, NULL, 1, &ep) == MX_SUCCESS && !ep);
+	ep = open_any();
+	CHECK(mx_wait_any(ep, MX_INFINITE, 2, 1, &st, &result) == MX_SUCCESS && !result);
+	OK(mx_decompose_endpoint_addr(own_addr(ep), &nic, &id));
+	CHECK(mx_connect(ep, 1, id, KEY, MX_INFINITE, &addr) == MX_SUCCESS);
+	CHECK(mx_connect(ep, nic, id, KEY + 1, MX_INFINITE, &addr) == MX_SUCCESS);
+	OK(mx_close_endpoint(ep));
+	OK(mx_finalize());
+}
+
+/* In a forked child the endpoint is the parent's: nothing comes there, and nobody waits for it. */
+static void forked(void)
+{
+	mx_status_t st;
+	uint32_t result = 7;
+	int status;
+	OK(mx_init());
+	mx_endpoint_t ep = open_any();
+	mx_request_t r = irecv(ep, NULL, 0, 1, MX_MATCH_MASK_NONE);
+	pid_t pid = fork();
+	if (pid == 0) {
+		OK(mx_wait(ep, &r, MX_INFINITE, &st, &result));
+		_exit(result ? 1 : 0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	mx_request_t s = isend(ep, own_addr(ep), NULL, 0, 1);
+	finish_well(ep, r);
+	finish_well(ep, s);
+	OK(mx_close_endpoint(ep));
+	OK(mx_finalize());
+}
+
 /* By default a program that does something wrong ends, and says why. */
 static void fatal(void)
 {
@@ -257,6 +305,8 @@ int main(int argc, char **argv)
 		{"life", life},
 		{"open_wrongly", open_wrongly},
 		{"post_wrongly", post_wrongly},
+		{"lenient", lenient},
+		{"forked", forked},
 		{"fatal", fatal},
 		{"naming", naming},
 		{"address_context", address_context},

@@ -11,7 +11,7 @@
 
 static mx_endpoint_t ep;
 static mx_endpoint_addr_t other;
-static int server;
+static int server, far;
 static pid_t child;
 
 /* ---- meeting ---- */
@@ -60,6 +60,7 @@ static void meet_forked(void)
 static void meet_named(char *host, const char *number)
 {
 	uint64_t nic;
+	far = 1;
 	server = strcmp(host, "serve") == 0;
 	OK(mx_init());
 	OK(mx_open_endpoint(0, server ? (uint32_t)atoi(number) : MX_ANY_ENDPOINT, KEY, NULL, 0, &ep));
@@ -186,6 +187,24 @@ static void synchronous(void)
 	finish_well(ep, s);
 }
 
+/* A host that is not there: nobody waits longer than he wants to. 10.77.0.9 is nobody's in net.py. */
+static void no_such_host(void)
+{
+	mx_endpoint_addr_t addr;
+	mx_request_t r;
+	uint64_t nic;
+	uint32_t result;
+	OK(mx_hostname_to_nic_id("10.77.0.9", &nic));
+	CHECK(mx_connect(ep, nic, 1, KEY, 50, &addr) == MX_TIMEOUT);
+	OK(mx_iconnect(ep, nic, 1, KEY, 7, NULL, &r));
+	OK(mx_cancel(ep, &r, &result));
+	CHECK(result && !r);
+	OK(mx_iconnect(ep, nic, 1, KEY, 7, NULL, &r));
+	OK(mx_set_request_timeout(ep, r, 20));
+	mx_status_t st = finish(ep, r);
+	CHECK(st.code == MX_STATUS_TIMEOUT && st.match_info == 7);
+}
+
 /* Connections that must not come about. */
 static void refused(void)
 {
@@ -208,6 +227,8 @@ static void refused(void)
 	CHECK(st.code == MX_STATUS_BAD_KEY && st.match_info == 7 && st.context == &addr);
 	OK(mx_iconnect(ep, nic, 254, KEY, 7, &addr, &r));
 	CHECK(finish(ep, r).code == MX_STATUS_ENDPOINT_CLOSED);
+	if (far)
+		no_such_host();
 	OK(mx_set_request_timeout(ep, NULL, 10000));
 	OK(mx_iconnect(ep, nic, id, KEY, 7, &addr, &r));
 	OK(mx_set_request_timeout(ep, r, MX_INFINITE));
