@@ -71,7 +71,7 @@ static void open_wrongly(void)
 	mx_set_error_handler(tell);
 	WRONG(mx_open_endpoint(0, id, KEY, NULL, 0, &second), MX_BUSY);
 	OK(mx_close_endpoint(ep));
-	OK(mx_open_endpoint(0, id, KEY, NULL, 0, &second)); /* free again */
+	second = open_again(id);
 	OK(mx_close_endpoint(second));
 	OK(mx_finalize());
 }
@@ -254,7 +254,7 @@ static void address_context(void)
 	finish_well(two, irecv(two, &nic, 8, 3, 3));
 	/* opened anew by the same number: another session, and the old address stays the old one's */
 	OK(mx_close_endpoint(two));
-	OK(mx_open_endpoint(0, id, KEY, NULL, 0, &two));
+	two = open_again(id);
 	OK(mx_connect(one, nic_of_two, id, KEY, MX_INFINITE, &anew));
 	OK(mx_decompose_endpoint_addr2(anew, &nic, &id, &after));
 	CHECK(before != after && memcmp(&anew, &a, sizeof(a)) != 0);

@@ -241,7 +241,6 @@ static void refused(void)
 static void killed(void)
 {
 	static unsigned char big[1 << 20];
-	mx_endpoint_t again;
 	uint64_t nic;
 	uint32_t id;
 	if (!server) {
@@ -255,8 +254,7 @@ static void killed(void)
 	child = 0;
 	CHECK(finish(ep, s).code == MX_STATUS_ENDPOINT_CLOSED);
 	CHECK(finish(ep, isend(ep, other, big, 1, 3)).code == MX_STATUS_ENDPOINT_CLOSED);
-	OK(mx_open_endpoint(0, id, KEY, NULL, 0, &again));
-	OK(mx_close_endpoint(again));
+	OK(mx_close_endpoint(open_again(id)));
 }
 
 int main(int argc, char **argv)
