@@ -128,6 +128,8 @@ static void leave(struct net_rail *r)
 		sn_service_arm(&r->timer, HOT_PERIOD);
 		sn_service_unlock();
 	}
+	if (r->depth == 1 && r->stay.left)
+		r->stay.done = sn_now_ns();
 	if (--r->depth == 0)
 		sn_unlock(&r->lock);
 }
@@ -477,8 +479,6 @@ static int net_post(void *link, const struct sn_out *out, struct sn_req *req)
 
 	enter(r);
 	int rc = sn_net_post(link, out, req);
-	if (out->head.len > EAGER)
-		r->stay.done = sn_now_ns();
 	leave(r);
 	return rc;
 }
@@ -554,7 +554,6 @@ static int net_progress(void *rail)
 	r->looked = r->net->clock_seen;
 	if (sn_net_looks(&r->stay, r->looked, pause))
 		disarm(r);
-	r->stay.done = events ? sn_now_ns() : r->looked;
 	if (events)
 		r->last = r->looked;
 	else if (r->looked > r->last + SN_RELAX_FAR_ARM)
@@ -572,7 +571,7 @@ static void net_leave(void *rail)
 {
 	struct net_rail *r = rail;
 
-	if (sn_net_may_go(&r->stay))
+	if (sn_net_may_go(&r->stay, sn_now_ns()))
 		arm(r);
 }
 

@@ -6,8 +6,9 @@
 #define AWAY_NS	 50000u /* without a look, beyond the pause that was due: he was away */
 #define TRUSTED	 16
 
-bool sn_net_may_go(struct sn_net_stay *s)
+bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
 {
+	s->done = now;
 	s->left = STAYS;
 	return s->stayed < TRUSTED;
 }

@@ -15,7 +15,7 @@
 struct sn_net_stay {
 	unsigned left;	 /* looks until it shows that he waits; 0: he did not leave */
 	unsigned stayed; /* times in a row that he did not go away, TRUSTED at most */
-	uint64_t done;	 /* clock at the end of the last look, or of a long post after it */
+	uint64_t done;	 /* clock when he was last inside, or said that he may go */
 };
 
 /* ns until the next look, by one who has heard nothing for `silence`. At last a watched descriptor would have rung. */
@@ -27,7 +27,7 @@ static inline uint64_t sn_net_pause(uint64_t silence)
 }
 
 /* He may go away now. False: he is trusted to stay. */
-bool sn_net_may_go(struct sn_net_stay *s);
+bool sn_net_may_go(struct sn_net_stay *s, uint64_t now);
 /* A look that began at `now`; none was due for `pause` ns after the last. True: he has shown that he waits. */
 bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause);
 
