@@ -4,18 +4,23 @@
 #include <string.h>
 
 #define CHANGED	 1.4f  /* a group this much above the ones before, or below */
-#define ODD	 3     /* and so many of them: something has changed */
+#define ODD	 3u    /* and so many of them, of messages that are not long: something has changed */
 #define GIVEN_UP 2.0f  /* times dearer in the first group of a trial: no second one */
 #define UNLIKELY 1.15f /* likewise, of a way that is seldom the better one */
-#define NO_GROUP 4.0f  /* times dearer before the counted part of that group: it ends there */
-#define HOPELESS 1.5f  /* times dearer: the next trials come much later */
+#define NO_GROUP                                                                                             \
+	4.0f /* times dearer before the counted part of that group: it ends there; long messages: GIVEN_UP */
+#define SHARE	 0.01f /* of the time may be lost to trials of what is dearer */
+#define HOPELESS 0.5f  /* so much dearer in a first trial: the next ones come later */
+#define SELDOM	 4     /* and so many times less where the caller says so */
+#define GROWTH	 8u    /* times the groups before */
 #define BETTER	 0.97f /* less than this difference is noise */
 #define LEVEL	 1.06f /* nor is this, against the preferred way */
 #define TRIAL	 4     /* groups: the other way twice, then this one twice */
+#define OTHER	 2.0f
 
 static void trial_begin(struct sn_lap *l)
 {
-	if (l->odd)
+	if (l->odd == ODD << l->shift)
 		l->hold = 0;
 	l->trial = TRIAL;
 	l->tries++;
@@ -37,14 +42,26 @@ static bool other_wins(const struct sn_lap *l, unsigned preferred)
 	return l->ns[!l->way] < l->ns[l->way] * (l->way == preferred ? BETTER : LEVEL);
 }
 
-static void conclude(struct sn_lap *l, unsigned preferred)
+/*
+ * How many groups until the next trial, after one in which `tried` groups, or parts of one, went the way that is so much dearer: so
+ * many that SHARE of the time is lost. Not so many at first, whatever it cost: it may have been misled.
+ */
+static uint16_t hold_for(const struct sn_lap *l, float dearer, float tried, bool changed)
+{
+	if (changed || !l->hold)
+		return dearer < HOPELESS ? SN_LAP_SOON : SN_LAP_HOLD;
+	unsigned least = SN_MIN_OF(2u * l->hold, SN_LAP_HOLD),
+		 most = SN_MIN_OF(GROWTH * l->hold, SN_LAP_HOLD_MAX);
+	float due = SN_MIN_OF(dearer * tried / SHARE, (float)most);
+	return (uint16_t)SN_MAX_OF(least, (unsigned)due);
+}
+
+static void conclude(struct sn_lap *l, float tried, unsigned preferred)
 {
 	bool changed = other_wins(l, preferred);
 	l->way ^= changed;
-	if (l->ns[!l->way] > l->ns[l->way] * (l->seldom && l->way == preferred ? 1.0f : HOPELESS))
-		l->hold = !changed && l->hold >= SN_LAP_HOLD ? 4 * SN_LAP_HOLD : SN_LAP_HOLD;
-	else
-		l->hold = changed || !l->hold ? SN_LAP_SOON : (uint16_t)SN_MIN_OF(2 * l->hold, SN_LAP_HOLD);
+	float dearer = SN_MAX_OF(l->ns[!l->way] / l->ns[l->way] - 1, 0.0f);
+	l->hold = hold_for(l, dearer, l->seldom && l->way == preferred ? SELDOM * tried : tried, changed);
 	trial_end(l);
 }
 
@@ -59,13 +76,13 @@ static void trial_group(struct sn_lap *l, float ns, unsigned preferred)
 	    ns > this * (unlikely ? UNLIKELY : GIVEN_UP)) {
 		l->ns[l->way] = ns;
 		l->way = !l->way;
-		conclude(l, preferred);
+		conclude(l, 1, preferred);
 	} else if (l->trial > 1) {
 		l->way ^= l->trial == TRIAL / 2 + 1;
 		l->trial--;
 	} else {
 		memcpy(l->ns, l->least, sizeof(l->ns));
-		conclude(l, preferred);
+		conclude(l, OTHER, preferred);
 	}
 }
 
@@ -75,7 +92,7 @@ static bool is_no_use(const struct sn_lap *l, uint64_t now, uint64_t bound, unsi
 	if (l->trial != TRIAL || !l->since || !(l->ns[!l->way] > 0))
 		return false;
 	float ns = (float)(now - l->since) / (float)messages;
-	return ns > NO_GROUP * l->ns[!l->way] && ns <= (float)bound;
+	return ns > (l->shift ? GIVEN_UP : NO_GROUP) * l->ns[!l->way] && ns <= (float)bound;
 }
 
 /* The peer tries something, or did so in this group, which then says nothing about our way. */
@@ -111,13 +128,13 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 		return;
 	}
 	if (*known > 0 && (ns > *known * CHANGED || ns * CHANGED < *known)) {
-		if (++l->odd == ODD)
+		if (++l->odd == ODD << l->shift)
 			*known = ns;
 	} else {
 		*known = *known > 0 ? *known + (ns - *known) / 4 : ns;
 		l->odd = 0;
 	}
-	if (l->odd == ODD || !(l->ns[!l->way] > 0) || ++l->groups >= l->hold) {
+	if (l->odd == ODD << l->shift || !(l->ns[!l->way] > 0) || ++l->groups >= l->hold) {
 		trial_begin(l);
 	} else if (l->paused && !l->odd) {
 		l->way ^= other_wins(l, preferred);
@@ -135,7 +152,7 @@ unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned pr
 	if (l->count == skip && is_no_use(l, now, bound, skip)) {
 		l->ns[l->way] = (float)(now - l->since) / (float)skip;
 		l->way = !l->way;
-		conclude(l, preferred);
+		conclude(l, (float)skip / (float)group, preferred);
 		l->count = 0;
 		l->since = now;
 	} else if (l->count == skip) {

@@ -13,19 +13,21 @@
  * the caller prefers is taken.
  *
  * Every so many groups there is a trial: two groups go the other way and then two this one, and the faster
- * ones are compared; the preferred way also wins where they are level. The first trials come close together, in case one was
- * misled, then, while they say the same again, up to SN_LAP_HOLD groups apart, and four times that where the other way is much dearer;
- * there a trial ends with its first group, or when that begins, if it is dearer by far. So it is, where the caller says so (`seldom`), with every trial that the preferred way wins. When three groups in a row took much longer than those before, or much
- * shorter (the program does something else now, or the cores have moved), there is one at once.
+ * ones are compared; the preferred way also wins where they are level. Where the other way is much dearer a trial ends with its first
+ * group, or when that begins, if it is dearer by far. The first trials come close together, in case one was
+ * misled; then, while they say the same again, SN_LAP_HOLD groups apart, or so many more that trials lose a hundredth of the
+ * time; where the caller says so (`seldom`) a quarter of that, if the preferred way wins. When three groups in a row took much
+ * longer than those before, or much shorter (the program does something else now, or the cores have moved), there is one at once.
  * The first messages of each group are not counted: their lines still lie where the way before has left them. After a
  * pause what was learned holds again as soon as a group shows that messages follow each other as before.
  *
  * The peer learns as well, and where both send in turn its trials change what this side measures. So each side says when it
  * tries (`tries`, which the caller shows the peer): groups in which the peer did are not counted, no trial begins meanwhile, and of
  * two that began at once one (`first`) goes on. A peer that never ends a trial, because it sends no such messages any more, is waited
- * for during SN_LAP_STUCK groups.
+ * for during SN_LAP_STUCK groups. What else the caller tries at the same messages counts as the peer's.
  *
- * Long messages average out more, and there are fewer of them: with `shift` the groups are that many times halved.
+ * Long messages average out more, and there are fewer of them: with `shift` the groups are that many times halved, and a way that is
+ * twice as dear is left sooner. A change is as many messages as before.
  *
  * Pure arithmetic. Budget: a handful of instructions, and two readings of the clock in SN_LAP_GROUP messages.
  */
@@ -35,11 +37,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SN_LAP_SKIP  8u
-#define SN_LAP_GROUP 24u
-#define SN_LAP_SOON  8u
-#define SN_LAP_HOLD  64u
-#define SN_LAP_STUCK 16u
+#define SN_LAP_SKIP	8u
+#define SN_LAP_GROUP	24u
+#define SN_LAP_SOON	8u
+#define SN_LAP_HOLD	64u
+#define SN_LAP_HOLD_MAX 1024u
+#define SN_LAP_STUCK	16u
 
 struct sn_lap {
 	uint64_t since; /* when this group began, then its counted part; 0: not known */

@@ -108,6 +108,7 @@ struct sn_peer_state {
 	struct sn_list pending_ops; /* requests that wait for an ACK or RESULT of this peer */
 	struct sn_list waiting;	    /* one-sided requests held back by an overlapping earlier one */
 	struct sn_list rdvs;	    /* unexpected rendezvous announced by it */
+	uint64_t kept;		    /* bytes of its unexpected messages for which memory was asked */
 	struct sn_peer_state *hash_next;
 	uint64_t id;
 	uint8_t addr_len;

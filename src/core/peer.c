@@ -222,6 +222,11 @@ uint32_t sn_core_peer_number(const struct sn_peer_state *peer)
 	return peer->num;
 }
 
+uint64_t sn_core_peer_kept(const struct sn_peer_state *peer)
+{
+	return peer->kept;
+}
+
 size_t sn_core_address(const sn_ep *ep, uint8_t out[SN_ADDR_MAX])
 {
 	memcpy(out, ep->addr, SN_ADDR_MAX);

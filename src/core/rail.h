@@ -182,5 +182,7 @@ struct sn_peer_state *sn_core_peer_from(struct sn_ep *ep, const void *rail, cons
 size_t sn_core_address(const struct sn_ep *ep, uint8_t out[SN_ADDR_MAX]);
 /* For logs: "peer 3 (pid 1234)" is made by the rail; this is the number. */
 uint32_t sn_core_peer_number(const struct sn_peer_state *peer);
+/* Bytes of its longer messages (above 16 KiB) that are here, but that nobody has posted for. */
+uint64_t sn_core_peer_kept(const struct sn_peer_state *peer);
 
 #endif

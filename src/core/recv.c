@@ -40,6 +40,7 @@ void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim)
 {
 	sn_list_del(&claim->peer_link);
 	if (claim->size_class == 2) {
+		claim->peer->kept -= claim->len;
 		free(claim);
 		return;
 	}
@@ -209,6 +210,8 @@ static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, b
 	} else if (in->head.len) {
 		memcpy(claim->body, in->body, in->head.len);
 	}
+	if (claim->size_class == 2)
+		peer->kept += claim->len;
 	ep->count.unexpected++;
 	int rc = sn_match_unexpected(ep->match[plain], &claim->m);
 	if (rc)

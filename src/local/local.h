@@ -227,10 +227,11 @@ struct sn_rdv { /* a message that a peer announced */
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
-#define SN_WAY_LAPS	 5 /* sizes for which the ring competes: from 4 KiB, by powers of two */
+#define SN_WAY_LAPS	 7 /* sizes for which the ring competes: from 4 to 512 KiB, by powers of two */
 #define SN_WAY_LAP_FIRST 12
 
-_Static_assert(SN_WAY_LAPS + SN_LEARN_CLASSES <= SN_TRIES, "what is tried can be shown");
+_Static_assert(SN_LEARN_FIRST + SN_LEARN_CLASSES - SN_WAY_LAP_FIRST <= SN_TRIES,
+	       "what is tried can be shown");
 
 enum sn_link_state { SN_LINK_NEW, SN_LINK_OPEN, SN_LINK_GONE };
 

@@ -21,6 +21,8 @@
 #define LONE	4  /* records that came alone, one after the other */
 #define LOOK_ON 8  /* each such time the look goes on all the same */
 
+#define KEPT_MAX (4u << 20) /* bytes of long messages of one peer that nobody has posted for */
+
 struct record {
 	unsigned type, kind, flags;
 	uint32_t cells, len, imm_len;
@@ -32,6 +34,15 @@ struct record {
 static int malformed(const char *what)
 {
 	return sn_fail(SN_ERR_PROTO, "a malformed record: %s", what);
+}
+
+/* What the sender takes for room, though it may never be posted for: bounded by this and what the ring holds. */
+static void show_kept(struct sn_link *link)
+{
+	_Atomic uint32_t *full = &link->rx.chan->full;
+	uint32_t now = sn_core_peer_kept(link->peer) > KEPT_MAX;
+	if (atomic_load_explicit(full, memory_order_relaxed) != now)
+		atomic_store_explicit(full, now, memory_order_relaxed);
 }
 
 /* An eager message: imm and body fill the cells exactly. SN_PART_LATER: it is not whole yet. */
@@ -60,10 +71,13 @@ static int take_message(struct sn_link *link, const struct record *r)
 	if (r->len)
 		in.body = at + r->imm_len;
 	link->rail->count.rx_eager++;
-	if (r->kind == SN_K_TAGGED && !r->imm_len && !(r->flags & (SN_H_SYNC | SN_H_ARRIVED)))
+	if (r->kind == SN_K_TAGGED && !r->imm_len && !before && !(r->flags & (SN_H_SYNC | SN_H_ARRIVED)))
 		return sn_core_arrive_tagged(link->peer, r->flags & SN_H_MASK, r->bits, r->data, in.body,
 					     r->len);
-	return sn_core_arrive(link->peer, &in);
+	int rc = sn_core_arrive(link->peer, &in);
+	if (before)
+		show_kept(link);
+	return rc;
 }
 
 static int take_announcement(struct sn_link *link, const struct record *r)
@@ -85,6 +99,7 @@ static int take_announcement(struct sn_link *link, const struct record *r)
 			       .bits = r->bits,
 			       .data = r->data,
 			       .imm = imm};
+	show_kept(link);
 	return sn_rdv_arrive(link, &head, &rts, r->payload + sizeof(rts) + imm_room, r->flags);
 }
 

@@ -63,7 +63,8 @@ struct sn_tx {
 	uint64_t lap;	/* from this tail on, look whether to go back to the beginning */
 	uint64_t wide;	/* up to this tail, do so only in a crowd */
 	uint32_t count;
-	bool bad; /* the receiver's head made no sense */
+	bool bad;  /* the receiver's head made no sense */
+	bool full; /* it keeps much that nobody has posted for, as far as is known */
 	struct sn_chan *chan;
 };
 
@@ -108,6 +109,7 @@ static inline bool sn_tx_refresh(struct sn_tx *tx)
 		return false;
 	}
 	tx->head = head;
+	tx->full = atomic_load_explicit(&tx->chan->full, memory_order_relaxed);
 	return true;
 }
 

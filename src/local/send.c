@@ -90,6 +90,12 @@ static bool may_part(const struct sn_link *link, const struct sn_head *head, boo
 	       (head->kind == SN_K_TAGGED || head->kind == SN_K_PLAIN);
 }
 
+/* No: the receiver keeps so much of this side's that longer messages had better wait here. */
+static bool has_room(struct sn_link *link)
+{
+	return sn_likely(!link->tx.full) || (sn_tx_refresh(&link->tx) && !link->tx.full);
+}
+
 static int announce(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 		    uint32_t iov_count, uint32_t slot, bool stream, struct sn_req *req)
 {
@@ -141,7 +147,7 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 			return outcome == SN_CLAIM_DONE ? 2 : 0;
 		stream = outcome == SN_CLAIM_STREAM;
 	}
-	if (slot == SN_CLAIM_NONE && parts && (eager || !straight)) {
+	if (slot == SN_CLAIM_NONE && parts && (eager || (!straight && has_room(link)))) {
 		int rc = write_parts(link, head, iov, iov_count);
 		if (rc != SN_ERR_AGAIN || eager)
 			return rc;

@@ -13,13 +13,18 @@
 #include "local/local.h"
 #include <sched.h>
 
-#define LOOK_NS	    400	       /* a process that waits polls several times in this */
-#define LAP_NS	    20000      /* and 2 ns a byte: slower loops do something else than exchanging messages */
-#define LONG	    (1u << 20) /* from here on groups of laps are shorter */
-#define LONGER	    (4u << 20)
+#define LOOK_NS	    400	  /* a process that waits polls several times in this */
+#define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
+#define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
 #define SHOWN_EACH  16
 #define TUNE_MIB    10 /* index of 1 MiB in the curves */
+
+/* What is not counted of a group shall turn a second-level cache over: half a MiB. */
+static uint8_t shift_of(unsigned log)
+{
+	return (uint8_t)(log <= LOG_64K ? 0 : SN_MIN_OF(log - LOG_64K, 2u));
+}
 
 void sn_way_init(struct sn_link *link)
 {
@@ -37,9 +42,13 @@ void sn_way_init(struct sn_link *link)
 	for (unsigned i = 0; i < SN_WAY_LAPS; i++) {
 		link->past_ring[i].seldom = true;
 		link->laps[i].first = link->fetched[i].first = link->past_ring[i].first = first;
+		link->laps[i].shift = link->fetched[i].shift = link->past_ring[i].shift =
+			shift_of(i + SN_WAY_LAP_FIRST);
 	}
-	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
+	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++) {
 		link->past[i].first = first;
+		link->past[i].shift = shift_of(i + SN_LEARN_FIRST);
+	}
 	/* Where it is, somebody put it there: it comes first until its messages say otherwise. */
 	mbytes_s[SN_WAY_MODULE] = mbytes_s[SN_WAY_SHARED] / 10 * 11;
 	for (int order = 0; order < SN_ORDERS; order++) {
@@ -96,39 +105,65 @@ static inline uint64_t lap_bound(uint64_t len)
 	return LAP_NS + 2 * len;
 }
 
-/* What the peer shows of its trials, and what this side does (wire.h): a line that changes twice a trial. */
-static uint8_t peer_tries(const struct sn_link *link, unsigned index)
+/*
+ * What is tried with messages of one size, as sn_lap_shows() tells it: `but` one lap. A lap that is not asked at present may have
+ * stopped in a trial. How a copy is made, or who makes it, changes how long ring or straight seem to take, and the other way
+ * round: so of all laps of a size one tries at a time, and the others do not count what they see meanwhile.
+ */
+static uint8_t tries_of(const struct sn_link *link, unsigned log, const struct sn_lap *but)
 {
-	return link->rx.chan ? atomic_load_explicit(&link->rx.chan->tries[index], memory_order_relaxed) : 0;
+	unsigned class = log - SN_WAY_LAP_FIRST, tries = 0;
+	bool now = false, choice = class < SN_WAY_LAPS, straight = !choice || link->laps[class].way;
+	const struct {
+		const struct sn_lap *lap;
+		bool asked;
+	} of[] = {
+		{choice ? &link->laps[class] : NULL, true},
+		{choice ? &link->fetched[class] : NULL, straight},
+		{choice ? &link->past_ring[class] : NULL, !straight},
+		{log < SN_LEARN_FIRST ? NULL : &link->past[log - SN_LEARN_FIRST], straight},
+	};
+	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		if (!of[i].lap || of[i].lap == but)
+			continue;
+		tries += of[i].lap->tries;
+		now |= of[i].asked && of[i].lap->trial;
+	}
+	return (uint8_t)(tries << 1 | now);
 }
 
-static void show_tries(struct sn_link *link, unsigned index, uint8_t shown)
+/* What the peer shows of its trials, and what this side does (wire.h): a line that changes twice a trial. */
+static uint8_t seen_of(const struct sn_link *link, unsigned log, const struct sn_lap *l)
 {
-	_Atomic uint8_t *at = link->tx.chan ? &link->tx.chan->tries[index] : NULL;
+	unsigned own = tries_of(link, log, l), theirs = 0;
+	if (link->rx.chan)
+		theirs = atomic_load_explicit(&link->rx.chan->tries[log - SN_WAY_LAP_FIRST],
+					      memory_order_relaxed);
+	return (uint8_t)(((own >> 1) + (theirs >> 1)) << 1 | ((own | theirs) & 1));
+}
+
+static void show_tries(struct sn_link *link, unsigned log)
+{
+	_Atomic uint8_t *at = link->tx.chan ? &link->tx.chan->tries[log - SN_WAY_LAP_FIRST] : NULL;
+	uint8_t shown = tries_of(link, log, NULL);
 	if (at && atomic_load_explicit(at, memory_order_relaxed) != shown)
 		atomic_store_explicit(at, shown, memory_order_relaxed);
 }
 
-/* Ring or straight, and how then: one is learned at a time, so they share what they show. */
-static void show_class(struct sn_link *link, unsigned class)
-{
-	const struct sn_lap *l = &link->laps[class], *f = &link->fetched[class], *r = &link->past_ring[class];
-	bool now = l->trial || (l->way ? f->trial : r->trial);
-	show_tries(link, class, (uint8_t)((l->tries + f->tries + r->tries) << 1 | now));
-}
-
 /*
- * The way for the next message of so many bytes. now: 0 if the clock has not been read; that, and what the peer shows at `shown`, is
+ * The way for the next message, of len bytes, 1 << log. now: 0 if the clock has not been read; that, and what else is tried, is
  * read when it is due. *turned: a trial has begun, or ended.
  */
-static bool lap_next(const struct sn_link *link, struct sn_lap *l, unsigned shown, uint64_t len, uint64_t now,
+static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint64_t len, uint64_t now,
 		     unsigned preferred, bool *turned)
 {
 	bool due = sn_lap_asks(l), trial = l->trial;
 	if (due && !now)
 		now = sn_now_ns();
-	bool way = sn_lap_next(l, now, lap_bound(len), preferred, due ? peer_tries(link, shown) : 0);
+	bool way = sn_lap_next(l, now, lap_bound(len), preferred, due ? seen_of(link, log, l) : 0);
 	*turned = trial != (l->trial != 0);
+	if (sn_unlikely(*turned))
+		show_tries(link, log);
 	return way;
 }
 
@@ -138,11 +173,9 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
 	struct sn_lap *l = &link->laps[class];
-	bool turned, straight = lap_next(link, l, class, len, 0, !eager, &turned);
-	if (sn_unlikely(turned)) {
-		show_class(link, class);
+	bool turned, straight = lap_next(link, l, log, len, 0, !eager, &turned);
+	if (sn_unlikely(turned))
 		sn_show_lap(link, class);
-	}
 	return straight;
 }
 
@@ -154,8 +187,8 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
  */
 bool sn_way_claims(struct sn_link *link, uint64_t len)
 {
-	unsigned class = 63u - (unsigned)__builtin_clzll(len | 1) - SN_WAY_LAP_FIRST;
-	if (class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
+	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
+	if (log > LOG_64K || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return true;
 	struct sn_lap *l = &link->fetched[class];
 	uint64_t now = sn_now_ns();
@@ -165,11 +198,9 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 		l->count = 0;
 		return paused || !l->way;
 	}
-	bool turned, fetched = lap_next(link, l, class, len, now, 0, &turned);
-	if (sn_unlikely(turned)) {
-		show_class(link, class);
+	bool turned, fetched = lap_next(link, l, log, len, now, 0, &turned);
+	if (sn_unlikely(turned))
 		sn_show_fetched(link, class);
-	}
 	return !fetched;
 }
 
@@ -179,7 +210,7 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
  */
 bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 {
-	unsigned class = 63u - (unsigned)__builtin_clzll(len) - SN_WAY_LAP_FIRST;
+	unsigned log = 63u - (unsigned)__builtin_clzll(len), class = log - SN_WAY_LAP_FIRST;
 	if (class >= SN_WAY_LAPS)
 		return false;
 	const struct sn_lap *straight = &link->laps[class];
@@ -188,17 +219,16 @@ bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 		l->count = 0;
 		return l->way;
 	}
-	bool turned, past = lap_next(link, l, class, len, 0, 0, &turned);
-	if (sn_unlikely(turned)) {
-		show_class(link, class);
+	bool turned, past = lap_next(link, l, log, len, 0, 0, &turned);
+	if (sn_unlikely(turned))
 		sn_show_past_ring(link, class);
-	}
 	return past;
 }
 
 /*
  * Bypassing the cache is 1.3 to 1.5 times as fast where the buffers are not in it, or do not fit; a receiver that looks
- * at the bytes then fetches them from memory, and is slower by a tenth to a third. See docs/tuning.md.
+ * at the bytes then fetches them from memory, and is slower by a tenth to a third. See docs/tuning.md. Not learned while ring
+ * or straight is tried.
  */
 bool sn_way_bypass(struct sn_link *link, uint64_t len)
 {
@@ -206,13 +236,14 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len)
 	if (len < (uint64_t)sn_conf_num(SN_CONF_NONTEMPORAL))
 		return false;
 	struct sn_lap *l = &link->past[class];
-	l->shift = len < LONG ? 0 : len < LONGER ? 1 : 2;
-	unsigned shown = SN_WAY_LAPS + class;
-	bool turned, past = lap_next(link, l, shown, len, 0, 0, &turned);
-	if (sn_unlikely(turned)) {
-		show_tries(link, shown, sn_lap_shows(l));
+	unsigned log = class + SN_LEARN_FIRST, choice = log - SN_WAY_LAP_FIRST;
+	bool turned = false, past = l->way;
+	if (choice < SN_WAY_LAPS && link->laps[choice].trial)
+		l->count = 0;
+	else
+		past = lap_next(link, l, log, len, 0, 0, &turned);
+	if (sn_unlikely(turned))
 		sn_show_past(link, class);
-	}
 	link->rail->count.bypassed += past;
 	return past;
 }

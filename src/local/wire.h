@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define SN_LOCAL_MAGIC	 0x4c4e5331u /* "1SNL" */
-#define SN_LOCAL_VERSION 5
+#define SN_LOCAL_VERSION 6
 
 /*
  * The handshake. Whoever connects sends a HELLO, with two descriptors: the channel of its direction, and its bell. The
@@ -54,12 +54,14 @@ _Static_assert(sizeof(struct sn_local_hello) == 136 && offsetof(struct sn_local_
 
 #define SN_JOBS 16 /* shared copies under way in each direction; more go unshared */
 
-#define SN_TRIES 24 /* what a sender tries, by sizes and kinds of ways */
+#define SN_TRIES 24 /* what a sender tries, by sizes */
 
 struct sn_chan {
 	uint8_t unused0[64];
 	_Atomic uint64_t head; /*  64 cells consumed so far; written by the receiver, lazily */
-	uint8_t unused1[56];
+	/*  72 likewise: it keeps so much that nobody has posted for that long messages had better be announced; only a hint */
+	_Atomic uint32_t full;
+	uint8_t unused1[52];
 	/* 128 written by the sender: it has something queued, ring its bell when head moves */
 	_Atomic uint32_t want_room;
 	/* 132 written by the sender: its endpoint is closed, and with it ends every right to read, or write, memory that it
@@ -73,8 +75,8 @@ struct sn_chan {
 };
 _Static_assert(offsetof(struct sn_chan, job) == 256 && sizeof(struct sn_chan) <= SN_RING_OFFSET,
 	       "on the page before the ring");
-_Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, want_room) == 128 &&
-		       offsetof(struct sn_chan, tries) == 192,
+_Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, full) == 72 &&
+		       offsetof(struct sn_chan, want_room) == 128 && offsetof(struct sn_chan, tries) == 192,
 	       "one line each");
 
 /*

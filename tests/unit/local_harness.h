@@ -287,6 +287,11 @@ uint32_t sn_core_peer_number(const struct sn_peer_state *peer)
 	return peer->num;
 }
 
+uint64_t sn_core_peer_kept(const struct sn_peer_state *peer)
+{
+	return 0;
+}
+
 /* ---- sides --------------------------------------------------------------------------------------------------- */
 
 struct address {

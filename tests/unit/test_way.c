@@ -10,9 +10,10 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#define N	 ((size_t)256 << 10)
+#define N	 ((size_t)2 << 20)
 #define MESSAGES 200
 #define MOVES	 20
+#define FETCHED	 4 /* class of the longest messages for which that is learned */
 
 struct shared {
 	struct meeting meeting;
@@ -50,7 +51,7 @@ static void pingpong(void)
 	}
 }
 
-/* How often this process has asked anew about messages of 256 KiB, over both orders; -1: the view does not show them. */
+/* How often this process has asked anew about messages of 2 MiB, over both orders; -1: the view does not show them. */
 static int relearned(void)
 {
 	const struct sn_live_table *t = sn_live_map(getpid());
@@ -58,7 +59,7 @@ static int relearned(void)
 	int sum = -1;
 	CHECK(t != NULL);
 	for (uint32_t i = 0; i < atomic_load(&t->rows); i++) {
-		if (!sn_live_read(t, i, &row) || !strstr(row.name, "256 KiB"))
+		if (!sn_live_read(t, i, &row) || !strstr(row.name, ", 2 MiB"))
 			continue;
 		const char *at = strstr(row.text, "learned anew ");
 		CHECK(at && strstr(row.text, "MB/s"));
@@ -142,11 +143,12 @@ static bool claims(struct sn_link *link, uint64_t len, bool paused)
  */
 static void a_fetch_is_for_those_who_are_there(void **state)
 {
-	const uint64_t len = UINT64_C(1) << (SN_WAY_LAP_FIRST + SN_WAY_LAPS - 1);
+	const uint64_t len = UINT64_C(1) << (SN_WAY_LAP_FIRST + FETCHED);
 	struct sn_link *link = calloc(1, sizeof(*link));
 	assert_non_null(link);
 	assert_true(claims(link, len, false));
-	struct sn_lap *ring = &link->laps[SN_WAY_LAPS - 1], *fetched = &link->fetched[SN_WAY_LAPS - 1];
+	struct sn_lap *ring = &link->laps[FETCHED], *fetched = &link->fetched[FETCHED];
+	ring->way = 1;
 	*fetched = (struct sn_lap){.way = 1, .count = SN_LAP_SKIP, .ns = {2000, 1000}};
 	ring->trial = 1;
 	for (unsigned i = 0; i < 4 * SN_LAP_GROUP; i++) {
