@@ -46,6 +46,7 @@ static void build_address(sn_ep *ep)
 
 static int rails_open(sn_ep *ep)
 {
+	int why = SN_OK; /* of the first rail that is not available */
 	for (size_t i = 0; i < sizeof(all_rails) / sizeof(all_rails[0]); i++) {
 		uint32_t n = ep->rail_count;
 		ep->rails[n].ops = all_rails[i];
@@ -58,11 +59,13 @@ static int rails_open(sn_ep *ep)
 			sn_warn("the %s rail is not available: %s", all_rails[i]->name, sn_last_error());
 		else
 			ep->rail_count++;
+		if (rc && !why)
+			why = rc;
 	}
 	while (ep->board_rail < ep->rail_count && !ep->rails[ep->board_rail].ops->expose)
 		ep->board_rail++;
 	if (!ep->rail_count)
-		return SN_ERR_PERM; /* sn_last_error() holds the rail's reason */
+		return why; /* and sn_last_error() says it of the last one */
 	sn_fail_forget();
 	return 0;
 }

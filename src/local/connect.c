@@ -346,11 +346,11 @@ static void keep_margin(int newest)
 
 static void accepted(struct sn_rail *rail, int fd)
 {
-	pid_t pid;
+	pid_t pid = 0;
 	keep_margin(fd);
 	if (!same_user(fd, &pid)) {
 		rail->count.bad_handshakes++;
-		sn_warn("a local connection by another user is refused");
+		sn_warn("a local connection by another user (pid %d) is refused", (int)pid);
 		close(fd);
 		return;
 	}

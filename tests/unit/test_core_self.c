@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -437,6 +440,22 @@ static void the_short_ways_do_what_the_long_ones_do(void **state)
 	assert_int_equal(sn_trecv(NULL, self, in, 8, 1, 1, NULL), SN_ERR_INVALID);
 }
 
+/* An MPI shows its user the name of this error. */
+static void no_descriptors_are_a_lack_and_no_refusal(void **state)
+{
+	int status;
+	pid_t pid = fork(); /* the soft limit would be raised to the hard one, which stays */
+	if (pid == 0) {
+		sn_ep *other;
+		bool lack = !setrlimit(RLIMIT_NOFILE, &(struct rlimit){0}) &&
+			    sn_ep_open(NULL, &other) == SN_ERR_NOMEM &&
+			    strstr(sn_last_error(), "Too many open files");
+		_exit(lack ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -459,6 +478,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(atomics_compute_and_fetch, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_arguments_are_named, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_short_ways_do_what_the_long_ones_do, setup, teardown),
+		cmocka_unit_test(no_descriptors_are_a_lack_and_no_refusal),
 		cmocka_unit_test(a_forgotten_message_is_still_accounted_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
