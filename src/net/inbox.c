@@ -190,6 +190,7 @@ static bool acceptable(struct sn_net_link *l, uint32_t seq)
 	else
 		return true;
 	l->net->drops[why]++;
+	l->twice |= why == SN_DROP_AGAIN;
 	sn_net_ack_want(l, true);
 	return false;
 }

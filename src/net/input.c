@@ -149,6 +149,8 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in)
 	sn_net_heard(l);
 	sn_net_way_heard(l, n->in_port, h->rail, len);
 	sn_net_stream_ack(l, le32toh(h->ack), le64toh(h->sack));
+	if (sn_unlikely(le16toh(h->flags) & SN_WIRE_F_TWICE))
+		sn_net_stream_twice(l);
 	if (le16toh(h->flags) & SN_WIRE_F_ANSWER)
 		sn_net_ack_want(l, true);
 	if (l->state == SN_LINK_OPEN)

@@ -143,12 +143,17 @@ void sn_net_rtt_add(struct sn_net_rtt *r, uint64_t sample)
 		r->srtt = 1;
 }
 
-uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff)
+uint64_t sn_net_rto_from(const struct sn_net_rtt *r, unsigned backoff, uint64_t least)
 {
 	uint64_t t = r->srtt ? r->srtt + 4 * r->var + SN_NET_ACK_DELAY : SN_NET_RTO_FIRST;
 
-	t = SN_MAX_OF(t, SN_NET_RTO_MIN) << SN_MIN_OF(backoff, SN_NET_BACKOFF);
+	t = SN_MAX_OF(t, least) << SN_MIN_OF(backoff, SN_NET_BACKOFF);
 	return SN_MIN_OF(t, SN_NET_RTO_MAX);
+}
+
+uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff)
+{
+	return sn_net_rto_from(r, backoff, SN_NET_RTO_MIN);
 }
 
 /* ---- attach, detach ---- */

@@ -36,6 +36,8 @@
 #define SN_NET_ACK_DELAY   (100 * 1000ULL) /* ns an acknowledgement may wait for company */
 #define SN_NET_ACK_EVERY   8		   /* frames that may wait for one */
 #define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
+#define SN_NET_RTO_ONE	   (SN_NET_MS / 2)  /* of MSG frames that have no other rail */
+#define SN_NET_HOLE	   (30 * SN_NET_MS) /* that a frame goes unacknowledged before it may be too long */
 #define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
 #define SN_NET_RTO_MAX	   (250 * SN_NET_MS)
 #define SN_NET_BLOCKS	   16 /* blocks of one fetch asked for at once */
@@ -52,7 +54,7 @@
 #define SN_NET_STASHES	   16 /* bodies kept whose receive is not posted */
 #define SN_NET_STASH_OLD   (1000 * SN_NET_MS)
 #define SN_NET_STASH_SEQ   1024 /* MSG frames that may have been sent between RDV and PUSH */
-#define SN_NET_BACKOFF	   7	/* doublings at most */
+#define SN_NET_BACKOFF	   9	/* doublings at most */
 #define SN_NET_CALL	   4000 /* ns that a train takes to leave, before it is measured */
 #define SN_NET_CROWD	   4	/* requests behind a first one that are a burst */
 #define SN_NET_BURSTS	   3	/* such bursts, remembered at most */
@@ -116,8 +118,9 @@ struct sn_net_slot { /* a MSG frame sent and not acknowledged */
 	uint8_t *frame;
 	uint32_t len;
 	uint32_t order; /* position among all sends of its way, renewed when sent again */
-	uint64_t sent_at;
+	uint64_t first_at, sent_at;
 	uint16_t sends;
+	uint8_t first_way;
 	uint8_t way;  /* that it was sent on last */
 	bool acked;   /* by sack */
 	bool batched; /* stands in the batch: flush before the frame is freed */
@@ -173,7 +176,8 @@ struct sn_net_way { /* how we reach a peer from the port with the same index */
 	uint64_t rto_at, cut_at; /* cut_at: no second reduction before */
 	unsigned backoff;
 	struct sn_net_rtt rtt;
-	uint64_t rate;	   /* bytes a second, as the peer sees it; 0: not told */
+	uint64_t doubt; /* from the first send of a frame sent again to its acknowledgement: of which send? */
+	uint64_t rate;	/* bytes a second, as the peer sees it; 0: not told */
 	uint64_t heard_at; /* something came on its port */
 	uint64_t free_at;  /* when, by the model, everything sent on it is through */
 	uint64_t frames, bytes;
@@ -245,6 +249,7 @@ struct sn_net_link {
 	uint64_t rx_sack;	      /* bit i: rx_next + 1 + i is here */
 	uint64_t ack_at;
 	unsigned ack_waiting;
+	bool twice;    /* a frame came that had come before; to be said */
 	uint8_t *join; /* a message in FIRST and MORE */
 	uint64_t join_len, join_room;
 	struct sn_rec join_rec;
@@ -511,6 +516,7 @@ void sn_net_link_free(struct sn_net_link *l);
 void sn_net_work(struct sn_net_link *l); /* put on the list of links that the next progress looks at */
 void sn_net_rtt_add(struct sn_net_rtt *r, uint64_t sample);
 uint64_t sn_net_rto(const struct sn_net_rtt *r, unsigned backoff);
+uint64_t sn_net_rto_from(const struct sn_net_rtt *r, unsigned backoff, uint64_t least);
 
 /* ---- gather.c ---- */
 int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
@@ -529,6 +535,8 @@ void sn_net_stream_moved(struct sn_net_way *w); /* the way is out: its frames go
 void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status, bool lazy);
 void sn_net_stream_push(struct sn_net_link *l); /* send what may be sent */
 void sn_net_stream_ack(struct sn_net_link *l, uint32_t ack, uint64_t sack);
+void sn_net_stream_twice(struct sn_net_link *l);
+uint64_t sn_net_stream_rto(const struct sn_net_way *w);
 uint64_t sn_net_stream_timer(struct sn_net_link *l);
 void sn_net_stream_end(struct sn_net_link *l, int status);
 

@@ -37,6 +37,10 @@ static void put_ack(struct sn_net_link *l, struct sn_wire_head *h)
 {
 	h->ack = htole32(l->rx_next);
 	h->sack = htole64(l->rx_sack);
+	h->flags &= (uint16_t)~htole16(SN_WIRE_F_TWICE); /* of the send before */
+	if (sn_unlikely(l->twice))
+		h->flags |= htole16(SN_WIRE_F_TWICE);
+	l->twice = false;
 	l->ack_waiting = 0;
 	l->ack_at = SN_NET_NEVER;
 }
@@ -84,7 +88,7 @@ void sn_net_out_ack(struct sn_net_link *l, uint16_t flags)
 	struct sn_wire_head *h = sn_net_out_ctrl(w, SN_WIRE_ACK, sizeof(*h));
 
 	w->port->tx[w->port->out_count - 1].what = SN_TX_ACK;
-	h->flags = htole16(flags);
+	h->flags |= htole16(flags);
 	sn_net_out_seal(w->port, &l->tx_key);
 	l->net->counts[SN_NC_TX_ACK]++;
 }
@@ -123,11 +127,15 @@ void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot)
 
 	if (slot->batched) /* of the batch of another port, perhaps */
 		sn_net_flush(n);
-	if (slot->sends)
+	if (slot->sends) {
 		l->way[slot->way].flight--;
+	} else {
+		slot->first_at = n->now;
+		slot->first_way = (uint8_t)w->port->index;
+	}
 	slot->way = (uint8_t)w->port->index;
 	if (w->flight++ == 0) {
-		w->rto_at = n->now + sn_net_rto(&w->rtt, w->backoff);
+		w->rto_at = n->now + sn_net_stream_rto(w);
 		sn_net_arm(n, w->rto_at);
 	}
 	slot->sent_at = n->now;

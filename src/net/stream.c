@@ -7,6 +7,11 @@
  * o - 3 and less that are not covered are lost (three tolerates small reordering) and go out again at once. So a lost
  * resend is noticed like a lost first send. What has nothing sent after it waits for the way's timer, and then goes by
  * another way, if there is one. A way on which that happens twice in a row is out (way.c).
+ *
+ * The timer. A lone message that is lost waits for it, so where there is one way it may be as short as half a millisecond. But a
+ * peer whose application computes acknowledges when its service thread or its progress thread looks, milliseconds later, and what it gets
+ * meanwhile comes twice. It says so, and then the time from the first send is a round trip like any other: so the timer learns how
+ * late such a peer is, and forgets it with the prompt answers that follow. It is never news of a loss.
  */
 #include "net/net.h"
 #include <stdlib.h>
@@ -126,6 +131,26 @@ static void window_cut(struct sn_net_way *w)
 	w->cut_at = now + w->rtt.srtt;
 }
 
+uint64_t sn_net_stream_rto(const struct sn_net_way *w)
+{
+	bool one = w->link->net->cfg.ports == 1; /* with others, two firings take the way out */
+
+	return sn_net_rto_from(&w->rtt, w->backoff, one ? SN_NET_RTO_ONE : SN_NET_RTO_MIN);
+}
+
+/* A frame that was sent again has come twice: its first send was not lost, and what was acknowledged last tells how late it came. */
+void sn_net_stream_twice(struct sn_net_link *l)
+{
+	for (unsigned i = 0; i < l->net->cfg.ports; i++) {
+		struct sn_net_way *w = &l->way[i];
+		if (w->doubt == 0)
+			continue;
+		sn_net_rtt_add(&w->rtt, w->doubt);
+		w->doubt = 0;
+		w->cwnd = SN_MIN_OF(2 * w->cwnd, (uint32_t)SN_WIRE_WINDOW); /* window_cut was wrong */
+	}
+}
+
 static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 {
 	struct sn_net_way *w = &l->way[s->way];
@@ -140,6 +165,8 @@ static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 	}
 	if (s->sends == 1)
 		sn_net_rtt_add(&w->rtt, l->net->now - s->sent_at);
+	else
+		l->way[s->first_way].doubt = l->net->now - s->first_at;
 	w->backoff = 0;
 	if ((int32_t)(s->order - w->acked_order) > 0)
 		w->acked_order = s->order;
@@ -147,7 +174,7 @@ static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 		w->cwnd_acks = 0;
 		w->cwnd = SN_MIN_OF(w->cwnd + 1, (uint32_t)SN_WIRE_WINDOW);
 	}
-	w->rto_at = w->flight ? l->net->now + sn_net_rto(&w->rtt, 0) : SN_NET_NEVER;
+	w->rto_at = w->flight ? l->net->now + sn_net_stream_rto(w) : SN_NET_NEVER;
 	sn_net_arm(l->net, w->rto_at);
 }
 
@@ -212,7 +239,7 @@ static uint64_t way_timer(struct sn_net_way *w)
 		return w->rto_at;
 	if (w->backoff < SN_NET_BACKOFF)
 		w->backoff++;
-	w->rto_at = n->now + sn_net_rto(&w->rtt, w->backoff);
+	w->rto_at = n->now + sn_net_stream_rto(w);
 	struct sn_net_way *other = sn_net_way_other(l, w);
 	bool silent = false; /* late is not dead: it may stand behind bulk */
 	for (uint32_t seq = l->tx_una; seq != l->tx_next; seq++) {
@@ -223,7 +250,8 @@ static uint64_t way_timer(struct sn_net_way *w)
 		n->counts[SN_NC_RESEND_TIMER]++;
 		if (w->backoff > 2)
 			sn_net_out_ack(l, SN_WIRE_F_ANSWER);
-		bool often = w->backoff > 3 || (other && s->sends > 4);
+		bool often =
+			(w->backoff > 3 && n->now - s->first_at >= SN_NET_HOLE) || (other && s->sends > 4);
 		if (often && s->len > SN_WIRE_BASE_MTU && l->heard_at > s->sent_at)
 			sn_net_probe_hole(other ? other : w); /* short frames come through */
 		window_cut(w);

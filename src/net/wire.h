@@ -41,7 +41,7 @@ enum sn_wire_type {
 	SN_WIRE_TYPES = 12,
 };
 
-enum { SN_WIRE_F_ANSWER = 1 }; /* sn_wire_head.flags */
+enum { SN_WIRE_F_ANSWER = 1, SN_WIRE_F_TWICE = 2 }; /* sn_wire_head.flags */
 
 #define SN_PACKED __attribute__((packed))
 

@@ -7,6 +7,7 @@
 #include "forge.h"
 
 #define QUIET (200 * SIM_MS)
+#define SHORT (SN_NET_RTO_ONE / 4) /* so that nothing is sent again */
 
 static bool ends; /* this row ends the session: its peer broke the protocol */
 
@@ -251,7 +252,7 @@ static const struct sn_net_pull *fetched(void)
 {
 	at_a->push_word = 0;
 	node_post(a, b, 100000);
-	sim_run(sim.now + SIM_MS / 2);
+	sim_run(sim.now + SHORT);
 	if (sn_list_empty(&at_b->pulls)) {
 		sim_fail("no fetch has begun");
 		return NULL;
@@ -383,7 +384,7 @@ static void one_pull_too_many(void)
 	sim.p.refuse = 1; /* a's driver has no room, so none is answered */
 	for (uint64_t i = 0; i <= SN_NET_JOBS; i++)
 		pull(i * 1000, i * 1000 + 1000, 1, 1000);
-	sim_run(sim.now + SIM_MS);
+	sim_run(sim.now + SHORT);
 	sim.p.refuse = 0;
 }
 static void slice_between_slices(void)
@@ -422,7 +423,7 @@ static void starve(struct node *n)
 		free(frame);
 	}
 	no_memory = true;
-	sim_run(sim.now + SIM_MS);
+	sim_run(sim.now + SHORT);
 	no_memory = false;
 }
 static void early_without_memory(void)
@@ -540,7 +541,7 @@ static void run(const struct row *r)
 	memcpy(before[1], other->net->drops, sizeof(before[1]));
 	sim.cut[hit->slot][other->slot] = true; /* whom these frames seem to come from is not to hear of it */
 	r->make();
-	sim_run(sim.now + SIM_MS);
+	sim_run(sim.now + SHORT);
 	sim.cut[hit->slot][other->slot] = false;
 	for (int d = 0; d < SN_DROP_COUNT; d++) {
 		uint64_t due = d == (int)r->why;
