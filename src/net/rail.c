@@ -12,9 +12,10 @@
  * Who posts something long may go away, and arms at once (stay.h); who then is seen to wait disarms.
  *
  * The application computing. If the progress thread is on guard, what becomes readable wakes it, and it looks in the
- * application's place. Else, or if it does not come to it, a timer of the service thread, running only while there is traffic
- * or a connection, sees that no call came for 2 to 8 ms (the longer the application has been calling all the time, the rarer
- * it looks). From then on the service thread does the engine's progress in quiet mode (net.h): it acknowledges, resends,
+ * application's place. Else, or if it does not come to it, a timer of the service thread sees that no call came for 2 to 8 ms
+ * (the longer the application has been calling all the time, the rarer it looks). Where the descriptors are armed and nothing is left
+ * to send it waits for the engine's own next timer, seconds away, so a rank that is blocked costs the service thread nothing. Once no call has
+ * come the service thread does the engine's progress in quiet mode (net.h): it acknowledges, resends,
  * answers PULL, places DATA and keeps the peer from thinking that we are dead, until somebody calls and what has to be is told.
  *
  * Locks. The rail's lock guards the engine; the application's threads take it around every call (inside, the core calls
@@ -56,7 +57,8 @@ struct net_rail {
 	_Atomic bool rang, armed, asleep; /* asleep: nothing to do until it rings */
 	_Atomic uint32_t calls;
 	uint32_t calls_seen; /* the service thread's */
-	bool hot;	     /* the timer fires soon; changed with the rail's lock held */
+	_Atomic bool hot;    /* the timer fires soon */
+	uint64_t fires;	     /* the clock at which it does, if it is not hot; under the rail's lock */
 	uint64_t period;     /* of the timer while the application calls; the service thread's */
 	uint64_t last;	     /* clock at the last frame */
 	uint64_t looked;     /* clock at the last look */
@@ -120,13 +122,40 @@ static void enter(struct net_rail *r)
 	atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
 }
 
+/* In how many ns somebody has to look, if the application does not: nobody rings for what comes unless the descriptors are armed. */
+static uint64_t needed_in(struct net_rail *r)
+{
+	struct sn_net *n = r->net;
+
+	if (n->timer_at == SN_NET_NEVER && !sn_net_busy(n))
+		return SN_NET_NEVER;
+	if (!atomic_load_explicit(&r->armed, memory_order_relaxed) || sn_net_busy(n) ||
+	    n->timer_at < n->now + HOT_PERIOD)
+		return HOT_PERIOD;
+	return n->timer_at - n->now;
+}
+
+/* With both locks held. */
+static void set_timer(struct net_rail *r, uint64_t wait)
+{
+	atomic_store_explicit(&r->hot, wait <= HOT_MOST, memory_order_relaxed);
+	r->fires = SN_NET_NEVER;
+	if (wait == SN_NET_NEVER)
+		return;
+	r->fires = r->net->look_by = r->net->clock_seen + wait;
+	sn_service_arm(&r->timer, SN_MAX_OF(wait, SN_NET_MS));
+}
+
 static void leave(struct net_rail *r)
 {
-	if (r->depth == 1 && !r->hot && (r->net->timer_at != SN_NET_NEVER || sn_net_busy(r->net))) {
-		r->hot = true;
-		sn_service_lock();
-		sn_service_arm(&r->timer, HOT_PERIOD);
-		sn_service_unlock();
+	if (r->depth == 1 && !atomic_load_explicit(&r->hot, memory_order_relaxed)) {
+		uint64_t wait = needed_in(r);
+		r->net->look_by = r->fires == SN_NET_NEVER ? 0 : r->fires;
+		if (wait != SN_NET_NEVER && r->net->clock_seen + wait < r->fires) {
+			sn_service_lock();
+			set_timer(r, wait);
+			sn_service_unlock();
+		}
 	}
 	if (r->depth == 1 && r->stay.left)
 		r->stay.done = sn_now_ns();
@@ -136,12 +165,19 @@ static void leave(struct net_rail *r)
 
 /* ---- the service thread's part; the service lock is held ---- */
 
+/* Without the rail's lock. */
+static void look_again(struct net_rail *r, uint64_t wait)
+{
+	atomic_store_explicit(&r->hot, true, memory_order_relaxed);
+	sn_service_arm(&r->timer, wait);
+}
+
 static void serve_quietly(struct net_rail *r)
 {
 	struct sn_net *n = r->net;
 
 	if (!try_lock(&r->lock)) { /* somebody is inside: then nobody is missing */
-		sn_service_arm(&r->timer, HOT_PERIOD);
+		look_again(r, HOT_PERIOD);
 		return;
 	}
 	n->quiet = true;
@@ -150,11 +186,8 @@ static void serve_quietly(struct net_rail *r)
 	sn_net_show(n);
 	r->services++;
 	arm(r);
-	uint64_t wait = sn_net_deadline(n);
-	r->hot = wait <= HOT_PERIOD; /* if not, the application's next call sets the timer anew */
+	set_timer(r, sn_net_deadline(n));
 	r->period = HOT_PERIOD;
-	if (wait != SN_NET_NEVER)
-		sn_service_arm(&r->timer, SN_MAX_OF(wait, SN_NET_MS));
 	bool news = sn_net_busy(n);
 	sn_unlock(&r->lock);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
@@ -171,16 +204,28 @@ static bool application_calls(struct net_rail *r)
 	return r->calls_seen != before;
 }
 
+/* It calls: see later whether it still does, and not before it is needed. */
+static void application_is_here(struct net_rail *r)
+{
+	r->period = SN_MIN_OF(r->period * 2, HOT_MOST);
+	if (!try_lock(&r->lock)) {
+		look_again(r, r->period);
+		return;
+	}
+	sn_net_deadline(r->net); /* reads the clock */
+	uint64_t wait = needed_in(r);
+	set_timer(r, wait == HOT_PERIOD ? r->period : wait);
+	sn_unlock(&r->lock);
+}
+
 static void on_timer(struct sn_timer *t)
 {
 	struct net_rail *r = sn_container(t, struct net_rail, timer);
 
-	if (application_calls(r)) {
-		r->period = SN_MIN_OF(r->period * 2, HOT_MOST);
-		sn_service_arm(t, r->period);
-	} else {
+	if (application_calls(r))
+		application_is_here(r);
+	else
 		serve_quietly(r);
-	}
 }
 
 static void on_readable(struct sn_watch *w, uint32_t events)
@@ -194,7 +239,7 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
 	/* It will look by itself, or the progress thread in its place; see later whether they did. */
 	if (application_calls(r) || sn_bell_guarded())
-		sn_service_arm(&r->timer, HOT_PERIOD);
+		look_again(r, HOT_PERIOD);
 	else
 		serve_quietly(r);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
@@ -349,6 +394,7 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 	r->timer.fire = on_timer;
 	r->fork.in_child = in_child;
 	r->period = HOT_PERIOD;
+	r->fires = SN_NET_NEVER;
 	int rc = open_drivers(r);
 	if (!rc)
 		rc = open_engine(r, ep, ids);
