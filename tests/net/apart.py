@@ -65,7 +65,7 @@ def wakes(driver):
     """Rank 0 sends when rank 1 is ready: asleep, or computing."""
     most = {"udp": 20, "ether": 16}[driver]
     (sender, receiver), until = start(net.two(driver), [most], driver, WAKES)
-    for _ in range(82):
+    for _ in range(83):
         receiver.wait_for("ready", until)
         sender.say("GO")
     net.finish([sender, receiver], 60)

@@ -6,6 +6,7 @@
  * has posted. Counted are a thread's calls from the end of one sleep to the message, or to its next sleep; judged is the
  * median, since on a busy machine a sleep may just be over by itself when something comes. MOST is the progress thread's limit:
  * over UDP each look that finds nothing reads two sockets, over Ethernet one, beside a ring that costs no call.
+ * And between the two it waits for a second in which nothing comes: the service thread, which has nothing to do, sleeps on.
  */
 #include "base/base.h"
 #include "counted.h"
@@ -23,10 +24,14 @@
 #define LAPS   41
 #define SERVED 32 /* events that the service thread asks for; who asks for fewer only looks */
 #define LEN    8192
+#define IDLE   1 /* s */
+#define ROUSED                                                                                               \
+	40 /* times that the service thread may wake up in it: a timer that goes on would do so 125 times */
 
 static _Thread_local unsigned calls; /* since the thread slept */
 static _Thread_local bool application;
-static _Atomic bool announce; /* the application's next sleep is to be told */
+static _Atomic bool announce;	/* the application's next sleep is to be told */
+static _Atomic unsigned roused; /* the service thread's sleeps that ended */
 static _Atomic unsigned served,
 	moved; /* calls of the service thread, and of the progress thread, for their last wake-up */
 
@@ -54,6 +59,7 @@ int __wrap_epoll_wait(int fd, struct epoll_event *e, int most, int timeout)
 	if (calls > 1)
 		atomic_store(&served, calls);
 	int n = __real_epoll_wait(fd, e, most, timeout);
+	atomic_fetch_add(&roused, 1);
 	calls = 0;
 	return n;
 }
@@ -115,13 +121,14 @@ static sn_req *receive(sn_peer from, size_t len)
 	return req;
 }
 
-static void send_laps(sn_peer to, size_t len)
+static void send_laps(sn_peer to, size_t len, int laps, unsigned after)
 {
 	char line[16];
 	sn_req *req;
-	for (int lap = 0; lap < LAPS; lap++) {
+	for (int lap = 0; lap < laps; lap++) {
 		if (!fgets(line, sizeof(line), stdin))
 			exit(1);
+		sleep(after);
 		data[len - 1] = (uint8_t)(lap + 1);
 		if (sn_isend(ep, to, data, len, 1, &req))
 			die("a send", 0);
@@ -138,6 +145,19 @@ static void wait_laps(sn_peer from)
 		waiter[lap] = calls;
 		ringer[lap] = atomic_load(&served);
 	}
+}
+
+static void idle(sn_peer from)
+{
+	sn_req *req = receive(from, 8);
+	printf("INFO ready\n");
+	fflush(stdout);
+	unsigned before = atomic_load(&roused);
+	ended(req);
+	unsigned times = atomic_load(&roused) - before;
+	printf("INFO the service thread woke up %u times in %d s, at most %d\n", times, IDLE, ROUSED);
+	if (times > ROUSED)
+		die("the service thread, with nothing to do", 0);
 }
 
 static void compute_laps(sn_peer from)
@@ -169,10 +189,12 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 2; i++)
 		peers[i] = read_peer();
 	if (rank == 0) {
-		send_laps(peers[1], 8);
-		send_laps(peers[1], LEN);
+		send_laps(peers[1], 8, LAPS, 0);
+		send_laps(peers[1], 8, 1, IDLE);
+		send_laps(peers[1], LEN, LAPS, 0);
 	} else {
 		wait_laps(peers[0]);
+		idle(peers[0]);
 		compute_laps(peers[0]);
 		at_most("the waiter, woken", waiter, 3);
 		at_most("the service thread, for one that sleeps", ringer, 8);
