@@ -536,87 +536,6 @@ static void ahead(uint64_t seed)
 	model_end();
 }
 
-/*
- * Short messages back and forth over a line that loses 0.1 or 1 % cost the lost ones' timers and no more: a message that was lost
- * is there after one or two of the shortest, and the others do not notice.
- */
-static void lossy(uint64_t seed)
-{
-	const struct sim_net_params p = {.delay = 5000,
-					 .loss = seed % 100 == 5 ? 0.001 : 0.01,
-					 .mtu = 1472,
-					 .path_mtu = 65535,
-					 .queue = 2048};
-	const unsigned messages = 600, lost = p.loss < 0.005 ? 8 : 25; /* more is less probable than 1e-8 */
-
-	sim.random = seed;
-	sim_start(sim_rand(), &p);
-	model_start();
-	struct node *node[] = {node_new(0, TIMEOUT, 16384), node_new(1, TIMEOUT, 16384)};
-	for (unsigned i = 0; i < 20; i++) { /* connected, the round trip known */
-		node_post(node[i & 1], node[!(i & 1)], 8);
-		settle(TIMEOUT, 2);
-	}
-	uint64_t start = sim.now;
-	for (unsigned i = 0; i < messages && !sim.failed; i++) {
-		node_post(node[i & 1], node[!(i & 1)], 8);
-		for (uint64_t posted = sim.now; model_undelivered() && !sim.failed;) {
-			sim_run(sim.now + 20000);
-			if (sim.now > posted + 40 * SIM_MS)
-				sim_fail("a message took more than 40 ms");
-		}
-	}
-	if (sim.now - start > messages * 25000ull + lost * 2 * SN_NET_RTO_ONE)
-		sim_fail("%u messages took %lu us", messages, (unsigned long)((sim.now - start) / 1000));
-	model_check_all(false);
-	end_nodes(2);
-	sim_end();
-	model_end();
-}
-
-/*
- * Messages to one who takes them as they come, goes away to compute, and so acknowledges late: the sender learns that from the first ones
- * that it sends again, for nothing is lost; and when answers come promptly, it waits for a lost one no longer than before.
- */
-static void computes(uint64_t seed)
-{
-	const struct sim_net_params p = {.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048};
-
-	sim.random = seed;
-	sim_start(sim_rand(), &p);
-	model_start();
-	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
-	uint64_t away = (2 + sim_below(14)) * SIM_MS;
-	for (unsigned i = 0; i < 20; i++) {
-		node_post(i & 1 ? b : a, i & 1 ? a : b, 8);
-		settle(TIMEOUT, 2);
-	}
-	const struct sn_net_way *way = &sn_container(a->net->links.next, struct sn_net_link, node)->way[0];
-	uint64_t prompt = sn_net_stream_rto(way);
-	for (unsigned i = 0; i < 60; i++) {
-		node_post(a, b, 8);
-		sim_run(sim.now + 20000);
-		b->asleep_until = sim.now + away;
-		sim_run(b->asleep_until + SIM_MS);
-	}
-	if (model_undelivered() || a->net->counts[SN_NC_RESEND_TIMER] > 12)
-		sim_fail("%llu of 60 sent again to one who is %llu ms away",
-			 (unsigned long long)a->net->counts[SN_NC_RESEND_TIMER],
-			 (unsigned long long)(away / SIM_MS));
-	for (unsigned i = 0; i < 200; i++) {
-		node_post(i & 1 ? b : a, i & 1 ? a : b, 8);
-		settle(TIMEOUT, 2);
-	}
-	if (prompt > SN_NET_RTO_ONE || sn_net_stream_rto(way) > prompt)
-		sim_fail("the timer is %llu us after prompt answers, and was %llu",
-			 (unsigned long long)sn_net_stream_rto(way) / 1000,
-			 (unsigned long long)prompt / 1000);
-	model_check_all(false);
-	end_nodes(2);
-	sim_end();
-	model_end();
-}
-
 int main(int argc, char **argv)
 {
 	unsigned long count = argc > 1 ? strtoul(argv[1], NULL, 0) : 3000;
@@ -630,12 +549,8 @@ int main(int argc, char **argv)
 			parked(seed);
 		else if (seed % 50 == 2)
 			starved(seed);
-		else if (seed % 50 == 5)
-			lossy(seed);
 		else if (seed % 50 == 6)
 			tardy(seed);
-		else if (seed % 50 == 8)
-			computes(seed);
 		else if (seed % 50 == 9)
 			ahead(seed);
 		else if (seed % 50 == 11)

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which drivers the network rail opens, and on what: the setting SENNIT_NET. */
+#include "net/ports.h"
+#include "base/conf.h"
+#include "base/log.h"
+#include "net/iface.h"
+#include <string.h>
+
+struct ports {
+	struct sn_net_cfg_port *port;
+	unsigned ports;
+};
+
+static int open_port(struct ports *r, const struct sn_net_driver *driver, const char *where)
+{
+	struct sn_net_cfg_port *p = &r->port[r->ports];
+
+	if (r->ports == SN_NET_RAILS)
+		return sn_fail(SN_ERR_INVALID, "more than %d network rails", SN_NET_RAILS);
+	p->driver = driver;
+	int rc = driver->open(where, &p->drv, &p->part);
+	if (!rc) {
+		r->ports++;
+		sn_info("network rail over %s%s%s, frames up to %u bytes", driver->name, where ? " on " : "",
+			where ? where : "", driver->mtu(p->drv));
+	}
+	return rc;
+}
+
+/*
+ * auto: UDP on every interface with an IP address, for whatever lies between two hosts carries IP, the fastest first;
+ * Ethernet frames on those that have none, where that is allowed. One that does not open is left out, unless all are.
+ */
+static int open_all(struct ports *r)
+{
+	struct sn_iface iface[SN_NET_RAILS];
+	unsigned n = sn_iface_all(false, iface, SN_NET_RAILS);
+
+	for (unsigned i = 0; i < n; i++)
+		if (open_port(r, &sn_net_udp, iface[i].name) < 0)
+			sn_info("no rail over %s: %s", iface[i].name, sn_last_error());
+	n = sn_iface_all(true, iface, SN_NET_RAILS - r->ports);
+	for (unsigned i = 0; i < n; i++)
+		if (open_port(r, &sn_net_packet, iface[i].name) < 0)
+			sn_info("no rail over %s: %s", iface[i].name, sn_last_error());
+	if (r->ports == 0)
+		return open_port(r, &sn_net_udp, NULL);
+	sn_fail_forget(); /* of those that were left out */
+	return 0;
+}
+
+static int open_them(struct ports *r)
+{
+	const char *set = sn_conf_str(SN_CONF_NET), *at = set;
+	char where[SN_IFACE_WHERE];
+	bool ether;
+	int rc;
+
+	if (strcmp(set, "off") == 0)
+		return sn_fail(SN_ERR_UNSUPPORTED, "switched off (SENNIT_NET)");
+	if (strcmp(set, "auto") == 0)
+		return open_all(r);
+	while ((rc = sn_iface_entry(&at, &ether, where)) > 0) {
+		rc = open_port(r, ether ? &sn_net_packet : &sn_net_udp, *where ? where : NULL);
+		if (rc)
+			return rc;
+	}
+	return rc;
+}
+
+int sn_net_ports_open(struct sn_net_cfg_port *port, unsigned *ports)
+{
+	struct ports r = {port, 0};
+	int rc = open_them(&r);
+
+	*ports = r.ports;
+	return rc;
+}
