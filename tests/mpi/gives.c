@@ -8,7 +8,6 @@
  *
  *     gives
  */
-#define _GNU_SOURCE /* RUSAGE_THREAD */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>

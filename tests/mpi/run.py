@@ -37,7 +37,7 @@ PROGRAMS = {
 # What each prints at its end.
 SAID = {"gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
-FLAGS = ["-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
+FLAGS = ["-O2", "-g", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
          "-Wno-stringop-overread"]
 # What an MPI itself gets wrong over every libfabric provider: tests/mpi/stress.h
 STRESS_OPTIONS = {"o4": ["-o", "-d"], "o5": ["-o", "-d"]}

@@ -247,7 +247,7 @@ void step_cancel(const struct world *w, const struct limits *lim, struct rng *r)
 {
 	int n = w->size, count = 1 + (int)below(r, 64), hit = (int)below(r, (uint64_t)count), flag;
 	MPI_Request *req = need((size_t)count * sizeof(*req)), ready;
-	uint32_t got[64], sent = (uint32_t)rnd(r);
+	uint32_t got[64] = {0}, sent = (uint32_t)rnd(r);
 	MPI_Status status;
 
 	st.doing = "cancel";

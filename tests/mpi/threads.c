@@ -9,7 +9,6 @@
  * outside MPI keeps the threads apart. Then all of them wait for a message while the program's first thread computes, and
  * must have left the cores to it.
  */
-#define _GNU_SOURCE /* sets of cores */
 #include "stress.h"
 #include <pthread.h>
 #include <sched.h>

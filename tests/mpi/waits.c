@@ -8,7 +8,6 @@
  *
  *     waits [-p MS]     how long rank 0 stays away (250)
  */
-#define _GNU_SOURCE /* RUSAGE_THREAD */
 #include "../unit/yields.h"
 #include <dlfcn.h>
 #include <mpi.h>
