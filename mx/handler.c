@@ -94,20 +94,20 @@ static struct shown *next(struct mx_endpoint *ep)
 	struct shown *s = NULL;
 	sn_completion c;
 	pthread_mutex_lock(&ep->shown_lock);
-	if (!ep->in_handler && (ep->handler || ep->callback) && (s = calloc(1, sizeof(*s)))) {
-		if (sn_mprobe(ep->sn, 0, SN_ANY_PEER, 0, 0, &c, &s->claim)) {
-			free(s);
-			s = NULL;
-		} else {
-			s->status = (mx_status_t){.source = mx_partner_of(ep, c.peer),
-						  .match_info = c.bits,
-						  .msg_length = (uint32_t)c.full_len,
-						  .xfer_length = (uint32_t)c.full_len};
-			s->handled = true;
-			sn_list_add_tail(&ep->shown, &s->link);
-			ep->in_handler = true;
-			ep->handling = pthread_self();
-		}
+	bool may = !ep->in_handler && (ep->handler || ep->callback);
+	if (may && !ep->spare) /* there must be a place for what is taken out of the engine */
+		ep->spare = calloc(1, sizeof(*s));
+	if (may && ep->spare && !sn_mprobe(ep->sn, 0, SN_ANY_PEER, 0, 0, &c, &ep->spare->claim)) {
+		s = ep->spare;
+		ep->spare = NULL;
+		s->status = (mx_status_t){.source = mx_partner_of(ep, c.peer),
+					  .match_info = c.bits,
+					  .msg_length = (uint32_t)c.full_len,
+					  .xfer_length = (uint32_t)c.full_len};
+		s->handled = true;
+		sn_list_add_tail(&ep->shown, &s->link);
+		ep->in_handler = true;
+		ep->handling = pthread_self();
 	}
 	pthread_mutex_unlock(&ep->shown_lock);
 	return s;
@@ -162,6 +162,7 @@ void mx_shown_free(struct mx_endpoint *ep)
 		sn_discard(ep->sn, s->claim);
 		free(s);
 	}
+	free(ep->spare);
 }
 
 static mx_return_t set_handler(mx_endpoint_t ep, mx_unexp_handler_t handler, mx_matching_callback_t callback,

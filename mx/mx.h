@@ -41,6 +41,7 @@ struct mx_endpoint {
 	_Atomic bool shows; /* it has had a handler */
 	pthread_mutex_t shown_lock;
 	struct sn_list shown;
+	struct shown *spare; /* for the next */
 	mx_unexp_handler_t handler;
 	void *handler_context;
 	mx_matching_callback_t callback;
