@@ -7,11 +7,11 @@
  * ended: perhaps somebody is still typing a password.
  */
 #include "base/conf.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "ofi.h"
 #include "progress/service.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,13 +19,6 @@ static struct sn_timer timer;
 static struct sn_fork_hook hook;
 static uint8_t own[SN_ADDR_MAX];
 static _Atomic int stage; /* 0: nothing is waited for yet, 1: it is, 2: no more */
-
-static long number(const char *name)
-{
-	const char *text = secure_getenv(name);
-
-	return text ? strtol(text, NULL, 10) : -1;
-}
 
 static void late(struct sn_timer *t)
 {
@@ -48,7 +41,8 @@ void sn_ofi_start_waits(sn_ep *ep)
 {
 	size_t len = sizeof(own);
 	int before = 0;
-	bool first = number("MPI_LOCALRANKID") == 0 && number("PMI_SIZE") > number("MPI_LOCALNRANKS");
+	struct sn_launched job = sn_launched();
+	bool first = job.hydra && job.rank == 0 && job.here > 0 && job.all > job.here;
 
 	if (!first || !atomic_compare_exchange_strong(&stage, &before, 1))
 		return;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define LAUNCHERS 3
+#define HYDRA	  1
 
 /* Of Open MPI; MPICH and Intel MPI; srun, which has no number of those on one node that could be read without the node's own. */
 static const char *const rank_names[LAUNCHERS] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
@@ -25,6 +26,8 @@ static int first_of(const char *const names[LAUNCHERS])
 
 struct sn_launched sn_launched(void)
 {
-	return (struct sn_launched){
-		.rank = first_of(rank_names), .here = first_of(here_names), .all = first_of(all_names)};
+	return (struct sn_launched){.rank = first_of(rank_names),
+				    .here = first_of(here_names),
+				    .all = first_of(all_names),
+				    .hydra = secure_getenv(rank_names[HYDRA]) != NULL};
 }

@@ -3,10 +3,13 @@
 #ifndef SN_LAUNCHED_H
 #define SN_LAUNCHED_H
 
+#include <stdbool.h>
+
 struct sn_launched { /* 0 where no launcher says */
 	int rank;    /* of this process among those of its job on this node */
 	int here;    /* how many these are */
 	int all;     /* on all nodes */
+	bool hydra;  /* by the launcher of MPICH and Intel MPI */
 };
 struct sn_launched sn_launched(void);
 
