@@ -21,12 +21,6 @@ static mx_return_t ask(struct mx_endpoint *ep, uint64_t nic_id, uint32_t id, uin
 	return rc;
 }
 
-static bool is_over(struct mx_endpoint *ep, void *arg)
-{
-	const struct mx_request *r = arg;
-	return atomic_load_explicit(&r->done, memory_order_acquire);
-}
-
 static mx_return_t of_connection(mx_status_code_t code)
 {
 	switch (code) {
@@ -50,7 +44,7 @@ mx_return_t mx_connect(mx_endpoint_t ep, uint64_t nic_id, uint32_t id, uint32_t 
 		r->internal = true;
 	mx_return_t rc = ask(ep, nic_id, id, key, timeout, r);
 	if (!rc) {
-		if (!mx_wait_until(ep, timeout, is_over, r) && mx_name_forget(r))
+		if (!mx_wait_until(ep, timeout, mx_is_done, r) && mx_name_forget(r))
 			rc = MX_TIMEOUT;
 		else if (!(rc = of_connection(r->status.code)))
 			*addr = r->status.source;

@@ -80,6 +80,7 @@ void mx_request_free(struct mx_request *r);
 void mx_on_complete(void *arg, const sn_completion *c);
 mx_return_t mx_check_request(const struct mx_endpoint *ep, const mx_request_t *request);
 void mx_requests_free(struct mx_endpoint *ep);
+bool mx_is_done(struct mx_endpoint *ep, void *request); /* to be waited for: a mx_look_fn */
 
 /* wait.c */
 extern _Thread_local const struct mx_endpoint *mx_waits_on; /* this thread is in mx_wait_until() of it */

@@ -295,7 +295,7 @@ static void ask(struct slot *s)
 		answer(s, MX_STATUS_NO_RESOURCES);
 }
 
-static void asked(struct slot *s, uint32_t events)
+static void asked(struct slot *s)
 {
 	int error = 0, heard;
 	socklen_t len = sizeof(error);
@@ -319,14 +319,14 @@ static void asked(struct slot *s, uint32_t events)
 
 /* ---- the thread ---- */
 
-static void ready(struct slot *s, uint32_t events)
+static void ready(struct slot *s)
 {
 	uint64_t unused;
 	switch (s->kind) {
 	case WAKE: (void)!read(s->fd, &unused, sizeof(unused)); break;
 	case LISTEN: welcome_all(s); break;
 	case SERVE: serve(s); break;
-	case ASK: asked(s, events); break;
+	case ASK: asked(s); break;
 	default: break;
 	}
 }
@@ -365,7 +365,7 @@ static void *serve_names(void *arg)
 		for (int i = 0; i < n; i++) {
 			struct slot *s = names.slots[(uint32_t)events[i].data.u64];
 			if (s->generation == events[i].data.u64 >> 32)
-				ready(s, events[i].events);
+				ready(s);
 		}
 	}
 	return NULL;

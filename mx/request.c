@@ -103,6 +103,12 @@ void mx_on_complete(void *arg, const sn_completion *c)
 				    : MX_STATUS_SUCCESS);
 }
 
+bool mx_is_done(struct mx_endpoint *ep, void *arg)
+{
+	const struct mx_request *r = arg;
+	return atomic_load_explicit(&r->done, memory_order_acquire);
+}
+
 mx_return_t mx_check_request(const struct mx_endpoint *ep, const mx_request_t *request)
 {
 	return !ep					     ? MX_BAD_ENDPOINT

@@ -2,12 +2,6 @@
 /* Asking after requests: a certain one, or any that has ended. */
 #include "mx.h"
 
-static bool is_done(struct mx_endpoint *ep, void *arg)
-{
-	const struct mx_request *r = arg;
-	return atomic_load_explicit(&r->done, memory_order_acquire);
-}
-
 /* The program learns how it ended, and the request is gone. With the lock held. */
 static void take(struct mx_request *r, mx_status_t *status)
 {
@@ -32,9 +26,9 @@ mx_return_t mx_test(mx_endpoint_t ep, mx_request_t *request, mx_status_t *status
 	*result = 0;
 	if (rc)
 		return mx_fail(ep, rc, "mx_test");
-	if (!is_done(ep, *request))
+	if (!mx_is_done(ep, *request))
 		mx_move(ep);
-	if (is_done(ep, *request)) {
+	if (mx_is_done(ep, *request)) {
 		take_done(request, status);
 		*result = 1;
 	}
@@ -48,7 +42,7 @@ mx_return_t mx_wait(mx_endpoint_t ep, mx_request_t *request, uint32_t timeout, m
 	*result = 0;
 	if (rc)
 		return mx_fail(ep, rc, "mx_wait");
-	if (is_done(ep, *request) || mx_wait_until(ep, timeout, is_done, *request)) {
+	if (mx_is_done(ep, *request) || mx_wait_until(ep, timeout, mx_is_done, *request)) {
 		take_done(request, status);
 		*result = 1;
 	}
@@ -79,30 +73,29 @@ mx_return_t mx_forget(mx_endpoint_t ep, mx_request_t *request)
 }
 
 /* A send has given its memory back when it has ended: what is copied at once ends at once. */
-mx_return_t mx_buffered(mx_endpoint_t ep, mx_request_t *request, uint32_t timeout, uint32_t *result)
+static mx_return_t buffered(mx_endpoint_t ep, mx_request_t *request, bool waits, uint32_t timeout,
+			    uint32_t *result, const char *who)
 {
 	mx_return_t rc = mx_check_request(ep, request);
 	*result = 0;
 	if (!rc && (*request)->kind != MX_SEND)
 		rc = MX_BAD_REQUEST;
 	if (rc)
-		return mx_fail(ep, rc, "mx_buffered: not a send");
-	*result = is_done(ep, *request) || mx_wait_until(ep, timeout, is_done, *request);
+		return mx_fail(ep, rc, "%s: not a send", who);
+	if (!waits && !mx_is_done(ep, *request))
+		mx_move(ep);
+	*result = mx_is_done(ep, *request) || (waits && mx_wait_until(ep, timeout, mx_is_done, *request));
 	return MX_SUCCESS;
+}
+
+mx_return_t mx_buffered(mx_endpoint_t ep, mx_request_t *request, uint32_t timeout, uint32_t *result)
+{
+	return buffered(ep, request, true, timeout, result, "mx_buffered");
 }
 
 mx_return_t mx_ibuffered(mx_endpoint_t ep, mx_request_t *request, uint32_t *result)
 {
-	mx_return_t rc = mx_check_request(ep, request);
-	*result = 0;
-	if (!rc && (*request)->kind != MX_SEND)
-		rc = MX_BAD_REQUEST;
-	if (rc)
-		return mx_fail(ep, rc, "mx_ibuffered: not a send");
-	if (!is_done(ep, *request))
-		mx_move(ep);
-	*result = is_done(ep, *request);
-	return MX_SUCCESS;
+	return buffered(ep, request, false, 0, result, "mx_ibuffered");
 }
 
 /* ---- any request ---- */
