@@ -400,7 +400,10 @@ SN_API void sn_relax_wake(void);
 
 /* ---- looking inside ------------------------------------------------------------------------------------------ */
 
-/* Call fn for each counter of the endpoint (e.g. "local.tx_eager", 17). Names stay valid. */
+/*
+ * Call fn for each counter of the endpoint (e.g. "local.tx_eager", 17). Names stay valid. Not from a callback; fn must not
+ * use the endpoint, which is locked meanwhile.
+ */
 SN_API int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 
 #ifdef __cplusplus

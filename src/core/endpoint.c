@@ -136,6 +136,42 @@ int sn_ep_quiet(sn_ep *ep, int quiet)
 	return 0;
 }
 
+/* With the lock held. */
+static void tell_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
+{
+	const struct sn_core_counters *c = &ep->count;
+	fn(arg, "core.sends", c->sends);
+	fn(arg, "core.receives", c->recvs);
+	fn(arg, "core.unexpected", c->unexpected);
+	fn(arg, "core.unexpected_rendezvous", c->unexpected_rdv);
+	fn(arg, "core.truncated", c->truncated);
+	fn(arg, "core.shown", c->shown);
+	fn(arg, "core.claimed", c->claimed);
+	fn(arg, "core.to_self", c->self);
+	fn(arg, "core.puts", c->puts);
+	fn(arg, "core.gets", c->gets);
+	fn(arg, "core.atomics", c->atomics);
+	fn(arg, "core.refused_access", c->refused_access);
+	fn(arg, "core.bad_messages", c->bad_messages);
+	fn(arg, "core.peers_gone", c->peers_gone);
+	static const char *const names[2][5] = {
+		{"match.posted", "match.waiting", "match.classes", "match.probes", "match.overflow"},
+		{"match.plain_posted", "match.plain_waiting", "match.plain_classes", "match.plain_probes",
+		 "match.plain_overflow"},
+	};
+	for (int plane = 0; plane < 2; plane++) {
+		struct sn_match_stats s;
+		sn_match_stats(ep->match[plane], &s);
+		const uint64_t values[5] = {s.posted, s.unexpected, s.classes, s.probes, s.overflow};
+		for (int i = 0; i < 5; i++)
+			fn(arg, names[plane][i], values[i]);
+	}
+	sn_relax_counters(fn, arg);
+	sn_engine_counters(fn, arg);
+	for (uint32_t i = 0; i < ep->rail_count; i++)
+		ep->rails[i].ops->counters(ep->rails[i].state, fn, arg);
+}
+
 static void print_counter(void *arg, const char *name, uint64_t value)
 {
 	if (value)
@@ -154,7 +190,7 @@ void sn_ep_close(sn_ep *ep)
 	sn_engine_leave(&ep->client);
 	sn_lock(&ep->lock);
 	if (sn_conf_num(SN_CONF_STATS))
-		sn_counters(ep, print_counter, NULL);
+		tell_counters(ep, print_counter, NULL);
 	ep->closing = true;
 	/* nobody is to be told of what ends now */
 	if (ep->attr.on_complete)
@@ -233,36 +269,8 @@ int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t valu
 {
 	if (!ep || !fn)
 		return sn_fail(SN_ERR_INVALID, "endpoint or function is NULL");
-	const struct sn_core_counters *c = &ep->count;
-	fn(arg, "core.sends", c->sends);
-	fn(arg, "core.receives", c->recvs);
-	fn(arg, "core.unexpected", c->unexpected);
-	fn(arg, "core.unexpected_rendezvous", c->unexpected_rdv);
-	fn(arg, "core.truncated", c->truncated);
-	fn(arg, "core.shown", c->shown);
-	fn(arg, "core.claimed", c->claimed);
-	fn(arg, "core.to_self", c->self);
-	fn(arg, "core.puts", c->puts);
-	fn(arg, "core.gets", c->gets);
-	fn(arg, "core.atomics", c->atomics);
-	fn(arg, "core.refused_access", c->refused_access);
-	fn(arg, "core.bad_messages", c->bad_messages);
-	fn(arg, "core.peers_gone", c->peers_gone);
-	static const char *const names[2][5] = {
-		{"match.posted", "match.waiting", "match.classes", "match.probes", "match.overflow"},
-		{"match.plain_posted", "match.plain_waiting", "match.plain_classes", "match.plain_probes",
-		 "match.plain_overflow"},
-	};
-	for (int plane = 0; plane < 2; plane++) {
-		struct sn_match_stats s;
-		sn_match_stats(ep->match[plane], &s);
-		const uint64_t values[5] = {s.posted, s.unexpected, s.classes, s.probes, s.overflow};
-		for (int i = 0; i < 5; i++)
-			fn(arg, names[plane][i], values[i]);
-	}
-	sn_relax_counters(fn, arg);
-	sn_engine_counters(fn, arg);
-	for (uint32_t i = 0; i < ep->rail_count; i++)
-		ep->rails[i].ops->counters(ep->rails[i].state, fn, arg);
+	sn_lock(&ep->lock); /* the progress thread counts too, and a network rail is entered to read its counters */
+	tell_counters(ep, fn, arg);
+	sn_unlock(&ep->lock);
 	return 0;
 }
