@@ -7,8 +7,8 @@
  *   net_bare udp|ether|plain|xdp 0|1 SIZE stream   "SIZE MB/s"; 10.77.0.1 and .2 on eth0
  *
  * udp: both ends connected; what fits into a datagram by send and recv, else UDP_SEGMENT, UDP_GRO, headers and payload scattered by
- * one recvmsg. ether: AF_PACKET rings, TPACKET_V2. plain: AF_PACKET without rings, sendmmsg and recvmmsg, headers and payload
- * scattered. xdp: AF_XDP, which sennit does not use (docs/design.md).
+ * one recvmsg. ether: AF_PACKET, what fits into a frame out by send, more by sendmmsg, in by a ring, TPACKET_V2. plain: without the ring,
+ * recvmmsg, headers and payload scattered. xdp: AF_XDP, which sennit does not use (docs/design.md).
  *
  * A stream has at most four UNITs under way: the other end says when it has one.
  */
@@ -175,13 +175,13 @@ static void udp_receive(size_t at, size_t size)
 /* ---- ether ---- */
 
 static struct {
-	uint8_t *rx, *tx;
-	unsigned slot, per_block, count, rx_at, tx_at;
+	uint8_t *base;
+	unsigned slot, per_block, count, at;
 } ring;
 
-static struct tpacket2_hdr *slot_of(uint8_t *base, unsigned i)
+static struct tpacket2_hdr *slot_of(unsigned i)
 {
-	return (void *)(base + (size_t)(i / ring.per_block) * 65536 +
+	return (void *)(ring.base + (size_t)(i / ring.per_block) * 65536 +
 			(size_t)(i % ring.per_block) * ring.slot);
 }
 
@@ -224,46 +224,18 @@ static void ether_open(void)
 	ring.count = blocks * ring.per_block;
 	struct tpacket_req q = {65536, blocks, ring.slot, ring.count};
 	if (setsockopt(bare_fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
-	    setsockopt(bare_fd, SOL_PACKET, PACKET_RX_RING, &q, sizeof(q)) < 0 ||
-	    setsockopt(bare_fd, SOL_PACKET, PACKET_TX_RING, &q, sizeof(q)) < 0)
-		bare_die("packet rings");
+	    setsockopt(bare_fd, SOL_PACKET, PACKET_RX_RING, &q, sizeof(q)) < 0)
+		bare_die("packet ring");
 	packet_bind();
-	ring.rx = mmap(NULL, 2UL * BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED, bare_fd, 0);
-	if (ring.rx == MAP_FAILED)
+	ring.base = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED, bare_fd, 0);
+	if (ring.base == MAP_FAILED)
 		bare_die("mmap");
-	ring.tx = ring.rx + BUFFER;
-}
-
-static void ether_send(size_t at, size_t size)
-{
-	unsigned waiting = 0;
-
-	for (size_t end = at + size; at < end;) {
-		struct tpacket2_hdr *h = slot_of(ring.tx, ring.tx_at);
-		if (__atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE) != TP_STATUS_AVAILABLE) {
-			send(bare_fd, "", 0, MSG_DONTWAIT);
-			continue;
-		}
-		size_t len = end - at < bare_frag ? end - at : bare_frag;
-		uint8_t *to = (uint8_t *)h + TPACKET2_HDRLEN - sizeof(struct sockaddr_ll);
-		memcpy(to, bare_front, FRONT);
-		memcpy(to + FRONT, bare_heads, HEAD);
-		memcpy(to + FRONT + HEAD, bare_buf + at, len);
-		h->tp_len = (unsigned)(FRONT + HEAD + len);
-		__atomic_store_n(&h->tp_status, TP_STATUS_SEND_REQUEST, __ATOMIC_RELEASE);
-		ring.tx_at = (ring.tx_at + 1) % ring.count;
-		at += len;
-		if (++waiting == 16 || at == end) {
-			send(bare_fd, "", 0, MSG_DONTWAIT);
-			waiting = 0;
-		}
-	}
 }
 
 static void ether_receive(size_t at, size_t size)
 {
 	for (size_t end = at + size; at < end;) {
-		struct tpacket2_hdr *h = slot_of(ring.rx, ring.rx_at);
+		struct tpacket2_hdr *h = slot_of(ring.at);
 		if (!(__atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))
 			continue;
 		const uint8_t *from = (const uint8_t *)h + h->tp_mac + FRONT;
@@ -272,7 +244,7 @@ static void ether_receive(size_t at, size_t size)
 		memcpy(bare_buf + at, from + HEAD, len);
 		at += len;
 		__atomic_store_n(&h->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
-		ring.rx_at = (ring.rx_at + 1) % ring.count;
+		ring.at = (ring.at + 1) % ring.count;
 	}
 }
 
@@ -334,6 +306,20 @@ static void plain_send(size_t at, size_t size)
 static void plain_receive(size_t at, size_t size)
 {
 	plain_move(at, size, in);
+}
+
+static void ether_send(size_t at, size_t size)
+{
+	static uint8_t frame[FRONT + 65536];
+
+	if (size > bare_frag) {
+		plain_send(at, size);
+		return;
+	}
+	memcpy(frame, bare_front, FRONT);
+	memcpy(frame + FRONT, bare_heads, HEAD);
+	memcpy(frame + FRONT + HEAD, bare_buf + at, size);
+	send(bare_fd, frame, FRONT + HEAD + size, MSG_DONTWAIT);
 }
 
 /* ---- all ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The Ethernet driver's second socket, for the frames that carry the bodies of rendezvous (DATA and PUSH). */
+/* The Ethernet driver's second socket: everything leaves by it, and the frames that carry the bodies of rendezvous (DATA and PUSH) come in. */
 #ifndef SN_NET_BULK_H
 #define SN_NET_BULK_H
 
@@ -13,8 +13,6 @@ int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t m
 void sn_bulk_close(struct sn_bulk *b);
 int sn_bulk_fd(const struct sn_bulk *b);
 uint64_t sn_bulk_room(const struct sn_bulk *b);
-/* Does what arrives of this kind arrive there? */
-bool sn_bulk_takes(const struct sn_net_out *frame);
 /* As the driver's send and receive. *error: the errno of what the system refused for good, else untouched. */
 unsigned sn_bulk_send(struct sn_bulk *b, const struct sn_net_out *frames, unsigned count, int *error);
 unsigned sn_bulk_receive(struct sn_bulk *b, struct sn_net_in *frames, unsigned max,
@@ -24,11 +22,9 @@ void sn_bulk_counters(struct sn_bulk *b, void (*fn)(void *arg, const char *name,
 /* ---- packet.c: what both sockets have in common ---- */
 #define SN_ETHERTYPE  0x88B6 /* IEEE 802 local experimental ethertype 2 */
 #define SN_ETHER_HEAD 16     /* 14 and the port */
-/* A socket for the frames to this port; bulk: for those of which sn_bulk_takes() says so, else for the others. Not bound yet. */
+/* A socket for the frames to this port; bulk: to DATA and PUSH, else to all others. Not bound yet. */
 int sn_packet_socket(const uint8_t port[2], bool bulk);
 int sn_packet_bind(int fd, const struct sn_iface *iface);
 uint64_t sn_packet_overruns(int fd); /* since the last time */
-/* Has the device been dropping the same frame for so long that it is given up? *since: 0 at first, and when it took one. */
-bool sn_packet_refused(uint64_t *since);
 
 #endif

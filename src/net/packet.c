@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames straight over Ethernet: an AF_PACKET socket with rings shared with the kernel (TPACKET_V2), for the shortest way
- * there is without a driver of our own; the bodies of rendezvous take another socket (bulk.c). Both need CAP_NET_RAW in the network
- * namespace.
+ * Frames straight over Ethernet: an AF_PACKET socket with a ring that the kernel fills (TPACKET_V2), for the shortest way in
+ * there is without a driver of our own. The bodies of rendezvous come in by another socket, by which everything leaves (bulk.c). Both need
+ * CAP_NET_RAW in the network namespace.
  *
  * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol frame.
  * The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in 65,536), and by type, so that each
  * frame comes to one of the two sockets.
  *
  * Budget: receiving looks at one word of shared memory and makes no system call; frames are read where the kernel put
- * them. Sending copies into the ring and costs one system call for a batch. While a body is expected a look costs one call.
+ * them. Sending costs one system call for a batch. While a body is expected a look costs one call.
  */
 #include "base/base.h"
 #include "base/log.h"
@@ -27,11 +27,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define RX_BYTES     (4u << 20)
-#define TX_BYTES     (1u << 20)
-#define REFUSED_LONG 1000000ULL /* ns for which the device may drop one frame again and again */
-#define DATA_OFFSET                                                                                          \
-	(TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)) /* where the kernel expects a frame to send */
+#define RX_BYTES (4u << 20)
 
 struct ring {
 	uint8_t *base;
@@ -45,13 +41,12 @@ struct packet {
 	uint8_t port[2];
 	uint8_t *map;
 	size_t map_len;
-	struct ring rx, tx;
+	struct ring rx;
 	struct sn_bulk *bulk;
 	struct sn_kpull *kernel;
 	uint32_t held; /* slots handed out by the last receive */
-	uint64_t kicks, errors, odd, overruns;
+	uint64_t odd, overruns;
 	int trouble;
-	uint64_t refused_at; /* clock at which the device began to drop the oldest frame; 0: it does not */
 };
 
 static struct tpacket2_hdr *slot(const struct ring *r, uint32_t i)
@@ -73,7 +68,7 @@ static void set_status(struct tpacket2_hdr *h, uint32_t to)
 /* ---- open ---- */
 
 /* Slots as small as the MTU allows, in blocks of 64 KiB (or one slot, if that is more). */
-static void shape(struct ring *r, uint32_t mtu, uint32_t bytes, struct tpacket_req *req)
+static void shape(struct ring *r, uint32_t mtu, struct tpacket_req *req)
 {
 	uint32_t need = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + SN_ETHER_HEAD + mtu + 32;
 
@@ -82,7 +77,7 @@ static void shape(struct ring *r, uint32_t mtu, uint32_t bytes, struct tpacket_r
 	while (r->block < r->frame)
 		r->block *= 2;
 	r->per_block = r->block / r->frame;
-	uint32_t blocks = SN_MAX_OF(bytes / r->block, 2u);
+	uint32_t blocks = SN_MAX_OF(RX_BYTES / r->block, 2u);
 	r->count = blocks * r->per_block;
 	*req = (struct tpacket_req){.tp_block_size = r->block,
 				    .tp_block_nr = blocks,
@@ -90,29 +85,23 @@ static void shape(struct ring *r, uint32_t mtu, uint32_t bytes, struct tpacket_r
 				    .tp_frame_nr = r->count};
 }
 
-static int set_rings(struct packet *p)
+static int set_ring(struct packet *p)
 {
-	struct tpacket_req rx, tx;
-	int version = TPACKET_V2, one = 1;
+	struct tpacket_req rx;
+	int version = TPACKET_V2;
 
-	shape(&p->rx, p->mtu, RX_BYTES, &rx);
-	shape(&p->tx, p->mtu, TX_BYTES, &tx);
-	setsockopt(p->fd, SOL_PACKET, PACKET_LOSS, &one,
-		   sizeof(one)); /* a frame it cannot send is lost, not stuck */
+	shape(&p->rx, p->mtu, &rx);
 	if (setsockopt(p->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
-	    setsockopt(p->fd, SOL_PACKET, PACKET_RX_RING, &rx, sizeof(rx)) < 0 ||
-	    setsockopt(p->fd, SOL_PACKET, PACKET_TX_RING, &tx, sizeof(tx)) < 0)
-		return sn_fail(SN_ERR_NOMEM, "packet rings: %s", strerror(errno));
-	size_t rx_len = (size_t)rx.tp_block_size * rx.tp_block_nr;
-	p->map_len = rx_len + (size_t)tx.tp_block_size * tx.tp_block_nr;
+	    setsockopt(p->fd, SOL_PACKET, PACKET_RX_RING, &rx, sizeof(rx)) < 0)
+		return sn_fail(SN_ERR_NOMEM, "a packet ring: %s", strerror(errno));
+	p->map_len = (size_t)rx.tp_block_size * rx.tp_block_nr;
 	p->map = mmap(NULL, p->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
 	if (p->map == MAP_FAILED) {
 		p->map = NULL;
-		return sn_fail(SN_ERR_NOMEM, "mapping packet rings: %s", strerror(errno));
+		return sn_fail(SN_ERR_NOMEM, "mapping a packet ring: %s", strerror(errno));
 	}
 	madvise(p->map, p->map_len, MADV_DONTFORK); /* a child must not keep the socket alive */
 	p->rx.base = p->map;
-	p->tx.base = p->map + rx_len;
 	return 0;
 }
 
@@ -176,23 +165,6 @@ uint64_t sn_packet_overruns(int fd)
 	return s.tp_drops;
 }
 
-/*
- * A device that drops a frame (ENOBUFS) gets it again, before all others. That is right where its queue is full. One that will
- * never take it, as a veth pair whose far end has a smaller MTU, would block the others for good: after a while the frame is
- * given up, as lost.
- */
-bool sn_packet_refused(uint64_t *since)
-{
-	uint64_t now = sn_now_ns();
-
-	if (*since == 0)
-		*since = now;
-	if (now < *since + REFUSED_LONG)
-		return false;
-	*since = 0;
-	return true;
-}
-
 /* ---- open ---- */
 
 static int set_up(struct packet *p, const struct sn_iface *iface)
@@ -200,7 +172,7 @@ static int set_up(struct packet *p, const struct sn_iface *iface)
 	int rc = p->fd = sn_packet_socket(p->port, false);
 
 	if (rc >= 0)
-		rc = set_rings(p);
+		rc = set_ring(p);
 	/* The kernel shows a frame first to who was bound last, and what it shows to the last one it need not clone. */
 	if (!rc)
 		rc = sn_bulk_open(iface, p->port, p->mtu, &p->bulk);
@@ -309,78 +281,12 @@ static unsigned packet_fds(void *drv, int fd[SN_NET_FDS])
 
 /* ---- out ---- */
 
-/* The frame that the kernel would send next is made one that it throws away as malformed (PACKET_LOSS). */
-static void discard_oldest(struct packet *p)
-{
-	for (uint32_t n = 0, i = p->tx.at; n < p->tx.count; n++, i = i + 1 == p->tx.count ? 0 : i + 1) {
-		struct tpacket2_hdr *h = slot(&p->tx, i);
-		if (status(h) != TP_STATUS_SEND_REQUEST)
-			continue;
-		h->tp_len = UINT32_MAX;
-		p->errors++;
-		return;
-	}
-}
-
-static void kick(struct packet *p)
-{
-	for (int tries = 0; tries < 2; tries++) {
-		p->kicks++;
-		p->trouble = 0;
-		if (send(p->fd, "", 0, MSG_DONTWAIT) >= 0) {
-			p->refused_at = 0;
-			return;
-		}
-		if (errno == EAGAIN)
-			return;
-		if (errno != ENOBUFS) {
-			p->trouble = errno;
-			p->errors++;
-			return;
-		}
-		if (!sn_packet_refused(&p->refused_at))
-			return;
-		discard_oldest(p);
-	}
-}
-
-static bool put(struct packet *p, const struct sn_net_out *f)
-{
-	struct tpacket2_hdr *h = slot(&p->tx, p->tx.at);
-	uint32_t s = status(h);
-
-	if (f->len > p->mtu) { /* the engine knows better; but never past a slot */
-		p->errors++;
-		return true;
-	}
-	if (s != TP_STATUS_AVAILABLE && s != TP_STATUS_WRONG_FORMAT)
-		return false;
-	uint8_t *at = (uint8_t *)h + DATA_OFFSET;
-	memcpy(at, f->to->bytes, SN_ETHER_HEAD);
-	at += SN_ETHER_HEAD;
-	for (uint32_t v = 0; v < f->iov_count; v++) {
-		memcpy(at, f->iov[v].iov_base, f->iov[v].iov_len);
-		at += f->iov[v].iov_len;
-	}
-	h->tp_len = f->len + SN_ETHER_HEAD;
-	set_status(h, TP_STATUS_SEND_REQUEST);
-	p->tx.at = p->tx.at + 1 == p->tx.count ? 0 : p->tx.at + 1;
-	return true;
-}
-
 static unsigned packet_send(void *drv, const struct sn_net_out *frames, unsigned count)
 {
 	struct packet *p = drv;
-	unsigned done = 0;
 
 	p->trouble = 0;
-	for (unsigned i = 0; i < count; i++) /* an announcement leaves in one call with what follows it */
-		if (sn_bulk_takes(&frames[i]))
-			return sn_bulk_send(p->bulk, frames, count, &p->trouble);
-	while (done < count && put(p, &frames[done]))
-		done++;
-	kick(p);
-	return done;
+	return sn_bulk_send(p->bulk, frames, count, &p->trouble);
 }
 
 /* ---- in ---- */
@@ -430,8 +336,6 @@ static void packet_counters(void *drv, void (*fn)(void *arg, const char *name, u
 	struct packet *p = drv;
 
 	p->overruns += sn_packet_overruns(p->fd);
-	fn(arg, "net.ether_kicks", p->kicks);
-	fn(arg, "net.ether_send_errors", p->errors);
 	fn(arg, "net.ether_odd_frames", p->odd);
 	fn(arg, "net.ether_ring_overruns", p->overruns);
 	sn_bulk_counters(p->bulk, fn, arg);
