@@ -2,8 +2,8 @@
 /*
  * Longer eager messages are copied out of the ring while they are still being copied in.
  *
- * Of a message of 8 or 16 KiB most of the time goes into two copies, one after the other: the receiver sees it when the
- * last byte is in the ring. So from SN_PART_FROM on the sender publishes the record when its first page is there, and
+ * Of a message of 16 KiB most of the time goes into two copies, one after the other: the receiver sees it when the
+ * last byte is in the ring. So from SN_PART_FROM on the sender publishes the record when its first half, or 8 KiB, is there, and
  * says in the record's first line how many bytes are (`filled`), a step at a time. The receiver looks
  * for a posted receive at once, and copies what is there at each look; it never waits for the rest, so a sender that has
  * lost its core holds up nobody but its own later messages.
@@ -18,7 +18,7 @@
  *
  * Trust. `filled` may say anything: it is bounded by the length that was read first, and that by the record's cells.
  *
- * Budget: no system call but one for the first message, no locked instruction, no allocation in the steady state; for each page one line more than a
+ * Budget: no system call but one for the first message, no locked instruction, no allocation in the steady state; for each step one line more than a
  * message in one piece would move.
  */
 #include "base/log.h"
@@ -26,10 +26,7 @@
 #include "progress/memfd.h"
 #include "progress/relax.h"
 
-#define PAGE	   4096u
-#define AHEAD	   1024u
-#define LOOKS	   400u
-#define SHORT_STEP 1536u /* a shorter one is not worth a hand-over of its own */
+#define LOOKS 400u
 
 /* The first long message: now all of the ring will be used. A fault for each page would slow down the first lap, by which
  * the ring is judged. */
@@ -48,16 +45,6 @@ static inline _Atomic uint32_t *filled_of(uint8_t *payload)
 
 /* ---- the sender ---------------------------------------------------------------------------------------------- */
 
-/* Up to the end of a page, where the processor's prefetching stops: beyond it, the receiver's would take lines away that
- * this side is just writing. Steps of 2 KiB made messages of 16 KiB a quarter slower than steps of a page. */
-static uint32_t step(const uint8_t *to, uint32_t left)
-{
-	uint32_t n = PAGE - (uint32_t)((uintptr_t)to & (PAGE - 1));
-	if (n < SHORT_STEP)
-		n += PAGE;
-	return left < n + SHORT_STEP ? left : n;
-}
-
 void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, const struct sn_head *head,
 		   const struct iovec *iov, uint32_t iov_count)
 {
@@ -72,7 +59,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 	if (head->imm_len)
 		memcpy(payload + sizeof(struct sn_rec_part), head->imm, head->imm_len);
 	for (uint32_t at = 0; at < len; at += n) {
-		n = step(body + at, len - at);
+		n = sn_part_step(body, at, len);
 		if (sn_likely(iov_count == 1))
 			sn_way_copy_in(body + at, (const char *)iov->iov_base + at, n, past);
 		else
@@ -118,20 +105,6 @@ static int begin(struct sn_link *link, const struct sn_head *head)
 	return rc;
 }
 
-/* Every line comes from the other core: ask for many at a time, and for none beyond what is there. */
-static void copy_ahead(uint8_t *to, const uint8_t *from, uint64_t n)
-{
-	uint64_t at = 0;
-	for (; at < SN_MIN_OF(n, (uint64_t)AHEAD); at += SN_CELL)
-		__builtin_prefetch(from + at);
-	for (at = 0; at + SN_CELL <= n; at += SN_CELL) {
-		if (at + AHEAD < n)
-			__builtin_prefetch(from + at + AHEAD);
-		memcpy(to + at, from + at, SN_CELL);
-	}
-	memcpy(to + at, from + at, n - at);
-}
-
 /* Copy what has come since the last look. */
 static void take_more(struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
 {
@@ -140,7 +113,7 @@ static void take_more(struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
 		const uint8_t *from = body + rdv->done;
 		uint64_t n = end - rdv->done;
 		if (sn_likely(rdv->iov_count == 1))
-			copy_ahead((uint8_t *)rdv->iov->iov_base + rdv->done, from, n);
+			memcpy((char *)rdv->iov->iov_base + rdv->done, from, n);
 		else
 			sn_iov_write(rdv->iov, rdv->iov_count, rdv->done, from, n);
 		rdv->done = end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ring by itself: records of every length against a model, over many laps, with payload that looks like marks. */
-#include "local/ring.h"
+#include "local/local.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -214,6 +214,32 @@ static void a_head_that_goes_back_is_noticed(void **state)
 	free(map);
 }
 
+/* Each hand-over costs, so there are few; the first soon, the others at the end of a page, and together they are the message. */
+static void a_long_message_is_handed_over_in_few_steps(void **state)
+{
+	static const struct {
+		uint32_t len;
+		unsigned steps;
+	} most[] = {{SN_PART_FROM, 2}, {16384, 2}, {65536, 4}, {262144, 9}, {524287, 17}};
+	uint8_t *page = segment(0);
+	for (uint32_t off = 0; off < 4096; off += SN_CELL) {
+		const uint8_t *body = page + off;
+		for (unsigned i = 0; i < sizeof(most) / sizeof(*most); i++) {
+			unsigned steps = 0;
+			for (uint32_t at = 0, n; at < most[i].len; at += n, steps++) {
+				n = sn_part_step(body, at, most[i].len);
+				assert_true(n && n <= most[i].len - at);
+				if (!at)
+					assert_true(n <= SN_PART_FIRST + SN_PART_LEAST);
+				if (at + n < most[i].len)
+					assert_int_equal((off + at + n) % 4096, 0);
+			}
+			assert_in_range(steps, 2, most[i].steps + 1);
+		}
+	}
+	free(page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +247,7 @@ int main(void)
 		cmocka_unit_test(an_empty_ring_takes_the_longest_record_anywhere),
 		cmocka_unit_test(in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring),
 		cmocka_unit_test(who_keeps_up_with_short_records_needs_a_part_of_a_large_ring),
+		cmocka_unit_test(a_long_message_is_handed_over_in_few_steps),
 		cmocka_unit_test(a_head_that_makes_no_sense_is_noticed),
 		cmocka_unit_test(a_head_that_goes_back_is_noticed),
 	};
