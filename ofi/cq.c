@@ -170,6 +170,8 @@ static inline bool give(struct sn_ofi_ep *ep, const sn_completion *c)
 void sn_ofi_on_complete(void *arg, const sn_completion *c)
 {
 	struct sn_ofi_ep *ep = arg;
+	if (sn_unlikely(sn_ofi_lesson != NULL))
+		sn_ofi_lesson_over(c);
 	if (sn_likely(c->op == SN_OP_RECV && give(ep, c)))
 		return;
 	const struct op_meaning *m = &meanings[c->op];

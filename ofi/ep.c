@@ -56,6 +56,7 @@ static int ep_close(struct fid *fid)
 	struct sn_ofi_ep *ep = sn_container(fid, struct sn_ofi_ep, fid.fid);
 	struct sn_ofi_cq *cqs[2] = {ep->tx_cq, ep->rx_cq};
 
+	sn_ofi_quick_close();
 	for (int i = 0; i < 2; i++)
 		if (cqs[i])
 			sn_ofi_set_remove(&cqs[i]->set, ep->sn);
@@ -172,6 +173,7 @@ static int ep_enable(struct sn_ofi_ep *ep)
 	if (ep->rx_cq && !ep->cntr[SN_OFI_RECV] && ep->rx_cq->entry_size == sizeof(struct fi_cq_tagged_entry))
 		ep->gives = ep->rx_cq;
 	ep->enabled = true;
+	sn_ofi_quick_open();
 	sn_ofi_start_waits(ep->sn);
 	return 0;
 }

@@ -37,6 +37,7 @@ static inline ssize_t post_send(struct sn_ofi_ep *ep, const struct iovec *iov, s
 	};
 	int rc = sn_ofi_peer(ep, to, &m.peer);
 
+	sn_ofi_lesson_spoil();
 	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_post_msend(ep->sn, &m, NULL));
 }
 

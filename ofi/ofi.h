@@ -273,6 +273,18 @@ static inline int sn_ofi_source(struct sn_ofi_ep *ep, fi_addr_t addr, sn_peer *p
 	return sn_ofi_peer(ep, addr, peer);
 }
 
+/* ---- quick.c: what a call of the MPI leads to (shim/quick.h) ---- */
+struct sn_shim_lesson;
+extern struct sn_shim_lesson *sn_ofi_lesson; /* NULL: nobody wants to know */
+void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
+			uint64_t data, uint32_t flags);
+void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
+			uint64_t mask, const void *context);
+void sn_ofi_lesson_over(const sn_completion *c);
+void sn_ofi_lesson_spoil(void); /* this cannot be done again */
+void sn_ofi_quick_open(void);	/* an endpoint is ready */
+void sn_ofi_quick_close(void);	/* and one is about to go */
+
 /* ---- ep.c, and the operations ---- */
 /* start.c: an endpoint is ready; an address has come, or (NULL) none will */
 void sn_ofi_start_waits(sn_ep *ep);

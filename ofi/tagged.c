@@ -23,6 +23,8 @@ static inline ssize_t post_recv(struct sn_ofi_ep *ep, const struct iovec *iov, s
 	};
 	int rc = sn_ofi_source(ep, from, &m.peer);
 
+	sn_ofi_lesson_spoil();
+
 	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_post_recv(ep->sn, &m, NULL));
 }
 
@@ -35,6 +37,8 @@ static inline ssize_t send_one(struct sn_ofi_ep *ep, const void *buf, size_t len
 
 	if (sn_unlikely(rc))
 		return rc;
+	if (sn_unlikely(sn_ofi_lesson != NULL))
+		sn_ofi_lesson_send(ep, peer, buf, len, tag, data, flags);
 	rc = sn_tsend(ep->sn, peer, buf, len, tag, data, flags, context);
 	if (sn_unlikely(rc != 1))
 		return sn_ofi_result(rc);
@@ -55,6 +59,8 @@ static inline ssize_t post_send(struct sn_ofi_ep *ep, const struct iovec *iov, s
 	};
 	int rc = sn_ofi_peer(ep, to, &m.peer);
 
+	sn_ofi_lesson_spoil();
+
 	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_post_send(ep->sn, &m, NULL));
 }
 
@@ -70,6 +76,8 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 	int rc = sn_ofi_source(ep, from, &peer);
 	if (sn_unlikely(rc))
 		return rc;
+	if (sn_unlikely(sn_ofi_lesson != NULL))
+		sn_ofi_lesson_recv(ep, peer, buf, len, tag & ~ignore, ~ignore, context);
 	return sn_ofi_result(sn_trecv(ep->sn, peer, buf, len, tag & ~ignore, ~ignore, context));
 }
 
@@ -208,6 +216,8 @@ static inline ssize_t inject(struct sn_ofi_ep *ep, const void *buf, size_t len, 
 	sn_peer peer;
 	int rc = sn_ofi_peer(ep, to, &peer);
 
+	if (sn_unlikely(sn_ofi_lesson != NULL))
+		sn_ofi_lesson_send(ep, peer, buf, len, tag, data, flags);
 	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_inject(ep->sn, peer, buf, len, tag, data, flags));
 }
 

@@ -3,7 +3,7 @@
  * The calls of MPI 3.1 in which a library may look for messages, and whether the caller can do nothing else until they
  * come. Not those of later versions: some MPIs lack them, and programs ask for them by weak symbols (mpi4py does), which a
  * definition here would answer. In such a call the thread counts as being in the one before. WAITS: it cannot. POLLS: the call returns soon, so nothing may sleep in it. Calls that never look
- * (datatypes, groups, attributes) are not here. Read by entry.S (code) and by shim.c (names): keep to the macro.
+ * (datatypes, groups, attributes) are not here, but for MPI_Type_free, after which a handle may mean another type (quick.c). Read by entry.S (code) and by shim.c (names): keep to the macro.
  */
 WAITS(MPI_Allgather)
 WAITS(MPI_Allgatherv)
@@ -203,6 +203,7 @@ POLLS(MPI_Test_cancelled)
 POLLS(MPI_Testall)
 POLLS(MPI_Testany)
 POLLS(MPI_Testsome)
+POLLS(MPI_Type_free)
 POLLS(MPI_Unpublish_name)
 POLLS(MPI_Win_attach)
 POLLS(MPI_Win_detach)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shim.h"
 #include "crowd.h"
+#include "quick.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <sched.h>
@@ -33,11 +34,11 @@ static struct sn_shim_thread *this_thread(void)
 	return &sn_mpi_thread;
 }
 
-static struct sn_shim shim = {.version = SN_SHIM_VERSION, .thread = this_thread};
+struct sn_shim sn_mpi_shim = {.version = SN_SHIM_VERSION, .thread = this_thread, .forget = sn_quick_forget};
 
 __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 {
-	return &shim;
+	return &sn_mpi_shim;
 }
 
 /*
@@ -103,7 +104,7 @@ static void *find_in(const char *object, const char *name, const void *own)
  * RTLD_NEXT knows only what was loaded for all to see. An interpreter loads its MPI module, and with it the MPI library,
  * for that module alone: then each loaded object is asked in turn.
  */
-static void *find(const char *name)
+void *sn_mpi_find(const char *name)
 {
 	struct objects o = {0};
 	void *found = dlsym(RTLD_NEXT, name);
@@ -111,9 +112,15 @@ static void *find(const char *name)
 		return found;
 	dl_iterate_phdr(note_object, &o);
 	for (size_t i = 0; i < o.count && !found; i++)
-		found = find_in(o.name[i], name, object_of(&shim));
+		found = find_in(o.name[i], name, object_of(&sn_mpi_shim));
 	free(o.name);
 	return found;
+}
+
+bool sn_mpi_same_object(const void *a, const void *b)
+{
+	const void *object = object_of(a);
+	return object && object == object_of(b);
 }
 
 /* ---- entering by the slow way ---- */
@@ -155,7 +162,7 @@ static bool note_window(const char *name, const void *function)
 		if (!atomic_load(&sn_mpi_many) && atomic_load(&windows[profiled]))
 			atomic_fetch_sub(&windows[profiled], 1);
 	}
-	atomic_store(&shim.elsewhere, atomic_load(&windows[0]) + atomic_load(&windows[1]));
+	atomic_store(&sn_mpi_shim.elsewhere, atomic_load(&windows[0]) + atomic_load(&windows[1]));
 	return true;
 }
 
@@ -166,7 +173,7 @@ static void count_thread(void)
 		return;
 	counted = true;
 	sn_crowd_join();
-	if (atomic_fetch_add(&shim.threads, 1) > 0)
+	if (atomic_fetch_add(&sn_mpi_shim.threads, 1) > 0)
 		atomic_store(&sn_mpi_many, 1);
 }
 
@@ -176,24 +183,25 @@ void *sn_mpi_enter(uint32_t index)
 	count_thread();
 	if (atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)) {
 		sn_crowd_look();
-		atomic_fetch_add(&shim.entries, 1);
-		void (*wake)(void) = atomic_load(&shim.wake);
-		if (atomic_load(&shim.sleepers) && wake)
+		atomic_fetch_add(&sn_mpi_shim.entries, 1);
+		void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
+		if (atomic_load(&sn_mpi_shim.sleepers) && wake)
 			wake();
 	}
 	uint64_t bit = UINT64_C(1) << index % 64;
 	if (atomic_load_explicit(&known[index / 64], memory_order_acquire) & bit)
 		return atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
-	void *next = find(names[index]);
+	void *next = sn_mpi_find(names[index]);
 	if (!next) {
 		fprintf(stderr, "sennit: the MPI library has no %s, which the program calls\n", names[index]);
 		abort();
 	}
 	static _Atomic bool asked;
 	if (!atomic_exchange(&asked, true))
-		of_open_mpi(next);
+		sn_quick_in(of_open_mpi(next));
 	if (note_window(names[index], next))
 		return next;
+	next = sn_quick_stand_in(names[index], next);
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);
 	atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
 	return next;

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 4
+#define SN_SHIM_VERSION 5
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -30,6 +30,37 @@ struct sn_shim_thread {
 	uint64_t stamp_seen, idle, left; /* left: when the last look that found nothing ended */
 	uint32_t freeing;		 /* calls in the last one that frees a window */
 	uint32_t looked; /* after this thread's last look, as long as was right: sched_yield() here */
+};
+
+/*
+ * ---- what a call of the MPI leads to (quick.c) ----
+ * A tagged send or receive of the provider, in its own words.
+ */
+struct sn_shim_way {
+	void *ep;
+	uint64_t len; /* of the message; of the receive's buffer */
+	uint64_t bits, mask, data;
+	uint64_t exactly; /* receive: the match bits of the message that it took */
+	uint32_t peer, flags;
+};
+
+/* What the provider is seen to do in the call that is under way. Zeros, but for thread, when the call begins. */
+struct sn_shim_lesson {
+	const struct sn_shim_thread *thread; /* that makes the call: what others do says nothing */
+	uint32_t sends, recvs;	       /* how many of each, and of what cannot be done again, 2 of both */
+	struct sn_shim_way send, recv; /* the last of each */
+	const void *sent, *received;   /* with its buffer */
+	const void *context;	       /* the receive's, and the provider's alone */
+	uint64_t got;		       /* bytes that it brought */
+	uint32_t over;		       /* it has ended well */
+};
+
+struct sn_shim_quick {
+	void (*learn)(struct sn_shim_lesson *lesson); /* from now on; NULL: no more */
+	/* Likewise again. True: it has been sent, and nobody will hear of it; false: nothing was done. */
+	uint32_t (*send)(const struct sn_shim_way *way, const void *buf);
+	/* Likewise: the bytes that have come into buf; negative: nothing was done. Waits a moment. */
+	int64_t (*recv)(const struct sn_shim_way *way, void *buf);
 };
 
 struct sn_shim {
@@ -48,6 +79,8 @@ struct sn_shim {
 	 * part in any MPI call.
 	 */
 	_Atomic uint32_t elsewhere;
+	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */
+	void (*forget)(void);			   /* an endpoint is about to go */
 };
 
 /* The provider looks it up by this name. */

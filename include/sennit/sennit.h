@@ -219,11 +219,26 @@ SN_API int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t
 		    uint32_t flags, void *context);
 
 /*
+ * Likewise, if the message can leave at once, and nobody hears of it. flags: 0 or SN_DATA. SN_ERR_AGAIN: nothing was done, for
+ * whatever reason; sn_tsend says more.
+ */
+SN_API int sn_try_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
+		       uint32_t flags);
+
+/*
  * A tagged receive into one piece of memory, without flags or a handle: what sn_post_recv does, by the shortest way. Its
  * completion comes to the callback, or to sn_poll.
  */
 SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		    void *context);
+
+/*
+ * A receive that is over when the call returns: of the message that a receive posted now would take, if that has the match
+ * bits `exactly` (of which bits are the part within the mask), fits, is short, and has come within so many looks.
+ * SN_OK: it is in buf, *len bytes. SN_ERR_AGAIN: nothing was taken, for whatever reason. Nobody hears of it by a callback or sn_poll.
+ */
+SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
+		       uint64_t exactly, unsigned looks, uint64_t *len);
 
 static inline int sn_isend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, sn_req **req)
 {

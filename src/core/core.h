@@ -21,6 +21,7 @@ enum sn_req_state { SN_REQ_FREE, SN_REQ_ACTIVE, SN_REQ_DONE };
 
 enum {			 /* sn_req.role: who looks at the completion */
        SN_ROLE_HANDLE,	 /* sn_test / sn_wait */
+       SN_ROLE_TRY,	 /* sn_try_recv: takes a message with comp.bits, whole and at once, or none */
        SN_ROLE_CALLBACK, /* on_complete */
        SN_ROLE_QUEUE,	 /* sn_poll */
        SN_ROLE_FORGET,	 /* nobody, unless it fails and there is a callback */
@@ -132,7 +133,7 @@ struct sn_region {
 
 struct sn_core_counters {
 	uint64_t sends, recvs, unexpected, unexpected_rdv, truncated, self, puts, gets, atomics,
-		refused_access, bad_messages, peers_gone, shown, claimed;
+		refused_access, bad_messages, peers_gone, shown, claimed, tried_sends, tried_recvs;
 };
 
 #define SN_SLAB 64 /* requests allocated at a time */
@@ -303,6 +304,26 @@ void sn_core_peers_free(sn_ep *ep);
 /* recv.c */
 /* Take a shown receive back before it is used otherwise. False: a sender has it. */
 bool sn_core_recv_withdraw(struct sn_req *req);
+/* What every receive says of itself. */
+static inline void sn_core_recv_fill(struct sn_req *req, sn_peer from, void *buf, uint64_t room,
+				     uint64_t bits, void *context)
+{
+	req->comp.buf = buf;
+	req->room = room;
+	req->comp.context = context;
+	req->comp.peer = from;
+	req->comp.bits = bits;
+	req->comp.len = req->comp.full_len = 0;
+	req->comp.data = 0;
+	req->posted.source = from;
+}
+/* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
+void sn_core_recv_place(struct sn_req *req, bool plain);
+/* May it have this message, which is here as a whole or not? A receive that is tried (try.c) takes what is as expected, whole and at once. */
+static inline bool sn_core_recv_accepts(const struct sn_req *req, uint64_t bits, uint64_t len, bool here)
+{
+	return sn_likely(req->role != SN_ROLE_TRY) || (bits == req->comp.bits && len <= req->room && here);
+}
 void sn_core_recv_complete(struct sn_req *req, int status);
 int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain);
 void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim);

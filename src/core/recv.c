@@ -230,9 +230,13 @@ static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool p
 	/* a shown receive that a sender was faster to claim is gone already */
 	while (p && sn_unlikely(p->shown) && !sn_core_recv_withdraw(sn_container(p, struct sn_req, posted)))
 		p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
+	struct sn_req *req = p ? sn_container(p, struct sn_req, posted) : NULL;
+	if (req && sn_unlikely(!sn_core_recv_accepts(req, in->head.bits, in->head.len, !in->rdv))) {
+		sn_core_req_complete(req, SN_ERR_AGAIN);
+		p = NULL; /* no other receive was earlier, and none has been posted since */
+	}
 	if (!p)
 		return in->only_posted ? SN_ERR_AGAIN : keep_unexpected(peer, in, plain, op);
-	struct sn_req *req = sn_container(p, struct sn_req, posted);
 	if (p->stays && !(req = multi_child(req, in->head.len)))
 		return in->only_posted ? SN_ERR_AGAIN : keep_unexpected(peer, in, plain, op);
 	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);
@@ -290,7 +294,8 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 		return 0;
 	struct sn_match_posted *p = sn_match_arrive_again(ep->match[0], bits, peer->num);
 	struct sn_req *req = p ? sn_container(p, struct sn_req, posted) : NULL;
-	if (sn_unlikely(!req || req->seg_count != 1 || len > req->room))
+	if (sn_unlikely(!req || req->seg_count != 1 || len > req->room ||
+			!sn_core_recv_accepts(req, bits, len, true)))
 		return arrive_otherwise(peer, flags, bits, data, body, len, p);
 	if (sn_likely(len != 0))
 		sn_copy_small(req->comp.buf, body, len);
@@ -303,7 +308,7 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 	if (sn_likely(sn_core_recv_tells(ep, req))) {
 		ep->attr.on_complete(ep->attr.arg, &req->comp);
 		sn_core_recv_free(ep, req);
-	} else if (sn_likely(req->role == SN_ROLE_HANDLE &&
+	} else if (sn_likely(req->role <= SN_ROLE_TRY &&
 			     !atomic_load_explicit(&ep->sleepers, memory_order_relaxed))) {
 		req->pending = 0;
 		req->state = SN_REQ_DONE;
@@ -313,27 +318,14 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 	return 0;
 }
 
-/* What every receive says of itself. */
-static inline void recv_fill(struct sn_req *req, sn_peer from, void *buf, uint64_t room, uint64_t bits,
-			     void *context)
-{
-	req->comp.buf = buf;
-	req->room = room;
-	req->comp.context = context;
-	req->comp.peer = from;
-	req->comp.bits = bits;
-	req->comp.len = req->comp.full_len = 0;
-	req->comp.data = 0;
-	req->posted.source = from;
-}
-
 static inline __attribute__((always_inline)) struct sn_req *recv_new(sn_ep *ep, const sn_msg *msg, bool plain,
 								     uint64_t room, bool wants_handle)
 {
 	struct sn_req *req = sn_core_req_new(ep);
 	if (!req)
 		return NULL;
-	recv_fill(req, msg->peer, msg->iov_count ? msg->iov->iov_base : NULL, room, msg->bits, msg->context);
+	sn_core_recv_fill(req, msg->peer, msg->iov_count ? msg->iov->iov_base : NULL, room, msg->bits,
+			  msg->context);
 	if (sn_likely(msg->iov_count == 1)) {
 		req->seg_count = 1;
 	} else if (sn_core_req_segments(req, msg->iov, msg->iov_count, NULL, 0, NULL, 0)) {
@@ -425,8 +417,7 @@ static void meet(struct sn_peer_state *peer)
 	peer->ops->meet(peer->link);
 }
 
-/* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
-static void recv_place(struct sn_req *req, bool plain)
+void sn_core_recv_place(struct sn_req *req, bool plain)
 {
 	sn_ep *ep = req->ep;
 	struct sn_match *m = ep->match[plain];
@@ -442,8 +433,14 @@ static void recv_place(struct sn_req *req, bool plain)
 		return;
 	}
 	while ((u = sn_match_find(m, req->posted.bits, req->posted.mask, source))) {
+		struct sn_claim *claim = sn_container(u, struct sn_claim, m);
+		if (sn_unlikely(
+			    !sn_core_recv_accepts(req, u->bits, claim->len, !claim->rdv && !claim->lost))) {
+			sn_core_req_complete(req, SN_ERR_AGAIN);
+			return;
+		}
 		sn_match_remove_unexpected(m, u);
-		deliver(req, sn_container(u, struct sn_claim, m));
+		deliver(req, claim);
 		if (!stays || req->generation != generation || !req->posted.queued)
 			return;
 	}
@@ -500,7 +497,7 @@ static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_m
 	ep->count.recvs++;
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
-	recv_place(req, plain);
+	sn_core_recv_place(req, plain);
 	if (room >= SN_LEAVE_FAR && !plain)
 		leave(req, generation, room);
 	if (handle)
@@ -535,7 +532,7 @@ int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uin
 		return SN_ERR_NOMEM;
 	}
 	ep->count.recvs++;
-	recv_fill(req, from, buf, room, bits, context);
+	sn_core_recv_fill(req, from, buf, room, bits, context);
 	req->seg_count = 1;
 	req->role = SN_ROLE_CALLBACK;
 	req->comp.op = SN_OP_RECV;
@@ -543,7 +540,7 @@ int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uin
 	req->posted.mask = mask;
 	const struct sn_peer_state *peer = ep->peers[from];
 	if (sn_unlikely(peer->gone || peer->unmet || !sn_match_post_again(ep->match[0], &req->posted)))
-		recv_place(req, false);
+		sn_core_recv_place(req, false);
 	sn_unlock(&ep->lock);
 	return 0;
 }

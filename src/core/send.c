@@ -278,6 +278,19 @@ int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, 
 			       context);
 }
 
+/* Budget: as sn_inject. */
+int sn_try_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
+		uint32_t flags)
+{
+	if (sn_unlikely(!knows(ep, to) || (!buf && len) || flags & ~(uint32_t)SN_DATA))
+		return SN_ERR_AGAIN;
+	sn_lock(&ep->lock);
+	bool sent = goes(ep, to, buf, len, bits, data, flags);
+	ep->count.tried_sends += sent;
+	sn_unlock(&ep->lock);
+	return sent ? 0 : SN_ERR_AGAIN;
+}
+
 int sn_post_msend(sn_ep *ep, const sn_msg *msg, sn_req **req)
 {
 	return post_send(ep, msg, req, SN_K_PLAIN);

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits, gives
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits, gives, again
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
@@ -33,7 +33,11 @@ PROGRAMS = {
     "threads": ["threads.c", "util.c"],
     "waits": ["waits.c"],
     "gives": ["gives.c"],
+    "again": ["again.c"],
+    "again_tool": ["again.c"],
 }
+# A library that such a program is linked with, made of this.
+TOOLS = {"again_tool": "tool.c"}
 # What each prints at its end.
 SAID = {"gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
@@ -57,9 +61,12 @@ def build(args):
         if not shutil.which(compiler):
             skip(f"{compiler} is not here (apt install libopenmpi-dev)")
         for program, sources in PROGRAMS.items():
-            command = [compiler, *FLAGS, "-o", os.path.join(folder, program),
-                       *(os.path.join(HERE, s) for s in sources), "-lm", "-ldl", "-pthread", "-rdynamic"]
-            if subprocess.run(command, check=False).returncode != 0:
+            binary = os.path.join(folder, program)
+            tool = [f"{binary}.so"] if program in TOOLS else []
+            commands = [[compiler, *FLAGS, "-shared", "-fPIC", "-o", t, os.path.join(HERE, TOOLS[program])] for t in tool]
+            commands.append([compiler, *FLAGS, "-o", binary, *(os.path.join(HERE, s) for s in sources), *tool, "-lm", "-ldl",
+                             "-pthread", "-rdynamic"])
+            if any(subprocess.run(c, check=False).returncode != 0 for c in commands):
                 fail(f"{program} does not compile for {Mpi.TITLES[name]}")
 
 
@@ -72,6 +79,17 @@ def own_program(args, runner):
     options = STRESS_OPTIONS.get(mpi.name, []) if args.what == "stress" else []
     result = runner.run(mpi, ranks, [binary, *options, *args.rest[2:]], timeout=args.timeout, launch=launch)
     verdict(result, f"{args.what} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, SAID.get(args.what, r"every byte right"))
+    return result
+
+
+def again(args, runner):
+    """Calls seen before are taken over where that is right, and nowhere else."""
+    result = own_program(args, runner)
+    for counter in ("core.tried_sends", "core.tried_recvs"):
+        tried = sum(c.get(counter, 0) for c in result.counters().values())
+        print(f"  {counter} {tried}")
+        if (tried > 1000) == ("-m" in args.rest):
+            fail(f"{counter} is {tried}")
 
 
 def verdict(result, what, ranks, said, messages=10):
@@ -362,7 +380,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "threads": own_program,
-            "waits": own_program, "gives": own_program, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "waits": own_program, "gives": own_program, "again": again, "again_tool": again, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":

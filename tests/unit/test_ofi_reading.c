@@ -78,9 +78,13 @@ static struct sn_shim_thread *this_thread(void)
 	return &calls;
 }
 
+static void forget(void)
+{
+}
+
 __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 {
-	static struct sn_shim shim = {.version = SN_SHIM_VERSION, .thread = this_thread};
+	static struct sn_shim shim = {.version = SN_SHIM_VERSION, .thread = this_thread, .forget = forget};
 
 	return &shim;
 }

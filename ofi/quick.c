@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For libsennit-mpi.so: what a call of the MPI leads to, and the same again without the MPI (shim/quick.h).
+ *
+ * Only over endpoints of one thread, and where nothing counts sends or receives. What counters and queues hear of is what the MPI
+ * has asked for; of what was done here they hear nothing, because it did not.
+ */
+#include "ofi.h"
+#include "progress/caller.h"
+#include "progress/relax.h"
+#include "shim.h"
+
+/* What others do here as long as they look without reading the clock, about 2 us (progress/relax.c). In a crowd who would answer
+ * may wait for this very core. */
+#define LOOKS	      64
+#define LOOKS_CROWDED 1
+
+struct sn_shim_lesson *sn_ofi_lesson;
+
+void sn_ofi_lesson_spoil(void)
+{
+	if (sn_unlikely(sn_ofi_lesson != NULL))
+		sn_ofi_lesson->sends = sn_ofi_lesson->recvs = 2;
+}
+
+/* Can it be done again? counted: what the endpoint would tell of it besides. */
+static bool repeatable(const struct sn_ofi_ep *ep, const struct sn_ofi_cntr *counted)
+{
+	return ep->domain->serial && !counted && sn_ofi_lesson->thread == sn_caller_shim()->thread();
+}
+
+void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
+			uint64_t data, uint32_t flags)
+{
+	struct sn_shim_lesson *l = sn_ofi_lesson;
+
+	if (!repeatable(ep, ep->cntr[SN_OFI_SEND]) || flags & ~(uint32_t)(SN_DATA | SN_FORGET) ||
+	    len > SN_INJECT_MAX) {
+		sn_ofi_lesson_spoil();
+		return;
+	}
+	l->sends++;
+	l->sent = buf;
+	l->send = (struct sn_shim_way){
+		.ep = ep->sn, .len = len, .bits = bits, .data = data, .peer = to, .flags = flags & SN_DATA};
+}
+
+void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
+			uint64_t mask, const void *context)
+{
+	struct sn_shim_lesson *l = sn_ofi_lesson;
+
+	if (!repeatable(ep, ep->cntr[SN_OFI_RECV])) {
+		sn_ofi_lesson_spoil();
+		return;
+	}
+	l->recvs++;
+	l->received = buf;
+	l->context = context;
+	l->recv = (struct sn_shim_way){.ep = ep->sn, .len = room, .bits = bits, .mask = mask, .peer = from};
+}
+
+void sn_ofi_lesson_over(const sn_completion *c)
+{
+	struct sn_shim_lesson *l = sn_ofi_lesson;
+
+	if (c->op != SN_OP_RECV || !l->recvs || c->context != l->context)
+		return;
+	l->over = !c->status;
+	l->recv.exactly = c->bits;
+	l->got = c->len;
+}
+
+static void learn(struct sn_shim_lesson *lesson)
+{
+	sn_ofi_lesson = lesson;
+}
+
+static uint32_t send_again(const struct sn_shim_way *w, const void *buf)
+{
+	return !sn_try_send(w->ep, w->peer, buf, w->len, w->bits, w->data, w->flags);
+}
+
+static int64_t recv_again(const struct sn_shim_way *w, void *buf)
+{
+	unsigned looks = sn_relax_crowded() ? LOOKS_CROWDED : LOOKS;
+	uint64_t len;
+
+	return sn_try_recv(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, looks, &len)
+		       ? -1
+		       : (int64_t)len;
+}
+
+void sn_ofi_quick_open(void)
+{
+	static const struct sn_shim_quick quick = {learn, send_again, recv_again};
+	struct sn_shim *shim = sn_caller_shim();
+
+	if (shim)
+		atomic_store(&shim->quick, &quick);
+}
+
+void sn_ofi_quick_close(void)
+{
+	const struct sn_shim *shim = sn_caller_shim();
+
+	if (shim)
+		shim->forget();
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "quick.h"
+#include <stddef.h>
+#include <string.h>
+
+#define ENTRIES	  64
+#define PERIOD	  64
+#define REGION	  21   /* bits of an address within a region: 2 MiB */
+#define ROOM	  4096 /* bytes of a receive; longer ones are shown to their senders (board.h) */
+#define FAILS	  6
+#define MULTIPLE  3 /* MPI_THREAD_MULTIPLE of every MPI */
+#define likely(x) __builtin_expect(!!(x), 1)
+
+/* Handles are numbers for MPICH, in the lower half of what is passed, and addresses for Open MPI. What may stand in the upper
+ * half of a number makes two calls of one, at worst. */
+typedef uintptr_t handle;
+typedef int (*send_fn)(const void *buf, int count, handle type, int to, int tag, handle comm);
+typedef int (*recv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *status);
+typedef int (*both_fn)(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
+		       int in_count, handle in_type, int from, int in_tag, handle comm, void *status);
+typedef int (*ends_fn)(void *a, void *b);
+
+union function {
+	void *symbol;
+	send_fn send;
+	recv_fn recv;
+	both_fn both;
+	ends_fn ends;
+	int (*asks)(int *answer);
+};
+
+enum { SEND, RECV, BOTH, COMM_FREE, COMM_DISCONNECT, COMM_SET_INFO, TYPE_FREE, FINALIZE, CALLS };
+
+/* The MPI's, or a tool's: without a P, and with it. */
+static union function next[2][CALLS];
+static bool open_mpi;
+
+struct call {
+	handle type, comm;
+	uintptr_t region;
+	int count, peer, tag;
+};
+
+struct entry {
+	struct call call;
+	bool seen;  /* there was such a call */
+	bool known; /* and it was watched: the way is what it led to */
+	int turn;   /* above 0: calls until one is the MPI's; below: calls that are */
+	int fails;
+	struct sn_shim_way way;
+};
+
+static struct entry sends[ENTRIES], recvs[ENTRIES];
+
+static inline struct entry *entry_of(struct entry *table, const struct call *c)
+{
+	unsigned hash = (unsigned)c->peer * 7 + (unsigned)c->tag + (unsigned)(c->comm >> 5) +
+			(unsigned)c->region * 3 + (unsigned)c->count;
+	return &table[hash % ENTRIES];
+}
+
+static inline bool same(const struct call *a, const struct call *b)
+{
+	return a->tag == b->tag && a->peer == b->peer && a->comm == b->comm && a->count == b->count &&
+	       a->type == b->type && a->region == b->region;
+}
+
+static inline struct call call_of(const void *buf, int count, handle type, int peer, int tag, handle comm)
+{
+	return (struct call){type, comm, (uintptr_t)buf >> REGION, count, peer, tag};
+}
+
+static inline const struct sn_shim_quick *quick(void)
+{
+	if (atomic_load_explicit(&sn_mpi_shim.elsewhere, memory_order_relaxed) ||
+	    atomic_load_explicit(&sn_mpi_many, memory_order_relaxed))
+		return NULL;
+	return atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+}
+
+/* ---- status ---- */
+
+struct status_of_open_mpi {
+	int source, tag, error, cancelled;
+	size_t len;
+};
+
+struct status_of_mpich {
+	int len, len_high_and_cancelled, source, tag, error;
+};
+
+static bool status_seen; /* the MPI wrote one as it is written here */
+
+/* MPI_STATUS_IGNORE is 0 or 1. */
+static inline bool wanted(const void *status)
+{
+	return (uintptr_t)status > 1;
+}
+
+/* Not the error: calls with one status leave it alone. */
+static inline void status_fill(void *status, int source, int tag, int64_t len)
+{
+	if (open_mpi) {
+		struct status_of_open_mpi *s = status;
+		s->source = source;
+		s->tag = tag;
+		s->cancelled = 0;
+		s->len = (size_t)len;
+	} else {
+		struct status_of_mpich *s = status;
+		s->len = (int)len;
+		s->len_high_and_cancelled = 0;
+		s->source = source;
+		s->tag = tag;
+	}
+}
+
+static bool status_is(const void *status, int source, int tag, uint64_t len)
+{
+	if (open_mpi) {
+		const struct status_of_open_mpi *s = status;
+		return s->source == source && s->tag == tag && !s->cancelled && s->len == len;
+	}
+	const struct status_of_mpich *s = status;
+	return s->source == source && s->tag == tag && !s->len_high_and_cancelled && (uint64_t)s->len == len;
+}
+
+/* ---- watching ---- */
+
+/* The next calls, 2 to 64 of them, are the MPI's. */
+static inline void in_vain(struct entry *e)
+{
+	e->fails += e->fails < FAILS;
+	e->turn = -(1 << e->fails);
+}
+
+/* Not on the stack: an error handler may leave the call by a jump. Then nothing is watched any more. */
+static struct sn_shim_lesson lesson;
+static bool watching;
+
+/* Does one thread at a time call, as the MPI has promised? It locks nothing then, nor does the provider. */
+static bool serial(void)
+{
+	static enum { UNKNOWN, YES, NO } answer;
+	if (answer == UNKNOWN) {
+		union function initialized = {sn_mpi_find("PMPI_Initialized")};
+		union function level = {sn_mpi_find("PMPI_Query_thread")};
+		int yes = 0, provided = MULTIPLE;
+		if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes)
+			level.asks(&provided);
+		answer = provided < MULTIPLE ? YES : NO;
+	}
+	return answer == YES;
+}
+
+/* Is this the second such call in a row? */
+static bool seen(struct entry *e, const struct call *c)
+{
+	bool again = e->seen && same(&e->call, c);
+	if (!again)
+		*e = (struct entry){.call = *c, .seen = true};
+	e->known = false;
+	return again;
+}
+
+/* Then it is watched from here on. What was watched in vain is not, the next times. */
+static bool watch(struct entry *e)
+{
+	if (e->turn < 0) {
+		e->turn++;
+		return false;
+	}
+	const struct sn_shim_quick *q = !watching && serial() ? quick() : NULL;
+	if (!q)
+		return false;
+	in_vain(e);
+	watching = true;
+	lesson = (struct sn_shim_lesson){.thread = &sn_mpi_thread};
+	q->learn(&lesson);
+	return true;
+}
+
+static void watched(void)
+{
+	watching = false;
+	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
+	q->learn(NULL);
+}
+
+static void learn(struct entry *e, const struct sn_shim_way *way)
+{
+	e->known = true;
+	e->turn = PERIOD - 1;
+	e->fails = 0;
+	e->way = *way;
+}
+
+static void learn_send(struct entry *e, const void *buf, uint32_t recvs_too)
+{
+	if (lesson.sends == 1 && lesson.recvs == recvs_too && (lesson.sent == buf || !lesson.send.len))
+		learn(e, &lesson.send);
+}
+
+static void learn_recv(struct entry *e, const void *buf, uint32_t sends_too, const void *status)
+{
+	const struct call *c = &e->call;
+	if (lesson.recvs == 1 && lesson.sends == sends_too && lesson.over && lesson.recv.len < ROOM &&
+	    (lesson.received == buf || !lesson.recv.len))
+		learn(e, &lesson.recv);
+	if (e->known && wanted(status))
+		status_seen = e->known = status_is(status, c->peer, c->tag, lesson.got);
+}
+
+/* ---- MPI_Send ---- */
+
+/* Whether it may go the quick way, one time after the other. */
+static inline bool in_turn(struct entry *e)
+{
+	if (likely(e->turn > 0)) {
+		e->turn--;
+		return true;
+	}
+	if (++e->turn > 0)
+		e->turn = PERIOD - 1;
+	return false;
+}
+
+static __attribute__((noinline)) int send_watched(const struct call *c, const void *buf, send_fn slowly)
+{
+	struct entry *e = entry_of(sends, c);
+	bool watches = seen(e, c) && watch(e);
+	int rc = slowly(buf, c->count, c->type, c->peer, c->tag, c->comm);
+	if (watches) {
+		watched();
+		if (!rc)
+			learn_send(e, buf, 0);
+	}
+	return rc;
+}
+
+static inline int send(const struct call *c, const void *buf, send_fn slowly)
+{
+	struct entry *e = entry_of(sends, c);
+	if (!likely(e->known && same(&e->call, c)))
+		return send_watched(c, buf, slowly);
+	const struct sn_shim_quick *q = quick();
+	if (likely(q && in_turn(e) && q->send(&e->way, buf)))
+		return 0;
+	return slowly(buf, c->count, c->type, c->peer, c->tag, c->comm);
+}
+
+/* ---- MPI_Recv ---- */
+
+/* The bytes that came, or negative. A message that is late once is late again: then the looks for it are in vain. */
+static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, void *buf)
+{
+	int64_t len = q->recv(&e->way, buf);
+	if (likely(len >= 0)) {
+		e->fails = 0;
+	} else {
+		in_vain(e);
+	}
+	return len;
+}
+
+static __attribute__((noinline)) int recv_watched(const struct call *c, void *buf, void *status,
+						  recv_fn slowly)
+{
+	struct entry *e = entry_of(recvs, c);
+	bool watches = c->peer >= 0 && c->tag >= 0 && seen(e, c) && watch(e);
+	int rc = slowly(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
+	if (watches) {
+		watched();
+		if (!rc)
+			learn_recv(e, buf, 0, status);
+	}
+	return rc;
+}
+
+static inline int recv(const struct call *c, void *buf, void *status, recv_fn slowly)
+{
+	struct entry *e = entry_of(recvs, c);
+	if (!likely(e->known && same(&e->call, c) && (status_seen || !wanted(status))))
+		return recv_watched(c, buf, status, slowly);
+	const struct sn_shim_quick *q = quick();
+	int64_t len = likely(q && in_turn(e)) ? recv_now(q, e, buf) : -1;
+	if (!likely(len >= 0))
+		return slowly(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
+	if (wanted(status))
+		status_fill(status, c->peer, c->tag, len);
+	return 0;
+}
+
+/* ---- MPI_Sendrecv ---- */
+
+struct exchange {
+	struct call out, in;
+	const void *from;
+	void *to, *status;
+	both_fn slowly;
+};
+
+static int both_slowly(const struct exchange *x)
+{
+	return x->slowly(x->from, x->out.count, x->out.type, x->out.peer, x->out.tag, x->to, x->in.count,
+			 x->in.type, x->in.peer, x->in.tag, x->in.comm, x->status);
+}
+
+static __attribute__((noinline)) int both_watched(const struct exchange *x)
+{
+	struct entry *out = entry_of(sends, &x->out), *in = entry_of(recvs, &x->in);
+	bool exact = x->in.peer >= 0 && x->in.tag >= 0, again = seen(out, &x->out);
+	bool watches = exact && seen(in, &x->in) && again && watch(in);
+	int rc = both_slowly(x);
+	if (watches) {
+		watched();
+		if (!rc) {
+			learn_send(out, x->from, 1);
+			learn_recv(in, x->to, 1, x->status);
+		}
+	}
+	return rc;
+}
+
+/* Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. */
+static inline int both(const struct exchange *x)
+{
+	struct entry *out = entry_of(sends, &x->out), *in = entry_of(recvs, &x->in);
+	if (!likely(out->known && in->known && same(&out->call, &x->out) && same(&in->call, &x->in) &&
+		    (status_seen || !wanted(x->status))))
+		return both_watched(x);
+	const struct sn_shim_quick *q = quick();
+	if (!likely(q && in_turn(in) && q->send(&out->way, x->from)))
+		return both_slowly(x);
+	int64_t len = recv_now(q, in, x->to);
+	if (!likely(len >= 0))
+		return next[1][RECV].recv(x->to, x->in.count, x->in.type, x->in.peer, x->in.tag, x->in.comm,
+					  x->status);
+	if (wanted(x->status))
+		status_fill(x->status, x->in.peer, x->in.tag, len);
+	return 0;
+}
+
+/* ---- calls after which a handle may mean something else ---- */
+
+/* After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there. */
+static int ends(int call, int p, void *a, void *b)
+{
+	sn_quick_forget();
+	int rc = next[p][call].ends(a, b);
+	sn_quick_forget();
+	return rc;
+}
+
+void sn_quick_forget(void)
+{
+	lesson.sends = lesson.recvs = 2; /* a call that is watched just now teaches nothing */
+	memset(sends, 0, sizeof(sends));
+	memset(recvs, 0, sizeof(recvs));
+}
+
+/* ---- standing in ---- */
+
+#define STAND_INS(p)                                                                                         \
+	static int send_##p(const void *buf, int count, handle type, int to, int tag, handle comm)           \
+	{                                                                                                    \
+		struct call c = call_of(buf, count, type, to, tag, comm);                                    \
+		return send(&c, buf, next[p][SEND].send);                                                    \
+	}                                                                                                    \
+	static int recv_##p(void *buf, int count, handle type, int from, int tag, handle comm, void *status) \
+	{                                                                                                    \
+		struct call c = call_of(buf, count, type, from, tag, comm);                                  \
+		return recv(&c, buf, status, next[p][RECV].recv);                                            \
+	}                                                                                                    \
+	static int both_##p(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,  \
+			    int in_count, handle in_type, int from, int in_tag, handle comm, void *status)   \
+	{                                                                                                    \
+		struct exchange x = {call_of(out, out_count, out_type, to, out_tag, comm),                   \
+				     call_of(in, in_count, in_type, from, in_tag, comm),                     \
+				     out,                                                                    \
+				     in,                                                                     \
+				     status,                                                                 \
+				     next[p][BOTH].both};                                                    \
+		return both(&x);                                                                             \
+	}                                                                                                    \
+	static int comm_free_##p(void *a, void *b)                                                           \
+	{                                                                                                    \
+		return ends(COMM_FREE, p, a, b);                                                             \
+	}                                                                                                    \
+	static int comm_disconnect_##p(void *a, void *b)                                                     \
+	{                                                                                                    \
+		return ends(COMM_DISCONNECT, p, a, b);                                                       \
+	}                                                                                                    \
+	static int comm_set_info_##p(void *a, void *b)                                                       \
+	{                                                                                                    \
+		return ends(COMM_SET_INFO, p, a, b);                                                         \
+	}                                                                                                    \
+	static int type_free_##p(void *a, void *b)                                                           \
+	{                                                                                                    \
+		return ends(TYPE_FREE, p, a, b);                                                             \
+	}                                                                                                    \
+	static int finalize_##p(void *a, void *b)                                                            \
+	{                                                                                                    \
+		return ends(FINALIZE, p, a, b);                                                              \
+	}
+
+STAND_INS(0)
+STAND_INS(1)
+
+static const struct {
+	const char *name;
+	union function stand_in[2];
+} calls[CALLS] = {
+	[SEND] = {"MPI_Send", {{.send = send_0}, {.send = send_1}}},
+	[RECV] = {"MPI_Recv", {{.recv = recv_0}, {.recv = recv_1}}},
+	[BOTH] = {"MPI_Sendrecv", {{.both = both_0}, {.both = both_1}}},
+	[COMM_FREE] = {"MPI_Comm_free", {{.ends = comm_free_0}, {.ends = comm_free_1}}},
+	[COMM_DISCONNECT] = {"MPI_Comm_disconnect",
+			     {{.ends = comm_disconnect_0}, {.ends = comm_disconnect_1}}},
+	[COMM_SET_INFO] = {"MPI_Comm_set_info", {{.ends = comm_set_info_0}, {.ends = comm_set_info_1}}},
+	[TYPE_FREE] = {"MPI_Type_free", {{.ends = type_free_0}, {.ends = type_free_1}}},
+	[FINALIZE] = {"MPI_Finalize", {{.ends = finalize_0}, {.ends = finalize_1}}},
+};
+
+/* A tool stands before the MPI where the two names lead to different libraries. */
+static bool is_tools(const char *name, const void *definition)
+{
+	char profiled[32] = "P";
+	strncat(profiled, name, sizeof(profiled) - 2);
+	return !sn_mpi_same_object(definition, sn_mpi_find(profiled));
+}
+
+void *sn_quick_stand_in(const char *name, void *definition)
+{
+	int p = *name == 'P', call = 0;
+	while (call < CALLS && strcmp(calls[call].name, name + p))
+		call++;
+	if (call == CALLS || (call <= BOTH && !p && is_tools(name, definition)))
+		return definition;
+	next[p][call].symbol = definition;
+	if (call == BOTH && !next[1][RECV].symbol)
+		next[1][RECV].symbol = sn_mpi_find("PMPI_Recv");
+	return calls[call].stand_in[p].symbol;
+}
+
+void sn_quick_in(bool is_open_mpi)
+{
+	open_mpi = is_open_mpi;
+}

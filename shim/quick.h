@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A quick way for calls seen before.
+ *
+ * What an MPI does between MPI_Send and the provider costs three times what the provider does: it looks at its handles, and
+ * makes out of type and count a length, and out of rank, tag and communicator an address and match bits. For the same arguments
+ * that comes out the same each time. So a call is watched once, and if it led to one send of the provider, of the program's
+ * own buffer, and to nothing else, the next one with the same arguments is that send. Likewise MPI_Recv, which then looks for its message
+ * itself for a moment, and MPI_Sendrecv, which is both. Nothing needs to be known of the MPI, but for how it lays out an MPI_Status,
+ * and that is compared with what it wrote itself.
+ *
+ * It holds as long as the handles mean the same: a communicator or a type that is freed, a setting of a communicator, and
+ * an endpoint that is closed end it for all. And a buffer elsewhere (REGION) is another call: an MPI may treat memory of a device in another
+ * way.
+ *
+ * Everything else goes to the MPI as before, each time:
+ *  - what the provider cannot do at once: the ring is full, the message is long, the peer is gone;
+ *  - a message that is not like the one that was watched, in its match bits (MPIs mark synchronous sends there), or that is too
+ *    long: it is left for the MPI, which knows what to do;
+ *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
+ *  - one call in PERIOD, so that the MPI's own affairs go on;
+ *  - any source or any tag: its status cannot be known before;
+ *  - where several threads call, or may, as the MPI says itself; while Open MPI has a window (shim.h, elsewhere);
+ *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
+ *
+ * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and
+ * does no send at once while others are queued; a receive stands behind all that were posted before.
+ *
+ * Budget, a call seen before: six compares and three loads, and what sn_try_send or sn_try_recv cost. Other calls of
+ * these functions: one store more; the second in a row with the same arguments is watched.
+ */
+#ifndef SN_SHIM_QUICK_H
+#define SN_SHIM_QUICK_H
+
+#include "shim.h"
+#include <stdbool.h>
+
+/* What stands before this definition of a name: itself, or a function here that calls it. */
+void *sn_quick_stand_in(const char *name, void *definition);
+/* The MPI is Open MPI, or one of MPICH's family. */
+void sn_quick_in(bool open_mpi);
+/* All calls seen so far. */
+void sn_quick_forget(void);
+
+/* ---- of shim.c ---- */
+extern struct sn_shim sn_mpi_shim;
+extern _Atomic uint32_t sn_mpi_many; /* several threads have called */
+extern _Thread_local struct sn_shim_thread sn_mpi_thread __attribute__((tls_model("initial-exec")));
+/* The next definition of a name after ours; NULL: there is none. */
+void *sn_mpi_find(const char *name);
+/* Do both lie in one library, or program? */
+bool sn_mpi_same_object(const void *a, const void *b);
+
+#endif

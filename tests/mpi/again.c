@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls that are made again and again with the same arguments, which libsennit-mpi.so takes over (shim/quick.h): every byte,
+ * every status and the order are as the MPI would have them, also where something changes between two of them: other
+ * ways to send, lengths, wildcards, messages that are too long, communicators and types that are freed and whose
+ * handles come again.
+ *
+ *     again [-m]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's
+ *
+ * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROUNDS 300
+#define ROOM   16 /* ints */
+
+extern long tool_calls(void) __attribute__((weak));
+
+static int rank, faults;
+static long calls; /* that a tool should have seen */
+
+static void expect(bool right, const char *what, long i)
+{
+	if (right || faults++ > 5)
+		return;
+	printf("again: rank %d: %s, round %ld\n", rank, what, i);
+}
+
+static void fill(int *v, int n, int i)
+{
+	for (int k = 0; k < n; k++)
+		v[k] = i * 1000 + k;
+}
+
+static void check(const int *v, int n, int i, const char *what)
+{
+	int want[ROOM];
+	fill(want, n, i);
+	expect(!memcmp(v, want, (size_t)n * sizeof(int)), what, i);
+}
+
+static void check_status(MPI_Status *s, int source, int tag, int n, int i)
+{
+	int count = -1, cancelled = 1;
+	MPI_Get_count(s, MPI_INT, &count);
+	MPI_Test_cancelled(s, &cancelled);
+	expect(s->MPI_SOURCE == source && s->MPI_TAG == tag && count == n && !cancelled, "status", i);
+}
+
+static void send(const int *v, int n, int to, int tag, MPI_Comm comm)
+{
+	MPI_Send(v, n, MPI_INT, to, tag, comm);
+	calls++;
+}
+
+static void recv(int *v, int from, int tag, MPI_Comm comm, MPI_Status *s)
+{
+	MPI_Recv(v, ROOM, MPI_INT, from, tag, comm, s);
+	calls++;
+}
+
+/* There and back, with lengths that change; every other round the status is ignored. */
+static void lengths(void)
+{
+	int out[ROOM], in[ROOM];
+	MPI_Status s;
+	for (int i = 0; rank < 2 && i < ROUNDS; i++) {
+		int n = i < ROUNDS / 2 ? ROOM : i % (ROOM + 1);
+		fill(out, n, i);
+		memset(in, 0xff, sizeof(in));
+		if (rank == 0)
+			send(out, n, 1, 1, MPI_COMM_WORLD);
+		recv(in, !rank, 1, MPI_COMM_WORLD, i % 2 ? &s : MPI_STATUS_IGNORE);
+		if (rank == 1)
+			send(out, n, 0, 1, MPI_COMM_WORLD);
+		check(in, n, i, "a message of another length");
+		expect(n == ROOM || in[n] == -1, "bytes beyond a message", i);
+		if (i % 2)
+			check_status(&s, !rank, 1, n, i);
+	}
+}
+
+/* One way, of every kind, and received in other ways: no message overtakes another. */
+static void send_somehow(int *v, int i)
+{
+	MPI_Request r;
+	int kind = i < ROUNDS ? 0 : i % 5;
+	if (kind == 1)
+		MPI_Ssend(v, ROOM, MPI_INT, 1, 2, MPI_COMM_WORLD);
+	else if (kind == 2)
+		MPI_Isend(v, ROOM, MPI_INT, 1, 2, MPI_COMM_WORLD, &r);
+	else if (kind == 3)
+		MPI_Issend(v, ROOM, MPI_INT, 1, 2, MPI_COMM_WORLD, &r);
+	else
+		send(v, ROOM, 1, 2, MPI_COMM_WORLD);
+	if (kind == 2 || kind == 3)
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+}
+
+/* Open MPI 4 answers no synchronous send that MPI_Mrecv takes, over any provider. */
+static void receive_somehow(int *v, int i)
+{
+	MPI_Request r;
+	MPI_Message m;
+	MPI_Status s;
+	int kind = i < ROUNDS ? 0 : i % 7;
+	if (kind == 1) {
+		recv(v, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &s);
+	} else if (kind == 2) {
+		recv(v, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &s);
+	} else if (kind == 3) {
+		MPI_Irecv(v, ROOM, MPI_INT, 0, 2, MPI_COMM_WORLD, &r);
+		MPI_Wait(&r, &s);
+	} else if (kind == 4 && i % 5 % 2 == 0) {
+		MPI_Mprobe(0, 2, MPI_COMM_WORLD, &m, &s);
+		MPI_Mrecv(v, ROOM, MPI_INT, &m, &s);
+	} else {
+		recv(v, 0, 2, MPI_COMM_WORLD, &s);
+	}
+	check_status(&s, 0, 2, ROOM, i);
+}
+
+static void order(void)
+{
+	int v[ROOM];
+	for (int i = 0; i < 3 * ROUNDS; i++) {
+		if (rank == 0) {
+			fill(v, ROOM, i);
+			send_somehow(v, i);
+		} else if (rank == 1) {
+			if (i % 100 == 99) /* now and then they have come before */
+				usleep(2000);
+			receive_somehow(v, i);
+			check(v, ROOM, i, "a message out of its turn");
+		}
+	}
+}
+
+/* A receive that was posted before takes the first message. */
+static void posted_before(void)
+{
+	int v[ROOM], w[ROOM];
+	MPI_Request r;
+	for (int i = 0; i < ROUNDS; i++) {
+		if (rank == 0) {
+			for (int k = 0; k < 2; k++) {
+				fill(v, ROOM, 2 * i + k);
+				send(v, ROOM, 1, 3, MPI_COMM_WORLD);
+			}
+			recv(v, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		} else if (rank == 1) {
+			MPI_Irecv(v, ROOM, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &r);
+			recv(w, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			check(w, ROOM, 2 * i + 1, "the second receive");
+			MPI_Wait(&r, MPI_STATUS_IGNORE);
+			check(v, ROOM, 2 * i, "the first receive");
+			send(v, ROOM, 0, 3, MPI_COMM_WORLD);
+		}
+	}
+}
+
+static void truncated(void)
+{
+	int v[2 * ROOM], class;
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	for (int i = 0; i < ROUNDS; i++) {
+		bool longer = i % 50 == 49;
+		fill(v, ROOM, i);
+		if (rank == 0) {
+			send(v, longer ? 2 * ROOM : ROOM, 1, 4, MPI_COMM_WORLD);
+			recv(v, 1, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		} else if (rank == 1) {
+			int rc = MPI_Recv(v, ROOM, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			calls++;
+			MPI_Error_class(rc, &class);
+			expect(class == (longer ? MPI_ERR_TRUNCATE : MPI_SUCCESS),
+			       "a message that is too long", i);
+			if (!longer)
+				check(v, ROOM, i, "a message after one that was too long");
+			send(v, ROOM, 0, 4, MPI_COMM_WORLD);
+		}
+	}
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+/* The same rank of a communicator is another process each time, and its handle may be the same. */
+static void communicators(void)
+{
+	for (int i = 0; i < 12; i++) {
+		MPI_Comm comm;
+		int v[ROOM], partner = i % 2 ? 2 : 1;
+		MPI_Comm_split(MPI_COMM_WORLD, 0, rank == 0 ? 0 : rank == partner ? 1 : 2, &comm);
+		for (int k = 0; k < 80; k++) {
+			fill(v, ROOM, 100 * i + k);
+			if (rank == 0) {
+				send(v, ROOM, 1, 5, comm);
+				recv(v, 1, 5, comm, MPI_STATUS_IGNORE);
+				check(v, ROOM, -100 * i - k, "an answer in a communicator");
+			} else if (rank == partner) {
+				memset(v, 0, sizeof(v));
+				recv(v, 0, 5, comm, MPI_STATUS_IGNORE);
+				check(v, ROOM, 100 * i + k, "a message in a communicator");
+				fill(v, ROOM, -100 * i - k);
+				send(v, ROOM, 0, 5, comm);
+			}
+		}
+		MPI_Comm_free(&comm);
+	}
+}
+
+/* Likewise of a type. */
+static void types(void)
+{
+	for (int i = 0; i < 12; i++) {
+		MPI_Datatype type;
+		MPI_Status s;
+		int v[ROOM], n = i % 2 ? 3 : 5, got;
+		if (i % 3 == 2) /* with a hole, which the MPI packs */
+			MPI_Type_vector(n, 1, 2, MPI_INT, &type);
+		else
+			MPI_Type_contiguous(n, MPI_INT, &type);
+		MPI_Type_commit(&type);
+		for (int k = 0; k < 80; k++) {
+			if (rank == 0) {
+				fill(v, ROOM, k);
+				MPI_Send(v, 1, type, 1, 6, MPI_COMM_WORLD);
+				recv(v, 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+				calls++;
+			} else if (rank == 1) {
+				memset(v, 0xff, sizeof(v));
+				MPI_Recv(v, 1, type, 0, 6, MPI_COMM_WORLD, &s);
+				calls++;
+				MPI_Get_count(&s, MPI_INT, &got);
+				int last = i % 3 == 2 ? 2 * (n - 1) : n - 1;
+				expect(got == n && v[last] == k * 1000 + last && v[last + 1] == -1, "a type",
+				       i);
+				send(v, ROOM, 0, 6, MPI_COMM_WORLD);
+			}
+		}
+		MPI_Type_free(&type);
+	}
+}
+
+static void exchanges(void)
+{
+	int out[ROOM], in[ROOM];
+	MPI_Status s;
+	for (int i = 0; rank < 2 && i < ROUNDS; i++) {
+		int n = i % ROOM, m = (i + rank) % 40 == 39 ? n : ROOM;
+		fill(out, ROOM, i + rank);
+		if (i % 90 == 89) /* one of them is late */
+			usleep(rank ? 1000 : 0);
+		MPI_Sendrecv(out, m, MPI_INT, !rank, 7, in, ROOM, MPI_INT, !rank, 7, MPI_COMM_WORLD,
+			     i % 4 ? &s : MPI_STATUS_IGNORE);
+		calls++;
+		int came = (i + !rank) % 40 == 39 ? n : ROOM;
+		check(in, came, i + !rank, "an exchange");
+		if (i % 4)
+			check_status(&s, !rank, 7, came, i);
+	}
+}
+
+/* Many one way, more than a ring holds; the other side does something else meanwhile. */
+static void floods(void)
+{
+	int v[ROOM];
+	for (int i = 0; i < 40000; i++) {
+		if (rank == 0) {
+			fill(v, ROOM, i);
+			send(v, ROOM, 1, 8, MPI_COMM_WORLD);
+		} else if (rank == 1) {
+			if (i % 10000 == 0)
+				usleep(20000);
+			recv(v, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			check(v, ROOM, i, "a message of a flood");
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	bool many = argc > 1 && !strcmp(argv[1], "-m");
+	int provided, ranks;
+	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	if (ranks < 3) {
+		printf("again: needs three ranks\n");
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+	alarm(100);
+	for (int i = 0; i < 2; i++) {
+		lengths();
+		order();
+		posted_before();
+		truncated();
+		communicators();
+		types();
+		exchanges();
+		floods();
+	}
+	if (tool_calls)
+		expect(tool_calls() == calls, "calls that the tool has not seen", calls - tool_calls());
+	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	if (rank == 0 && !faults)
+		printf("again: every byte right, every status, and in order\n");
+	MPI_Finalize();
+	return faults != 0;
+}

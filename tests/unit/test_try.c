@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is only tried leaves no trace when it fails: sn_try_send and sn_try_recv do at once what was asked, or nothing, and
+ * take no message from those that were posted before or out of its turn.
+ */
+#include "sennit/sennit.h"
+#include "unit.h"
+#include <string.h>
+
+#define LOOKS 64
+#define EXACT UINT64_MAX
+#define MARK  (UINT64_C(1) << 40) /* a bit that receives do not look at */
+#define LONG  (256u << 10)
+
+static struct {
+	sn_ep *ep;
+	sn_peer peer;
+} side[2];
+
+static struct {
+	unsigned count;
+	sn_completion last;
+} told;
+
+static void tell(void *arg, const sn_completion *c)
+{
+	told.count++;
+	told.last = *c;
+}
+
+static void move(void)
+{
+	for (int i = 0; i < 100; i++)
+		sn_progress(side[i % 2].ep);
+}
+
+/* The next receive by the usual way, which must end as said. */
+static void receive(uint64_t bits, uint64_t mask, size_t room, int status, uint64_t got_bits, size_t len)
+{
+	static char in[LONG];
+	told.count = 0;
+	assert_int_equal(sn_trecv(side[1].ep, side[1].peer, in, room, bits & mask, mask, in), 0);
+	for (int i = 0; i < 100000 && !told.count; i++)
+		move();
+	assert_int_equal(told.count, 1);
+	assert_int_equal(told.last.status, status);
+	assert_int_equal(told.last.bits, got_bits);
+	assert_int_equal(told.last.len, len);
+	told.count = 0;
+}
+
+static int send_try(uint64_t value, uint64_t bits)
+{
+	return sn_try_send(side[0].ep, side[0].peer, &value, sizeof(value), bits, 0, 0);
+}
+
+static int recv_try(uint64_t *value, uint64_t bits, uint64_t mask, uint64_t exactly, unsigned looks)
+{
+	uint64_t len = 0;
+	int rc = sn_try_recv(side[1].ep, side[1].peer, value, sizeof(*value), bits & mask, mask, exactly,
+			     looks, &len);
+	if (!rc)
+		assert_int_equal(len, sizeof(*value));
+	return rc;
+}
+
+static int setup(void **state)
+{
+	sn_ep_attr attr = {.on_complete = tell};
+	uint8_t addr[2][SN_ADDR_MAX];
+	size_t len[2] = {SN_ADDR_MAX, SN_ADDR_MAX};
+	char byte = 1;
+	setenv("SENNIT_NET", "off", 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(sn_ep_open(&attr, &side[i].ep), 0);
+		assert_int_equal(sn_ep_address(side[i].ep, addr[i], &len[i]), 0);
+		assert_int_equal(sn_ep_quiet(side[i].ep, 1), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(sn_peer_add(side[i].ep, addr[!i], len[!i], &side[i].peer), 0);
+	assert_int_equal(send_try(1, 1), SN_ERR_AGAIN); /* there is no connection yet */
+	assert_int_equal(sn_inject(side[0].ep, side[0].peer, &byte, 1, 1, 0, 0), 0);
+	receive(1, EXACT, 8, SN_OK, 1, 1);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	for (int i = 0; i < 2; i++)
+		sn_ep_close(side[i].ep);
+	return 0;
+}
+
+static void what_is_there_is_taken_and_nobody_is_told(void **state)
+{
+	uint64_t got = 0;
+	for (uint64_t k = 1; k <= 300; k++) {
+		assert_int_equal(send_try(k, 5), SN_OK);
+		if (k % 3 == 0) /* it has come before anybody asks, and needs no look */
+			move();
+		assert_int_equal(recv_try(&got, 5, EXACT, 5, k % 3 ? LOOKS : 0), SN_OK);
+		assert_int_equal(got, k);
+	}
+	uint64_t len;
+	assert_int_equal(send_try(7, 5), SN_OK);
+	assert_int_equal(sn_try_recv(side[1].ep, SN_ANY_PEER, &got, sizeof(got), 0, 0, 5, LOOKS, &len),
+			 SN_OK);
+	assert_int_equal(got, 7);
+	assert_int_equal(told.count, 0);
+}
+
+static void a_receive_in_vain_was_never_posted(void **state)
+{
+	uint64_t got = 0;
+	for (int k = 0; k < 100; k++)
+		assert_int_equal(recv_try(&got, 5, EXACT, 5, LOOKS), SN_ERR_AGAIN);
+	assert_int_equal(send_try(3, 5), SN_OK);
+	move();
+	assert_int_equal(got, 0);
+	receive(5, EXACT, 8, SN_OK, 5, 8);
+}
+
+static void an_earlier_receive_comes_first(void **state)
+{
+	uint64_t first = 0, got = 0;
+	told.count = 0;
+	assert_int_equal(sn_trecv(side[1].ep, SN_ANY_PEER, &first, sizeof(first), 0, 0, NULL), 0);
+	assert_int_equal(send_try(1, 5), SN_OK);
+	assert_int_equal(recv_try(&got, 5, EXACT, 5, LOOKS), SN_ERR_AGAIN);
+	assert_int_equal(first, 1);
+	assert_int_equal(told.count, 1);
+	assert_int_equal(send_try(2, 5), SN_OK);
+	assert_int_equal(recv_try(&got, 5, EXACT, 5, LOOKS), SN_OK);
+	assert_int_equal(got, 2);
+	told.count = 0;
+}
+
+/* A message that the receive matches but is not like the others, and one behind it that is. */
+static void another_message_keeps_its_turn(void **state)
+{
+	for (int here = 0; here < 2; here++) {
+		uint64_t got = 0;
+		assert_int_equal(send_try(1, 5 | MARK), SN_OK);
+		assert_int_equal(send_try(2, 5), SN_OK);
+		if (here)
+			move();
+		for (int k = 0; k < 3; k++)
+			assert_int_equal(recv_try(&got, 5, ~MARK, 5, LOOKS), SN_ERR_AGAIN);
+		assert_int_equal(got, 0);
+		receive(5, ~MARK, 8, SN_OK, 5 | MARK, 8);
+		assert_int_equal(recv_try(&got, 5, ~MARK, 5, LOOKS), SN_OK);
+		assert_int_equal(got, 2);
+	}
+}
+
+static void what_does_not_fit_is_left(void **state)
+{
+	static char out[LONG];
+	static const size_t sizes[] = {9, 41, 4096, 8192, LONG};
+	for (size_t k = 0; k < 2 * sizeof(sizes) / sizeof(sizes[0]); k++) {
+		uint64_t got[2] = {0};
+		size_t n = sizes[k / 2];
+		bool here = k % 2;
+		memset(out, 1, n);
+		assert_in_range(sn_tsend(side[0].ep, side[0].peer, out, n, 5, 0, SN_FORGET, NULL), 0, 1);
+		assert_in_range(sn_tsend(side[0].ep, side[0].peer, out, 8, 5, 0, SN_FORGET, NULL), 0, 1);
+		if (here)
+			move();
+		for (int i = 0; i < 10; i++)
+			assert_int_equal(recv_try(got, 5, EXACT, 5, LOOKS), SN_ERR_AGAIN);
+		assert_int_equal(got[0] | got[1], 0);
+		receive(5, EXACT, 8, SN_ERR_TRUNCATED, 5, 8);
+		receive(5, EXACT, 8, SN_OK, 5, 8);
+	}
+}
+
+static void a_send_waits_for_nobody_and_overtakes_none(void **state)
+{
+	uint64_t sent = 0, got, next = 0;
+	while (send_try(sent, 5) == SN_OK)
+		sent++;
+	assert_in_range(sent, 100, 1 << 20);
+	for (int k = 0; k < 2; k++, sent++) /* queued */
+		assert_in_range(sn_inject(side[0].ep, side[0].peer, &sent, sizeof(sent), 5, 0, 0), 0, 0);
+	while (next < 100 + sent / 2) { /* there is room again, but these are not in the ring yet */
+		assert_int_equal(recv_try(&got, 5, EXACT, 5, LOOKS), SN_OK);
+		assert_int_equal(got, next);
+		next++;
+	}
+	assert_int_equal(send_try(0, 5), SN_ERR_AGAIN);
+	move();
+	assert_int_equal(send_try(sent++, 5), SN_OK);
+	for (; next < sent; next++) {
+		assert_int_equal(recv_try(&got, 5, EXACT, 5, LOOKS), SN_OK);
+		assert_int_equal(got, next);
+	}
+}
+
+static void nonsense_is_not_tried(void **state)
+{
+	uint64_t got = 0, len;
+	sn_peer none = side[1].peer + 100;
+	assert_int_equal(sn_try_send(NULL, 0, &got, 8, 5, 0, 0), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_send(side[0].ep, none, &got, 8, 5, 0, 0), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_send(side[0].ep, side[0].peer, NULL, 8, 5, 0, 0), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_send(side[0].ep, side[0].peer, &got, 8, 5, 0, SN_SYNC), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_recv(NULL, 0, &got, 8, 5, EXACT, 5, LOOKS, &len), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_recv(side[1].ep, none, &got, 8, 5, EXACT, 5, LOOKS, &len), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_recv(side[1].ep, side[1].peer, NULL, 8, 5, EXACT, 5, LOOKS, &len),
+			 SN_ERR_AGAIN);
+	assert_int_equal(sn_try_recv(side[1].ep, side[1].peer, &got, 8, 5, 1, 5, LOOKS, &len), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_recv(side[1].ep, side[1].peer, &got, 8, 5, EXACT, 5, LOOKS, NULL),
+			 SN_ERR_AGAIN);
+	move();
+	assert_int_equal(told.count, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_there_is_taken_and_nobody_is_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_receive_in_vain_was_never_posted, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_earlier_receive_comes_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(another_message_keeps_its_turn, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_does_not_fit_is_left, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_send_waits_for_nobody_and_overtakes_none, setup, teardown),
+		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
