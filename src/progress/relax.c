@@ -12,7 +12,8 @@
  *    (net/rail.c), and a nap that nobody ends takes its 50 us, and as much again for the kernel's timer.
  * A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller who has to look
  * at other things too looks often at first, and an idle one costs next to nothing. Within the step he looks again and
- * again, which is cheaper than to go back to his caller each time.
+ * again, which is cheaper than to go back to his caller each time. In a crowd it takes the 50 us from the beginning: others have had
+ * the core since, so each turn begins with cold caches, and what costs most of it is the way through the caller.
  */
 #include "progress/relax.h"
 #include "base/base.h"
@@ -23,6 +24,7 @@
 #include "progress/turns.h"
 #include <sched.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 
 #define YIELD_NS	 1000000u
 #define NAP_MIN_NS	 50000u
@@ -30,6 +32,7 @@
 #define FAR_AWAKE_NS	 (SN_RELAX_FAR_ARM + 10000u)
 #define LOOKS		 8  /* between two readings of the clock (25 ns each) */
 #define FIRST_LOOKS	 64 /* of a wait, before the clock is read at all: about 2 us */
+#define CLOCKED		 16 /* of so many waits in a crowd one reads the clock at its first turn */
 #define POLLED_YIELD	 10 /* times the spinning of one who may do other things */
 #define POLLED_YIELD_MIN 100000u
 
@@ -92,12 +95,26 @@ static bool far_answers(void)
 	return atomic_load_explicit(&far_rails, memory_order_relaxed) > 0;
 }
 
+/*
+ * Without the functions of the C library, and of libsennit-mpi.so before it: in a crowd what they are made of has to be
+ * fetched anew at each turn.
+ */
+static inline void give_core(void)
+{
+#ifdef __x86_64__
+	long rc;
+	__asm__ volatile("syscall" : "=a"(rc) : "0"((long)SYS_sched_yield) : "rcx", "r11", "cc", "memory");
+#else
+	sched_yield();
+#endif
+}
+
 /* Counted roughly where several threads yield. */
 static void yield(void)
 {
 	atomic_store_explicit(&count_yields, atomic_load_explicit(&count_yields, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	sched_yield();
+	give_core();
 }
 
 static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
@@ -178,17 +195,39 @@ static int yield_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void 
 	return found;
 }
 
+/*
+ * In a crowd most of what somebody waits for is there when he gets the core back. So the clock, and what it is read for, comes
+ * after that; now and then before it, or ranks that never wait for longer would not spread (spread.h).
+ */
+static bool first_turn(int (*poll)(void *arg), void *arg)
+{
+	static _Thread_local unsigned waits;
+	if (++waits % CLOCKED == 0 || sn_turns_doubted())
+		return false;
+	sn_engine_stay();
+	yield();
+	return poll(arg) != 0;
+}
+
+/* How long a step may be awake. Not to nap means that others wait for the caller: then the crowd is no reason to stay. */
+static uint64_t stay_ns(uint64_t waited, bool many, unsigned max_nap_us)
+{
+	return many && max_nap_us ? NAP_MIN_NS : SN_MIN_OF(waited / 4, (uint64_t)NAP_MIN_NS);
+}
+
 bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
-	if (!*idle && !sn_relax_crowded() && sn_conf_num(SN_CONF_SPIN) && first_looks(poll, arg))
+	bool many = sn_relax_crowded();
+	if (!*idle && many && first_turn(poll, arg))
+		return true;
+	if (!*idle && !many && sn_conf_num(SN_CONF_SPIN) && first_looks(poll, arg))
 		return true;
 	uint64_t now = sn_now_ns();
 	if (!*idle) {
 		*idle = now;
 		sn_engine_stay();
 	}
-	uint64_t waited = now - *idle, end = now + SN_MIN_OF(waited / 4, NAP_MIN_NS);
-	bool many = sn_relax_crowded();
+	uint64_t waited = now - *idle, end = now + stay_ns(waited, many, max_nap_us);
 	if (many)
 		sn_spread_look(now);
 	int found = 0;

@@ -30,6 +30,11 @@ bool sn_turns_in_vain(uint64_t now)
 	return now < atomic_load_explicit(&vain.until, memory_order_relaxed);
 }
 
+bool sn_turns_doubted(void)
+{
+	return atomic_load_explicit(&vain.until, memory_order_relaxed) != 0;
+}
+
 static void sleep_from_now_on(uint64_t now)
 {
 	uint64_t next = atomic_load_explicit(&vain.next, memory_order_relaxed);

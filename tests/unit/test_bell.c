@@ -418,6 +418,38 @@ static void in_a_crowd_waiting_yields_at_once(void **state)
 	sn_relax_crowd(0);
 }
 
+static int second_look(void *arg)
+{
+	return ++polls > 1;
+}
+
+/*
+ * To go back to an MPI library after each yield costs more than the yield. One of several waits: a turn may take longer than
+ * anybody stays.
+ */
+static void in_a_crowd_nobody_goes_back_after_the_first_yield(void **state)
+{
+	int stayed = 0;
+	sn_relax_crowd(1000000);
+	for (int i = 0; i < 64 && !stayed; i++) {
+		uint64_t idle = 0;
+		polls = 0;
+		stayed = sn_relax_step(&idle, 100, second_look, NULL);
+		assert_true(!stayed || idle == 0);
+	}
+	assert_true(stayed);
+	/* Who may not nap is waited for by others, and goes back: a yield each, where staying takes tens. */
+	napped();
+	uint64_t yielded = yields;
+	for (int i = 0; i < 64; i++) {
+		uint64_t idle = sn_now_ns();
+		sn_relax_step(&idle, 0, nothing, NULL);
+	}
+	napped();
+	assert_true(yields - yielded < 4 * 64);
+	sn_relax_crowd(0);
+}
+
 /* An answer from another host may have to pass somebody who waits for this very core. */
 static void waiting_for_other_hosts_yields_while_it_spins(void **state)
 {
@@ -487,6 +519,7 @@ int main(void)
 		cmocka_unit_test(waiting_spins_then_naps),
 		cmocka_unit_test(nobody_naps_before_the_network_would_ring),
 		cmocka_unit_test(in_a_crowd_waiting_yields_at_once),
+		cmocka_unit_test(in_a_crowd_nobody_goes_back_after_the_first_yield),
 		cmocka_unit_test(waiting_for_other_hosts_yields_while_it_spins),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
 		cmocka_unit_test(who_polls_naps_only_after_many_calls),
