@@ -130,11 +130,11 @@ struct sn_rail_ops {
 	void (*refuse)(void *link, struct sn_rdv *rdv, int status);
 	/*
 	 * Optional. Show a posted tagged receive to senders, who may then claim it and write into it while this process
-	 * computes. source is an endpoint id, 0: any. The core calls it only if no earlier open receive that is not shown could take the same
-	 * message; serials grow. Returns a slot, or -1 if it is not shown (too small to be worth it, no slot free). iov is
-	 * copied. A claim ends in sn_core_claimed or sn_core_claimed_rdv.
+	 * computes. link: of the source, NULL: any. The core calls it only if no earlier open receive that is not shown could take
+	 * the same message; serials grow. Returns a slot, or -1 if it is not shown (the source would pass it by, no slot free). iov
+	 * is copied. A claim ends in sn_core_claimed or sn_core_claimed_rdv.
 	 */
-	int (*expose)(void *rail, uint64_t source, uint64_t serial, uint64_t bits, uint64_t mask,
+	int (*expose)(void *rail, const void *link, uint64_t serial, uint64_t bits, uint64_t mask,
 		      const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req);
 	/* Hide it again. False: a sender has claimed it, and the receive is that sender's. */
 	bool (*withdraw)(void *rail, int slot);

@@ -359,7 +359,7 @@ static void recv_show(struct sn_req *req, const struct sn_peer_state *source)
 	    sn_match_hidden_before(ep->match[0], &req->posted))
 		return;
 	req->slot = ep->rails[ep->board_rail].ops->expose(
-		ep->rails[ep->board_rail].state, source ? source->id : 0, req->posted.serial,
+		ep->rails[ep->board_rail].state, source ? source->link : NULL, req->posted.serial,
 		req->posted.bits, req->posted.mask, recv_segments(req), req->seg_count, req->room, req);
 	if (req->slot < 0)
 		return;

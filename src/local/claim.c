@@ -7,7 +7,7 @@
  * refuses, or a page faults, at whatever byte, the message is announced as usual, but names the slot: the receive is this
  * message's, and takes it by rendezvous from the beginning (what was written is overwritten with the same).
  *
- * Budget: a receive of more than 4 KiB that is not matched at once costs two or three lines written, and one locked
+ * Budget: a receive of more than 8 KiB (of a source that has lowered `eager`: 4) that is not matched at once costs two or three lines written, and one locked
  * instruction if something else takes it; a claimed message one locked instruction, two system calls per 4 MiB, and one
  * record; no waiting for the receiver.
  */
@@ -37,18 +37,26 @@ void sn_claim_close(struct sn_rail *rail)
 	munmap(rail->board, SN_BOARD_BYTES);
 }
 
-int sn_claim_expose(void *r, uint64_t source, uint64_t serial, uint64_t bits, uint64_t mask,
+/* What fills this receive would not look for it: then to show it, and to take it off again, is for nothing. */
+static bool passes_by(const struct sn_link *link, uint64_t room)
+{
+	const struct sn_chan *chan = link->rx.chan;
+	return chan && room <= atomic_load_explicit(&chan->whole, memory_order_relaxed);
+}
+
+int sn_claim_expose(void *r, const void *l, uint64_t serial, uint64_t bits, uint64_t mask,
 		    const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req)
 {
 	struct sn_rail *rail = r;
-	if (rail->forked)
+	const struct sn_link *source = l;
+	if (rail->forked || (source && passes_by(source, room)))
 		return -1;
 	uint32_t heap = sn_heap_holds(&rail->heap, iov, iov_count) ? rail->heap.generation : 0;
 	/* Memory that senders can map needs no name: they copy there by themselves. */
 	bool name = iov_count && iov_count <= SN_BOARD_SEGS && !heap;
 	struct sn_kmod_region *region = name ? sn_kcopy_name(rail, iov, iov_count, true) : NULL;
-	int slot = sn_board_post(rail->board, serial, source, bits, mask, iov, iov_count, room, heap,
-				 sn_kcopy_handle(region));
+	int slot = sn_board_post(rail->board, serial, source ? source->ids.id : 0, bits, mask, iov, iov_count,
+				 room, heap, sn_kcopy_handle(region));
 	if (slot < 0) {
 		sn_kcopy_unname(rail, &region);
 		return -1;

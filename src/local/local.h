@@ -473,7 +473,7 @@ int sn_recv_all(struct sn_link *link, uint32_t mark);
 #define SN_CLAIM_NONE UINT32_MAX
 int sn_claim_open(struct sn_rail *rail);
 void sn_claim_close(struct sn_rail *rail);
-int sn_claim_expose(void *rail, uint64_t source, uint64_t serial, uint64_t bits, uint64_t mask,
+int sn_claim_expose(void *rail, const void *link, uint64_t serial, uint64_t bits, uint64_t mask,
 		    const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req);
 bool sn_claim_withdraw(void *rail, int slot);
 /* Before closing: take everything off; what is claimed will still be reported. */

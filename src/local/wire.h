@@ -70,13 +70,16 @@ struct sn_chan {
 	uint8_t unused2[56];
 	/* 192 written by the sender: while it tries another way for its messages (way.c); only a hint */
 	_Atomic uint8_t tries[SN_TRIES];
-	uint8_t unused3[64 - SN_TRIES];
+	/* 216 written by the sender, once: up to this length its messages do not look for a receive on the board */
+	_Atomic uint32_t whole;
+	uint8_t unused3[64 - SN_TRIES - 4];
 	struct sn_job job[SN_JOBS]; /* 256 opened by the sender of this channel: job.h */
 };
 _Static_assert(offsetof(struct sn_chan, job) == 256 && sizeof(struct sn_chan) <= SN_RING_OFFSET,
 	       "on the page before the ring");
 _Static_assert(offsetof(struct sn_chan, head) == 64 && offsetof(struct sn_chan, full) == 72 &&
-		       offsetof(struct sn_chan, want_room) == 128 && offsetof(struct sn_chan, tries) == 192,
+		       offsetof(struct sn_chan, want_room) == 128 && offsetof(struct sn_chan, tries) == 192 &&
+		       offsetof(struct sn_chan, whole) == 216,
 	       "one line each");
 
 /*

@@ -271,6 +271,28 @@ static void closing_takes_the_board_down(void)
 	}
 }
 
+/* Its two lines and its locked instruction are for messages that look there. */
+static void what_comes_in_one_piece_anyway_is_not_shown(void)
+{
+	static const struct {
+		size_t room;
+		bool any;
+		unsigned shown;
+	} posts[] = {{8192, false, 0}, {8193, false, 1}, {8192, true, 1}};
+	open_both();
+	shake();
+	for (unsigned i = 0; i < sizeof(posts) / sizeof(*posts); i++) {
+		sn_req *r;
+		uint64_t before = counter("core.shown");
+		CHECK(sn_irecv(ep, posts[i].any ? SN_ANY_PEER : peer, buf, posts[i].room, 5, UINT64_MAX,
+			       &r) == 0);
+		CHECK(counter("core.shown") - before == posts[i].shown);
+		CHECK(sn_cancel(ep, r) == 0);
+		wait_status(r, SN_ERR_CANCELED, NULL);
+	}
+	shake();
+}
+
 static void run(void (*scene)(void))
 {
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -290,6 +312,7 @@ SCENE(an_earlier_receive_goes_first)
 SCENE(an_earlier_message_goes_first)
 SCENE(a_claimed_receive_cannot_be_cancelled_a_free_one_can)
 SCENE(a_claim_that_cannot_be_written_is_announced)
+SCENE(what_comes_in_one_piece_anyway_is_not_shown)
 SCENE(closing_takes_the_board_down)
 
 int main(void)
@@ -301,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_an_earlier_message_goes_first),
 		cmocka_unit_test(test_a_claimed_receive_cannot_be_cancelled_a_free_one_can),
 		cmocka_unit_test(test_a_claim_that_cannot_be_written_is_announced),
+		cmocka_unit_test(test_what_comes_in_one_piece_anyway_is_not_shown),
 		cmocka_unit_test(test_closing_takes_the_board_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
