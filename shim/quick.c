@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "quick.h"
+#include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
-#define ENTRIES	  64
-#define PERIOD	  64
-#define REGION	  21   /* bits of an address within a region: 2 MiB */
-#define ROOM	  4096 /* bytes of a receive; longer ones are shown to their senders (board.h) */
-#define FAILS	  6
-#define MULTIPLE  3 /* MPI_THREAD_MULTIPLE of every MPI */
-#define likely(x) __builtin_expect(!!(x), 1)
+#define ENTRIES		64
+#define PERIOD		64
+#define REGION		21   /* bits of an address within a region: 2 MiB */
+#define ROOM		4096 /* bytes of a receive; longer ones are shown to their senders (board.h) */
+#define FAILS		6
+#define MULTIPLE	3    /* MPI_THREAD_MULTIPLE of every MPI */
+#define NOBODY_OPEN_MPI (-2) /* MPI_PROC_NULL */
+#define NOBODY_MPICH	(-1)
+#define likely(x)	__builtin_expect(!!(x), 1)
 
 /* Handles are numbers for MPICH, in the lower half of what is passed, and addresses for Open MPI. What may stand in the upper
  * half of a number makes two calls of one, at worst. */
 typedef uintptr_t handle;
 typedef int (*send_fn)(const void *buf, int count, handle type, int to, int tag, handle comm);
+typedef int (*isend_fn)(const void *buf, int count, handle type, int to, int tag, handle comm, void *request);
 typedef int (*recv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *status);
 typedef int (*both_fn)(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
 		       int in_count, handle in_type, int from, int in_tag, handle comm, void *status);
@@ -23,17 +27,18 @@ typedef int (*ends_fn)(void *a, void *b);
 union function {
 	void *symbol;
 	send_fn send;
+	isend_fn isend;
 	recv_fn recv;
 	both_fn both;
 	ends_fn ends;
 	int (*asks)(int *answer);
 };
 
-enum { SEND, RECV, BOTH, COMM_FREE, COMM_DISCONNECT, COMM_SET_INFO, TYPE_FREE, FINALIZE, CALLS };
+enum { SEND, ISEND, RECV, BOTH, COMM_FREE, COMM_DISCONNECT, COMM_SET_INFO, TYPE_FREE, FINALIZE, CALLS };
 
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
-static bool open_mpi;
+static bool open_mpi; /* or one of MPICH's family */
 
 struct call {
 	handle type, comm;
@@ -249,6 +254,38 @@ static inline int send(const struct call *c, const void *buf, send_fn slowly)
 	return slowly(buf, c->count, c->type, c->peer, c->tag, c->comm);
 }
 
+/* ---- MPI_Isend ---- */
+
+static __attribute__((noinline)) int isend_watched(const struct call *c, const void *buf, void *request,
+						   isend_fn slowly)
+{
+	struct entry *e = entry_of(sends, c);
+	bool watches = seen(e, c) && watch(e);
+	int rc = slowly(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
+	if (watches) {
+		watched();
+		if (!rc)
+			learn_send(e, buf, 0);
+	}
+	return rc;
+}
+
+/*
+ * A request that is complete is what the MPI gives for a message to nobody. What the status of a send says is not defined, but that
+ * it was not cancelled.
+ */
+static inline int isend(const struct call *c, const void *buf, void *request, isend_fn slowly)
+{
+	struct entry *e = entry_of(sends, c);
+	if (!likely(e->known && same(&e->call, c)))
+		return isend_watched(c, buf, request, slowly);
+	const struct sn_shim_quick *q = quick();
+	int to = c->peer;
+	if (likely(q && in_turn(e) && q->send(&e->way, buf)))
+		to = open_mpi ? NOBODY_OPEN_MPI : NOBODY_MPICH;
+	return slowly(buf, c->count, c->type, to, c->tag, c->comm, request);
+}
+
 /* ---- MPI_Recv ---- */
 
 /* The bytes that came, or negative. A message that is late once is late again: then the looks for it are in vain. */
@@ -367,6 +404,12 @@ void sn_quick_forget(void)
 		struct call c = call_of(buf, count, type, to, tag, comm);                                    \
 		return send(&c, buf, next[p][SEND].send);                                                    \
 	}                                                                                                    \
+	static int isend_##p(const void *buf, int count, handle type, int to, int tag, handle comm,          \
+			     void *request)                                                                  \
+	{                                                                                                    \
+		struct call c = call_of(buf, count, type, to, tag, comm);                                    \
+		return isend(&c, buf, request, next[p][ISEND].isend);                                        \
+	}                                                                                                    \
 	static int recv_##p(void *buf, int count, handle type, int from, int tag, handle comm, void *status) \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, from, tag, comm);                                  \
@@ -412,6 +455,7 @@ static const struct {
 	union function stand_in[2];
 } calls[CALLS] = {
 	[SEND] = {"MPI_Send", {{.send = send_0}, {.send = send_1}}},
+	[ISEND] = {"MPI_Isend", {{.isend = isend_0}, {.isend = isend_1}}},
 	[RECV] = {"MPI_Recv", {{.recv = recv_0}, {.recv = recv_1}}},
 	[BOTH] = {"MPI_Sendrecv", {{.both = both_0}, {.both = both_1}}},
 	[COMM_FREE] = {"MPI_Comm_free", {{.ends = comm_free_0}, {.ends = comm_free_1}}},
@@ -430,20 +474,30 @@ static bool is_tools(const char *name, const void *definition)
 	return !sn_mpi_same_object(definition, sn_mpi_find(profiled));
 }
 
+/* Not those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are others. */
+static bool is_known(const void *definition)
+{
+	static const char *const mpich[] = {"libmpi.so", "libmpich.so"};
+	Dl_info info;
+	open_mpi = sn_mpi_is_open_mpi(definition);
+	if (open_mpi || !dladdr(definition, &info))
+		return open_mpi;
+	const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
+	bool yes = false;
+	for (size_t i = 0; i < sizeof(mpich) / sizeof(mpich[0]); i++)
+		yes |= !strncmp(file, mpich[i], strlen(mpich[i]));
+	return yes;
+}
+
 void *sn_quick_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p))
 		call++;
-	if (call == CALLS || (call <= BOTH && !p && is_tools(name, definition)))
+	if (call == CALLS || (call <= BOTH && ((!p && is_tools(name, definition)) || !is_known(definition))))
 		return definition;
 	next[p][call].symbol = definition;
 	if (call == BOTH && !next[1][RECV].symbol)
 		next[1][RECV].symbol = sn_mpi_find("PMPI_Recv");
 	return calls[call].stand_in[p].symbol;
-}
-
-void sn_quick_in(bool is_open_mpi)
-{
-	open_mpi = is_open_mpi;
 }

@@ -6,8 +6,9 @@
  * makes out of type and count a length, and out of rank, tag and communicator an address and match bits. For the same arguments
  * that comes out the same each time. So a call is watched once, and if it led to one send of the provider, of the program's
  * own buffer, and to nothing else, the next one with the same arguments is that send. Likewise MPI_Recv, which then looks for its message
- * itself for a moment, and MPI_Sendrecv, which is both. Nothing needs to be known of the MPI, but for how it lays out an MPI_Status,
- * and that is compared with what it wrote itself.
+ * itself for a moment, MPI_Sendrecv, which is both, and MPI_Isend, whose request is the one that the MPI gives
+ * for a message to nobody. Nothing needs to be known of the MPI, but for its number for nobody, and how it
+ * lays out an MPI_Status, which is compared with what it wrote itself.
  *
  * It holds as long as the handles mean the same: a communicator or a type that is freed, a setting of a communicator, and
  * an endpoint that is closed end it for all. And a buffer elsewhere (REGION) is another call: an MPI may treat memory of a device in another
@@ -37,8 +38,6 @@
 
 /* What stands before this definition of a name: itself, or a function here that calls it. */
 void *sn_quick_stand_in(const char *name, void *definition);
-/* The MPI is Open MPI, or one of MPICH's family. */
-void sn_quick_in(bool open_mpi);
 /* All calls seen so far. */
 void sn_quick_forget(void);
 
@@ -48,6 +47,8 @@ extern _Atomic uint32_t sn_mpi_many; /* several threads have called */
 extern _Thread_local struct sn_shim_thread sn_mpi_thread __attribute__((tls_model("initial-exec")));
 /* The next definition of a name after ours; NULL: there is none. */
 void *sn_mpi_find(const char *name);
+/* Is this function Open MPI's? */
+bool sn_mpi_is_open_mpi(const void *function);
 /* Do both lie in one library, or program? */
 bool sn_mpi_same_object(const void *a, const void *b);
 

@@ -126,7 +126,7 @@ bool sn_mpi_same_object(const void *a, const void *b)
 /* ---- entering by the slow way ---- */
 
 /* If so, crowd.c is told. */
-static bool of_open_mpi(const void *function)
+bool sn_mpi_is_open_mpi(const void *function)
 {
 	Dl_info info;
 	void *lib = dladdr(function, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -153,7 +153,7 @@ static bool note_window(const char *name, const void *function)
 	frees = strcmp(name, "MPI_Win_free") == 0;
 	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
 		made |= strcmp(name, makes[i]) == 0;
-	if ((!frees && !made) || !of_open_mpi(function))
+	if ((!frees && !made) || !sn_mpi_is_open_mpi(function))
 		return false;
 	if (made) {
 		atomic_fetch_add(&windows[profiled], 1);
@@ -198,7 +198,7 @@ void *sn_mpi_enter(uint32_t index)
 	}
 	static _Atomic bool asked;
 	if (!atomic_exchange(&asked, true))
-		sn_quick_in(of_open_mpi(next));
+		sn_mpi_is_open_mpi(next);
 	if (note_window(names[index], next))
 		return next;
 	next = sn_quick_stand_in(names[index], next);

@@ -98,6 +98,7 @@ static void send_somehow(int *v, int i)
 		MPI_Issend(v, ROOM, MPI_INT, 1, 2, MPI_COMM_WORLD, &r);
 	else
 		send(v, ROOM, 1, 2, MPI_COMM_WORLD);
+	calls += kind == 2;
 	if (kind == 2 || kind == 3)
 		MPI_Wait(&r, MPI_STATUS_IGNORE);
 }
@@ -265,6 +266,53 @@ static void exchanges(void)
 	}
 }
 
+/* What MPI_Isend gives is a request like any other: each is found complete once, by whatever call. */
+static void end_requests(MPI_Request *r, int n, int i)
+{
+	int done = 0, index, flag = 0, which[ROOM];
+	MPI_Status s;
+	for (int k = 0; i % 5 == 1 && k < n; k++, done |= 1 << index) {
+		MPI_Waitany(n, r, &index, &s);
+		MPI_Test_cancelled(&s, &flag);
+		expect(!flag && index >= 0 && !(done & 1 << index), "MPI_Waitany", i);
+	}
+	while (i % 5 == 2 && done != (1 << n) - 1) {
+		MPI_Waitsome(n, r, &flag, which, MPI_STATUSES_IGNORE);
+		expect(flag > 0, "MPI_Waitsome", i);
+		for (int k = 0; k < flag; k++)
+			done |= 1 << which[k];
+	}
+	while (i % 5 == 3 && !flag)
+		MPI_Testall(n, r, &flag, MPI_STATUSES_IGNORE);
+	for (int k = 0; i % 5 == 4 && k < n; k++)
+		MPI_Request_free(&r[k]);
+	MPI_Waitall(i % 5 ? 0 : n, r, MPI_STATUSES_IGNORE);
+	for (int k = 0; k < n; k++)
+		expect(r[k] == MPI_REQUEST_NULL, "a request that has ended", i);
+}
+
+static void requests(void)
+{
+	static int v[ROOM][ROOM];
+	MPI_Request r[ROOM], back;
+	int w[ROOM];
+	for (int i = 0; rank < 2 && i < ROUNDS; i++) {
+		MPI_Irecv(w, ROOM, MPI_INT, !rank, 10, MPI_COMM_WORLD, &back);
+		for (int k = 0; k < ROOM; k++) {
+			fill(v[k], ROOM, i + k);
+			MPI_Isend(v[k], ROOM, MPI_INT, !rank, k ? 9 : 10, MPI_COMM_WORLD, &r[k]);
+			calls++;
+		}
+		MPI_Wait(&back, MPI_STATUS_IGNORE);
+		check(w, ROOM, i, "a message to a receive that was posted");
+		for (int k = 1; k < ROOM; k++) {
+			recv(w, !rank, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			check(w, ROOM, i + k, "a message of a window");
+		}
+		end_requests(r, ROOM, i);
+	}
+}
+
 /* Many one way, more than a ring holds; the other side does something else meanwhile. */
 static void floods(void)
 {
@@ -302,6 +350,7 @@ int main(int argc, char **argv)
 		communicators();
 		types();
 		exchanges();
+		requests();
 		floods();
 	}
 	if (tool_calls)

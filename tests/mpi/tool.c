@@ -17,6 +17,13 @@ int MPI_Send(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI
 	return PMPI_Send(buf, count, type, to, tag, comm);
 }
 
+int MPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+	      MPI_Request *request)
+{
+	calls++;
+	return PMPI_Isend(buf, count, type, to, tag, comm, request);
+}
+
 int MPI_Recv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status)
 {
 	calls++;
