@@ -71,7 +71,10 @@ struct sn_dsa_copy {
 
 /* ---- instructions ---- */
 
-static bool has_enqcmd, has_movdir64b, has_waitpkg;
+static bool has_enqcmd, has_movdir64b;
+#if defined(__x86_64__)
+static bool has_waitpkg;
+#endif
 
 static void look_at_cpu(void)
 {

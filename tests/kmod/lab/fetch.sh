@@ -15,7 +15,7 @@ exec 9>"$cache/$kernel.lock"
 flock 9
 case $kernel in
 kasan) stamp=$(sha256sum <"$lab/kasan.config") ;;
-6.12) stamp=2 ;;
+6.12 | arm64) stamp=2 ;;
 *) stamp=1 ;;
 esac
 [ "$(cat "$cache/$kernel/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
@@ -138,7 +138,7 @@ case $kernel in
 arm64)
 	arch=arm64
 	use_suite "$codename"
-	fetch_headers "linux-image-$(version_of)" busybox-static
+	fetch_headers "linux-image-$(version_of)" busybox-static libcmocka0 libcmocka-dev
 	ln -s "root/boot/$(ls "$new/root/boot" | grep -m 1 '^vmlinuz-')" "$new/vmlinuz"
 	need xz
 	fetch_source "$new/driver" --no-anchored dma/dmaengine.h xilinx/zynqmp_dma.c
