@@ -10,8 +10,8 @@
  * Nothing that waits here waits for a clock: acknowledgements of what is under way set it free, and when a train begins,
  * it is looked whether they have come. The application's own look, in which it posts nothing, sets free what is the last for now.
  *
- * Budget of a small post: no allocation in the steady state, and one copy of the body. On an idle link one look at the clock
- * and one driver call; while others are under way neither, until a frame is full.
+ * Budget of a small post, and of one that must be copied and takes several frames: no allocation in the steady state, and one copy of
+ * the body. On an idle link one look at the clock and one driver call; while others are under way neither, until a frame is full.
  */
 #include "base/log.h"
 #include "net/net.h"
@@ -210,9 +210,10 @@ static void msg_packed(struct sn_net_link *l, struct sn_net_msg *m)
 		m->rec.what == SN_REC_RDV ? sn_net_table_get(&l->net->sends, m->rec.rdv) : NULL;
 	struct sn_req *req = m->rec.what == SN_REC_EAGER || (s && s->kept.iov_base) ? m->req : NULL;
 
-	if (s)
+	if (s) {
 		sn_net_push_start(s, sn_net_way_main(l));
-
+		sn_net_push_keep(s);
+	}
 	if (req && l->net->quiet) {
 		sn_list_add_tail(&l->net->ended_msgs, &m->node);
 		return;
@@ -347,17 +348,17 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 	return true;
 }
 
-/*
- * An announcement that is followed by pieces goes out with them, and with what DONE has waited for company. 1: the request
- * has ended, for a copy is kept.
- */
+/* An announcement goes out with its pieces, and with what DONE has waited for company. 1: the request has ended, a copy is kept. */
 static int push_now(struct sn_net_link *l, struct sn_net_send *s)
 {
 	if (l->open.frame)
 		open_send(l); /* if it must wait, the pieces, which do not, are kept over there */
 	sn_net_push_start(s, sn_net_way_main(l));
-	if (l->net->inside == 1)
+	if (l->net->inside == 1) {
 		sn_net_serve(l->net);
+		sn_net_flush(l->net);
+	}
+	sn_net_push_keep(s);
 	return s->kept.iov_base != NULL;
 }
 
@@ -428,13 +429,57 @@ static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, stru
 	return 0;
 }
 
+/* Can a message of so many bytes leave in frames now, with nothing left of it that would have to wait? */
+static bool train_fits(struct sn_net_link *l, uint64_t bytes)
+{
+	const struct sn_net_way *w = &l->way[0];
+	uint64_t each = w->mtu - HEAD - sn_wire_rec_head(SN_REC_FIRST);
+	uint64_t frames = (bytes + each - 1) / each + (l->open.frame != NULL);
+	uint8_t *frame[SN_WIRE_WINDOW];
+	unsigned n = 0;
+
+	if (l->net->cfg.ports > 1 || l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue) ||
+	    !sn_list_empty(&l->dones) || w->port->full || w->flight + frames > w->cwnd ||
+	    in_flight(l) + frames > SN_WIRE_WINDOW)
+		return false;
+	while (n < frames && (frame[n] = sn_net_frame_get(l->net)) != NULL)
+		n++;
+	for (unsigned i = n; i > 0; i--) /* they are the next to be had */
+		sn_net_frame_put(l->net, frame[i - 1]);
+	return n == frames;
+}
+
+/* What must be taken now and does not fit a frame: into several at once. False: nothing of it is, and it has to wait in the queue. */
+static bool pack_train(struct sn_net_link *l, const struct sn_rec *rec, const struct iovec *iov,
+		       uint32_t count)
+{
+	struct sn_net_msg m = {.rec = *rec, .iov = iov, .iov_count = count};
+	struct sn_net_open *o = &l->open;
+
+	if (!train_fits(l, rec->head.imm_len + rec->head.len))
+		return false;
+	if (o->frame && !open_takes(l, o->room / 2))
+		open_send(l);
+	while (o->frame == NULL || !pack_msg(l, &m, o->frame, &o->at, o->room)) {
+		if (o->frame)
+			open_send(l);
+		open_begin(l, &l->way[0]);
+	}
+	o->count++;
+	l->net->counts[SN_NC_RECORDS]++;
+	if (sn_net_ready(l, 0, 0))
+		open_send(l);
+	return true;
+}
+
 static int post_eager(struct sn_net_link *l, const struct sn_rec *rec, const struct sn_out *out,
 		      struct sn_req *req)
 {
 	bool copy = out->must_copy || req == NULL;
 
 	l->net->counts[SN_NC_EAGER]++;
-	if (pack_now(l, rec, out->iov, out->iov_count))
+	if (pack_now(l, rec, out->iov, out->iov_count) ||
+	    (copy && pack_train(l, rec, out->iov, out->iov_count)))
 		return 1;
 	struct sn_net_msg *m = msg_new(out, copy);
 	if (m == NULL)

@@ -5,9 +5,10 @@
  * to take (docs/protocol.md, PUSH). The receiver treats these blocks as if it had asked for them, so all that is said
  * of losses, pacing and placing in pull.c holds for them too.
  *
- * A short body that follows whole is copied first, and the request ends at once: so a sender need not wait for the receiver, and the
+ * Of a short body that follows whole a copy is kept, and the request ends at once: so a sender need not wait for the receiver, and the
  * receiver need not hurry to say DONE, which would cost it a system call between getting a message and answering it. Who has sent
- * more than that streams, and its time is better spent than on copies.
+ * more than that streams, and its time is better spent than on copies. The copy is made when the body is on its way: what is sent
+ * again comes from there.
  *
  * What comes before its receive is posted, or before its announcement, is kept in a stash: one for each rendezvous, of which
  * there are never more than SN_NET_STASHES, each as long as the longest push. They are kept for the next use.
@@ -47,12 +48,21 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 	bool alone = l->sends.next->next == &l->sends;
 	if (!alone || s->len > SN_NET_KEEP || (s->kept.iov_base = malloc(s->len)) == NULL)
 		return;
-	l->net->counts[SN_NC_PACKED] += s->iov_count > 1 ? s->push : 0;
 	s->kept.iov_len = s->len;
+	s->req = NULL;
+	if (s->iov_count > 1) { /* pieces of one segment leave sooner */
+		l->net->counts[SN_NC_PACKED] += s->push;
+		sn_net_push_keep(s);
+	}
+}
+
+void sn_net_push_keep(struct sn_net_send *s)
+{
+	if (s->kept.iov_base == NULL || s->iov == &s->kept)
+		return;
 	sn_iov_read(s->kept.iov_base, s->iov, s->iov_count, 0, s->len);
 	s->iov = &s->kept;
 	s->iov_count = 1;
-	s->req = NULL;
 }
 
 void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req)
