@@ -120,6 +120,18 @@ static void preload_ours(struct sn_plan *p, const char *provider, const char *na
 	free(dir);
 }
 
+/*
+ * glibc has the kernel tell each thread its core in a page of the thread's, at every switch, which costs a switch of ranks that
+ * share a core a twentieth of its time. Nothing here needs that (sched_getcpu() takes 3 ns instead of 2), and libraries that do ask the kernel
+ * for it themselves when glibc has not.
+ */
+static void without_rseq(struct sn_plan *p)
+{
+	const char *now = getenv("GLIBC_TUNABLES");
+	if (!now || !strstr(now, "glibc.pthread.rseq="))
+		sn_plan_prepend(p, "GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+}
+
 /* What tells the provider which MPI calls wait: programs that make no MPI call never notice. And the heap that peers may
  * map (src/copy/heap.h). */
 static void in_front(struct sn_plan *p, const char *provider)
@@ -271,8 +283,10 @@ static void in_front_of(struct sn_plan *p, const struct sn_launcher *l, char *co
 			     name,
 			     kind == SN_PROGRAM_STATIC ? "statically linked"
 						       : "made for another C library than sennit");
-	if (kind != SN_PROGRAM_OTHER_LIBC)
+	if (kind != SN_PROGRAM_OTHER_LIBC) {
 		in_front(p, provider);
+		without_rseq(p);
+	}
 }
 
 int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, const char *provider,

@@ -74,8 +74,8 @@ static bool peer_polls(const struct sn_link *link)
 	return false;
 }
 
-/* On another processor everything may cost something else. sched_getcpu() costs 3 ns: glibc 2.35 and later read the
- * thread's rseq area, earlier ones ask the vDSO. */
+/* On another processor everything may cost something else. sched_getcpu() costs 3 ns: it asks the vDSO, or reads
+ * the thread's rseq area where it has one. */
 static void look_for_moves(struct sn_link *link)
 {
 	uint32_t own = (uint32_t)(sched_getcpu() + 1), theirs = 0;

@@ -13,6 +13,8 @@ HYDRA = """HYDRA build details:
     Configure options:                       '--with-hwloc-prefix=/usr' %s '--prefix=/usr'
     Process Manager:                         pmi"""
 
+ALWAYS = {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
+
 
 class RunTest(ToolTest):
     def setUp(self):
@@ -29,9 +31,9 @@ class RunTest(ToolTest):
         self.assertEqual(r.returncode, 0, r.stderr)
         return r.stdout.splitlines()
 
-    def compile(self, name, *words):
+    def compile(self, name, *words, source="int main(void) { return 0; }"):
         path = self.dir + "/" + name
-        subprocess.run(["cc", "-x", "c", "-", "-o", path, *words], input=b"int main(void) { return 0; }", check=True)
+        subprocess.run(["cc", "-x", "c", "-", "-o", path, *words], input=source.encode(), check=True)
         return path
 
     def launcher(self, name, version):
@@ -196,6 +198,25 @@ class Preload(RunTest):
         self.assertIn("cannot be preloaded", r.stdout)
 
 
+class Tunables(RunTest):
+    """What the C library has the kernel do at each switch is left out, unless the user says otherwise."""
+
+    def test_no_rseq(self):
+        self.assertEqual(self.exports(self.dry("true"))["GLIBC_TUNABLES"], "glibc.pthread.rseq=0")
+
+    def test_beside_what_the_user_sets(self):
+        lines = self.dry("true", GLIBC_TUNABLES="glibc.malloc.check=0")
+        self.assertEqual(self.exports(lines)["GLIBC_TUNABLES"], "glibc.pthread.rseq=0:glibc.malloc.check=0")
+
+    def test_the_user_may_want_it(self):
+        self.assertNotIn("GLIBC_TUNABLES", self.exports(self.dry("true", GLIBC_TUNABLES="glibc.pthread.rseq=1")))
+
+    def test_the_library_does_as_it_is_told(self):
+        source = """extern const unsigned __rseq_size __attribute__((weak));
+                    int main(void) { return &__rseq_size && __rseq_size; }"""
+        self.assertEqual(self.run_("--", self.compile("rseq", source=source)).returncode, 0)
+
+
 class Libfabric(ToolTest):
     def test_fi_info_finds_the_provider(self):
         if not shutil.which("fi_info"):
@@ -213,9 +234,9 @@ class Detection(RunTest):
         path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/")
         lines = self.dry(path, "-n", "2", "./a.out", SENNIT_EAGER="4k")
         self.assertEqual(lines[0], "# Open MPI 4.1.4")
-        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
+        self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
                                                "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"})
-        self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x FI_PROVIDER -x SENNIT_EAGER -n 2 ./a.out")
+        self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x FI_PROVIDER -x GLIBC_TUNABLES -x SENNIT_EAGER -n 2 ./a.out")
 
     def test_open_rte(self):
         path = self.launcher("mpiexec.openmpi", "mpiexec.openmpi (OpenRTE) 4.1.2")
@@ -230,7 +251,7 @@ class Detection(RunTest):
     def test_variables_given_with_x_are_not_given_twice(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
         lines = self.dry(path, "-x", "FI_PROVIDER=tcp", "-n", "2", "./a.out")
-        self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x FI_PROVIDER=tcp -n 2 ./a.out")
+        self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x GLIBC_TUNABLES -x FI_PROVIDER=tcp -n 2 ./a.out")
         self.assertTrue(any("FI_PROVIDER is set on the command line" in line for line in lines))
 
     def test_base_env_list_excludes_x(self):
@@ -248,7 +269,7 @@ class Detection(RunTest):
         path = self.launcher("mpiexec", HYDRA % ("5.0.2", "'--with-device=ch4:ucx,ofi'"))
         lines = self.dry(path, "-n", "2", "./a.out")
         self.assertEqual(lines[0], "# MPICH 5.0.2")
-        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
+        self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
                                                "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1",
                                                "MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK": "0"})
         self.assertEqual(lines[-1], path + " -n 2 ./a.out")
@@ -298,7 +319,7 @@ class Detection(RunTest):
         path = self.launcher("mpiexec.hydra", "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626")
         lines = self.dry(path, "-n", "2", "./a.out")
         self.assertEqual(lines[0], "# Intel MPI 2021.18.1")
-        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
+        self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
                                                "I_MPI_FABRICS": "ofi", "I_MPI_HYDRA_ENV": "all"})
 
     def test_unknown_launcher_gets_everything(self):
@@ -311,7 +332,7 @@ class Detection(RunTest):
         path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4")
         lines = self.dry(path, "./a.out", FI_PROVIDER="tcp", FI_PROVIDER_PATH="/opt/providers", OMPI_MCA_mtl="ofi")
         self.assertTrue(any("FI_PROVIDER=tcp is already set and kept" in line for line in lines))
-        self.assertEqual(self.exports(lines), {"FI_PROVIDER_PATH": self.dir + "/provider:/opt/providers",
+        self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider:/opt/providers",
                                                "OMPI_MCA_pml": "cm"})
         r = self.run_("--", path, "./a.out", FI_PROVIDER="tcp")
         self.assertIn("FI_PROVIDER=tcp is already set and kept", r.stderr)
