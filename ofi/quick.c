@@ -7,13 +7,10 @@
  */
 #include "ofi.h"
 #include "progress/caller.h"
-#include "progress/relax.h"
 #include "shim.h"
 
-/* What others do here as long as they look without reading the clock, about 2 us (progress/relax.c). In a crowd who would answer
- * may wait for this very core. */
-#define LOOKS	      64
-#define LOOKS_CROWDED 1
+/* What others do here as long as they look without reading the clock, about 2 us (progress/relax.c). */
+#define LOOKS 64
 
 struct sn_shim_lesson *sn_ofi_lesson;
 
@@ -83,10 +80,9 @@ static uint32_t send_again(const struct sn_shim_way *w, const void *buf)
 
 static int64_t recv_again(const struct sn_shim_way *w, void *buf)
 {
-	unsigned looks = sn_relax_crowded() ? LOOKS_CROWDED : LOOKS;
 	uint64_t len;
 
-	return sn_try_recv(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, looks, &len)
+	return sn_try_recv(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, LOOKS, &len)
 		       ? -1
 		       : (int64_t)len;
 }

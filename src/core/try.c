@@ -5,10 +5,45 @@
  * call returns. What it may not have (other bits, too long, announced only) is kept as unexpected, as if nobody
  * had posted; nothing that came later can overtake it, for then the receive has ended (sn_core_recv_accepts).
  *
+ * With more processes than cores the one that would send may wait for this very core. So it is given away between looks, as by
+ * anybody who waits (relax.h), and what somebody finds who gets it back is walked through no library.
+ *
  * Budget: a receive that is like the one before it, whose message comes in one piece: no system call, no allocation, no
  * locked instruction, no callback; three lines of a request.
  */
 #include "core/core.h"
+#include "progress/relax.h"
+
+/* Longest nap where to give the core away is to sleep (progress/turns.h). */
+#define NAP_US 50
+
+struct trying {
+	struct sn_req *req;
+	bool done;
+};
+
+static int turn_over(void *arg)
+{
+	struct trying *t = arg;
+	sn_ep *ep = t->req->ep;
+	sn_lock(&ep->lock);
+	int n = sn_core_progress(ep);
+	t->done = t->req->state == SN_REQ_DONE;
+	sn_unlock(&ep->lock);
+	return n + t->done;
+}
+
+/* Until it is done, or a step of waiting has found nothing. With the lock held, which others may want meanwhile. */
+static void wait_in_turn(struct sn_req *req, unsigned looks)
+{
+	struct trying t = {req, false};
+	sn_ep *ep = req->ep;
+	uint64_t idle = 0;
+	sn_unlock(&ep->lock);
+	while (looks-- && sn_relax_step(&idle, NAP_US, turn_over, &t) && !t.done)
+		;
+	sn_lock(&ep->lock);
+}
 
 int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		uint64_t exactly, unsigned looks, uint64_t *len)
@@ -29,8 +64,11 @@ int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, 
 	req->posted.bits = bits;
 	req->posted.mask = mask;
 	sn_core_recv_place(req, false);
-	for (; req->state != SN_REQ_DONE && looks; looks--)
+	bool in_turn = sn_relax_crowded() && !ep->lock.enabled;
+	for (unsigned n = in_turn ? SN_MIN_OF(looks, 1u) : looks; req->state != SN_REQ_DONE && n; n--)
 		sn_core_progress(ep);
+	if (in_turn && req->state != SN_REQ_DONE && looks > 1)
+		wait_in_turn(req, looks - 1);
 	if (req->state != SN_REQ_DONE)
 		sn_match_remove_posted(ep->match[0], &req->posted);
 	else if (!req->comp.status)

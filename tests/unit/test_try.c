@@ -5,6 +5,9 @@
  */
 #include "sennit/sennit.h"
 #include "unit.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define LOOKS 64
@@ -90,6 +93,26 @@ static int teardown(void **state)
 	for (int i = 0; i < 2; i++)
 		sn_ep_close(side[i].ep);
 	return 0;
+}
+
+static cpu_set_t all_cores;
+
+/* Two processes, as far as is known, on one core. */
+static int setup_crowd(void **state)
+{
+	cpu_set_t one;
+	int cpu = sched_getcpu();
+	CPU_ZERO(&one);
+	CPU_SET((unsigned)cpu, &one);
+	assert_int_equal(sched_getaffinity(0, sizeof(all_cores), &all_cores), 0);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	return setup(state);
+}
+
+static int teardown_crowd(void **state)
+{
+	teardown(state);
+	return sched_setaffinity(0, sizeof(all_cores), &all_cores);
 }
 
 static void what_is_there_is_taken_and_nobody_is_told(void **state)
@@ -197,6 +220,39 @@ static void a_send_waits_for_nobody_and_overtakes_none(void **state)
 	}
 }
 
+#define TURNS 500
+
+static _Atomic uint64_t wanted;
+
+/* Somebody else on the core, who sends when he gets it. */
+static void *sends_in_turn(void *unused)
+{
+	for (uint64_t k = 1; k <= TURNS; k++) {
+		while (atomic_load(&wanted) < k)
+			sched_yield();
+		while (send_try(k, 5))
+			;
+	}
+	return NULL;
+}
+
+static void in_a_crowd_the_sender_gets_the_core(void **state)
+{
+	pthread_t other;
+	unsigned in_vain = 0;
+	assert_int_equal(pthread_create(&other, NULL, sends_in_turn, NULL), 0);
+	for (uint64_t k = 1; k <= TURNS; k++) {
+		uint64_t got = 0;
+		atomic_store(&wanted, k);
+		for (; recv_try(&got, 5, EXACT, 5, LOOKS); in_vain++)
+			sched_yield();
+		assert_int_equal(got, k);
+	}
+	pthread_join(other, NULL);
+	assert_in_range(in_vain, 0, TURNS / 4);
+	assert_int_equal(told.count, 0);
+}
+
 static void nonsense_is_not_tried(void **state)
 {
 	uint64_t got = 0, len;
@@ -226,6 +282,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_does_not_fit_is_left, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_send_waits_for_nobody_and_overtakes_none, setup, teardown),
 		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, teardown),
+		cmocka_unit_test_setup_teardown(in_a_crowd_the_sender_gets_the_core, setup_crowd,
+						teardown_crowd),
+		cmocka_unit_test_setup_teardown(a_receive_in_vain_was_never_posted, setup_crowd,
+						teardown_crowd),
+		cmocka_unit_test_setup_teardown(an_earlier_receive_comes_first, setup_crowd, teardown_crowd),
+		cmocka_unit_test_setup_teardown(another_message_keeps_its_turn, setup_crowd, teardown_crowd),
+		cmocka_unit_test_setup_teardown(what_does_not_fit_is_left, setup_crowd, teardown_crowd),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
