@@ -54,7 +54,7 @@ bench:
 	@sh cmake/deps.sh build bench
 	@sh tests/peers.sh || [ $$? -eq 77 ]
 	$(MAKE) all
-	$(if $(QUICK),,$(PYTHON_PLOT) bench/progress.py --build $(BUILD) --rounds 1 --minutes 3 $(page))
+	$(if $(QUICK),,$(PYTHON_PLOT) bench/progress.py --build $(BUILD) --rounds 3 --least 1 --minutes 3 $(page))
 	$(PYTHON_PLOT) bench/net.py --build $(BUILD) --json out/net.json $(if $(QUICK),--quick --minutes 0.5 --mtu 1500 \
 		--what bare$(comma)latency,--minutes 6) $(page) || [ $$? -eq 77 ]
 	$(if $(QUICK),,$(PYTHON_PLOT) bench/net_multi.py --build $(BUILD) $(page) || [ $$? -eq 77 ])

@@ -5,7 +5,7 @@ what the progress thread costs. Sennit with and without its thread, and each MPI
 asynchronous progress where it has one.
 
     progress.py [--build BUILD] [--rounds N] [--cells CELLS] [--only WORDS] [--without WORDS] [--ranks 2,4,8,16] [--sizes 4k,64k,...]
-                [--minutes M] [--append] [--report] [--doc PAGE]
+                [--minutes M] [--least N] [--append] [--report] [--doc PAGE]
 
 Cells, each of which can run by itself and add to what stands in out/progress.json (--append):
     lat      latency at 8 B and 4 KiB, with the thread and without
@@ -16,7 +16,8 @@ Cells, each of which can run by itself and add to what stands in out/progress.js
     crowd    collectives and ping-pong with 2, 4, 8 and 16 ranks; ping-pong beside ranks that compute
     threads  8-byte messages of 1 and 8 threads a rank, each with its own communicator (MPI_THREAD_MULTIPLE)
     udp, ether    idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
-Each round runs every candidate once, in an order that changes; shown are medians and ranges. Writes out/progress.json.
+Each round runs every candidate once, in an order that changes; shown are medians and ranges. N rounds of every cell are run
+however long they take, further ones only within M minutes. Writes out/progress.json.
 """
 import argparse
 import json
@@ -43,6 +44,8 @@ NO_THREAD = ", no thread"
 FEW = 2  # ranks, with a core each
 ALLOWED = 1.05  # latency with the thread over latency without
 WORSE = 1.03    # a turn without an idle core, likewise
+LIMIT = 60      # s of a run; in a crowd, where some MPIs take a thousand times as long as others, SHORT
+SHORT = 20
 STEPS = {"allreduce": lambda n: math.log2(n), "alltoall": lambda n: n - 1, "exchange": lambda n: 1, "pairs": lambda n: 1}  # of a rank
 
 
@@ -153,6 +156,7 @@ class Progress:
         os.makedirs(self.out, exist_ok=True)
         self.path = os.path.join(self.out, "progress.json")
         self.end = time.monotonic() + args.minutes * 60
+        self.turn = 0
         self.samples = {}  # "cell/row@ranks" -> candidate -> [values]
         self.machine = bench.machine(self.build)
         if (args.append or args.report) and os.path.exists(self.path):
@@ -169,7 +173,7 @@ class Progress:
             self.samples.setdefault(f"{cell}/{row}@{ranks}", {}).setdefault(name, []).append(value)
 
     def left(self):
-        return self.end - time.monotonic()
+        return LIMIT if self.turn < self.args.least else self.end - time.monotonic()
 
     def node(self, cell, turn, chosen, programs):
         for ranks in ([2] if cell != "crowd" else [int(n) for n in self.args.ranks.split(",")]):
@@ -180,7 +184,7 @@ class Progress:
                     return
                 program = os.path.join(programs, f"{'threads' if cell == 'threads' else 'rows'}.{c.mpi}")
                 command = c.command([program, *rows], ranks, self.build)
-                text = run(command, c.environment(ranks), programs, min(60, self.left()))
+                text = run(command, c.environment(ranks), programs, min(SHORT if cell == "crowd" else LIMIT, self.left()))
                 self.note(cell, ranks, c.name, figures(text, rows))
 
     def hosts(self, cell, turn, between):
@@ -194,7 +198,7 @@ class Progress:
                 c = chosen[(i + turn) % len(chosen)]
                 if self.left() < 5:
                     return
-                self.note(cell, 2, c.name, between.run(c, names, rows, min(60, self.left())))
+                self.note(cell, 2, c.name, between.run(c, names, rows, min(LIMIT, self.left())))
         finally:
             between.net.hosts_down()
 
@@ -205,12 +209,12 @@ class Progress:
                   and not any(w in c.name.lower() for w in out)]
         programs = compile_for(self.build, candidates())
         between = Between(self.build, programs, self.words) if set(cells) & set(HOSTS) else None
-        for turn in range(self.args.rounds):
+        for self.turn in range(self.args.rounds):
             for cell in cells:
                 if cell in NODE:
-                    self.node(cell, turn, chosen, programs)
+                    self.node(cell, self.turn, chosen, programs)
                 elif cell in HOSTS:
-                    self.hosts(cell, turn, between)
+                    self.hosts(cell, self.turn, between)
                 else:
                     sys.exit(f"progress.py: there is no cell {cell}; there are {', '.join(NODE + HOSTS)}")
                 self.save()
@@ -333,6 +337,7 @@ def main():
     parser.add_argument("--sizes", default=",".join(f"{n >> 10}k" for n in SIZES))
     parser.add_argument("--mtu", type=int, default=1500, help="between hosts")
     parser.add_argument("--minutes", type=float, default=15)
+    parser.add_argument("--least", type=int, default=1, help="rounds of every cell, whatever time they take")
     parser.add_argument("--append", action="store_true", help="add to the samples of out/progress.json")
     parser.add_argument("--report", action="store_true", help="run nothing: show out/progress.json")
     parser.add_argument("--table", action="store_true", help="also print the sections for docs/performance.md")
