@@ -65,6 +65,16 @@ static inline bool sn_lap_asks(const struct sn_lap *l)
 	return l->count == SN_LAP_SKIP >> l->shift || l->count == SN_LAP_GROUP >> l->shift;
 }
 
+/* Nothing is due, as with nearly all: *way is the next message's, and sn_lap_next() needs not be called for it. */
+static inline bool sn_lap_goes_on(struct sn_lap *l, unsigned *way)
+{
+	if (!l->count || sn_lap_asks(l))
+		return false;
+	l->count++;
+	*way = l->way;
+	return true;
+}
+
 /* What the peer is to see: odd while this side tries. */
 static inline uint8_t sn_lap_shows(const struct sn_lap *l)
 {

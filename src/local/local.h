@@ -410,7 +410,13 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len);
 bool sn_way_learns_ring(struct sn_link *link, uint64_t len);
 static inline bool sn_way_past_ring(struct sn_link *link, uint64_t len)
 {
-	return sn_unlikely(len >= 1u << SN_WAY_LAP_FIRST) && sn_way_learns_ring(link, len);
+	unsigned class = 63u - (unsigned)__builtin_clzll(len | 1) - SN_WAY_LAP_FIRST, past;
+	if (sn_likely(len < 1u << SN_WAY_LAP_FIRST))
+		return false;
+	if (sn_likely(class < SN_WAY_LAPS && !link->laps[class].trial && !link->laps[class].way &&
+		      sn_lap_goes_on(&link->past_ring[class], &past)))
+		return past;
+	return sn_way_learns_ring(link, len);
 }
 static inline void sn_way_copy_in(void *to, const void *from, uint64_t n, bool past)
 {

@@ -206,6 +206,26 @@ static void the_clock_is_read_twice_a_group(void **state)
 	assert_true(reads <= 201);
 }
 
+/* Where nothing is due it is asked without a call, and says the same. */
+static void the_short_way_to_ask_says_the_same(void **state)
+{
+	struct sn_lap asked = lap;
+	unsigned shortly = 0, changes = 0, before = 0;
+	for (unsigned i = 0; i < 50000; i++) {
+		unsigned way, want = sn_lap_next(&lap, now, BOUND, 0, 0);
+		if (sn_lap_goes_on(&asked, &way))
+			shortly++;
+		else
+			way = sn_lap_next(&asked, now, BOUND, 0, 0);
+		assert_int_equal(way, want);
+		changes += want != before;
+		before = want;
+		now += i / 20000 % 2 == want ? 900 : 1300;
+	}
+	assert_in_range(shortly, 44000, 49999);
+	assert_true(changes > 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +242,7 @@ int main(void)
 		cmocka_unit_test_setup(programs_that_compute_get_what_is_preferred, start),
 		cmocka_unit_test_setup(long_messages_take_fewer, start),
 		cmocka_unit_test_setup(the_clock_is_read_twice_a_group, start),
+		cmocka_unit_test_setup(the_short_way_to_ask_says_the_same, start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
