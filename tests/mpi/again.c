@@ -67,7 +67,7 @@ static void recv(int *v, int from, int tag, MPI_Comm comm, MPI_Status *s)
 /* There and back, with lengths that change; every other round the status is ignored. */
 static void lengths(void)
 {
-	int out[ROOM], in[ROOM];
+	int out[ROOM], in[ROOM + 1];
 	MPI_Status s;
 	for (int i = 0; rank < 2 && i < ROUNDS; i++) {
 		int n = i < ROUNDS / 2 ? ROOM : i % (ROOM + 1);
@@ -79,7 +79,7 @@ static void lengths(void)
 		if (rank == 1)
 			send(out, n, 0, 1, MPI_COMM_WORLD);
 		check(in, n, i, "a message of another length");
-		expect(n == ROOM || in[n] == -1, "bytes beyond a message", i);
+		expect(in[n] == -1, "bytes beyond a message", i);
 		if (i % 2)
 			check_status(&s, !rank, 1, n, i);
 	}
