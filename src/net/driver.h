@@ -45,8 +45,9 @@ struct sn_net_in { /* a frame that came, valid until the next receive() */
 /*
  * Where the next frames would best be put. A driver that has to say where frames go before it sees them may ask: what probably comes
  * next is a train of frames of *size bytes (the last may be shorter), as many as are returned (at most max). What follows the first
- * SN_NET_HEAD bytes of frame i should go to spot[i], and has that length. This is a guess: who asked must be ready to find anything
- * in the frames, and a driver that finds another number or length of frames puts them together again itself.
+ * SN_NET_HEAD bytes of frame i should go to spot[i], as far as that is long; the rest of a frame that is longer, or filled up, stays
+ * where it would be without a spot. This is a guess: who asked must be ready to find anything in the frames, and a driver that finds
+ * frames of another length puts them together again itself.
  */
 #define SN_NET_HEAD 56 /* of a DATA or PUSH frame */
 struct sn_net_place {
@@ -56,6 +57,7 @@ struct sn_net_place {
 
 struct sn_net_driver {
 	const char *name;
+	uint32_t together; /* frames up to this long are best handed over lying side by side */
 	/*
 	 * Open on the interface or address `where` (NULL or "": choose). *part is this end's address part. Negative
 	 * sn_error: not available here (sn_fail says why).

@@ -119,6 +119,8 @@ static bool ports_new(struct sn_net *n)
 		p->driver = n->cfg.port[i].driver;
 		p->drv = n->cfg.port[i].drv;
 		p->part = n->cfg.port[i].part;
+		if (p->driver->together)
+			p->stage = malloc((size_t)SN_NET_BATCH * p->driver->together);
 		p->mtu = SN_MIN_OF(p->driver->mtu(p->drv), (uint32_t)SN_WIRE_LEN_MAX);
 		p->prefix = p->driver->prefix ? p->driver->prefix(p->drv) : 128;
 		p->credit = SN_NET_CREDIT;
@@ -184,6 +186,8 @@ void sn_net_free(struct sn_net *n)
 		memcpy(&next, f, sizeof(next));
 		free(f);
 	}
+	for (unsigned i = 0; n->port && i < n->cfg.ports; i++)
+		free(n->port[i].stage);
 	free(n->port);
 	free(n->sends.entry);
 	free(n->pull_table.entry);
@@ -263,7 +267,7 @@ static int run_work(struct sn_net *n)
 			events++;
 		}
 		if (l->state == SN_LINK_OPEN) {
-			n->looks = true;
+			n->looks = !n->hold;
 			sn_net_stream_push(l);
 			n->looks = false;
 			if (l->ack_at <=
@@ -318,7 +322,9 @@ int sn_net_progress(struct sn_net *n)
 	int events = 0;
 
 	sn_net_enter(n);
-	if (!n->quiet)
+	if (n->quiet)
+		n->hold = false;
+	else
 		events += report_ended(n);
 	int frames = sn_net_input(n);
 	if (n->late)
@@ -327,14 +333,15 @@ int sn_net_progress(struct sn_net *n)
 	if (n->kernel)
 		events += sn_kpull_poll(n->kernel, n);
 	events += run_work(n);
-	sn_net_serve(n);
+	sn_net_serve(n, n->hold);
+	n->hold = false;
 	sn_net_pull_schedule(n);
 	run_timers(n);
 	sn_net_leave(n);
 	return events;
 }
 
-static bool any_jobs(const struct sn_net *n)
+bool sn_net_holds(const struct sn_net *n)
 {
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		if (!sn_list_empty(&n->port[i].jobs))
@@ -344,7 +351,7 @@ static bool any_jobs(const struct sn_net *n)
 
 bool sn_net_busy(const struct sn_net *n)
 {
-	return !sn_list_empty(&n->work) || any_jobs(n) || !sn_list_empty(&n->ended_msgs) ||
+	return !sn_list_empty(&n->work) || sn_net_holds(n) || !sn_list_empty(&n->ended_msgs) ||
 	       !sn_list_empty(&n->ended_sends) || !sn_list_empty(&n->ended_pulls);
 }
 
@@ -378,7 +385,7 @@ uint64_t sn_net_deadline(struct sn_net *n)
 	uint64_t at = n->timer_at;
 
 	look(n);
-	if (any_jobs(n))
+	if (sn_net_holds(n))
 		return 0;
 	sn_list_for_each (w, &n->work) {
 		const struct sn_net_link *l = sn_container(w, struct sn_net_link, work_node);

@@ -311,8 +311,9 @@ static void take_dones(struct sn_net_link *l, uint64_t need)
 		l->done_at = SN_NET_NEVER;
 }
 
-/* Into the open frame, at once. False: the message has to wait in the queue. */
-static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const struct iovec *iov, uint32_t count)
+/* Into the open frame, at once; hold: which leaves with the train to come. False: the message has to wait in the queue. */
+static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const struct iovec *iov, uint32_t count,
+		     bool hold)
 {
 	struct sn_net *n = l->net;
 	uint64_t need = sn_wire_rec_head(rec->what) + rec->head.imm_len + rec->body_len;
@@ -343,23 +344,15 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 		take_dones(l, need);
 	}
 	open_put(l, rec, iov, count);
-	if (sn_net_ready(l, 0, 0))
+	if (!hold && sn_net_ready(l, 0, 0))
 		open_send(l);
 	return true;
 }
 
-/* An announcement goes out with its pieces, and with what DONE has waited for company. 1: the request has ended, a copy is kept. */
-static int push_now(struct sn_net_link *l, struct sn_net_send *s)
+void sn_net_gather_leave(struct sn_net_link *l)
 {
 	if (l->open.frame)
 		open_send(l); /* if it must wait, the pieces, which do not, are kept over there */
-	sn_net_push_start(s, sn_net_way_main(l));
-	if (l->net->inside == 1) {
-		sn_net_serve(l->net);
-		sn_net_flush(l->net);
-	}
-	sn_net_push_keep(s);
-	return s->kept.iov_base != NULL;
 }
 
 static struct sn_net_msg *msg_new(const struct sn_out *out, bool copy)
@@ -410,9 +403,9 @@ static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, stru
 	l->net->counts[SN_NC_RDV]++;
 	if (l->state == SN_LINK_OPEN && sn_list_empty(&l->queue))
 		announce(sn_net_way_main(l), &rec);
-	bool kept = s->kept.iov_base != NULL;
-	if (pack_now(l, &rec, out->iov, out->iov_count))
-		return s->push ? push_now(l, s) : 0;
+	bool kept = s->kept.iov_base != NULL, alone = sn_net_send_alone(s);
+	if (pack_now(l, &rec, out->iov, out->iov_count, s->push && !alone))
+		return s->push ? sn_net_push_now(l, s, alone) : 0;
 	if (l->state == SN_LINK_GONE) /* a look has told so: the request ends with the link, or here */
 		return kept ? sn_fail(SN_ERR_PEER_GONE, "this peer is gone") : 0;
 	sn_net_push_undo(s, out, req); /* it is planned again when it is packed */
@@ -478,7 +471,7 @@ static int post_eager(struct sn_net_link *l, const struct sn_rec *rec, const str
 	bool copy = out->must_copy || req == NULL;
 
 	l->net->counts[SN_NC_EAGER]++;
-	if (pack_now(l, rec, out->iov, out->iov_count) ||
+	if (pack_now(l, rec, out->iov, out->iov_count, false) ||
 	    (copy && pack_train(l, rec, out->iov, out->iov_count)))
 		return 1;
 	struct sn_net_msg *m = msg_new(out, copy);
@@ -591,7 +584,7 @@ int sn_net_post_now(struct sn_net_link *l, uint32_t what, uint64_t bits, uint64_
 	if (l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue))
 		return SN_ERR_AGAIN;
 	sn_net_enter(l->net);
-	done = pack_now(l, &rec, &body, 1);
+	done = pack_now(l, &rec, &body, 1, false);
 	l->net->counts[SN_NC_EAGER] += done;
 	leave(l);
 	return done ? 1 : SN_ERR_AGAIN;

@@ -163,8 +163,8 @@ static bool in_place(const struct sn_net_in *in)
 	const struct sn_wire_data *d = (const void *)in->data; /* PUSH is alike */
 	uint32_t number = d->h.type == SN_WIRE_DATA ? in->spot->pull : in->spot->rdv;
 
-	return (d->h.type == SN_WIRE_DATA || d->h.type == SN_WIRE_PUSH) && le16toh(d->h.len) == in->len &&
-	       in->len == in->spot->len + SN_NET_HEAD && le32toh(d->h.link) == in->spot->link &&
+	return (d->h.type == SN_WIRE_DATA || d->h.type == SN_WIRE_PUSH) && le16toh(d->h.len) <= in->len &&
+	       le16toh(d->h.len) == in->spot->len + SN_NET_HEAD && le32toh(d->h.link) == in->spot->link &&
 	       le32toh(d->pull) == number && le64toh(d->offset) == in->spot->offset;
 }
 
@@ -182,7 +182,7 @@ static void undo_guesses(struct sn_net *n, unsigned count)
 			n->counts[SN_NC_RX_PLACED]++;
 			continue;
 		}
-		memcpy(in->data + SN_NET_HEAD, in->spot->at, in->len - SN_NET_HEAD);
+		memcpy(in->data + SN_NET_HEAD, in->spot->at, SN_MIN_OF(in->len - SN_NET_HEAD, in->spot->len));
 		in->spot = NULL;
 		n->counts[SN_NC_RX_MOVED]++;
 	}

@@ -393,6 +393,8 @@ struct sn_net_port { /* a driver on one of our interfaces */
 	uint64_t heard, before; /* bytes that came; those that had come before the look at heard_at, ... */
 	uint64_t heard_at, before_at; /* ... of which the last ones then */
 	unsigned out_count;
+	uint8_t *stage; /* for SN_NET_BATCH frames that lie together; may be NULL */
+	uint32_t staged;
 	struct sn_net_out out[SN_NET_BATCH];
 	struct sn_net_tx tx[SN_NET_BATCH];
 };
@@ -451,6 +453,7 @@ struct sn_net {
 	unsigned in_port;	 /* on which the frame being handled came */
 	bool late;     /* nobody had looked for a while: what came tells little about the rails' pace */
 	uint32_t turn; /* every fourth block goes to the oldest fetch */
+	bool hold; /* the next look is the post's own: pieces leave in whole trains only, with their announcements */
 	bool quiet, closing, looks; /* looks: the application does, and posts nothing */
 	unsigned inside;	    /* depth of progress: links are freed at 0 */
 	unsigned dead;		    /* links to free */
@@ -477,6 +480,7 @@ void sn_net_free(struct sn_net *n);			 /* drops everything; no upward calls */
 int sn_net_progress(struct sn_net *n);
 int sn_net_input(struct sn_net *n); /* input.c: read and handle what has come */
 bool sn_net_busy(const struct sn_net *n);
+bool sn_net_holds(const struct sn_net *n);   /* pieces wait for the next look */
 bool sn_net_expects(const struct sn_net *n); /* long messages are under way: frames come soon */
 bool sn_net_idle(const struct sn_net *n);    /* every eager message accepted is acknowledged */
 /* ns until progress has something to do by itself, and is to be called; SN_NET_NEVER */
@@ -525,7 +529,8 @@ int sn_net_post_now(struct sn_net_link *l, uint32_t what, uint64_t bits, uint64_
 bool sn_net_unpost(struct sn_net_link *l, struct sn_req *req);
 /* By the strategy: does what waits leave now? With so many requests, of so many bytes, more. */
 bool sn_net_ready(struct sn_net_link *l, uint32_t requests, uint64_t bytes);
-bool sn_net_push_frame(struct sn_net_link *l); /* one, of what waits; false: none */
+bool sn_net_push_frame(struct sn_net_link *l);	 /* one, of what waits; false: none */
+void sn_net_gather_leave(struct sn_net_link *l); /* what is being filled, as it is */
 void sn_net_gather_end(struct sn_net_link *l);
 
 /* ---- stream.c ---- */
@@ -549,12 +554,17 @@ void sn_net_ack_want(struct sn_net_link *l, bool now);
 void sn_net_inbox_end(struct sn_net_link *l);
 
 /* ---- serve.c ---- */
+/* No other rendezvous with this peer is under way. */
+static inline bool sn_net_send_alone(const struct sn_net_send *s)
+{
+	return s->link->sends.next->next == &s->link->sends;
+}
 struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
 void sn_net_send_finish(struct sn_net_send *s, int status);
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
-void sn_net_serve(struct sn_net *n);	       /* answer some of what waits */
-void sn_net_served(struct sn_net_port *p);     /* the batch has left: free what is answered */
-void sn_net_serve_moved(struct sn_net_way *w); /* the way is out: what waits goes by another one */
+void sn_net_serve(struct sn_net *n, bool whole); /* answer some of what waits; whole: in whole trains only */
+void sn_net_served(struct sn_net_port *p);	 /* the batch has left: free what is answered */
+void sn_net_serve_moved(struct sn_net_way *w);	 /* the way is out: what waits goes by another one */
 void sn_net_serve_end(struct sn_net_link *l, int status);
 
 /* ---- output.c ---- */

@@ -4,7 +4,8 @@
  * frames in link windows and to the application's buffers, so whoever gives those away flushes first.
  *
  * Budget: a frame costs one SipHash of five words; the payload is read once for its check (MSG frames: when built,
- * not again when resent) and not copied, but for pieces of many short segments (net.tx_packed). One driver call for up to SN_NET_BATCH frames.
+ * not again when resent) and not copied, but for pieces of many short segments (net.tx_packed) and short ones where the driver
+ * sends many as one (sn_net_driver.together). One driver call for up to SN_NET_BATCH frames.
  */
 #include "net/net.h"
 
@@ -189,6 +190,22 @@ static uint32_t data_body(struct sn_net_job *job, struct sn_net_tx *tx, struct i
 	return 1;
 }
 
+/*
+ * Head and body together, behind the piece before: the check has brought the body into the cache, and the kernel reads one stretch of
+ * memory in place of 90 bits of it. For a few pieces that is not worth the copy.
+ */
+static void stage(struct sn_net_port *p, struct sn_net_out *out)
+{
+	if (p->stage == NULL)
+		return;
+	uint8_t *at = p->stage + p->staged;
+	p->staged += out->len;
+	for (uint32_t i = 0, to = 0; i < out->iov_count; to += (uint32_t)out->iov[i++].iov_len)
+		memcpy(at + to, out->iov[i].iov_base, out->iov[i].iov_len);
+	out->iov[0] = (struct iovec){at, out->len};
+	out->iov_count = 1;
+}
+
 /* A piece of a rendezvous. */
 void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 {
@@ -229,6 +246,9 @@ void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 	}
 	sn_net_way_sent(w, out->len);
 	sn_net_out_seal(w->port, &l->tx_key);
+	if (out->len <= w->port->driver->together &&
+	    job->end - job->offset >= (uint64_t)SN_NET_PART * job->frag)
+		stage(w->port, out);
 }
 
 /* The driver had no room for this one: back to where it came from. */
@@ -260,6 +280,7 @@ void sn_net_flush_port(struct sn_net_port *p)
 	unsigned count = p->out_count;
 
 	p->out_count = 0;
+	p->staged = 0;
 	unsigned sent = count ? p->driver->send(p->drv, p->out, count) : 0;
 	if (count)
 		n->left_at = n->clock_seen;

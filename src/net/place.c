@@ -47,21 +47,13 @@ static struct sn_net_block *next_block(const struct sn_net *n, unsigned port)
 	return b;
 }
 
-/*
- * The pieces still missing of the block that should come next; a sender sends them in order, in one train. Only places that
- * are still to be filled are given, so whatever lands there is written over, or is right.
- */
-unsigned sn_net_expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32_t *size)
+/* The block's missing pieces, in order; how many there was room for. */
+static unsigned spots_of(const struct sn_net_block *b, struct sn_net_spot *spot, unsigned max)
 {
-	const struct sn_net *net = arg;
-	struct sn_net_block *b = next_block(net, net->in_port);
+	const struct sn_net_pull *p = b->pull;
 	unsigned n = 0;
 
-	if (b == NULL || (b->frag < PLACE_FRAG && b->pull->len < PLACE_LEN))
-		return 0;
-	*size = b->frag + SN_NET_HEAD;
 	for (uint64_t rest = b->missing; rest && n < max; rest &= rest - 1) {
-		const struct sn_net_pull *p = b->pull;
 		uint64_t offset = sn_net_block_start(p, b) + (uint64_t)__builtin_ctzll(rest) * b->frag;
 		uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)b->frag, sn_net_block_end(p, b) - offset);
 		uint8_t *at = place_of(p, offset, len);
@@ -73,6 +65,32 @@ unsigned sn_net_expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32
 						 .pull = p->number,
 						 .rdv = p->rdv,
 						 .offset = offset};
+	}
+	return n;
+}
+
+/*
+ * The pieces still missing of the blocks that should come next; a sender sends them in order, in one train as long as they are equally
+ * long. Only places that are still to be filled are given, so whatever lands there is written over, or is right.
+ */
+unsigned sn_net_expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32_t *size)
+{
+	const struct sn_net *net = arg;
+	struct sn_net_block *b = next_block(net, net->in_port);
+
+	if (b == NULL || (b->frag < PLACE_FRAG && b->pull->len < PLACE_LEN))
+		return 0;
+	const struct sn_list *end = &sn_net_lane_of(b)->asked;
+	uint32_t frag = b->frag;
+	unsigned n = 0;
+	*size = frag + SN_NET_HEAD;
+	max = SN_MIN_OF(max, sn_wire_block(frag));
+	for (struct sn_list *at = &b->node; at != end && n < max; at = at->next) {
+		b = sn_container(at, struct sn_net_block, node);
+		unsigned more = b->frag == frag ? spots_of(b, spot + n, max - n) : 0;
+		if (more == 0)
+			break;
+		n += more;
 	}
 	return n;
 }

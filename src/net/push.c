@@ -40,13 +40,16 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 
 	if (bytes == 0 || s->announced)
 		return;
+	if (bytes == s->len) { /* equally long pieces: then the next body's can stand behind them */
+		uint64_t pieces = (bytes + frag - 1) / frag;
+		frag = SN_MAX_OF((uint32_t)((bytes + pieces - 1) / pieces), (uint32_t)SN_WIRE_FRAG_MIN);
+	}
 	s->announced = true;
 	s->pushed = bytes;
 	s->push_frag = (uint16_t)frag;
 	s->push = (uint16_t)((bytes + frag - 1) / frag);
 	l->push_used += bytes;
-	bool alone = l->sends.next->next == &l->sends;
-	if (!alone || s->len > SN_NET_KEEP || (s->kept.iov_base = malloc(s->len)) == NULL)
+	if (!sn_net_send_alone(s) || s->len > SN_NET_KEEP || (s->kept.iov_base = malloc(s->len)) == NULL)
 		return;
 	s->kept.iov_len = s->len;
 	s->req = NULL;
@@ -82,9 +85,11 @@ void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn
 void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 {
 	struct sn_net_link *l = s->link;
-	uint32_t block = s->pushed ? sn_wire_block(s->push_frag) : 1, trains = (s->push + block - 1) / block;
+	bool alone = sn_net_send_alone(s);
+	uint32_t most = alone && s->pushed ? sn_wire_block(s->push_frag) : SN_WIRE_PIECES;
+	uint32_t trains = (s->push + most - 1) / most;
 
-	if (trains < 2 && s->pushed >= SN_NET_HALVES)
+	if (trains < 2 && alone && s->pushed >= SN_NET_HALVES)
 		trains = 2;
 	uint32_t pieces = trains ? (s->push + trains - 1) / trains : 1;
 	s->after =
@@ -109,6 +114,25 @@ void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 		l->jobs++;
 		sn_list_add_tail(&w->port->jobs, &job->node);
 	}
+}
+
+/*
+ * An announcement that is followed by pieces goes out with them, and with what DONE has waited for company. While others are under
+ * way only whole trains leave; what is left joins the next message's, or leaves at the application's next look. 1: the
+ * request has ended, for a copy is kept.
+ */
+int sn_net_push_now(struct sn_net_link *l, struct sn_net_send *s, bool alone)
+{
+	if (alone)
+		sn_net_gather_leave(l);
+	sn_net_push_start(s, sn_net_way_main(l));
+	l->net->hold = !alone;
+	if (l->net->inside == 1)
+		sn_net_serve(l->net, !alone);
+	if (l->net->inside == 1 && alone)
+		sn_net_flush(l->net);
+	sn_net_push_keep(s);
+	return s->kept.iov_base != NULL;
 }
 
 void sn_net_push_ended(struct sn_net_send *s)

@@ -462,12 +462,20 @@ static void net_meet(void *link)
 	leave(r);
 }
 
+/* What waits for the next look makes that due. */
+static void holds(struct net_rail *r)
+{
+	if (sn_net_holds(r->net))
+		atomic_store_explicit(&r->rang, true, memory_order_relaxed);
+}
+
 static int net_post(void *link, const struct sn_out *out, struct sn_req *req)
 {
 	struct net_rail *r = rail_of(link);
 
 	enter(r);
 	int rc = sn_net_post(link, out, req);
+	holds(r);
 	leave(r);
 	return rc;
 }
@@ -548,6 +556,7 @@ static int net_progress(void *rail)
 	else if (r->looked > r->last + SN_RELAX_FAR_ARM)
 		arm(r);
 	r->expects = sn_net_expects(r->net);
+	holds(r);
 	bool asleep = !events && atomic_load_explicit(&r->armed, memory_order_relaxed) &&
 		      r->net->timer_at == SN_NET_NEVER && !sn_net_busy(r->net);
 	leave(r);

@@ -174,29 +174,70 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 	sn_list_add_tail(&way->port->jobs, &job->node);
 }
 
+/* Pieces that wait, and those in the batch; as many as matter. */
+static unsigned waiting(const struct sn_net_port *p)
+{
+	unsigned count = p->out_count;
+
+	sn_list_for_each (at, &p->jobs) {
+		count += (unsigned)__builtin_popcountll(sn_container(at, struct sn_net_job, node)->want);
+		if (count >= SN_NET_BATCH)
+			break;
+	}
+	return count;
+}
+
+/* The job's pieces, in trains; the announcements that are gathering go before those that were not asked for. */
+static void pieces_out(struct sn_net_port *p, struct sn_net_job *job, unsigned train, bool whole)
+{
+
+	while (job->want && !p->full) {
+		if (p->out_count == 0 && job->push)
+			sn_net_gather_leave(job->send->link);
+		sn_net_out_data(job, (unsigned)__builtin_ctzll(job->want));
+		if (p->out_count < train)
+			continue;
+		sn_net_flush_port(p);
+		if (whole && waiting(p) + (unsigned)__builtin_popcountll(job->want) < train)
+			break;
+	}
+}
+
+/* Is what comes next another part of a lone body, which was divided so that the receiver can begin? */
+static bool divided(const struct sn_net_port *p, const struct sn_net_send *s)
+{
+	return !sn_list_empty(&p->jobs) && sn_container(p->jobs.next, struct sn_net_job, node)->send == s &&
+	       sn_net_send_alone(s);
+}
+
 /* A block; false: nothing to do, or no room. */
-static bool serve_one(struct sn_net_port *p)
+static bool serve_one(struct sn_net_port *p, bool whole)
 {
 	if (sn_list_empty(&p->jobs) || p->full)
 		return false;
 	struct sn_net_job *job = sn_container(p->jobs.next, struct sn_net_job, node);
+	const struct sn_net_send *s = job->send;
+	unsigned train = sn_wire_block(job->frag);
+	if (whole && waiting(p) < train)
+		return false;
+	bool several =
+		train < SN_NET_PART && (!job->push || sn_net_send_alone(s)); /* a call takes more than one */
 	sn_list_del(
 		&job->node); /* onto this list first: a full batch leaves while the job is being answered */
 	sn_list_add_tail(&p->served, &job->node);
 	job->busy = true;
-	while (job->want && !p->full)
-		sn_net_out_data(job, (unsigned)__builtin_ctzll(job->want));
+	pieces_out(p, job, several ? SN_NET_BATCH : train, whole);
 	job->busy = false;
-	if (job->want || p->out_count >= SN_NET_PART) /* the receiver can begin while we go on */
-		sn_net_flush_port(p);
+	if (job->want || (p->out_count >= SN_NET_PART && (several || divided(p, s))))
+		sn_net_flush_port(p); /* the receiver can begin while we go on */
 	return true;
 }
 
 /* Then look at the network again: short messages must not wait behind a long queue. */
-void sn_net_serve(struct sn_net *n)
+void sn_net_serve(struct sn_net *n, bool whole)
 {
 	for (unsigned i = 0; i < n->cfg.ports; i++)
-		for (int blocks = 0; blocks < 4 && serve_one(&n->port[i]); blocks++)
+		for (int blocks = 0; blocks < 4 && serve_one(&n->port[i], whole); blocks++)
 			;
 }
 

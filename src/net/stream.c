@@ -56,8 +56,9 @@ void sn_net_stream_push(struct sn_net_link *l)
 			break;
 		sn_net_out_slot(w, s);
 	}
-	while (may_send(l) && (l->done_at <= l->net->now ||
-			       ((!sn_list_empty(&l->queue) || l->open.frame) && sn_net_ready(l, 0, 0))))
+	while (may_send(l) &&
+	       (l->done_at <= l->net->now ||
+		((!sn_list_empty(&l->queue) || (l->open.frame && !l->net->hold)) && sn_net_ready(l, 0, 0))))
 		if (!sn_net_push_frame(l))
 			break;
 	if (sn_list_empty(&l->queue))

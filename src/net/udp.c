@@ -30,6 +30,7 @@
 
 #define OUT_IOVS     (SN_NET_BATCH * (2 + SN_NET_PIECES)) /* fewer than the 1,024 of a call */
 #define SEGMENTS     64					  /* the kernel's limit for one joined datagram */
+#define PAD	     8					  /* the part of a segment that may be filled up */
 #define BUFFER_BYTES (8 << 20)				  /* of a socket that receives */
 
 _Static_assert(sizeof(union sn_udp_addr) <= sizeof(struct sn_net_path), "a path holds any UDP address");
@@ -231,10 +232,10 @@ static unsigned group(const struct udp *u, const struct sn_net_out *f, unsigned 
 		return 1;
 	if (count > 2 && f[1].len > *size && f[2].len <= f[1].len)
 		*size = f[1].len;
-	for (uint32_t total = *size; n < count && n < SEGMENTS && f[n].len <= *size &&
-				     same_way(&f[n], &f[0]) && (total += f[n].len) <= 65535 - 48;) {
+	while (n < count && n < SEGMENTS && f[n].len <= *size && same_way(&f[n], &f[0]) &&
+	       (n + 1) * *size <= 65535 - 48) {
 		n++;
-		if (f[n - 1].len < *size)
+		if (f[n - 1].len < *size - *size / PAD)
 			break;
 	}
 	if (n == 1)
@@ -256,6 +257,19 @@ static int to_whom(struct udp *u, const struct sn_net_path *path, struct msghdr 
 	return u->fd;
 }
 
+/* A piece more, which may lie right behind the one before. Returns how many more entries that takes. */
+static unsigned add_piece(const struct msghdr *m, struct iovec *next, const struct iovec *piece)
+{
+	struct iovec *last = next - 1;
+
+	if (next > m->msg_iov && (uint8_t *)last->iov_base + last->iov_len == piece->iov_base) {
+		last->iov_len += piece->iov_len;
+		return 0;
+	}
+	*next = *piece;
+	return 1;
+}
+
 /* Describe the frames as datagrams; returns how many there are. */
 static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigned count)
 {
@@ -269,8 +283,8 @@ static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigne
 		u->out_fd[msgs] = to_whom(u, frames[i].to, m);
 		for (unsigned k = i; k < i + n; k++) {
 			for (uint32_t v = 0; v < frames[k].iov_count; v++)
-				u->out_iov[iovs++] = frames[k].iov[v];
-			if (k == i && segment > frames[k].len)
+				iovs += add_piece(m, &u->out_iov[iovs], &frames[k].iov[v]);
+			if (k < i + n - 1 && segment > frames[k].len)
 				u->out_iov[iovs++] = (struct iovec){padding, segment - frames[k].len};
 		}
 		m->msg_iovlen = (size_t)(&u->out_iov[iovs] - m->msg_iov);
@@ -377,6 +391,7 @@ static void udp_counters(void *drv, void (*fn)(void *arg, const char *name, uint
 
 const struct sn_net_driver sn_net_udp = {
 	.name = "udp",
+	.together = 2048,
 	.open = udp_open,
 	.close = udp_close,
 	.resolve = udp_resolve,

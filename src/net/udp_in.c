@@ -79,11 +79,12 @@ static unsigned train_pieces(struct sn_udp_in *u, uint32_t size, unsigned placed
 	for (unsigned i = 0; i < placed; i++) {
 		u->train[pieces++] = (struct iovec){u->bytes + (size_t)i * size, SN_NET_HEAD};
 		u->train[pieces++] = (struct iovec){u->spot[i].at, u->spot[i].len};
+		uint32_t used = SN_NET_HEAD + u->spot[i].len;
+		if (used < size) /* a frame that is longer, or filled up */
+			u->train[pieces++] = (struct iovec){u->bytes + (size_t)i * size + used, size - used};
 	}
 	if (rest < SN_UDP_BYTES)
 		u->train[pieces++] = (struct iovec){u->bytes + rest, SN_UDP_BYTES - rest};
-	u->train[pieces++] = /* as much as the last place is short of a whole piece, at least */
-		(struct iovec){u->bytes + 2UL * SN_UDP_BYTES, SN_UDP_BYTES};
 	return pieces;
 }
 
@@ -113,7 +114,6 @@ static bool fill_placed(struct sn_udp_in *u, const struct sn_net_place *place)
 	u->placed = place->expect(place->arg, u->spot, SN_NET_BATCH, &size);
 	if (u->placed == 0)
 		return false;
-	uint32_t short_by = size - SN_NET_HEAD - u->spot[u->placed - 1].len;
 	ssize_t n = read_one(u, u->train, train_pieces(u, size, u->placed));
 	if (n < 0)
 		return true;
@@ -121,7 +121,7 @@ static bool fill_placed(struct sn_udp_in *u, const struct sn_net_place *place)
 	u->count = 1;
 	uint32_t segment = segment_size(&u->msg[0].msg_hdr, (uint32_t)n);
 	bool fits = segment == size || n <= SN_NET_HEAD || (segment == (uint32_t)n && segment < size);
-	if (!fits || (short_by && n > (ssize_t)u->placed * size - (ssize_t)short_by))
+	if (!fits)
 		gather(u, SN_MIN_OF((size_t)n, (size_t)SN_UDP_BYTES));
 	return true;
 }

@@ -32,7 +32,7 @@ struct sn_udp_in {
 	uint32_t offset;    /* in that one */
 	unsigned placed;    /* frames of the only datagram whose ends stand at spot */
 	struct sn_net_spot spot[SN_NET_BATCH];
-	struct iovec train[2 * SN_NET_BATCH + 2];
+	struct iovec train[3 * SN_NET_BATCH + 1];
 	uint64_t calls, plain_calls, truncated;
 };
 
