@@ -42,7 +42,7 @@ class Recorder(unittest.TextTestResult):
         super().addSkip(test, reason)
 
     def addError(self, test, err):
-        self.outcome = "error"
+        self.outcome = "no-window" if "MPI_ERR_WIN: invalid window" in str(err[1]) else "error"
         if not isinstance(test, unittest.TestCase):
             Recorder.out.write(f"error {test.id()}\n")
         super().addError(test, err)
