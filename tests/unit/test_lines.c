@@ -7,7 +7,7 @@
  */
 #include "core/core.h"
 #include "local/local.h"
-#include "unit.h"
+#include "sides.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -29,24 +29,7 @@
 #define OBJECTS	     5
 #define MESSAGES     300 /* more than a lap of the smallest ring; a trap takes up to 0.1 ms */
 
-static struct {
-	sn_ep *ep;
-	sn_peer peer;
-	struct sn_link *link;
-} side[2];
-
-static sn_ep *pair_open(void)
-{
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t len[2] = {SN_ADDR_MAX, SN_ADDR_MAX};
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(sn_ep_open(NULL, &side[i].ep), 0);
-		assert_int_equal(sn_ep_address(side[i].ep, addr[i], &len[i]), 0);
-	}
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(sn_peer_add(side[i].ep, addr[!i], len[!i], &side[i].peer), 0);
-	return side[0].ep;
-}
+static struct sn_link *link_of[2];
 
 static void finish(int who, sn_req *req)
 {
@@ -226,7 +209,7 @@ static void nobody(int who)
 /* Where messages of two lines go to and fro: not after a shorter one, in a stream, or where nobody has waited. */
 static void who_waits_asks_for_both_lines_at_once(void **state)
 {
-	const struct sn_rx *rx = &side[1].link->rx;
+	const struct sn_rx *rx = &link_of[1]->rx;
 	for (int i = 0; i < 5; i++)
 		message(i % 2, 64, true, nobody);
 	assert_true(rx->pair);
@@ -243,10 +226,9 @@ static void who_waits_asks_for_both_lines_at_once(void **state)
 static int setup(void **state)
 {
 	setenv("SENNIT_PROGRESS", "0", 1); /* a thread that looks, too, would be a third cache */
-	setenv("SENNIT_NET", "off", 1);
 	setenv("SENNIT_RING", "16384", 1);
 	sn_req *first;
-	pair_open();
+	sides_open(NULL);
 	for (int i = 0; i < 2; i++) {
 		sn_req *got;
 		char byte;
@@ -256,27 +238,20 @@ static int setup(void **state)
 		finish(!i, got);
 	}
 	for (int i = 0; i < 2; i++)
-		side[i].link = side[i].ep->peers[side[i].peer]->link;
-	while (!side[0].link->greeted || !side[1].link->greeted)
+		link_of[i] = side[i].ep->peers[side[i].peer]->link;
+	while (!link_of[0]->greeted || !link_of[1]->greeted)
 		for (int i = 0; i < 2; i++)
 			sn_progress(side[i].ep);
 	for (int i = 0; i < 100; i++)
 		message(i % 2, 8, false, nobody);
 	for (unsigned i = 0; i < 2; i++) {
-		struct sn_link *link = side[i].link;
+		struct sn_link *link = link_of[i];
 		watch(link->tx.chan, link->tx_bytes, i);
 		watch(link->rx.chan, link->rx_bytes, !i);
 		watch(link->board, SN_BOARD_BYTES, 2 + !i);
 		watch(link->rail->board, SN_BOARD_BYTES, 2 + i);
 		watch(link->bell, SN_BELL_BYTES, 4); /* of both: it is the process's */
 	}
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	for (int i = 0; i < 2; i++)
-		sn_ep_close(side[i].ep);
 	return 0;
 }
 
@@ -289,7 +264,7 @@ int main(void)
 		cmocka_unit_test(longer_ones_move_what_they_fill),
 		cmocka_unit_test(who_waits_asks_for_both_lines_at_once),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, sides_close);
 }
 
 #else

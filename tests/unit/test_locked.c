@@ -5,7 +5,7 @@
  * the count is of all that a message takes, C library included, and does not depend on the machine's load.
  */
 #include "core/core.h"
-#include "unit.h"
+#include "sides.h"
 #include <signal.h>
 #include <string.h>
 #include <ucontext.h>
@@ -70,53 +70,22 @@ static void step_end(void)
 	stepping = 0; /* the trap after this ends it */
 }
 
-static struct {
-	sn_ep *ep;
-	sn_peer peer;
-} side[2];
-
-static int open_sides(const sn_ep_attr *attr)
+static int open_stepped(const sn_ep_attr *attr)
 {
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t len[2] = {SN_ADDR_MAX, SN_ADDR_MAX};
 	struct sigaction step = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
-	setenv("SENNIT_NET", "off", 1);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(sn_ep_open(attr, &side[i].ep), 0);
-		assert_int_equal(sn_ep_address(side[i].ep, addr[i], &len[i]), 0);
-	}
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(sn_peer_add(side[i].ep, addr[!i], len[!i], &side[i].peer), 0);
+	sides_open(attr);
 	return sigaction(SIGTRAP, &step, NULL);
 }
 
 static int setup(void **state)
 {
-	return open_sides(NULL);
-}
-
-static struct {
-	unsigned count;
-	sn_completion last;
-} told;
-
-static void tell(void *arg, const sn_completion *c)
-{
-	told.count++;
-	told.last = *c;
+	return open_stepped(NULL);
 }
 
 static int setup_told(void **state)
 {
 	sn_ep_attr attr = {.on_complete = tell};
-	return open_sides(&attr);
-}
-
-static int teardown(void **state)
-{
-	for (int i = 0; i < 2; i++)
-		sn_ep_close(side[i].ep);
-	return 0;
+	return open_stepped(&attr);
 }
 
 /* By wait: the message is there. By test: a look in vain before it is. */
@@ -304,8 +273,8 @@ int main(void)
 		cmocka_unit_test(the_short_ways_keep_their_budget),
 		cmocka_unit_test(what_is_tried_keeps_its_budget),
 	};
-	int failed = cmocka_run_group_tests(tests, setup, teardown);
-	return failed + cmocka_run_group_tests(short_ways, setup_told, teardown);
+	int failed = cmocka_run_group_tests(tests, setup, sides_close);
+	return failed + cmocka_run_group_tests(short_ways, setup_told, sides_close);
 #else
 	print_message("not stepped through: not x86-64, or a sanitizer adds instructions\n");
 	return 77;

@@ -3,8 +3,7 @@
  * What is only tried leaves no trace when it fails: sn_try_send and sn_try_recv do at once what was asked, or nothing, and
  * take no message from those that were posted before or out of its turn.
  */
-#include "sennit/sennit.h"
-#include "unit.h"
+#include "sides.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -14,22 +13,6 @@
 #define EXACT UINT64_MAX
 #define MARK  (UINT64_C(1) << 40) /* a bit that receives do not look at */
 #define LONG  (256u << 10)
-
-static struct {
-	sn_ep *ep;
-	sn_peer peer;
-} side[2];
-
-static struct {
-	unsigned count;
-	sn_completion last;
-} told;
-
-static void tell(void *arg, const sn_completion *c)
-{
-	told.count++;
-	told.last = *c;
-}
 
 static void move(void)
 {
@@ -70,28 +53,14 @@ static int recv_try(uint64_t *value, uint64_t bits, uint64_t mask, uint64_t exac
 static int setup(void **state)
 {
 	sn_ep_attr attr = {.on_complete = tell};
-	uint8_t addr[2][SN_ADDR_MAX];
-	size_t len[2] = {SN_ADDR_MAX, SN_ADDR_MAX};
 	char byte = 1;
 	setenv("SENNIT_PROGRESS", "0", 1); /* nor may a thread send what is queued */
-	setenv("SENNIT_NET", "off", 1);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(sn_ep_open(&attr, &side[i].ep), 0);
-		assert_int_equal(sn_ep_address(side[i].ep, addr[i], &len[i]), 0);
-		assert_int_equal(sn_ep_quiet(side[i].ep, 1), 0);
-	}
+	sides_open(&attr);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(sn_peer_add(side[i].ep, addr[!i], len[!i], &side[i].peer), 0);
+		assert_int_equal(sn_ep_quiet(side[i].ep, 1), 0);
 	assert_int_equal(send_try(1, 1), SN_ERR_AGAIN); /* there is no connection yet */
 	assert_int_equal(sn_inject(side[0].ep, side[0].peer, &byte, 1, 1, 0, 0), 0);
 	receive(1, EXACT, 8, SN_OK, 1, 1);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	for (int i = 0; i < 2; i++)
-		sn_ep_close(side[i].ep);
 	return 0;
 }
 
@@ -111,7 +80,7 @@ static int setup_crowd(void **state)
 
 static int teardown_crowd(void **state)
 {
-	teardown(state);
+	sides_close(state);
 	return sched_setaffinity(0, sizeof(all_cores), &all_cores);
 }
 
@@ -275,13 +244,15 @@ static void nonsense_is_not_tried(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_there_is_taken_and_nobody_is_told, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_receive_in_vain_was_never_posted, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_earlier_receive_comes_first, setup, teardown),
-		cmocka_unit_test_setup_teardown(another_message_keeps_its_turn, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_does_not_fit_is_left, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_send_waits_for_nobody_and_overtakes_none, setup, teardown),
-		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_there_is_taken_and_nobody_is_told, setup,
+						sides_close),
+		cmocka_unit_test_setup_teardown(a_receive_in_vain_was_never_posted, setup, sides_close),
+		cmocka_unit_test_setup_teardown(an_earlier_receive_comes_first, setup, sides_close),
+		cmocka_unit_test_setup_teardown(another_message_keeps_its_turn, setup, sides_close),
+		cmocka_unit_test_setup_teardown(what_does_not_fit_is_left, setup, sides_close),
+		cmocka_unit_test_setup_teardown(a_send_waits_for_nobody_and_overtakes_none, setup,
+						sides_close),
+		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, sides_close),
 		cmocka_unit_test_setup_teardown(in_a_crowd_the_sender_gets_the_core, setup_crowd,
 						teardown_crowd),
 		cmocka_unit_test_setup_teardown(a_receive_in_vain_was_never_posted, setup_crowd,
