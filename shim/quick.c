@@ -398,6 +398,12 @@ void sn_quick_forget(void)
 
 /* ---- standing in ---- */
 
+#define ENDS(name, call, p)                                                                                  \
+	static int name##_##p(void *a, void *b)                                                              \
+	{                                                                                                    \
+		return ends(call, p, a, b);                                                                  \
+	}
+
 #define STAND_INS(p)                                                                                         \
 	static int send_##p(const void *buf, int count, handle type, int to, int tag, handle comm)           \
 	{                                                                                                    \
@@ -426,26 +432,11 @@ void sn_quick_forget(void)
 				     next[p][BOTH].both};                                                    \
 		return both(&x);                                                                             \
 	}                                                                                                    \
-	static int comm_free_##p(void *a, void *b)                                                           \
-	{                                                                                                    \
-		return ends(COMM_FREE, p, a, b);                                                             \
-	}                                                                                                    \
-	static int comm_disconnect_##p(void *a, void *b)                                                     \
-	{                                                                                                    \
-		return ends(COMM_DISCONNECT, p, a, b);                                                       \
-	}                                                                                                    \
-	static int comm_set_info_##p(void *a, void *b)                                                       \
-	{                                                                                                    \
-		return ends(COMM_SET_INFO, p, a, b);                                                         \
-	}                                                                                                    \
-	static int type_free_##p(void *a, void *b)                                                           \
-	{                                                                                                    \
-		return ends(TYPE_FREE, p, a, b);                                                             \
-	}                                                                                                    \
-	static int finalize_##p(void *a, void *b)                                                            \
-	{                                                                                                    \
-		return ends(FINALIZE, p, a, b);                                                              \
-	}
+	ENDS(comm_free, COMM_FREE, p)                                                                        \
+	ENDS(comm_disconnect, COMM_DISCONNECT, p)                                                            \
+	ENDS(comm_set_info, COMM_SET_INFO, p)                                                                \
+	ENDS(type_free, TYPE_FREE, p)                                                                        \
+	ENDS(finalize, FINALIZE, p)
 
 STAND_INS(0)
 STAND_INS(1)

@@ -317,6 +317,17 @@ static inline void sn_core_recv_fill(struct sn_req *req, sn_peer from, void *buf
 	req->comp.data = 0;
 	req->posted.source = from;
 }
+/* Likewise a tagged one into one piece of memory. */
+static inline void sn_core_recv_fill_one(struct sn_req *req, uint8_t role, sn_peer from, void *buf,
+					 uint64_t room, uint64_t bits, uint64_t mask, void *context)
+{
+	sn_core_recv_fill(req, from, buf, room, bits, context);
+	req->seg_count = 1;
+	req->role = role;
+	req->comp.op = SN_OP_RECV;
+	req->posted.bits = bits;
+	req->posted.mask = mask;
+}
 /* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
 void sn_core_recv_place(struct sn_req *req, bool plain);
 /* May it have this message, which is here as a whole or not? A receive that is tried (try.c) takes what is as expected, whole and at once. */

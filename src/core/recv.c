@@ -532,12 +532,7 @@ int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uin
 		return SN_ERR_NOMEM;
 	}
 	ep->count.recvs++;
-	sn_core_recv_fill(req, from, buf, room, bits, context);
-	req->seg_count = 1;
-	req->role = SN_ROLE_CALLBACK;
-	req->comp.op = SN_OP_RECV;
-	req->posted.bits = bits;
-	req->posted.mask = mask;
+	sn_core_recv_fill_one(req, SN_ROLE_CALLBACK, from, buf, room, bits, mask, context);
 	const struct sn_peer_state *peer = ep->peers[from];
 	if (sn_unlikely(peer->gone || peer->unmet || !sn_match_post_again(ep->match[0], &req->posted)))
 		sn_core_recv_place(req, false);

@@ -57,12 +57,8 @@ int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, 
 	struct sn_req *req = sn_core_req_new(ep);
 	if (sn_unlikely(!req))
 		goto out;
-	sn_core_recv_fill(req, from, buf, room, exactly, NULL);
-	req->seg_count = 1;
-	req->role = SN_ROLE_TRY;
-	req->comp.op = SN_OP_RECV;
-	req->posted.bits = bits;
-	req->posted.mask = mask;
+	sn_core_recv_fill_one(req, SN_ROLE_TRY, from, buf, room, bits, mask, NULL);
+	req->comp.bits = exactly;
 	sn_core_recv_place(req, false);
 	bool in_turn = sn_relax_crowded() && !ep->lock.enabled;
 	for (unsigned n = in_turn ? SN_MIN_OF(looks, 1u) : looks; req->state != SN_REQ_DONE && n; n--)

@@ -190,7 +190,6 @@ static unsigned waiting(const struct sn_net_port *p)
 /* The job's pieces, in trains; the announcements that are gathering go before those that were not asked for. */
 static void pieces_out(struct sn_net_port *p, struct sn_net_job *job, unsigned train, bool whole)
 {
-
 	while (job->want && !p->full) {
 		if (p->out_count == 0 && job->push)
 			sn_net_gather_leave(job->send->link);
