@@ -44,7 +44,7 @@ struct sn_ofi_set {
 	_Atomic bool changing;	/* somebody wants to change eps: no new users */
 	unsigned nap;		/* longest in a call that waits, in microseconds */
 	unsigned looks;		/* reads that found nothing; of one thread */
-	uint64_t mark;		/* of the last read that found nothing */
+	_Atomic uint64_t mark;	/* of the last read that found nothing */
 	bool emptied;		/* the last read took all there was; of one thread, like the next two */
 	uint32_t emptied_in;	/* in this call of the MPI */
 	bool not_until_empty;	/* a call ended with such a read */

@@ -222,6 +222,17 @@ bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
  * libsennit-mpi.so does not know. */
 #define AWAY_NS 200000u
 
+/* A queue's mark is another than at its last read that found nothing. Two threads may both note theirs: then one wait too
+ * many begins anew. */
+static bool mark_moved(struct sn_ofi_set *set, uint64_t mark)
+{
+	bool moved = atomic_load_explicit(&set->mark, memory_order_relaxed) != mark;
+
+	if (moved)
+		atomic_store_explicit(&set->mark, mark, memory_order_relaxed);
+	return moved;
+}
+
 /*
  * t->idle holds since when t waits: a new call, or an event since its last look, begins a new wait. True: it has just
  * begun.
@@ -229,9 +240,9 @@ bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
 static bool wait_anew(struct sn_ofi_set *set, struct sn_shim_thread *t, uint64_t mark)
 {
 	uint64_t stamp = atomic_load_explicit(&stamps, memory_order_relaxed);
-	bool anew = t->call_seen != t->calls || t->stamp_seen != stamp || set->mark != mark;
+	bool moved = mark_moved(set, mark);
+	bool anew = moved || t->call_seen != t->calls || t->stamp_seen != stamp;
 
-	set->mark = mark; /* two threads may both write it: then one wait too many begins anew */
 	t->call_seen = t->calls;
 	t->stamp_seen = stamp;
 	if (anew || sn_now_ns() - t->left > AWAY_NS)
@@ -330,11 +341,7 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 			looked(shim, t);
 		return found;
 	}
-	if (!until_ns && set->mark != mark) {
-		set->mark = mark;
-		return false;
-	}
-	if (!until_ns && look_again(set))
+	if (!until_ns && (mark_moved(set, mark) || look_again(set)))
 		return false;
 	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
 	if (!use_begin(set))
