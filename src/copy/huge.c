@@ -23,7 +23,8 @@ static bool system_allows(void)
 /* True: a collapse was tried, which is enough for one message. */
 static bool region_seen(struct sn_huge *h, uint64_t region)
 {
-	uint32_t slot = (uint32_t)(sn_mix64(region) % SN_HUGE_SLOTS);
+	/* the regions of one buffer have slots one after another, and do not push each other out; buffers far apart may */
+	uint32_t slot = (uint32_t)((region + sn_mix64(region / SN_HUGE_SLOTS)) % SN_HUGE_SLOTS);
 	if (h->at[slot].region != region + 1) {
 		h->at[slot].region = region + 1;
 		h->at[slot].uses = 0;
