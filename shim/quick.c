@@ -38,7 +38,7 @@ enum { SEND, ISEND, RECV, BOTH, COMM_FREE, COMM_DISCONNECT, COMM_SET_INFO, TYPE_
 
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
-static bool open_mpi; /* or one of MPICH's family */
+static enum { UNKNOWN, OPEN_MPI, MPICH } family;
 
 struct call {
 	handle type, comm;
@@ -55,7 +55,7 @@ struct entry {
 	struct sn_shim_way way;
 };
 
-static struct entry sends[ENTRIES], recvs[ENTRIES];
+static struct entry sends_seen[ENTRIES], recvs_seen[ENTRIES];
 
 static inline struct entry *entry_of(struct entry *table, const struct call *c)
 {
@@ -105,7 +105,7 @@ static inline bool wanted(const void *status)
 /* Not the error: calls with one status leave it alone. */
 static inline void status_fill(void *status, int source, int tag, int64_t len)
 {
-	if (open_mpi) {
+	if (family == OPEN_MPI) {
 		struct status_of_open_mpi *s = status;
 		s->source = source;
 		s->tag = tag;
@@ -122,7 +122,7 @@ static inline void status_fill(void *status, int source, int tag, int64_t len)
 
 static bool status_is(const void *status, int source, int tag, uint64_t len)
 {
-	if (open_mpi) {
+	if (family == OPEN_MPI) {
 		const struct status_of_open_mpi *s = status;
 		return s->source == source && s->tag == tag && !s->cancelled && s->len == len;
 	}
@@ -146,8 +146,8 @@ static bool watching;
 /* Does one thread at a time call, as the MPI has promised? It locks nothing then, nor does the provider. */
 static bool serial(void)
 {
-	static enum { UNKNOWN, YES, NO } answer;
-	if (answer == UNKNOWN) {
+	static enum { UNASKED, YES, NO } answer;
+	if (answer == UNASKED) {
 		union function initialized = {sn_mpi_find("PMPI_Initialized")};
 		union function level = {sn_mpi_find("PMPI_Query_thread")};
 		int yes = 0, provided = MULTIPLE;
@@ -200,20 +200,67 @@ static void learn(struct entry *e, const struct sn_shim_way *way)
 	e->way = *way;
 }
 
-static void learn_send(struct entry *e, const void *buf, uint32_t recvs_too)
+static void learn_send(struct entry *e, const void *buf)
 {
-	if (lesson.sends == 1 && lesson.recvs == recvs_too && (lesson.sent == buf || !lesson.send.len))
+	if (lesson.sent == buf || !lesson.send.len)
 		learn(e, &lesson.send);
 }
 
-static void learn_recv(struct entry *e, const void *buf, uint32_t sends_too, const void *status)
+static void learn_recv(struct entry *e, const void *buf, const void *status)
 {
 	const struct call *c = &e->call;
-	if (lesson.recvs == 1 && lesson.sends == sends_too && lesson.over && lesson.recv.len < ROOM &&
-	    (lesson.received == buf || !lesson.recv.len))
+	if (lesson.over && lesson.recv.len < ROOM && (lesson.received == buf || !lesson.recv.len))
 		learn(e, &lesson.recv);
 	if (e->known && wanted(status))
 		status_seen = e->known = status_is(status, c->peer, c->tag, lesson.got);
+}
+
+/* ---- a call that is not known yet ---- */
+
+/* Whatever it is: a message out, one in, or both. */
+struct operation {
+	int call; /* SEND to BOTH */
+	struct call out, in;
+	const void *from;
+	void *to, *status, *request;
+	const union function *slowly;
+};
+
+static int do_slowly(const struct operation *o)
+{
+	const struct call *out = &o->out, *in = &o->in;
+	switch (o->call) {
+	case SEND: return o->slowly->send(o->from, out->count, out->type, out->peer, out->tag, out->comm);
+	case ISEND:
+		return o->slowly->isend(o->from, out->count, out->type, out->peer, out->tag, out->comm,
+					o->request);
+	case RECV: return o->slowly->recv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->status);
+	default:
+		return o->slowly->both(o->from, out->count, out->type, out->peer, out->tag, o->to, in->count,
+				       in->type, in->peer, in->tag, in->comm, o->status);
+	}
+}
+
+static __attribute__((noinline)) int do_watched(const struct operation *o)
+{
+	bool sends = o->call != RECV, recvs = o->call >= RECV;
+	struct entry *out = sends ? entry_of(sends_seen, &o->out) : NULL;
+	struct entry *in = recvs ? entry_of(recvs_seen, &o->in) : NULL;
+	bool again = !out || seen(out, &o->out);
+	if (in) /* no wildcard: its status cannot be known before */
+		again &= o->in.peer >= 0 && o->in.tag >= 0 && seen(in, &o->in);
+	bool watches = again && watch(in ? in : out);
+	int rc = do_slowly(o);
+	if (!watches)
+		return rc;
+	watched();
+	if (!rc && lesson.sends == sends && lesson.recvs == recvs) {
+		if (out)
+			learn_send(out, o->from);
+		if (in)
+			learn_recv(in, o->to, o->status);
+	}
+	return rc;
 }
 
 /* ---- MPI_Send ---- */
@@ -230,60 +277,39 @@ static inline bool in_turn(struct entry *e)
 	return false;
 }
 
-static __attribute__((noinline)) int send_watched(const struct call *c, const void *buf, send_fn slowly)
+static inline bool known(const struct entry *e, const struct call *c)
 {
-	struct entry *e = entry_of(sends, c);
-	bool watches = seen(e, c) && watch(e);
-	int rc = slowly(buf, c->count, c->type, c->peer, c->tag, c->comm);
-	if (watches) {
-		watched();
-		if (!rc)
-			learn_send(e, buf, 0);
-	}
-	return rc;
+	return likely(e->known && same(&e->call, c));
 }
 
-static inline int send(const struct call *c, const void *buf, send_fn slowly)
+static inline int send(const struct call *c, const void *buf, const union function *slowly)
 {
-	struct entry *e = entry_of(sends, c);
-	if (!likely(e->known && same(&e->call, c)))
-		return send_watched(c, buf, slowly);
+	struct entry *e = entry_of(sends_seen, c);
+	if (!known(e, c))
+		return do_watched(&(struct operation){SEND, .out = *c, .from = buf, .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
 	if (likely(q && in_turn(e) && q->send(&e->way, buf)))
 		return 0;
-	return slowly(buf, c->count, c->type, c->peer, c->tag, c->comm);
+	return slowly->send(buf, c->count, c->type, c->peer, c->tag, c->comm);
 }
 
 /* ---- MPI_Isend ---- */
-
-static __attribute__((noinline)) int isend_watched(const struct call *c, const void *buf, void *request,
-						   isend_fn slowly)
-{
-	struct entry *e = entry_of(sends, c);
-	bool watches = seen(e, c) && watch(e);
-	int rc = slowly(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
-	if (watches) {
-		watched();
-		if (!rc)
-			learn_send(e, buf, 0);
-	}
-	return rc;
-}
 
 /*
  * A request that is complete is what the MPI gives for a message to nobody. What the status of a send says is not defined, but that
  * it was not cancelled.
  */
-static inline int isend(const struct call *c, const void *buf, void *request, isend_fn slowly)
+static inline int isend(const struct call *c, const void *buf, void *request, const union function *slowly)
 {
-	struct entry *e = entry_of(sends, c);
-	if (!likely(e->known && same(&e->call, c)))
-		return isend_watched(c, buf, request, slowly);
+	struct entry *e = entry_of(sends_seen, c);
+	if (!known(e, c))
+		return do_watched(&(struct operation){ISEND, .out = *c, .from = buf, .request = request,
+						      .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
 	int to = c->peer;
 	if (likely(q && in_turn(e) && q->send(&e->way, buf)))
-		to = open_mpi ? NOBODY_OPEN_MPI : NOBODY_MPICH;
-	return slowly(buf, c->count, c->type, to, c->tag, c->comm, request);
+		to = family == OPEN_MPI ? NOBODY_OPEN_MPI : NOBODY_MPICH;
+	return slowly->isend(buf, c->count, c->type, to, c->tag, c->comm, request);
 }
 
 /* ---- MPI_Recv ---- */
@@ -300,29 +326,16 @@ static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, v
 	return len;
 }
 
-static __attribute__((noinline)) int recv_watched(const struct call *c, void *buf, void *status,
-						  recv_fn slowly)
+static inline int recv(const struct call *c, void *buf, void *status, const union function *slowly)
 {
-	struct entry *e = entry_of(recvs, c);
-	bool watches = c->peer >= 0 && c->tag >= 0 && seen(e, c) && watch(e);
-	int rc = slowly(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
-	if (watches) {
-		watched();
-		if (!rc)
-			learn_recv(e, buf, 0, status);
-	}
-	return rc;
-}
-
-static inline int recv(const struct call *c, void *buf, void *status, recv_fn slowly)
-{
-	struct entry *e = entry_of(recvs, c);
-	if (!likely(e->known && same(&e->call, c) && (status_seen || !wanted(status))))
-		return recv_watched(c, buf, status, slowly);
+	struct entry *e = entry_of(recvs_seen, c);
+	if (!(known(e, c) && likely(status_seen || !wanted(status))))
+		return do_watched(
+			&(struct operation){RECV, .in = *c, .to = buf, .status = status, .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
 	int64_t len = likely(q && in_turn(e)) ? recv_now(q, e, buf) : -1;
 	if (!likely(len >= 0))
-		return slowly(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
+		return slowly->recv(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
 	if (wanted(status))
 		status_fill(status, c->peer, c->tag, len);
 	return 0;
@@ -330,51 +343,21 @@ static inline int recv(const struct call *c, void *buf, void *status, recv_fn sl
 
 /* ---- MPI_Sendrecv ---- */
 
-struct exchange {
-	struct call out, in;
-	const void *from;
-	void *to, *status;
-	both_fn slowly;
-};
-
-static int both_slowly(const struct exchange *x)
-{
-	return x->slowly(x->from, x->out.count, x->out.type, x->out.peer, x->out.tag, x->to, x->in.count,
-			 x->in.type, x->in.peer, x->in.tag, x->in.comm, x->status);
-}
-
-static __attribute__((noinline)) int both_watched(const struct exchange *x)
-{
-	struct entry *out = entry_of(sends, &x->out), *in = entry_of(recvs, &x->in);
-	bool exact = x->in.peer >= 0 && x->in.tag >= 0, again = seen(out, &x->out);
-	bool watches = exact && seen(in, &x->in) && again && watch(in);
-	int rc = both_slowly(x);
-	if (watches) {
-		watched();
-		if (!rc) {
-			learn_send(out, x->from, 1);
-			learn_recv(in, x->to, 1, x->status);
-		}
-	}
-	return rc;
-}
-
 /* Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. */
-static inline int both(const struct exchange *x)
+static inline int both(const struct operation *o)
 {
-	struct entry *out = entry_of(sends, &x->out), *in = entry_of(recvs, &x->in);
-	if (!likely(out->known && in->known && same(&out->call, &x->out) && same(&in->call, &x->in) &&
-		    (status_seen || !wanted(x->status))))
-		return both_watched(x);
+	const struct call *c = &o->in;
+	struct entry *out = entry_of(sends_seen, &o->out), *in = entry_of(recvs_seen, c);
+	if (!(known(out, &o->out) && known(in, c) && likely(status_seen || !wanted(o->status))))
+		return do_watched(o);
 	const struct sn_shim_quick *q = quick();
-	if (!likely(q && in_turn(in) && q->send(&out->way, x->from)))
-		return both_slowly(x);
-	int64_t len = recv_now(q, in, x->to);
+	if (!likely(q && in_turn(in) && q->send(&out->way, o->from)))
+		return do_slowly(o);
+	int64_t len = recv_now(q, in, o->to);
 	if (!likely(len >= 0))
-		return next[1][RECV].recv(x->to, x->in.count, x->in.type, x->in.peer, x->in.tag, x->in.comm,
-					  x->status);
-	if (wanted(x->status))
-		status_fill(x->status, x->in.peer, x->in.tag, len);
+		return next[1][RECV].recv(o->to, c->count, c->type, c->peer, c->tag, c->comm, o->status);
+	if (wanted(o->status))
+		status_fill(o->status, c->peer, c->tag, len);
 	return 0;
 }
 
@@ -392,8 +375,8 @@ static int ends(int call, int p, void *a, void *b)
 void sn_quick_forget(void)
 {
 	lesson.sends = lesson.recvs = 2; /* a call that is watched just now teaches nothing */
-	memset(sends, 0, sizeof(sends));
-	memset(recvs, 0, sizeof(recvs));
+	memset(sends_seen, 0, sizeof(sends_seen));
+	memset(recvs_seen, 0, sizeof(recvs_seen));
 }
 
 /* ---- standing in ---- */
@@ -408,29 +391,30 @@ void sn_quick_forget(void)
 	static int send_##p(const void *buf, int count, handle type, int to, int tag, handle comm)           \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, to, tag, comm);                                    \
-		return send(&c, buf, next[p][SEND].send);                                                    \
+		return send(&c, buf, &next[p][SEND]);                                                        \
 	}                                                                                                    \
 	static int isend_##p(const void *buf, int count, handle type, int to, int tag, handle comm,          \
 			     void *request)                                                                  \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, to, tag, comm);                                    \
-		return isend(&c, buf, request, next[p][ISEND].isend);                                        \
+		return isend(&c, buf, request, &next[p][ISEND]);                                             \
 	}                                                                                                    \
 	static int recv_##p(void *buf, int count, handle type, int from, int tag, handle comm, void *status) \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, from, tag, comm);                                  \
-		return recv(&c, buf, status, next[p][RECV].recv);                                            \
+		return recv(&c, buf, status, &next[p][RECV]);                                                \
 	}                                                                                                    \
 	static int both_##p(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,  \
 			    int in_count, handle in_type, int from, int in_tag, handle comm, void *status)   \
 	{                                                                                                    \
-		struct exchange x = {call_of(out, out_count, out_type, to, out_tag, comm),                   \
-				     call_of(in, in_count, in_type, from, in_tag, comm),                     \
-				     out,                                                                    \
-				     in,                                                                     \
-				     status,                                                                 \
-				     next[p][BOTH].both};                                                    \
-		return both(&x);                                                                             \
+		struct operation o = {BOTH,                                                                  \
+				      call_of(out, out_count, out_type, to, out_tag, comm),                  \
+				      call_of(in, in_count, in_type, from, in_tag, comm),                    \
+				      out,                                                                   \
+				      in,                                                                    \
+				      .status = status,                                                      \
+				      .slowly = &next[p][BOTH]};                                             \
+		return both(&o);                                                                             \
 	}                                                                                                    \
 	ENDS(comm_free, COMM_FREE, p)                                                                        \
 	ENDS(comm_disconnect, COMM_DISCONNECT, p)                                                            \
@@ -465,19 +449,20 @@ static bool is_tools(const char *name, const void *definition)
 	return !sn_mpi_same_object(definition, sn_mpi_find(profiled));
 }
 
-/* Not those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are others. */
-static bool is_known(const void *definition)
+/* UNKNOWN, too, are those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are others. */
+static int family_of(const void *definition)
 {
 	static const char *const mpich[] = {"libmpi.so", "libmpich.so"};
 	Dl_info info;
-	open_mpi = sn_mpi_is_open_mpi(definition);
-	if (open_mpi || !dladdr(definition, &info))
-		return open_mpi;
+	if (sn_mpi_is_open_mpi(definition))
+		return OPEN_MPI;
+	if (!dladdr(definition, &info))
+		return UNKNOWN;
 	const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
-	bool yes = false;
 	for (size_t i = 0; i < sizeof(mpich) / sizeof(mpich[0]); i++)
-		yes |= !strncmp(file, mpich[i], strlen(mpich[i]));
-	return yes;
+		if (!strncmp(file, mpich[i], strlen(mpich[i])))
+			return MPICH;
+	return UNKNOWN;
 }
 
 void *sn_quick_stand_in(const char *name, void *definition)
@@ -485,8 +470,13 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p))
 		call++;
-	if (call == CALLS || (call <= BOTH && ((!p && is_tools(name, definition)) || !is_known(definition))))
+	if (call == CALLS)
 		return definition;
+	if (call <= BOTH) {
+		family = family_of(definition);
+		if (family == UNKNOWN || (!p && is_tools(name, definition)))
+			return definition;
+	}
 	next[p][call].symbol = definition;
 	if (call == BOTH && !next[1][RECV].symbol)
 		next[1][RECV].symbol = sn_mpi_find("PMPI_Recv");
