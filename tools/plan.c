@@ -320,8 +320,11 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		sn_tool_complain("out of memory");
 		return -1;
 	}
-	free(p->argv[0]);
-	p->argv[0] = sn_tool_strdup(l->path);
+	p->path = sn_tool_strdup(l->path);
+	if (l->instead_of[0]) {
+		free(p->argv[0]);
+		p->argv[0] = sn_tool_strdup(l->path);
+	}
 	return 0;
 }
 
@@ -429,6 +432,7 @@ void sn_plan_free(struct sn_plan *p)
 	for (char **a = p->argv; a && *a; a++)
 		free(*a);
 	free(p->argv);
+	free(p->path);
 	free(p->link_dir);
 	memset(p, 0, sizeof(*p));
 }

@@ -23,7 +23,9 @@ struct sn_plan_link { /* a symbolic link to make in .link_dir */
 struct sn_plan {
 	struct sn_plan_env env[SN_PLAN_ENV_MAX];
 	unsigned env_count;
-	char **argv;	/* to execute; argv[0] is a path */
+	char *path; /* to execute */
+	char **argv; /* with these words: the first is what the user gave, since Open MPI's launcher that is called by its
+			 * path puts its own directories in front of everybody's PATH, and so another Python before a user's */
 	char *link_dir; /* NULL: no links are needed */
 	struct sn_plan_link links[SN_PLAN_LINKS_MAX];
 	unsigned link_count;

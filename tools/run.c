@@ -93,8 +93,8 @@ static int execute(const struct sn_plan *plan, const struct options *o)
 	if (sn_plan_apply(plan) != 0)
 		return 1;
 	fflush(NULL);
-	execv(plan->argv[0], plan->argv);
-	sn_tool_complain("cannot execute %s: %s", plan->argv[0], strerror(errno));
+	execv(plan->path, plan->argv);
+	sn_tool_complain("cannot execute %s: %s", plan->path, strerror(errno));
 	return errno == ENOENT ? SN_EXIT_NOT_FOUND : SN_EXIT_CANNOT_EXEC;
 }
 

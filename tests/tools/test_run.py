@@ -142,6 +142,13 @@ class Programs(RunTest):
         self.assertEqual((r.returncode, r.stderr.count("SENNIT_COPPY")), (0, 1))
         self.assertEqual(self.run_("-q", "--", "true", SENNIT_COPPY="read").stderr, "")
 
+    def test_the_command_is_called_as_the_user_calls_it(self):
+        self.compile("named", source="#include <stdio.h>\nint main(int n, char **a) { puts(a[0]); }")
+        r = self.run_("--", "named", PATH=self.dir + ":" + os.environ["PATH"])
+        self.assertEqual(r.stdout, "named\n", r.stderr)
+        r = self.run_("--", self.dir + "/named")
+        self.assertEqual(r.stdout, self.dir + "/named\n", r.stderr)
+
     def test_the_exit_status_is_the_commands(self):
         self.assertEqual(self.run_("--", "sh", "-c", "exit 5").returncode, 5)
 
