@@ -18,6 +18,13 @@ void sn_auth_link_key(struct sn_sip_key *out, const uint8_t ep_key[12], uint64_t
 		      uint64_t to_session);
 
 uint64_t sn_auth_mac(const struct sn_sip_key *key, const struct sn_wire_head *h);
+/* Those of up to SN_AUTH_MACS headers, for less than one by one; `of` beyond `count` is written over. */
+#define SN_AUTH_MACS 8
+struct sn_auth_of {
+	const struct sn_sip_key *key;
+	const struct sn_wire_head *h;
+};
+void sn_auth_macs(uint64_t mac[SN_AUTH_MACS], struct sn_auth_of of[SN_AUTH_MACS], unsigned count);
 /* Put the mask over a HELLO's secret part, or take it off. */
 void sn_auth_mask(const struct sn_sip_key *hello_key, struct sn_wire_hello *h);
 
@@ -31,6 +38,8 @@ struct sn_check {
 };
 void sn_check_start(struct sn_check *c);
 void sn_check_add(struct sn_check *c, const void *bytes, size_t len);
+/* The same, and a copy to where nothing of it lies: the payload is read once. */
+void sn_check_copy(struct sn_check *c, void *to, const void *bytes, size_t len);
 /* All pieces, of any lengths. */
 void sn_check_pieces(struct sn_check *c, const struct iovec *iov, uint32_t count);
 uint32_t sn_check_end(const struct sn_check *c);

@@ -3,9 +3,10 @@
  * The batch of frames on their way to the driver. Everything that sends adds here; sn_net_flush hands over. Entries refer to
  * frames in link windows and to the application's buffers, so whoever gives those away flushes first.
  *
- * Budget: a frame costs one SipHash of five words; the payload is read once for its check (MSG frames: when built,
- * not again when resent) and not copied, but for pieces of many short segments (net.tx_packed) and short ones where the driver
- * sends many as one (sn_net_driver.together). One driver call for up to SN_NET_BATCH frames.
+ * Budget: a frame costs one SipHash of five words (a train's pieces: eight side by side); the payload is read once for its check
+ * (MSG frames: when built, not again when resent) and not copied, but for pieces of many short segments (net.tx_packed) and,
+ * by the same reading, short ones where the driver sends many as one (sn_net_driver.together). One driver call for up to
+ * SN_NET_BATCH frames.
  */
 #include "net/net.h"
 
@@ -191,19 +192,58 @@ static uint32_t data_body(struct sn_net_job *job, struct sn_net_tx *tx, struct i
 }
 
 /*
- * Head and body together, behind the piece before: the check has brought the body into the cache, and the kernel reads one stretch of
- * memory in place of 90 bits of it. For a few pieces that is not worth the copy.
+ * The check of a piece. together: head and body are copied behind the piece before, as the kernel reads one stretch of memory sooner than 90
+ * bits of it, and the check is made of the same reading. For a few pieces that is not worth the copy.
  */
-static void stage(struct sn_net_port *p, struct sn_net_out *out)
+static void seal_data(struct sn_net_port *p, bool together)
 {
-	if (p->stage == NULL)
+	struct sn_net_out *out = &p->out[p->out_count - 1];
+	const struct iovec *body = &out->iov[1];
+	struct sn_wire_data *d = out->iov[0].iov_base;
+	uint8_t *at = together ? p->stage + p->staged : NULL;
+	struct sn_check c;
+
+	sn_check_start(&c);
+	sn_check_add(&c, &d->h + 1, sizeof(*d) - sizeof(d->h));
+	if (!together) {
+		sn_check_pieces(&c, body, out->iov_count - 1);
+	} else if (out->iov_count == 2) {
+		sn_check_copy(&c, at + sizeof(*d), body->iov_base, body->iov_len);
+	} else {
+		uint8_t *to = at + sizeof(*d);
+		for (uint32_t i = 1; i < out->iov_count; to += (uint32_t)out->iov[i++].iov_len)
+			memcpy(to, out->iov[i].iov_base, out->iov[i].iov_len);
+		sn_check_add(&c, at + sizeof(*d), out->len - sizeof(*d));
+	}
+	d->h.check = htole32(sn_check_end(&c));
+	if (!together)
 		return;
-	uint8_t *at = p->stage + p->staged;
+	memcpy(at, d, sizeof(*d));
 	p->staged += out->len;
-	for (uint32_t i = 0, to = 0; i < out->iov_count; to += (uint32_t)out->iov[i++].iov_len)
-		memcpy(at + to, out->iov[i].iov_base, out->iov[i].iov_len);
 	out->iov[0] = (struct iovec){at, out->len};
 	out->iov_count = 1;
+}
+
+/* The macs of the pieces in the batch, several at a time. */
+static void sign(struct sn_net_port *p)
+{
+	struct sn_wire_head *h[SN_AUTH_MACS];
+	struct sn_auth_of of[SN_AUTH_MACS];
+	uint64_t mac[SN_AUTH_MACS];
+
+	for (unsigned i = 0, n = 0; i < p->out_count; i++) {
+		if (p->tx[i].what == SN_TX_DATA) {
+			h[n] = p->out[i].iov[0].iov_base;
+			of[n++] = (struct sn_auth_of){&p->tx[i].link->tx_key, p->out[i].iov[0].iov_base};
+		}
+		if (n < SN_AUTH_MACS && i + 1 < p->out_count)
+			continue;
+		sn_auth_macs(mac, of, n);
+		while (n > 0) {
+			n--;
+			h[n]->mac = htole64(mac[n]);
+		}
+	}
 }
 
 /* A piece of a rendezvous. */
@@ -245,10 +285,8 @@ void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 		return;
 	}
 	sn_net_way_sent(w, out->len);
-	sn_net_out_seal(w->port, &l->tx_key);
-	if (out->len <= w->port->driver->together &&
-	    job->end - job->offset >= (uint64_t)SN_NET_PART * job->frag)
-		stage(w->port, out);
+	seal_data(w->port, w->port->stage && out->len <= w->port->driver->together &&
+				   job->end - job->offset >= (uint64_t)SN_NET_PART * job->frag);
 }
 
 /* The driver had no room for this one: back to where it came from. */
@@ -279,6 +317,7 @@ void sn_net_flush_port(struct sn_net_port *p)
 	struct sn_net *n = p->net;
 	unsigned count = p->out_count;
 
+	sign(p);
 	p->out_count = 0;
 	p->staged = 0;
 	unsigned sent = count ? p->driver->send(p->drv, p->out, count) : 0;

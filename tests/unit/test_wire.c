@@ -73,6 +73,32 @@ static void check_is_the_same_fast_portable_and_in_pieces(void **state)
 	}
 }
 
+/* Behind a head of the lanes that come first in a frame, from and to any address; nothing beside the copy is written. */
+static void check_that_copies_is_the_same_and_copies(void **state)
+{
+	uint64_t seed = unit_seed();
+	uint8_t bytes[2200], to[2200 + 128], head[24];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)unit_random(&seed);
+	memcpy(head, bytes, sizeof(head));
+	for (size_t len = 0; len <= sizeof(bytes) - 64; len++) {
+		const uint8_t *from = bytes + unit_random(&seed) % 64;
+		size_t before = unit_random(&seed) % 4 * 8, at = 1 + unit_random(&seed) % 64;
+		struct sn_check plain, copies;
+		memset(to, 0xa5, sizeof(to));
+		sn_check_start(&plain);
+		sn_check_add(&plain, head, before);
+		copies = plain;
+		sn_check_add(&plain, from, len);
+		sn_check_copy(&copies, to + at, from, len);
+		assert_int_equal(sn_check_end(&plain), sn_check_end(&copies));
+		assert_memory_equal(to + at, from, len);
+		for (size_t i = 0; i < sizeof(to); i++)
+			assert_true(to[i] == 0xa5 || (i >= at && i < at + len));
+	}
+}
+
 static void check_sees_every_single_bit(void **state)
 {
 	uint8_t bytes[100];
@@ -116,6 +142,27 @@ static void mac_covers_every_byte_of_the_header(void **state)
 			i >= offsetof(struct sn_wire_head, mac) && i < offsetof(struct sn_wire_head, seq);
 		assert_true((sn_auth_mac(&key, &h) == want) == in_mac);
 		raw[i] ^= 1;
+	}
+}
+
+static void macs_of_a_train_are_those_of_its_frames(void **state)
+{
+	uint64_t seed = unit_seed();
+	struct sn_wire_head h[SN_AUTH_MACS];
+	struct sn_sip_key key[SN_AUTH_MACS];
+
+	for (unsigned i = 0; i < sizeof(h); i++)
+		((uint8_t *)h)[i] = (uint8_t)unit_random(&seed);
+	for (unsigned i = 0; i < SN_AUTH_MACS; i++)
+		key[i] = (struct sn_sip_key){{unit_random(&seed), unit_random(&seed)}};
+	for (unsigned count = 0; count <= SN_AUTH_MACS; count++) {
+		struct sn_auth_of of[SN_AUTH_MACS];
+		uint64_t mac[SN_AUTH_MACS];
+		for (unsigned i = 0; i < count; i++)
+			of[i] = (struct sn_auth_of){&key[i], &h[i]};
+		sn_auth_macs(mac, of, count);
+		for (unsigned i = 0; i < count; i++)
+			assert_true(mac[i] == sn_auth_mac(&key[i], &h[i]));
 	}
 }
 
@@ -345,9 +392,11 @@ int main(void)
 		cmocka_unit_test(siphash_matches_its_paper),
 		cmocka_unit_test(check_is_crc32c_of_four_lanes),
 		cmocka_unit_test(check_is_the_same_fast_portable_and_in_pieces),
+		cmocka_unit_test(check_that_copies_is_the_same_and_copies),
 		cmocka_unit_test(check_sees_every_single_bit),
 		cmocka_unit_test(keys_differ_by_receiver_direction_and_session),
 		cmocka_unit_test(mac_covers_every_byte_of_the_header),
+		cmocka_unit_test(macs_of_a_train_are_those_of_its_frames),
 		cmocka_unit_test(hello_mask_hides_and_comes_off),
 		cmocka_unit_test(frames_too_short_for_their_type_are_refused),
 		cmocka_unit_test(padding_is_cut_off_and_lies_about_length_are_refused),
