@@ -70,6 +70,15 @@ static void unlist(struct sn_net_pull *p)
 	sn_net_table_del(&p->link->net->pull_table, p->number);
 }
 
+/* Will another DONE follow soon, with which one that is due now can go? Of short bodies that come unasked, every other one waits. */
+static bool company(const struct sn_net_link *l)
+{
+	const struct sn_net_pull *next = sn_container(l->pulls.next, struct sn_net_pull, node);
+
+	return sn_list_empty(&l->dones) && !sn_list_empty(&l->pulls) && next->len <= SN_NET_KEEP &&
+	       next->next_block >= next->blocks;
+}
+
 void sn_net_pull_finish(struct sn_net_pull *p)
 {
 	struct sn_net_link *l = p->link;
@@ -78,7 +87,7 @@ void sn_net_pull_finish(struct sn_net_pull *p)
 
 	sn_net_lanes_used(p);
 	unlist(p);
-	sn_net_done_post(l, p->done, 0, p->lazy);
+	sn_net_done_post(l, p->done, 0, p->lazy || company(l));
 	if (n->quiet) {
 		p->status = 0;
 		sn_list_add_tail(&n->ended_pulls, &p->node);
