@@ -31,10 +31,12 @@ static inline void sip_round(uint64_t v[4])
 	v[2] = ROTL(v[2], 32);
 }
 
-uint64_t sn_sip(const struct sn_sip_key *key, const uint64_t *words, unsigned count)
+static inline __attribute__((always_inline)) uint64_t sip(const struct sn_sip_key *key, const uint64_t *words,
+							  unsigned count)
 {
 	uint64_t v[4] = {key->k[0] ^ SIP_0, key->k[1] ^ SIP_1, key->k[0] ^ SIP_2, key->k[1] ^ SIP_3};
 
+#pragma GCC unroll 5
 	for (unsigned i = 0; i <= count; i++) {
 		uint64_t m = i < count ? words[i] : (uint64_t)(count * 8 & 0xff) << 56;
 		v[3] ^= m;
@@ -46,6 +48,11 @@ uint64_t sn_sip(const struct sn_sip_key *key, const uint64_t *words, unsigned co
 	for (int i = 0; i < 4; i++)
 		sip_round(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+uint64_t sn_sip(const struct sn_sip_key *key, const uint64_t *words, unsigned count)
+{
+	return sip(key, words, count);
 }
 
 /* ---- keys ---- */
@@ -93,7 +100,7 @@ uint64_t sn_auth_mac(const struct sn_sip_key *key, const struct sn_wire_head *h)
 
 	memcpy(raw, h, sizeof(raw));
 	const uint64_t w[4] = {le64toh(raw[0]), le64toh(raw[2]), le64toh(raw[3]), le64toh(raw[4])};
-	return sn_sip(key, w, 4);
+	return sip(key, w, 4);
 }
 
 #if defined(__x86_64__)

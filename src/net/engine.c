@@ -88,7 +88,7 @@ void sn_net_table_del(struct sn_net_table *t, uint32_t number)
  * late (late_at, see silence_timer) counts a quarter. `starved` remembers the lateness of a process that runs now and then,
  * which is late by less than a time-out: one that is later was frozen, and learns nothing from that.
  */
-static void look(struct sn_net *n)
+void sn_net_look(struct sn_net *n)
 {
 	uint64_t clock = n->cfg.clock(n->cfg.clock_arg), by = SN_MAX_OF(n->clock_seen, n->look_by);
 	uint64_t late = clock > by ? clock - by : 0;
@@ -158,7 +158,7 @@ struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 	n->timer_at = SN_NET_NEVER;
 	n->call = SN_NET_CALL;
 	n->clock_seen = cfg->clock(cfg->clock_arg);
-	look(n);
+	sn_net_look(n);
 	return n;
 }
 
@@ -301,7 +301,7 @@ void sn_net_enter(struct sn_net *n)
 	if (n->inside++ > 0)
 		return;
 	uint64_t before = n->now;
-	look(n);
+	sn_net_look(n);
 	n->late = n->now > before + SN_NET_LATE;
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		n->port[i].full = false;
@@ -384,7 +384,7 @@ uint64_t sn_net_deadline(struct sn_net *n)
 {
 	uint64_t at = n->timer_at;
 
-	look(n);
+	sn_net_look(n);
 	if (sn_net_holds(n))
 		return 0;
 	sn_list_for_each (w, &n->work) {

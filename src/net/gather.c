@@ -11,9 +11,11 @@
  * it is looked whether they have come. The application's own look, in which it posts nothing, sets free what is the last for now.
  *
  * Budget of a small post, and of one that must be copied and takes several frames: no allocation in the steady state, and one copy of
- * the body. On an idle link one look at the clock and one driver call; while others are under way neither, until a frame is full.
+ * the body. On an idle link one driver call and one look at the clock, when the message has left; while others are under way
+ * neither, until a frame is full.
  */
 #include "base/log.h"
+#include "net/alone.h"
 #include "net/net.h"
 #include <stdlib.h>
 
@@ -583,6 +585,8 @@ int sn_net_post_now(struct sn_net_link *l, uint32_t what, uint64_t bits, uint64_
 		return 1;
 	if (l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue))
 		return SN_ERR_AGAIN;
+	if (sn_net_goes_alone(l))
+		return sn_net_alone(l, &rec, body.iov_base) ? 1 : SN_ERR_AGAIN;
 	sn_net_enter(l->net);
 	done = pack_now(l, &rec, &body, 1, false);
 	l->net->counts[SN_NC_EAGER] += done;

@@ -12,7 +12,7 @@
  *   again.c   fetching: timers                     gather.c  MSG frames being filled: posting
  *   output.c  the batch of frames being sent       say.c     the end of a peer, in words
  *   probe.c   the path's frame size                  lane.c    which rail brings a block
- *   way.c     rails: which there are, which work, which is next for a frame
+ *   way.c     rails: which there are, which is next  alone.c   a lone message
  *
  * Several rails. A *port* is a driver on one of our interfaces; a *way* is how we reach a peer from one port; a *lane* is one
  * of the peer's ways as we see it arrive. MSG frames have one numbering for all ways, so any way may carry any of them, again
@@ -487,6 +487,7 @@ bool sn_net_idle(const struct sn_net *n);    /* every eager message accepted is 
 uint64_t sn_net_deadline(struct sn_net *n);
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 /* Around every call from above: what was batched leaves, and detached links are freed, when the outermost ends. */
+void sn_net_look(struct sn_net *n); /* at the clock */
 void sn_net_enter(struct sn_net *n);
 void sn_net_leave(struct sn_net *n);
 static inline void sn_net_arm(struct sn_net *n, uint64_t at)

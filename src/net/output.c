@@ -8,6 +8,7 @@
  * by the same reading, short ones where the driver sends many as one (sn_net_driver.together). One driver call for up to
  * SN_NET_BATCH frames.
  */
+#include "net/alone.h"
 #include "net/net.h"
 
 /*
@@ -120,30 +121,71 @@ static void slot_in_slices(struct sn_net_way *w, struct sn_net_slot *slot)
 	sn_net_flush_port(w->port);
 }
 
-void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot)
+/* When, on which way, and what that starts; the frame itself is not looked at. */
+static inline void slot_leaves(struct sn_net_way *w, struct sn_net_slot *slot)
 {
-	struct sn_net_link *l = w->link;
-	struct sn_net *n = l->net;
-	struct sn_wire_head *h = (void *)slot->frame;
-	struct sn_net_out *out;
+	struct sn_net *n = w->link->net;
 
-	if (slot->batched) /* of the batch of another port, perhaps */
-		sn_net_flush(n);
-	if (slot->sends) {
-		l->way[slot->way].flight--;
-	} else {
-		slot->first_at = n->now;
-		slot->first_way = (uint8_t)w->port->index;
-	}
 	slot->way = (uint8_t)w->port->index;
+	if (slot->sends++ == 0) {
+		slot->first_at = n->now;
+		slot->first_way = slot->way;
+	}
 	if (w->flight++ == 0) {
 		w->rto_at = n->now + sn_net_stream_rto(w);
 		sn_net_arm(n, w->rto_at);
 	}
 	slot->sent_at = n->now;
 	slot->order = w->order++;
-	slot->sends++;
 	sn_net_way_sent(w, slot->len);
+}
+
+static inline void seal_slot(const struct sn_net_way *w, struct sn_net_slot *slot)
+{
+	struct sn_wire_head *h = (void *)slot->frame;
+
+	h->rail = (uint8_t)w->port->index;
+	put_ack(w->link, h);
+	h->mac = htole64(sn_auth_mac(&w->link->tx_key, h));
+}
+
+/* A new frame, alone: past the batch, and whatever need not be done before it leaves comes after that, the clock too. */
+void sn_net_out_alone(struct sn_net_way *w, struct sn_net_slot *slot)
+{
+	struct sn_net *n = w->link->net;
+	struct sn_net_port *p = w->port;
+	struct sn_net_out *out = &p->out[0];
+
+	seal_slot(w, slot);
+	out->to = &w->path;
+	out->iov[0] = (struct iovec){slot->frame, slot->len};
+	out->iov_count = 1;
+	out->len = slot->len;
+	unsigned sent = p->driver->send(p->drv, out, 1);
+	sn_net_look(n);
+	n->left_at = n->clock_seen;
+	slot_leaves(w, slot);
+	n->counts[SN_NC_TX_FRAMES] += sent;
+	n->counts[SN_NC_TX_MSG]++;
+	if (sn_unlikely(!sent)) {
+		n->counts[SN_NC_FULL]++;
+		p->full = slot->again = true;
+		w->link->tx_again++;
+		sn_net_work(w->link);
+	}
+}
+
+void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot)
+{
+	struct sn_net_link *l = w->link;
+	struct sn_net *n = l->net;
+	struct sn_net_out *out;
+
+	if (slot->batched) /* of the batch of another port, perhaps */
+		sn_net_flush(n);
+	if (slot->sends)
+		l->way[slot->way].flight--;
+	slot_leaves(w, slot);
 	if (slot->again) {
 		slot->again = false;
 		l->tx_again--;
@@ -155,9 +197,7 @@ void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot)
 	struct sn_net_tx *tx = entry(w, SN_TX_SLOT, &out);
 	tx->ref = slot;
 	slot->batched = true;
-	h->rail = (uint8_t)w->port->index;
-	put_ack(l, h);
-	h->mac = htole64(sn_auth_mac(&l->tx_key, h));
+	seal_slot(w, slot);
 	out->iov[0] = (struct iovec){slot->frame, slot->len};
 	out->iov_count = 1;
 	out->len = slot->len;

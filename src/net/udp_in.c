@@ -9,12 +9,11 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 
-#define LONG	    16384 /* bytes of a datagram after which one is read at a time */
-#define STREAK	    16	  /* looks after which it is clear who gives, and if in vain, that nobody does */
-#define ALONE_VAIN  4	  /* looks at one socket alone, when they find nothing */
-#define ALONE_GIVEN 16
-#define SINGLES	    64 /* datagrams of one frame after which nothing need be joined */
-#define CROWD	    4  /* looks in a row that found something, after which it had better be */
+#define LONG	16384 /* bytes of a datagram after which one is read at a time */
+#define STREAK	16    /* looks after which it is clear who gives, and if in vain, that nobody does */
+#define ALONE	16    /* looks at one socket alone */
+#define SINGLES 64    /* datagrams of one frame after which nothing need be joined */
+#define CROWD	4     /* looks in a row that found something, after which it had better be */
 
 bool sn_udp_in_new(struct sn_udp_in *u)
 {
@@ -231,13 +230,13 @@ static void look_at_other(struct sn_udp_in *u, int other, const struct sn_net_pl
 
 /*
  * Two sockets receive (udp_out.c), and messages mostly come one after the other from one peer. So while one of the two gives
- * all, most looks are at that one only; but what comes by the other must not wait for more than a few.
+ * all, most looks are at that one only: one at the other is as long as the look that it delays. What comes there waits for 5 us at most.
  */
 static void look(struct sn_udp_in *u, const struct sn_net_place *place)
 {
 	int other = u->warm == u->all ? u->one : u->all;
 
-	if (other >= 0 && u->alone >= ALONE_GIVEN) {
+	if (other >= 0 && u->alone >= ALONE) {
 		look_at_other(u, other, place);
 		if (u->count)
 			return;
@@ -250,7 +249,7 @@ static void look(struct sn_udp_in *u, const struct sn_net_place *place)
 	}
 	if (++u->vain == STREAK)
 		u->streak = 0;
-	if (other >= 0 && (u->streak < STREAK || u->alone >= ALONE_VAIN))
+	if (other >= 0 && (u->streak < STREAK || u->alone >= ALONE))
 		look_at_other(u, other, place);
 }
 

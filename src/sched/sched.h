@@ -73,7 +73,8 @@ struct sn_sched_rail {
 
 struct sn_strategy {
 	const char *name, *help;
-	/* A request has come: does a frame leave now, or do requests gather while the rails work? */
+	/* A request has come: does a frame leave now, or do requests gather while the rails work? With nothing under way and
+	 * nothing gathered it leaves, and nobody asks. */
 	bool (*ready)(const struct sn_window *w);
 	/* A frame holds `inside` requests: may the next one join them? */
 	bool (*join)(const struct sn_window *w, uint32_t inside);

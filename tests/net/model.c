@@ -242,6 +242,8 @@ void node_post(struct node *from, struct node *to, uint64_t len)
 	struct message m = {.seed = sim_rand(), .len = len, .imm_len = (uint8_t)sim_below(SN_IMM_MAX + 1)};
 	bool copy = len <= SN_INJECT_MAX && sim_chance(0.3), nobody = copy && sim_chance(0.5);
 
+	if (sim.bare)
+		m.imm_len = 0;
 	if (p->gone)
 		return;
 	m.flags = (uint8_t)sim_below(4);

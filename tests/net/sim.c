@@ -16,6 +16,7 @@ uint64_t sim_rand(void)
 
 uint64_t sim_clock(void *arg)
 {
+	sim.clocks++;
 	return sim.now;
 }
 

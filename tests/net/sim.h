@@ -67,6 +67,8 @@ struct sim {
 	struct sn_addr_part part[SIM_NODES];
 	uint64_t sent, lost, damaged;
 	uint64_t send_calls; /* of the drivers */
+	uint64_t clocks;     /* readings of the clock */
+	bool bare;	     /* no message has immediate data: one in one piece may go the shortest way */
 	bool failed;
 };
 

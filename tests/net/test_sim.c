@@ -193,6 +193,7 @@ static void traffic(uint64_t seed)
 	p = some_network();
 	sim_start(sim_rand(), &p);
 	some_rails();
+	sim.bare = seed & 1;
 	model_start();
 	nodes = 2 + (unsigned)sim_below(3);
 	messages = 5 + (unsigned)sim_below(50);
