@@ -11,6 +11,8 @@
 
 /* What others do here as long as they look without reading the clock, about 2 us (progress/relax.c). */
 #define LOOKS 64
+/* And one more for so many bytes, whose two copies take that long. */
+#define LOOK_BYTES 256
 
 struct sn_shim_lesson *sn_ofi_lesson;
 
@@ -32,7 +34,7 @@ void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf,
 	struct sn_shim_lesson *l = sn_ofi_lesson;
 
 	if (!repeatable(ep, ep->cntr[SN_OFI_SEND]) || flags & ~(uint32_t)(SN_DATA | SN_FORGET) ||
-	    len > SN_INJECT_MAX) {
+	    len > SN_SHIM_LONGEST) {
 		sn_ofi_lesson_spoil();
 		return;
 	}
@@ -81,8 +83,9 @@ static uint32_t send_again(const struct sn_shim_way *w, const void *buf)
 static int64_t recv_again(const struct sn_shim_way *w, void *buf)
 {
 	uint64_t len;
+	unsigned looks = LOOKS + (unsigned)(w->len / LOOK_BYTES);
 
-	return sn_try_recv(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, LOOKS, &len)
+	return sn_try_recv(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, looks, &len)
 		       ? -1
 		       : (int64_t)len;
 }

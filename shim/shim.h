@@ -36,6 +36,7 @@ struct sn_shim_thread {
  * ---- what a call of the MPI leads to (quick.c) ----
  * A tagged send or receive of the provider, in its own words.
  */
+#define SN_SHIM_LONGEST (512u << 10) /* bytes: beyond it what the MPI does hardly matters */
 struct sn_shim_way {
 	void *ep;
 	uint64_t len; /* of the message; of the receive's buffer */

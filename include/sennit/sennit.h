@@ -234,8 +234,8 @@ SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bi
 
 /*
  * A receive that is over when the call returns: of the message that a receive posted now would take, if that has the match
- * bits `exactly` (of which bits are the part within the mask), fits, is short, and has come within so many looks. With more
- * processes than cores the core is given away between looks.
+ * bits `exactly` (of which bits are the part within the mask), fits, is short or of a length that lately came by two copies, and has
+ * come, or begun to come, within so many looks. With more processes than cores the core is given away between looks.
  * SN_OK: it is in buf, *len bytes. SN_ERR_AGAIN: nothing was taken, for whatever reason. Nobody hears of it by a callback or sn_poll.
  */
 SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,

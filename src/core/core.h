@@ -21,7 +21,7 @@ enum sn_req_state { SN_REQ_FREE, SN_REQ_ACTIVE, SN_REQ_DONE };
 
 enum {			 /* sn_req.role: who looks at the completion */
        SN_ROLE_HANDLE,	 /* sn_test / sn_wait */
-       SN_ROLE_TRY,	 /* sn_try_recv: takes a message with comp.bits, whole and at once, or none */
+       SN_ROLE_TRY,	 /* sn_try_recv: takes a message with comp.bits that is brought, at once, or none */
        SN_ROLE_CALLBACK, /* on_complete */
        SN_ROLE_QUEUE,	 /* sn_poll */
        SN_ROLE_FORGET,	 /* nobody, unless it fails and there is a callback */
@@ -330,7 +330,7 @@ static inline void sn_core_recv_fill_one(struct sn_req *req, uint8_t role, sn_pe
 }
 /* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
 void sn_core_recv_place(struct sn_req *req, bool plain);
-/* May it have this message, which is here as a whole or not? A receive that is tried (try.c) takes what is as expected, whole and at once. */
+/* May it have this message, which is brought here or has to be fetched? A receive that is tried (try.c) takes what is as expected and brought. */
 static inline bool sn_core_recv_accepts(const struct sn_req *req, uint64_t bits, uint64_t len, bool here)
 {
 	return sn_likely(req->role != SN_ROLE_TRY) || (bits == req->comp.bits && len <= req->room && here);

@@ -136,6 +136,9 @@ struct sn_rail_ops {
 	 */
 	int (*expose)(void *rail, const void *link, uint64_t serial, uint64_t bits, uint64_t mask,
 		      const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req);
+	/* Optional. To judge by the last ones: will a message from this peer that fills so much room be brought here, whatever is
+	 * shown, and not be left for a pull? */
+	bool (*brings)(const void *link, uint64_t room);
 	/* Hide it again. False: a sender has claimed it, and the receive is that sender's. */
 	bool (*withdraw)(void *rail, int slot);
 	/* Handle whatever arrived; returns the number of events. Never blocks; no system call when nothing is there. */

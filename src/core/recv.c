@@ -231,7 +231,8 @@ static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool p
 	while (p && sn_unlikely(p->shown) && !sn_core_recv_withdraw(sn_container(p, struct sn_req, posted)))
 		p = sn_match_arrive(ep->match[plain], plain ? 0 : in->head.bits, peer->num);
 	struct sn_req *req = p ? sn_container(p, struct sn_req, posted) : NULL;
-	if (req && sn_unlikely(!sn_core_recv_accepts(req, in->head.bits, in->head.len, !in->rdv))) {
+	if (req && sn_unlikely(!sn_core_recv_accepts(req, in->head.bits, in->head.len,
+						     !in->rdv || in->only_posted))) {
 		sn_core_req_complete(req, SN_ERR_AGAIN);
 		p = NULL; /* no other receive was earlier, and none has been posted since */
 	}
@@ -457,7 +458,7 @@ void sn_core_recv_place(struct sn_req *req, bool plain)
 posted:
 	if (peer && sn_unlikely(peer->unmet))
 		meet(peer);
-	else if (sn_unlikely(req->room > SN_INJECT_MAX) && !plain)
+	else if (sn_unlikely(req->room > SN_INJECT_MAX) && !plain && req->role != SN_ROLE_TRY)
 		recv_show(req, peer);
 }
 

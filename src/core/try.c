@@ -45,16 +45,37 @@ static void wait_in_turn(struct sn_req *req, unsigned looks)
 	sn_lock(&ep->lock);
 }
 
+/* Its message has begun to come, so it cannot be taken back any more: until that is whole, or its sender gone. */
+static void wait_for_rest(struct sn_req *req)
+{
+	struct trying t = {req, false};
+	sn_ep *ep = req->ep;
+	uint64_t idle = 0;
+	sn_unlock(&ep->lock);
+	while (!t.done)
+		sn_relax_step(&idle, NAP_US, turn_over, &t);
+	sn_lock(&ep->lock);
+}
+
+/* Longer ones: is its message brought, as far as is known? */
+static bool is_brought(const sn_ep *ep, sn_peer from, size_t room)
+{
+	if (sn_likely(room < SN_LEAVE_FAR))
+		return true;
+	const struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
+	return peer && peer->ops->brings && peer->ops->brings(peer->link, room);
+}
+
 int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		uint64_t exactly, unsigned looks, uint64_t *len)
 {
 	uint32_t peers = ep ? atomic_load_explicit(&ep->peer_count, memory_order_relaxed) : 0;
 	int rc = SN_ERR_AGAIN;
-	if (sn_unlikely(!ep || sn_core_foreign(ep) || !len || (!buf && room) || room >= SN_LEAVE_FAR ||
-			bits & ~mask || (from >= peers && from != SN_ANY_PEER)))
+	if (sn_unlikely(!ep || sn_core_foreign(ep) || !len || (!buf && room) || bits & ~mask ||
+			(from >= peers && from != SN_ANY_PEER)))
 		return rc;
 	sn_lock(&ep->lock);
-	struct sn_req *req = sn_core_req_new(ep);
+	struct sn_req *req = is_brought(ep, from, room) ? sn_core_req_new(ep) : NULL;
 	if (sn_unlikely(!req))
 		goto out;
 	sn_core_recv_fill_one(req, SN_ROLE_TRY, from, buf, room, bits, mask, NULL);
@@ -65,6 +86,8 @@ int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, 
 		sn_core_progress(ep);
 	if (in_turn && req->state != SN_REQ_DONE && looks > 1)
 		wait_in_turn(req, looks - 1);
+	if (sn_unlikely(req->state != SN_REQ_DONE && !req->posted.queued))
+		wait_for_rest(req);
 	if (req->state != SN_REQ_DONE)
 		sn_match_remove_posted(ep->match[0], &req->posted);
 	else if (!req->comp.status)

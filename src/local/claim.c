@@ -44,6 +44,12 @@ static bool passes_by(const struct sn_link *link, uint64_t room)
 	return chan && room <= atomic_load_explicit(&chan->whole, memory_order_relaxed);
 }
 
+bool sn_claim_brings(const void *l, uint64_t room)
+{
+	const struct sn_link *link = l;
+	return passes_by(link, room) || link->brought & sn_claim_class(room);
+}
+
 int sn_claim_expose(void *r, const void *l, uint64_t serial, uint64_t bits, uint64_t mask,
 		    const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req)
 {

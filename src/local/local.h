@@ -253,6 +253,7 @@ struct sn_link {
 	struct sn_rx rx;     /* .cells NULL: nothing mapped yet */
 	struct sn_rdv *part; /* the message at the head of the ring, being copied: part.c */
 	bool part_kept;	     /* nobody has posted for it: it is left there until it is whole */
+	uint64_t brought;    /* bits: powers of two of length whose last one came through the ring in parts */
 
 	struct sn_ep_ids ids;
 	struct sn_list link;   /* rail->links */
@@ -477,6 +478,12 @@ int sn_recv_all(struct sn_link *link, uint32_t mark);
 
 /* claim.c: both ends of the board */
 #define SN_CLAIM_NONE UINT32_MAX
+/* The bit of a length in link->brought. */
+static inline uint64_t sn_claim_class(uint64_t len)
+{
+	return UINT64_C(1) << (63 - __builtin_clzll(len | 1));
+}
+bool sn_claim_brings(const void *link, uint64_t room);
 int sn_claim_open(struct sn_rail *rail);
 void sn_claim_close(struct sn_rail *rail);
 int sn_claim_expose(void *rail, const void *link, uint64_t serial, uint64_t bits, uint64_t mask,

@@ -318,6 +318,7 @@ const struct sn_rail_ops sn_rail_local = {
 	.pull = sn_rdv_pull,
 	.refuse = sn_rdv_refuse,
 	.expose = sn_claim_expose,
+	.brings = sn_claim_brings,
 	.withdraw = sn_claim_withdraw,
 	.progress = local_progress,
 	.busy = local_busy,

@@ -64,6 +64,7 @@ static int take_message(struct sn_link *link, const struct record *r)
 	if (r->imm_len)
 		memcpy(imm, at, r->imm_len);
 	if (sn_unlikely(before)) {
+		link->brought |= sn_claim_class(r->len);
 		int rc = sn_part_take(link, &in.head, r->payload);
 		if (rc != SN_PART_WHOLE)
 			return rc;
@@ -93,6 +94,7 @@ static int take_announcement(struct sn_link *link, const struct record *r)
 	    r->len != sizeof(rts) + imm_room + rts.seg_count * sizeof(struct sn_rec_seg))
 		return malformed("announcement");
 	memcpy(imm, r->payload + sizeof(rts), r->imm_len);
+	link->brought &= ~sn_claim_class(rts.len);
 	struct sn_head head = {.kind = (uint8_t)r->kind,
 			       .flags = r->flags & SN_H_MASK,
 			       .imm_len = (uint8_t)r->imm_len,

@@ -232,12 +232,44 @@ int sn_send_post(void *l, const struct sn_out *out, struct sn_req *req)
 	return post_slow(link, out, req);
 }
 
+/* The lap of such messages, if nothing is to be asked about the next one, and it goes through the ring as the ones before. */
+static struct sn_lap *settled_in_ring(struct sn_link *link, uint64_t len)
+{
+	unsigned class = 63u - (unsigned)__builtin_clzll(len) - SN_WAY_LAP_FIRST;
+	struct sn_lap *l = class < SN_WAY_LAPS ? &link->laps[class] : NULL;
+	return l && l->count && !sn_lap_asks(l) && !l->way ? l : NULL;
+}
+
+static int parts_now(struct sn_link *link, const struct sn_head *head, const void *body)
+{
+	struct iovec iov = {(void *)(uintptr_t)body, head->len};
+	uint32_t cells = sn_part_cells(head);
+	struct sn_lap *lap = NULL;
+	if (head->kind == SN_K_TAGGED && may_part(link, head, false) && has_room(link))
+		lap = settled_in_ring(link, head->len);
+	struct sn_cell *cell = lap ? sn_tx_room(&link->tx, cells) : NULL;
+	if (!cell)
+		return SN_ERR_AGAIN;
+	lap->count++;
+	sn_part_write(link, cell, cells, head, &iov, 1);
+	sn_link_ring(link, false);
+	return 1;
+}
+
 /* More than a cell, or a ring that is full or begins anew. */
 static int __attribute__((noinline)) send_now_longer(struct sn_link *link, uint32_t what, uint64_t bits,
 						     uint64_t data, const void *body, uint64_t len)
 {
-	if (sn_unlikely(!link->fast || len > link->whole))
+	if (sn_unlikely(!link->fast))
 		return SN_ERR_AGAIN;
+	if (sn_unlikely(len > link->whole))
+		return parts_now(link,
+				 &(struct sn_head){.kind = (uint8_t)what,
+						   .flags = (uint8_t)(what >> 8),
+						   .bits = bits,
+						   .data = data,
+						   .len = len},
+				 body);
 	uint32_t cells = sn_rec_cells(len);
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (sn_unlikely(!cell))

@@ -18,6 +18,7 @@
 
 #define ROUNDS 300
 #define ROOM   16 /* ints */
+#define LONGS  250
 
 extern long tool_calls(void) __attribute__((weak));
 
@@ -82,6 +83,39 @@ static void lengths(void)
 		expect(in[n] == -1, "bytes beyond a message", i);
 		if (i % 2)
 			check_status(&s, !rank, 1, n, i);
+	}
+}
+
+/*
+ * There and back, of lengths that go through the ring in one piece or in parts, or are written straight into the receive: which
+ * of it the loop is faster with is found out meanwhile. One of them is late, and one another message.
+ */
+static void longer(void)
+{
+	static const int sizes[] = {2048, 5000, 16384, 40000};
+	static int v[40000];
+	MPI_Status s;
+	for (int i = 0; rank < 2 && i < 4 * LONGS; i++) {
+		int n = sizes[i / LONGS], other = i % 50 == 49;
+		for (int turn = 0; turn < 2; turn++) {
+			if (i % 100 == 99 && turn == rank)
+				usleep(500);
+			for (int k = 0; k < n; k++)
+				v[k] = turn == rank ? i + k + turn : -1;
+			if (turn == rank) {
+				if (other)
+					MPI_Ssend(v, n - 1, MPI_INT, !rank, 11, MPI_COMM_WORLD);
+				else
+					MPI_Send(v, n, MPI_INT, !rank, 11, MPI_COMM_WORLD);
+				calls += !other;
+				continue;
+			}
+			MPI_Recv(v, n, MPI_INT, !rank, 11, MPI_COMM_WORLD, &s);
+			calls++;
+			check_status(&s, !rank, 11, n - other, i);
+			for (int k = 0; k < n; k++)
+				expect(v[k] == (k < n - other ? i + k + turn : -1), "a longer message", i);
+		}
 	}
 }
 
@@ -344,6 +378,7 @@ int main(int argc, char **argv)
 	alarm(100);
 	for (int i = 0; i < 2; i++) {
 		lengths();
+		longer();
 		order();
 		posted_before();
 		truncated();

@@ -8,11 +8,13 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #define LOOKS 64
 #define EXACT UINT64_MAX
 #define MARK  (UINT64_C(1) << 40) /* a bit that receives do not look at */
 #define LONG  (256u << 10)
+#define EAGER (36u << 10) /* goes through the ring in parts */
 
 static void move(void)
 {
@@ -26,7 +28,7 @@ static void receive(uint64_t bits, uint64_t mask, size_t room, int status, uint6
 	static char in[LONG];
 	told.count = 0;
 	assert_int_equal(sn_trecv(side[1].ep, side[1].peer, in, room, bits & mask, mask, in), 0);
-	for (int i = 0; i < 100000 && !told.count; i++)
+	for (time_t end = time(NULL) + 20; !told.count && time(NULL) < end;)
 		move();
 	assert_int_equal(told.count, 1);
 	assert_int_equal(told.last.status, status);
@@ -54,7 +56,8 @@ static int setup(void **state)
 {
 	sn_ep_attr attr = {.on_complete = tell};
 	char byte = 1;
-	setenv("SENNIT_PROGRESS", "0", 1); /* nor may a thread send what is queued */
+	setenv("SENNIT_PROGRESS", "0", 1);  /* nor may a thread send what is queued */
+	setenv("SENNIT_EAGER", "40960", 1); /* on every machine */
 	sides_open(&attr);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(sn_ep_quiet(side[i].ep, 1), 0);
@@ -189,9 +192,91 @@ static void a_send_waits_for_nobody_and_overtakes_none(void **state)
 	}
 }
 
-#define TURNS 500
+static uint32_t long_out[EAGER / 4], long_in[EAGER / 4];
+
+static int send_long(uint32_t k, bool tried)
+{
+	for (size_t i = 0; i < EAGER / 4; i++)
+		long_out[i] = k + (uint32_t)i;
+	return tried ? sn_try_send(side[0].ep, side[0].peer, long_out, EAGER, 5, 0, 0)
+		     : sn_tsend(side[0].ep, side[0].peer, long_out, EAGER, 5, 0, SN_FORGET, NULL);
+}
+
+static int recv_long(uint32_t k, unsigned looks)
+{
+	uint64_t len = 0;
+	memset(long_in, 0, sizeof(long_in));
+	int rc = sn_try_recv(side[1].ep, side[1].peer, long_in, EAGER, 5, EXACT, 5, looks, &len);
+	assert_int_equal(len, rc ? 0 : EAGER);
+	for (size_t i = 0; i < EAGER / 4; i++)
+		assert_int_equal(long_in[i], rc ? 0 : k + (uint32_t)i);
+	return rc;
+}
+
+/* So many may follow before the sender has timed its loop, and tries another way. Once by then it reads its clock, for which the
+ * message is posted. */
+#define UNTIMED 20
+
+/* What lies in the ring can be tried when both know all of each other, one was posted there, and one has come. */
+static void get_going(void)
+{
+	assert_int_equal(send_long(1, true), SN_ERR_AGAIN);
+	assert_in_range(send_long(1, false), 0, 1);
+	assert_int_equal(recv_long(1, LOOKS), SN_ERR_AGAIN);
+	receive(5, EXACT, LONG, SN_OK, 5, EAGER);
+	while (send_long(2, true)) {
+		assert_in_range(send_long(1, false), 0, 1);
+		receive(5, EXACT, LONG, SN_OK, 5, EAGER);
+	}
+	assert_int_equal(recv_long(2, LOOKS), SN_OK);
+}
+
+static void what_comes_in_parts_is_taken_once_one_has(void **state)
+{
+	unsigned tried = 0;
+	get_going();
+	for (uint32_t k = 0; k < UNTIMED; k++) {
+		bool sent = send_long(k, true) == SN_OK;
+		tried += sent;
+		assert_in_range(sent ? 1 : send_long(k, false), 0, 1);
+		assert_int_equal(recv_long(k, LOOKS), SN_OK);
+	}
+	assert_int_equal(tried, UNTIMED - 1);
+}
 
 static _Atomic uint64_t wanted;
+
+static void *sends_long(void *unused)
+{
+	for (uint32_t k = 1; k < UNTIMED; k++) {
+		while (atomic_load(&wanted) < k)
+			sched_yield();
+		if (send_long(k, true))
+			send_long(k, false);
+	}
+	return NULL;
+}
+
+/* With a single look, which often finds a message that has only begun. */
+static void what_has_begun_to_come_is_waited_for(void **state)
+{
+	for (int round = 0; round < 20; round++) {
+		pthread_t other;
+		get_going();
+		atomic_store(&wanted, 0);
+		assert_int_equal(pthread_create(&other, NULL, sends_long, NULL), 0);
+		for (uint32_t k = 1; k < UNTIMED; k++) {
+			atomic_store(&wanted, k);
+			while (recv_long(k, 1))
+				;
+		}
+		pthread_join(other, NULL);
+		sides_close(state);
+		setup(state);
+	}
+}
+
+#define TURNS 500
 
 /* Somebody else on the core, who sends when he gets it. */
 static void *sends_in_turn(void *unused)
@@ -209,6 +294,7 @@ static void in_a_crowd_the_sender_gets_the_core(void **state)
 {
 	pthread_t other;
 	unsigned in_vain = 0;
+	atomic_store(&wanted, 0);
 	assert_int_equal(pthread_create(&other, NULL, sends_in_turn, NULL), 0);
 	for (uint64_t k = 1; k <= TURNS; k++) {
 		uint64_t got = 0;
@@ -252,6 +338,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_does_not_fit_is_left, setup, sides_close),
 		cmocka_unit_test_setup_teardown(a_send_waits_for_nobody_and_overtakes_none, setup,
 						sides_close),
+		cmocka_unit_test_setup_teardown(what_comes_in_parts_is_taken_once_one_has, setup,
+						sides_close),
+		cmocka_unit_test_setup_teardown(what_has_begun_to_come_is_waited_for, setup, sides_close),
 		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, sides_close),
 		cmocka_unit_test_setup_teardown(in_a_crowd_the_sender_gets_the_core, setup_crowd,
 						teardown_crowd),
