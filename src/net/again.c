@@ -6,11 +6,14 @@
 
 #define HEAD ((uint32_t)sizeof(struct sn_wire_data))
 
-/* Where only pushed pieces have come, the round trip is that of the messages the other way. */
+/*
+ * Where no answer to a PULL has been measured the round trip is that of the messages the other way, but for a block that waits for
+ * its first answer: that may stand behind others.
+ */
 static uint64_t lane_rto(const struct sn_net_link *l, const struct sn_net_lane *lane,
 			 const struct sn_net_block *b)
 {
-	bool measured = lane->rtt.srtt || !b->pushed;
+	bool measured = lane->rtt.srtt || b->fresh;
 
 	return sn_net_rto(measured ? &lane->rtt : &l->way[lane->port].rtt, lane->backoff);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long a sender waits before it sends a short message again: no longer than it must where messages are lost, and long enough
- * where they are not. Two engines in a simulated network, the time is theirs.
+ * How long a sender waits before it sends a short message again, and a receiver before it asks again: no longer than it must where
+ * frames are lost, and long enough where they are not. Two engines in a simulated network, the time is theirs.
  */
 #include "sim.h"
 
@@ -69,6 +69,23 @@ static void lossy(uint64_t seed, double loss, unsigned lost)
 }
 
 /*
+ * What is lost of bodies that came unasked, and is lost again when it has been asked for, costs timers made from the round trip of the
+ * messages, though no answer to a PULL has ever been measured: never the one for a peer of which nothing is known.
+ */
+static void lossy_bodies(uint64_t seed)
+{
+	pair(seed, 0.01);
+	for (unsigned i = 0; i < 80 && !sim.failed; i++) {
+		node_post(i & 1 ? b : a, i & 1 ? a : b, 65536);
+		uint64_t took = settle(20000, 400 * SIM_MS);
+		if (took >= SN_NET_RTO_FIRST)
+			sim_fail("seed %llu: a body of 64 KiB took %llu us", (unsigned long long)seed,
+				 (unsigned long long)took / 1000);
+	}
+	end();
+}
+
+/*
  * Messages to one who takes them as they come, goes away to compute, and so acknowledges late: the sender learns that from the first
  * ones that it sends again, for nothing is lost. And then it waits for a lost one no longer than before, if answers come
  * promptly again.
@@ -101,6 +118,7 @@ int main(void)
 	for (uint64_t seed = 1; seed <= 60 && !failed; seed++) {
 		lossy(seed, 0.001, 8); /* more are lost less often than once in 1e8 */
 		lossy(seed, 0.01, 25);
+		lossy_bodies(seed);
 		computes(seed);
 	}
 	return failed;
