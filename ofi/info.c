@@ -77,9 +77,9 @@ static bool ep_ok(const struct fi_ep_attr *h)
 static bool mr_mode_ok(uint32_t version, int mode)
 {
 	if (version < FI_VERSION(1, 5))
-		return mode == FI_MR_UNSPEC || mode == FI_MR_BASIC || mode == FI_MR_SCALABLE;
-	if (mode & (FI_MR_BASIC | FI_MR_SCALABLE))
-		return mode == FI_MR_BASIC || mode == FI_MR_SCALABLE;
+		return !mode || mode == SN_OFI_MR_BASIC || mode == SN_OFI_MR_SCALABLE;
+	if (mode & (SN_OFI_MR_BASIC | SN_OFI_MR_SCALABLE))
+		return mode == SN_OFI_MR_BASIC || mode == SN_OFI_MR_SCALABLE;
 	return true; /* the modes the application can live with; none is needed */
 }
 
@@ -166,10 +166,10 @@ static void give_ep(struct fi_ep_attr *a, const struct fi_ep_attr *h)
 
 static int give_mr_mode(uint32_t version, int asked)
 {
-	if (asked & (FI_MR_BASIC | FI_MR_SCALABLE))
+	if (asked & (SN_OFI_MR_BASIC | SN_OFI_MR_SCALABLE))
 		return asked;
 	if (version < FI_VERSION(1, 5))
-		return FI_MR_SCALABLE;
+		return SN_OFI_MR_SCALABLE;
 	return asked & MR_MODES;
 }
 

@@ -34,6 +34,10 @@
 #define SN_OFI_QUEUE	   1024			   /* advertised queue depth; nothing here is bounded by it */
 #define SN_OFI_MULTI_ROOM  4096			   /* FI_OPT_MIN_MULTI_RECV until it is set */
 #define SN_OFI_MSG_MAX	   ((size_t)1 << 62)
+/* FI_MR_BASIC and FI_MR_SCALABLE, which programs written for libfabric before 1.5 may ask for; their names are deprecated
+ * where the headers are those of 2.0 */
+#define SN_OFI_MR_BASIC	   1
+#define SN_OFI_MR_SCALABLE 2
 
 /* Endpoints that a queue or counter moves forward when it is read, and how long reads have found nothing. */
 struct sn_ofi_set {
