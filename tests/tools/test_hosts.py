@@ -2,6 +2,7 @@
 """`sennit doctor HOST` and `sennit info` between hosts (network namespaces): each thing that a newcomer gets wrong is named,
 with what to do about it."""
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -92,5 +93,8 @@ class HostsTest(ToolTest):
 if __name__ == "__main__":
     if os.geteuid() != 0:
         print("skipped: making network namespaces needs root")
+        sys.exit(77)
+    if not shutil.which("ip"):
+        print("skipped: ip is not installed (Debian: iproute2)")
         sys.exit(77)
     unittest.main(verbosity=2)
