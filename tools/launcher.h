@@ -20,6 +20,7 @@ struct sn_launcher {
 	char path[PATH_MAX];  /* what is to be executed */
 	char title[96];	      /* "Open MPI 4.1.4" */
 	bool ofi, ucx;	      /* MPICH: what the library was built for, as far as the launcher tells */
+	bool cm_alone_fails;  /* Open MPI 5.0.0 to 5.0.8: with pml cm alone there are no windows */
 	char instead_of[128]; /* the command asked for, when `path` is another one; else "" */
 };
 

@@ -158,10 +158,16 @@ static void for_libfabric(struct sn_plan *p, char *const *argv, const char *prov
 /*
  * pml cm and mtl ofi are named although Open MPI 5 would choose them: if sennit cannot be loaded the job then fails and
  * says so, instead of running over something else in silence. Debian's configuration also excludes mtl ofi.
+ *
+ * Open MPI up to 5.0.8 sets its BTLs up only where pml ob1 may be chosen, and has no windows over several ranks without
+ * (MPI_ERR_WIN). So nothing but ucx is excluded there, and cm chosen as the better one; and since ob1 is left with no BTL
+ * but one that needs libfabric too, a job without sennit still fails. One-sided calls then go over sennit as well.
  */
-static void for_open_mpi(struct sn_plan *p, char *const *argv)
+static void for_open_mpi(struct sn_plan *p, char *const *argv, bool cm_alone_fails)
 {
-	sn_plan_set(p, argv, "OMPI_MCA_pml", "cm");
+	sn_plan_set(p, argv, "OMPI_MCA_pml", cm_alone_fails ? "^ucx" : "cm");
+	if (cm_alone_fails)
+		sn_plan_set(p, argv, "OMPI_MCA_btl", "self,ofi");
 	sn_plan_set(p, argv, "OMPI_MCA_mtl", "ofi");
 }
 
@@ -305,7 +311,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 	for_libfabric(p, argv, provider);
 	in_front_of(p, l, argv, provider);
 	if (open_mpi || any)
-		for_open_mpi(p, argv);
+		for_open_mpi(p, argv, l->cm_alone_fails);
 	if (l->mpi == SN_MPI_MPICH || any)
 		for_mpich(p, argv);
 	if (l->mpi == SN_MPI_INTEL || any)

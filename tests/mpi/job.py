@@ -46,6 +46,9 @@ class Mpi:
             hint = "apt install openmpi-bin" if name == "o4" else "run tests/peers.sh"
             skip(f"{self.TITLES[name]} is not here ({hint})")
 
+    def version(self):
+        return subprocess.run([self.launcher, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+
     def compiler(self):
         """For Intel MPI, whose wheel has no headers, MPICH's: the two share their ABI."""
         if self.name == "o4":

@@ -254,6 +254,12 @@ class Detection(RunTest):
         lines = self.dry(path, "-n", "2", "./a.out")
         self.assertEqual(lines[0], "# Open MPI 5.0.11")
         self.assertEqual(self.exports(lines)["OMPI_MCA_pml"], "cm")
+        self.assertNotIn("OMPI_MCA_btl", self.exports(lines))
+
+    def test_open_mpi_5_that_has_no_windows_over_cm_alone(self):
+        for version, alone in (("5.0.0", False), ("5.0.7", False), ("5.0.8", False), ("5.0.9", True), ("5.1.0", True), ("4.1.4", True)):
+            e = self.exports(self.dry(self.launcher("mpirun", "mpirun (Open MPI) " + version), "-n", "2", "./a.out"))
+            self.assertEqual((e["OMPI_MCA_pml"], e.get("OMPI_MCA_btl")), ("cm", None) if alone else ("^ucx", "self,ofi"), version)
 
     def test_variables_given_with_x_are_not_given_twice(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
