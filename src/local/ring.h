@@ -11,6 +11,7 @@
  * them before. After a longer record the next one is likely to be as long, so as many lines are worth having
  * (tx->want); but to fetch them all at once holds up the lines of a message that comes the other way at the same time
  * (an exchange of 4 KiB took 1.3 times as long). So they are fetched a few at a time, by looks that find nothing.
+ * Beyond SN_RING_AHEAD_MAX none is: so many lines come as fast when they are written, and to touch them before is work.
  * Cells that are still to be read are never touched, so one cell always stays free.
  *
  * Room. The receiver publishes how far it has read (head) at the end of each batch, or each quarter of the ring; the
@@ -138,6 +139,8 @@ static inline void sn_tx_zero(struct sn_tx *tx, uint64_t end)
 static inline void sn_tx_publish(struct sn_tx *tx, uint32_t type, uint32_t flags, uint32_t n)
 {
 	sn_tx_publish_bare(tx, type, flags, n);
+	if (sn_unlikely(n > SN_RING_AHEAD_MAX))
+		return;
 	sn_tx_zero(tx, tx->tail + 1 + SN_RING_AHEAD);
 	tx->want = tx->tail + 1 + SN_MIN_OF(n, SN_RING_AHEAD_MAX);
 }

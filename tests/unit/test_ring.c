@@ -182,6 +182,30 @@ static void who_keeps_up_with_short_records_needs_a_part_of_a_large_ring(void **
 	free(map);
 }
 
+/* As many lines as a short one has are fetched for the next; of a long one's, none but that behind it. */
+static void lines_are_got_ready_for_short_records_only(void **state)
+{
+	void *map = segment(SN_RING_BYTES_MIN);
+	struct sn_tx tx;
+	struct sn_rx rx;
+	sn_tx_init(&tx, map, SN_RING_BYTES_MIN);
+	sn_rx_init(&rx, map, SN_RING_BYTES_MIN);
+	for (uint32_t i = 0; i < 300; i++) {
+		uint32_t n = i % 3 ? SN_RING_AHEAD_MAX : SN_RING_AHEAD_MAX + 1;
+		bool old = tx.tail > tx.count + n; /* not a line of the first lap, which is clean */
+		assert_non_null(sn_tx_room(&tx, n));
+		sn_tx_publish(&tx, SN_REC_MSG, 0, n);
+		if (old)
+			assert_int_equal(tx.clean - tx.tail, i % 3 ? 1 + SN_RING_AHEAD : 1);
+		bool more = sn_tx_prepare(&tx);
+		if (old)
+			assert_int_equal(more, i % 3 != 0);
+		read_all(&rx);
+		sn_tx_refresh(&tx);
+	}
+	free(map);
+}
+
 static void a_head_that_makes_no_sense_is_noticed(void **state)
 {
 	static const int64_t heads[] = {-1, 600, INT64_MIN, INT64_MAX};
@@ -248,6 +272,7 @@ int main(void)
 		cmocka_unit_test(in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring),
 		cmocka_unit_test(who_keeps_up_with_short_records_needs_a_part_of_a_large_ring),
 		cmocka_unit_test(a_long_message_is_handed_over_in_few_steps),
+		cmocka_unit_test(lines_are_got_ready_for_short_records_only),
 		cmocka_unit_test(a_head_that_makes_no_sense_is_noticed),
 		cmocka_unit_test(a_head_that_goes_back_is_noticed),
 	};
