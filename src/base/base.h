@@ -118,6 +118,13 @@ static inline void sn_lock(struct sn_lock *l)
 			sn_lock_slow(l);
 	}
 }
+/* One that is enabled, if it is free. */
+static inline bool sn_lock_try(struct sn_lock *l)
+{
+	uint32_t free_ = 0;
+	return atomic_compare_exchange_strong_explicit(&l->word, &free_, 1, memory_order_acquire,
+						       memory_order_relaxed);
+}
 static inline void sn_unlock(struct sn_lock *l)
 {
 	if (sn_likely(l->biased)) {

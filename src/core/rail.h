@@ -143,6 +143,11 @@ struct sn_rail_ops {
 	bool (*withdraw)(void *rail, int slot);
 	/* Handle whatever arrived; returns the number of events. Never blocks; no system call when nothing is there. */
 	int (*progress)(void *rail);
+	/*
+	 * Optional, for one who calls it between two calls of progress(): take what has come, found by one cheap look, and leave all
+	 * else for progress(). Negative: this cannot be said, so progress() is asked for.
+	 */
+	int (*peek)(void *rail);
 	/* Optional. The application may go away now: see to it that the progress thread is woken by what comes. */
 	void (*leave)(void *rail);
 	/* Something is queued that only further progress() calls can move (do not sleep for long). */

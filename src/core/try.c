@@ -17,6 +17,19 @@
 /* Longest nap where to give the core away is to sleep (progress/turns.h). */
 #define NAP_US 50
 
+/* A message from another host is looked for by system calls, and the rest of a look takes half as long. So of so many looks one is whole. */
+#define WHOLE 8
+
+static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
+{
+	sn_ep *ep = req->ep;
+	const struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
+	int (*peek)(void *rail) = peer ? peer->ops->peek : NULL;
+	for (; req->state != SN_REQ_DONE && looks; looks--)
+		if (!peek || looks % WHOLE == 0 || peek(peer->rail) < 0)
+			sn_core_progress(ep);
+}
+
 struct trying {
 	struct sn_req *req;
 	bool done;
@@ -82,8 +95,7 @@ int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, 
 	req->comp.bits = exactly;
 	sn_core_recv_place(req, false);
 	bool in_turn = sn_relax_crowded() && !ep->lock.enabled;
-	for (unsigned n = in_turn ? SN_MIN_OF(looks, 1u) : looks; req->state != SN_REQ_DONE && n; n--)
-		sn_core_progress(ep);
+	look_for(req, from, in_turn ? SN_MIN_OF(looks, 1u) : looks);
 	if (in_turn && req->state != SN_REQ_DONE && looks > 1)
 		wait_in_turn(req, looks - 1);
 	if (sn_unlikely(req->state != SN_REQ_DONE && !req->posted.queued))

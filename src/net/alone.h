@@ -20,6 +20,7 @@ static inline bool sn_net_goes_alone(const struct sn_net_link *l)
 }
 /* An eager record that fits a frame, over a link that is open and has nothing queued. False: no memory, and nothing is done. */
 bool sn_net_alone(struct sn_net_link *l, const struct sn_rec *rec, const void *body);
+void sn_net_look(struct sn_net *n); /* engine.c: at the clock */
 /* output.c: its frame, which is past the batch. */
 void sn_net_out_alone(struct sn_net_way *w, struct sn_net_slot *slot);
 

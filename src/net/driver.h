@@ -79,6 +79,8 @@ struct sn_net_driver {
 	 * when nothing is expected that has a place. */
 	unsigned (*receive)(void *drv, struct sn_net_in *frames, unsigned max,
 			    const struct sn_net_place *place);
+	/* Optional: has something come? Kept for receive(). True, too, where only receive() can say. One call at most. */
+	bool (*glance)(void *drv);
 	/* Descriptors of which one polls readable when receive() has something; returns how many. */
 	unsigned (*fds)(void *drv, int fd[SN_NET_FDS]);
 	/* Optional: the errno with which the system refused to send the last frames, 0 if it took them. */

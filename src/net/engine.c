@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/net.h"
+#include "net/alone.h"
 #include <stdlib.h>
 
 static const char *const count_names[SN_NC_COUNT] = {
@@ -339,6 +339,26 @@ int sn_net_progress(struct sn_net *n)
 	run_timers(n);
 	sn_net_leave(n);
 	return events;
+}
+
+/*
+ * What has come on the only port, if nothing else is to be done: no timers, no work, nothing is asked for. What its arrival brings about is
+ * done by the next sn_net_progress.
+ */
+int sn_net_peek(struct sn_net *n)
+{
+	const struct sn_net_port *p = &n->port[0];
+
+	if (n->cfg.ports > 1 || p->asked || n->quiet || p->driver->glance == NULL || !sn_list_empty(&n->work))
+		return -1;
+	if (!p->driver->glance(p->drv))
+		return 0;
+	sn_net_enter(n);
+	int frames = sn_net_input(n);
+	if (sn_unlikely(n->late))
+		sn_net_late_look(n, frames);
+	sn_net_leave(n);
+	return frames;
 }
 
 bool sn_net_holds(const struct sn_net *n)

@@ -478,6 +478,7 @@ static inline struct sn_list *sn_net_pop(struct sn_list *head)
 struct sn_net *sn_net_new(const struct sn_net_cfg *cfg); /* NULL: no memory */
 void sn_net_free(struct sn_net *n);			 /* drops everything; no upward calls */
 int sn_net_progress(struct sn_net *n);
+int sn_net_peek(struct sn_net *n);
 int sn_net_input(struct sn_net *n); /* input.c: read and handle what has come */
 bool sn_net_busy(const struct sn_net *n);
 bool sn_net_holds(const struct sn_net *n);   /* pieces wait for the next look */
@@ -487,7 +488,6 @@ bool sn_net_idle(const struct sn_net *n);    /* every eager message accepted is 
 uint64_t sn_net_deadline(struct sn_net *n);
 void sn_net_counters(struct sn_net *n, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 /* Around every call from above: what was batched leaves, and detached links are freed, when the outermost ends. */
-void sn_net_look(struct sn_net *n); /* at the clock */
 void sn_net_enter(struct sn_net *n);
 void sn_net_leave(struct sn_net *n);
 static inline void sn_net_arm(struct sn_net *n, uint64_t at)

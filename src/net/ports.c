@@ -76,3 +76,12 @@ int sn_net_ports_open(struct sn_net_cfg_port *port, unsigned *ports)
 	*ports = r.ports;
 	return rc;
 }
+
+unsigned sn_net_ports_fds(const struct sn_net_cfg_port *ports, unsigned count, int fd[SN_NET_PORTS_FDS])
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		n += ports[i].driver->fds(ports[i].drv, fd + n);
+	return n;
+}

@@ -67,31 +67,12 @@ struct net_rail {
 	uint64_t services;
 };
 
-static bool try_lock(struct sn_lock *l)
-{
-	uint32_t is_free = 0;
-
-	return atomic_compare_exchange_strong_explicit(&l->word, &is_free, 1, memory_order_acquire,
-						       memory_order_relaxed);
-}
-
-#define FDS_MOST (SN_NET_RAILS * SN_NET_FDS)
-
-static unsigned all_fds(const struct net_rail *r, int fd[FDS_MOST])
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < r->ports; i++)
-		n += r->port[i].driver->fds(r->port[i].drv, fd + n);
-	return n;
-}
-
 /* Have the drivers' descriptors watched, once, or no more. Negative: it cannot be. */
 static int watch(const struct net_rail *r, int how)
 {
 	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
-	int fd[FDS_MOST], rc = 0;
-	unsigned n = all_fds(r, fd);
+	int fd[SN_NET_PORTS_FDS], rc = 0;
+	unsigned n = sn_net_ports_fds(r->port, r->ports, fd);
 
 	for (unsigned i = 0; i < n; i++)
 		rc |= epoll_ctl(r->inner, how, fd[i], &e);
@@ -176,7 +157,7 @@ static void serve_quietly(struct net_rail *r)
 {
 	struct sn_net *n = r->net;
 
-	if (!try_lock(&r->lock)) { /* somebody is inside: then nobody is missing */
+	if (!sn_lock_try(&r->lock)) { /* somebody is inside: then nobody is missing */
 		look_again(r, HOT_PERIOD);
 		return;
 	}
@@ -208,7 +189,7 @@ static bool application_calls(struct net_rail *r)
 static void application_is_here(struct net_rail *r)
 {
 	r->period = SN_MIN_OF(r->period * 2, HOT_MOST);
-	if (!try_lock(&r->lock)) {
+	if (!sn_lock_try(&r->lock)) {
 		look_again(r, r->period);
 		return;
 	}
@@ -359,9 +340,9 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 /* One look at the network, and a nap until something comes or at most 5 ms have passed. */
 static void close_step(struct net_rail *r)
 {
-	struct pollfd p[FDS_MOST];
-	int fd[FDS_MOST];
-	unsigned n = all_fds(r, fd);
+	struct pollfd p[SN_NET_PORTS_FDS];
+	int fd[SN_NET_PORTS_FDS];
+	unsigned n = sn_net_ports_fds(r->port, r->ports, fd);
 	uint64_t wait;
 
 	for (unsigned i = 0; i < n; i++)
@@ -564,6 +545,20 @@ static int net_progress(void *rail)
 	return events;
 }
 
+static int net_peek(void *rail)
+{
+	struct net_rail *r = rail;
+
+	if (r->depth || atomic_load_explicit(&r->armed, memory_order_relaxed))
+		return -1;
+	enter(r);
+	int events = sn_net_peek(r->net);
+	if (events > 0)
+		r->last = r->looked = r->net->clock_seen;
+	leave(r);
+	return events;
+}
+
 /* What comes from now on rings, if nobody looks before and that is not sure. */
 static void net_leave(void *rail)
 {
@@ -610,6 +605,7 @@ const struct sn_rail_ops sn_rail_net = {
 	.pull = net_pull,
 	.refuse = net_refuse,
 	.progress = net_progress,
+	.peek = net_peek,
 	.leave = net_leave,
 	.busy = net_busy,
 	.counters = net_counters,

@@ -387,6 +387,11 @@ static unsigned udp_receive(void *drv, struct sn_net_in *frames, unsigned max,
 	return sn_udp_receive(&((struct udp *)drv)->in, frames, max, place);
 }
 
+static bool udp_glance(void *drv)
+{
+	return sn_udp_glance(&((struct udp *)drv)->in);
+}
+
 static int udp_trouble(void *drv)
 {
 	return ((struct udp *)drv)->trouble;
@@ -424,6 +429,7 @@ const struct sn_net_driver sn_net_udp = {
 	.room = udp_room,
 	.send = udp_send,
 	.receive = udp_receive,
+	.glance = udp_glance,
 	.fds = udp_fds,
 	.trouble = udp_trouble,
 	.in_child = udp_in_child,

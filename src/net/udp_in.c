@@ -253,6 +253,25 @@ static void look(struct sn_udp_in *u, const struct sn_net_place *place)
 		look_at_other(u, other, place);
 }
 
+/* Not while it is unclear who gives, nor when it is the other one's turn. A glance in vain says nothing about that. */
+bool sn_udp_glance(struct sn_udp_in *u)
+{
+	if (u->at != u->count || !u->plain || u->warm != u->one || u->streak < STREAK || u->alone >= ALONE)
+		return true;
+	u->alone++;
+	u->from = u->one;
+	u->at = u->offset = u->placed = 0;
+	read_plain(u);
+	if (u->count == 0) {
+		u->run = 0;
+		return false;
+	}
+	learn(u);
+	u->vain = 0;
+	u->streak++;
+	return true;
+}
+
 unsigned sn_udp_receive(struct sn_udp_in *u, struct sn_net_in *frames, unsigned max,
 			const struct sn_net_place *place)
 {

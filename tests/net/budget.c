@@ -216,6 +216,32 @@ static void plain_ones(struct cost *before)
 	at_most("readings of the clock before a lone one leaves", (double)clocks_late / (2 * PINGS), 0.6);
 }
 
+/* Who waits for them peeks between whole looks: one call each, and it takes the message. */
+static void peeked_ones(struct cost *before)
+{
+	unsigned taken = 0, in_vain = 0;
+	uint64_t calls = 0;
+
+	for (int i = 0; i < 2 * PINGS; i++) {
+		struct node *from = i % 2 ? b : a, *to = i % 2 ? a : b;
+		uint64_t had = receives;
+		in_vain += sn_net_peek(to->net) == 0;
+		calls += receives - had;
+		node_post(from, to, 8);
+		node_progress(from);
+		if (!readable(to, 10000))
+			sim_fail("nothing arrives");
+		if (sn_net_peek(to->net) > 0)
+			taken++;
+		else
+			node_progress(to);
+	}
+	cost_since(before);
+	at_most("messages that no peek took, part", 1 - (double)taken / (2 * PINGS), 0.1);
+	at_most("peeks in vain that could not tell, part", 1 - (double)in_vain / (2 * PINGS), 0.1);
+	at_most("calls of a peek in vain", (double)calls / (2 * PINGS), 1.1);
+}
+
 /* An eager body is copied once, into its frame: the receiver hands it over where the driver put it. */
 static void eager_ones(struct cost *before)
 {
@@ -367,8 +393,10 @@ int main(int argc, char **argv)
 	if (!ether && before.connected != 2) /* else every datagram costs a look at the routes */
 		sim_fail("%llu of 2 send through a connected socket", (unsigned long long)before.connected);
 	short_ones(&before);
-	if (!ether)
+	if (!ether) {
 		plain_ones(&before);
+		peeked_ones(&before);
+	}
 	eager_ones(&before);
 	several_ones(&before);
 	pushed_ones(&before);

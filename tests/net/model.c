@@ -230,6 +230,8 @@ void node_progress(struct node *n)
 	n->net->quiet = asleep;
 	if (!asleep)
 		n->quiet = false;
+	if (!asleep && n->looks++ % 2) /* as one who waits */
+		sn_net_peek(n->net);
 	sn_net_progress(n->net);
 	n->net->quiet = false;
 }

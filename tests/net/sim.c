@@ -272,6 +272,14 @@ static unsigned drv_receive(void *drv, struct sn_net_in *frames, unsigned max,
 	return in->taken;
 }
 
+static bool drv_glance(void *drv)
+{
+	const struct sim_port *port = drv;
+	const struct sim_inbox *in = &sim.inbox[port->node->slot][port->rail];
+
+	return in->count > in->taken;
+}
+
 static void drv_counters(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
 }
@@ -283,6 +291,7 @@ const struct sn_net_driver sim_driver = {
 	.room = drv_room,
 	.send = drv_send,
 	.receive = drv_receive,
+	.glance = drv_glance,
 	.counters = drv_counters,
 };
 

@@ -110,7 +110,8 @@ struct node {
 	bool quiet;		      /* while asleep, its service thread does */
 	double refuse, late, partial; /* what it does with a rendezvous */
 	bool shuns;		      /* takes no new peer */
-	struct pending *pending;      /* rendezvous to be fetched later */
+	unsigned looks;
+	struct pending *pending; /* rendezvous to be fetched later */
 	unsigned upcalls_in_quiet;
 };
 
