@@ -241,6 +241,14 @@ SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bi
 SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		       uint64_t exactly, unsigned looks, uint64_t *len);
 
+/*
+ * A tagged receive that is over when the call returns, whatever came and however long that took: *c tells. meanwhile() is called
+ * between two looks, by the caller's thread, and should give the core away when it is called in vain for long; it may call sennit.
+ * Returned errors: as sn_post_recv.
+ */
+SN_API int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
+		   void (*meanwhile)(void), sn_completion *c);
+
 static inline int sn_isend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, sn_req **req)
 {
 	struct iovec v = {(void *)(uintptr_t)buf, len};

@@ -114,3 +114,30 @@ out:
 	sn_unlock(&ep->lock);
 	return rc;
 }
+
+/* Of a kind that neither the callback nor sn_poll hears of. */
+int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
+	    void (*meanwhile)(void), sn_completion *c)
+{
+	if (sn_unlikely(!ep || (!buf && room) || bits & ~mask || !meanwhile || !c ||
+			(from != SN_ANY_PEER &&
+			 from >= atomic_load_explicit(&ep->peer_count, memory_order_relaxed))))
+		return sn_fail(SN_ERR_INVALID, "endpoint, memory, peer, function or completion is none, or "
+					       "bits lie outside the mask");
+	if (sn_core_foreign(ep))
+		return sn_core_forked();
+	sn_lock(&ep->lock);
+	struct sn_req *req = sn_core_req_new(ep);
+	if (req) {
+		sn_core_recv_fill_one(req, SN_ROLE_HANDLE, from, buf, room, bits, mask, NULL);
+		sn_core_recv_place(req, false);
+		ep->count.recvs++;
+	}
+	sn_unlock(&ep->lock);
+	int rc = req ? sn_test(ep, req, c) : SN_ERR_NOMEM;
+	while (rc == SN_ERR_AGAIN) {
+		meanwhile();
+		rc = sn_test(ep, req, c);
+	}
+	return rc;
+}

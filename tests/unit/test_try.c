@@ -244,6 +244,55 @@ static void what_comes_in_parts_is_taken_once_one_has(void **state)
 	assert_int_equal(tried, UNTIMED - 1);
 }
 
+/* What comes while somebody waits in sn_recv: a message at the third look, or the other's end. */
+static unsigned asked;
+static size_t comes;
+
+static void send_at_third(void)
+{
+	static char out[LONG];
+	memset(out, 7, sizeof(out));
+	if (++asked == 3)
+		assert_in_range(sn_tsend(side[0].ep, side[0].peer, out, comes, 5, 0, SN_FORGET, NULL), 0, 1);
+	move();
+}
+
+static void end_at_third(void)
+{
+	if (++asked == 3) {
+		sn_ep_close(side[0].ep);
+		side[0].ep = NULL;
+	}
+}
+
+static void what_is_waited_for_comes_whatever_it_is(void **state)
+{
+	static char in[LONG];
+	static const size_t sizes[] = {0, 8, 4096, 8192, LONG};
+	sn_completion c;
+	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		comes = sizes[k];
+		for (int less = 0; less < 1 + (comes > 0); less++) {
+			asked = 0;
+			memset(in, 0, sizeof(in));
+			assert_int_equal(sn_recv(side[1].ep, side[1].peer, in, comes - (size_t)less, 5, EXACT,
+						 send_at_third, &c),
+					 SN_OK);
+			assert_int_equal(c.status, less ? SN_ERR_TRUNCATED : SN_OK);
+			assert_int_equal(c.full_len, comes);
+			assert_int_equal(c.bits, 5);
+			assert_true(comes < 9 || in[comes - 2] == 7);
+			assert_in_range(asked, 3, 1000000);
+		}
+	}
+	asked = 0;
+	assert_int_equal(sn_recv(side[1].ep, side[1].peer, in, 8, 5, EXACT, end_at_third, &c), SN_OK);
+	assert_int_equal(c.status, SN_ERR_PEER_GONE);
+	assert_true(!told.count || told.last.op != SN_OP_RECV);
+}
+
+#define TURNS 500
+
 static _Atomic uint64_t wanted;
 
 static void *sends_long(void *unused)
@@ -311,7 +360,12 @@ static void in_a_crowd_the_sender_gets_the_core(void **state)
 static void nonsense_is_not_tried(void **state)
 {
 	uint64_t got = 0, len;
+	sn_completion c;
 	sn_peer none = side[1].peer + 100;
+	assert_int_equal(sn_recv(NULL, 0, &got, 8, 5, EXACT, move, &c), SN_ERR_INVALID);
+	assert_int_equal(sn_recv(side[1].ep, none, &got, 8, 5, EXACT, move, &c), SN_ERR_INVALID);
+	assert_int_equal(sn_recv(side[1].ep, side[1].peer, NULL, 8, 5, EXACT, move, &c), SN_ERR_INVALID);
+	assert_int_equal(sn_recv(side[1].ep, side[1].peer, &got, 8, 5, 1, move, &c), SN_ERR_INVALID);
 	assert_int_equal(sn_try_send(NULL, 0, &got, 8, 5, 0, 0), SN_ERR_AGAIN);
 	assert_int_equal(sn_try_send(side[0].ep, none, &got, 8, 5, 0, 0), SN_ERR_AGAIN);
 	assert_int_equal(sn_try_send(side[0].ep, side[0].peer, NULL, 8, 5, 0, 0), SN_ERR_AGAIN);
@@ -341,6 +395,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_comes_in_parts_is_taken_once_one_has, setup,
 						sides_close),
 		cmocka_unit_test_setup_teardown(what_has_begun_to_come_is_waited_for, setup, sides_close),
+		cmocka_unit_test_setup_teardown(what_is_waited_for_comes_whatever_it_is, setup, sides_close),
 		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, sides_close),
 		cmocka_unit_test_setup_teardown(in_a_crowd_the_sender_gets_the_core, setup_crowd,
 						teardown_crowd),
