@@ -171,7 +171,7 @@ void sn_ofi_on_complete(void *arg, const sn_completion *c)
 {
 	struct sn_ofi_ep *ep = arg;
 	if (sn_unlikely(sn_ofi_lesson != NULL))
-		sn_ofi_lesson_over(c);
+		sn_ofi_lesson_over(c, ep->rx_cq && ep->rx_cq->direct_left);
 	if (sn_likely(c->op == SN_OP_RECV && give(ep, c)))
 		return;
 	const struct op_meaning *m = &meanings[c->op];
@@ -248,6 +248,8 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 		n = cq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
 		goto out;
 	}
+	if (sn_unlikely(sn_ofi_lesson != NULL))
+		sn_ofi_lesson_read();
 	if (sn_unlikely(cq->alone))
 		count = SN_MIN_OF(count, (size_t)1);
 	size_t head = cq->head, end = head + SN_MIN_OF(count, cq->tail - head), mask = cq->mask;

@@ -284,7 +284,8 @@ void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf,
 			uint64_t data, uint32_t flags);
 void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
 			uint64_t mask, const void *context);
-void sn_ofi_lesson_over(const sn_completion *c);
+void sn_ofi_lesson_over(const sn_completion *c, bool reading);
+void sn_ofi_lesson_read(void);	/* the MPI hears of all that has ended */
 void sn_ofi_lesson_spoil(void); /* this cannot be done again */
 void sn_ofi_quick_open(void);	/* an endpoint is ready */
 void sn_ofi_quick_close(void);	/* and one is about to go */

@@ -18,14 +18,43 @@ struct sn_shim_lesson *sn_ofi_lesson;
 
 void sn_ofi_lesson_spoil(void)
 {
-	if (sn_unlikely(sn_ofi_lesson != NULL))
+	if (sn_unlikely(sn_ofi_lesson != NULL)) {
 		sn_ofi_lesson->sends = sn_ofi_lesson->recvs = 2;
+		sn_ofi_lesson->room = 0;
+		sn_ofi_lesson->count = 1;
+	}
 }
 
 /* Can it be done again? counted: what the endpoint would tell of it besides. */
 static bool repeatable(const struct sn_ofi_ep *ep, const struct sn_ofi_cntr *counted)
 {
 	return ep->domain->serial && !counted && sn_ofi_lesson->thread == sn_caller_shim()->thread();
+}
+
+/* Where the bytes of a message are kept for who wants to compare them. */
+static void keep(struct sn_shim_lesson *l, struct sn_shim_step *step, const void *buf, uint64_t len)
+{
+	if (!l->bytes)
+		return;
+	if (len > l->bytes_room - l->bytes_used) {
+		sn_ofi_lesson_spoil();
+		return;
+	}
+	step->bytes = l->bytes_used;
+	if (len)
+		memcpy(l->bytes + l->bytes_used, buf, len);
+	l->bytes_used += (uint32_t)len;
+}
+
+static struct sn_shim_step *note(struct sn_shim_lesson *l, const struct sn_shim_way *way, const void *buf)
+{
+	if (l->count >= l->room) {
+		l->count = l->room + 1;
+		return NULL;
+	}
+	struct sn_shim_step *step = &l->steps[l->count++];
+	*step = (struct sn_shim_step){.way = *way, .buf = buf};
+	return step;
 }
 
 void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
@@ -42,6 +71,9 @@ void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf,
 	l->sent = buf;
 	l->send = (struct sn_shim_way){
 		.ep = ep->sn, .len = len, .bits = bits, .data = data, .peer = to, .flags = flags & SN_DATA};
+	struct sn_shim_step *step = note(l, &l->send, buf);
+	if (step)
+		keep(l, step, buf, len);
 }
 
 void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
@@ -57,11 +89,39 @@ void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *bu
 	l->received = buf;
 	l->context = context;
 	l->recv = (struct sn_shim_way){.ep = ep->sn, .len = room, .bits = bits, .mask = mask, .peer = from};
+	struct sn_shim_step *step = note(l, &l->recv, buf);
+	if (step) {
+		step->is_recv = 1;
+		step->context = context;
+	}
 }
 
-void sn_ofi_lesson_over(const sn_completion *c)
+void sn_ofi_lesson_read(void)
 {
 	struct sn_shim_lesson *l = sn_ofi_lesson;
+
+	for (uint32_t i = 0; i < l->count && i < l->room; i++)
+		if (l->steps[i].over && !l->steps[i].known)
+			l->steps[i].known = l->count;
+}
+
+void sn_ofi_lesson_over(const sn_completion *c, bool reading)
+{
+	struct sn_shim_lesson *l = sn_ofi_lesson;
+	uint32_t i = c->op == SN_OP_RECV && l->count <= l->room ? l->count : 0;
+
+	while (i-- > 0) {
+		struct sn_shim_step *step = &l->steps[i];
+		if (!step->is_recv || step->over || step->context != c->context)
+			continue;
+		step->over = !c->status;
+		step->way.exactly = c->bits;
+		step->got = c->len;
+		keep(l, step, step->buf, c->len);
+		if (reading)
+			sn_ofi_lesson_read();
+		break;
+	}
 
 	if (c->op != SN_OP_RECV || !l->recvs || c->context != l->context)
 		return;
@@ -90,9 +150,22 @@ static int64_t recv_again(const struct sn_shim_way *w, void *buf)
 		       : (int64_t)len;
 }
 
+static int32_t send_surely(const struct sn_shim_way *w, const void *buf)
+{
+	return sn_inject(w->ep, w->peer, buf, w->len, w->bits, w->data, w->flags);
+}
+
+static int64_t recv_surely(const struct sn_shim_way *w, void *buf, void (*meanwhile)(void))
+{
+	sn_completion c;
+	int rc = sn_recv(w->ep, w->peer, buf, w->len, w->bits, w->mask, meanwhile, &c);
+
+	return rc ? rc : c.status ? c.status : c.bits != w->exactly ? SN_ERR_PROTO : (int64_t)c.len;
+}
+
 void sn_ofi_quick_open(void)
 {
-	static const struct sn_shim_quick quick = {learn, send_again, recv_again};
+	static const struct sn_shim_quick quick = {learn, send_again, recv_again, send_surely, recv_surely};
 	struct sn_shim *shim = sn_caller_shim();
 
 	if (shim)

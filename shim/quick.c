@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "quick.h"
+#include "collective.h"
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
@@ -33,7 +34,19 @@ union function {
 	int (*asks)(int *answer);
 };
 
-enum { SEND, ISEND, RECV, BOTH, COMM_FREE, COMM_DISCONNECT, COMM_SET_INFO, TYPE_FREE, FINALIZE, CALLS };
+enum {
+	SEND,
+	ISEND,
+	RECV,
+	BOTH,
+	COMM_FREE,
+	COMM_DISCONNECT,
+	COMM_SET_INFO,
+	CVAR_WRITE,
+	TYPE_FREE,
+	FINALIZE,
+	CALLS
+};
 
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
@@ -189,6 +202,31 @@ static void watched(void)
 	watching = false;
 	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
 	q->learn(NULL);
+}
+
+bool sn_quick_watch(struct sn_shim_lesson *other)
+{
+	const struct sn_shim_quick *q = !watching && serial() ? quick() : NULL;
+	if (!q)
+		return false;
+	watching = true;
+	q->learn(other);
+	return true;
+}
+
+void sn_quick_watched(void)
+{
+	watched();
+}
+
+bool sn_quick_is_open_mpi(void)
+{
+	return family == OPEN_MPI;
+}
+
+const struct sn_shim_quick *sn_quick(void)
+{
+	return quick();
 }
 
 static void learn(struct entry *e, const struct sn_shim_way *way)
@@ -376,6 +414,7 @@ void sn_quick_forget(void)
 	lesson.sends = lesson.recvs = 2; /* a call that is watched just now teaches nothing */
 	memset(sends_seen, 0, sizeof(sends_seen));
 	memset(recvs_seen, 0, sizeof(recvs_seen));
+	sn_collective_forget();
 }
 
 /* ---- standing in ---- */
@@ -418,6 +457,7 @@ void sn_quick_forget(void)
 	ENDS(comm_free, COMM_FREE, p)                                                                        \
 	ENDS(comm_disconnect, COMM_DISCONNECT, p)                                                            \
 	ENDS(comm_set_info, COMM_SET_INFO, p)                                                                \
+	ENDS(cvar_write, CVAR_WRITE, p)                                                                      \
 	ENDS(type_free, TYPE_FREE, p)                                                                        \
 	ENDS(finalize, FINALIZE, p)
 
@@ -436,6 +476,7 @@ static const struct {
 	[COMM_DISCONNECT] = {"MPI_Comm_disconnect",
 			     {{.ends = comm_disconnect_0}, {.ends = comm_disconnect_1}}},
 	[COMM_SET_INFO] = {"MPI_Comm_set_info", {{.ends = comm_set_info_0}, {.ends = comm_set_info_1}}},
+	[CVAR_WRITE] = {"MPI_T_cvar_write", {{.ends = cvar_write_0}, {.ends = cvar_write_1}}},
 	[TYPE_FREE] = {"MPI_Type_free", {{.ends = type_free_0}, {.ends = type_free_1}}},
 	[FINALIZE] = {"MPI_Finalize", {{.ends = finalize_0}, {.ends = finalize_1}}},
 };
@@ -469,13 +510,16 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p))
 		call++;
-	if (call == CALLS)
+	bool collective = sn_collective_is(name);
+	if (call == CALLS && !collective)
 		return definition;
-	if (call <= BOTH) {
+	if (call <= BOTH || collective) {
 		family = family_of(definition);
 		if (family == UNKNOWN || (!p && is_tools(name, definition)))
 			return definition;
 	}
+	if (collective)
+		return sn_collective_stand_in(name, definition);
 	next[p][call].symbol = definition;
 	if (call == BOTH && !next[1][RECV].symbol)
 		next[1][RECV].symbol = sn_mpi_find("PMPI_Recv");

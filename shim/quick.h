@@ -41,6 +41,13 @@ void *sn_quick_stand_in(const char *name, void *definition);
 /* All calls seen so far. */
 void sn_quick_forget(void);
 
+/* For other calls that are watched (collective.c): the provider's, where a call may go the quick way now. */
+const struct sn_shim_quick *sn_quick(void);
+bool sn_quick_is_open_mpi(void);
+/* From here on, until sn_quick_watched(); false: not now. */
+bool sn_quick_watch(struct sn_shim_lesson *lesson);
+void sn_quick_watched(void);
+
 /* ---- of shim.c ---- */
 extern struct sn_shim sn_mpi_shim;
 extern _Atomic uint32_t sn_mpi_many; /* several threads have called */

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 5
+#define SN_SHIM_VERSION 6
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -45,7 +45,19 @@ struct sn_shim_way {
 	uint32_t peer, flags;
 };
 
-/* What the provider is seen to do in the call that is under way. Zeros, but for thread, when the call begins. */
+/* One of many (collective.c). */
+struct sn_shim_step {
+	struct sn_shim_way way;
+	const void *buf;
+	const void *context; /* the receive's, and the provider's alone; NULL: a send */
+	uint64_t got;	     /* bytes that it brought */
+	uint32_t is_recv;
+	uint32_t over;	/* it has ended well */
+	uint32_t known; /* steps that had begun when the MPI heard of it; 0: it has not */
+	uint32_t bytes; /* where in the lesson's bytes the message lies */
+};
+
+/* What the provider is seen to do in the call that is under way. Zeros, but for thread and what is marked, when the call begins. */
 struct sn_shim_lesson {
 	const struct sn_shim_thread *thread; /* that makes the call: what others do says nothing */
 	uint32_t sends, recvs;	       /* how many of each, and of what cannot be done again, 2 of both */
@@ -54,6 +66,11 @@ struct sn_shim_lesson {
 	const void *context;	       /* the receive's, and the provider's alone */
 	uint64_t got;		       /* bytes that it brought */
 	uint32_t over;		       /* it has ended well */
+	/* all of them in their order, where the shim has given room for that; count above room: that did not suffice */
+	struct sn_shim_step *steps;
+	uint32_t room, count;
+	char *bytes; /* likewise, of their messages one after the other */
+	uint32_t bytes_room, bytes_used;
 };
 
 struct sn_shim_quick {
@@ -62,6 +79,9 @@ struct sn_shim_quick {
 	uint32_t (*send)(const struct sn_shim_way *way, const void *buf);
 	/* Likewise: the bytes that have come into buf; negative: nothing was done. Waits a moment. */
 	int64_t (*recv)(const struct sn_shim_way *way, void *buf);
+	/* Likewise, however long it takes: 0, or the bytes; negative: an error. meanwhile() is called between looks. */
+	int32_t (*send_surely)(const struct sn_shim_way *way, const void *buf);
+	int64_t (*recv_surely)(const struct sn_shim_way *way, void *buf, void (*meanwhile)(void));
 };
 
 struct sn_shim {

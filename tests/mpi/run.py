@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits, gives, again
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits, gives, again, together
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
@@ -35,9 +35,11 @@ PROGRAMS = {
     "gives": ["gives.c"],
     "again": ["again.c"],
     "again_tool": ["again.c"],
+    "together": ["together.c"],
+    "together_tool": ["together.c"],
 }
 # A library that such a program is linked with, made of this.
-TOOLS = {"again_tool": "tool.c"}
+TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c"}
 # What each prints at its end.
 SAID = {"gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
@@ -90,6 +92,20 @@ def again(args, runner):
         print(f"  {counter} {tried}")
         if (tried > 1000) == ("-m" in args.rest):
             fail(f"{counter} is {tried}")
+
+
+def together(args, runner):
+    """Likewise collectives. Where a rank dies the launcher is not to end the other: it must hear of it by itself."""
+    if "-d" not in args.rest:
+        again(args, runner)
+        return
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    binary = os.path.join(programs_folder(args, mpi.name), args.what)
+    result = runner.run(mpi, ranks, [binary, "-d"], timeout=args.timeout, launch=["-disable-auto-cleanup"])
+    if result.timed_out or not re.search(r"together: rank 0 has heard of it", result.text):
+        print(tail(result.text))
+        fail(f"no word of the other's death in {result.seconds:.0f} s")
+    print(f"word of the other's death after {result.seconds:.1f} s")
 
 
 def verdict(result, what, ranks, said, messages=10):
@@ -370,7 +386,8 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "threads": own_program,
-            "waits": own_program, "gives": own_program, "again": again, "again_tool": again, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "waits": own_program, "gives": own_program, "again": again, "again_tool": again, "together": together, "together_tool": together,
+            "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":

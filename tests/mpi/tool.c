@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A tool of the profiling interface, in a library of its own: it counts the calls that again.c makes. */
+/* A tool of the profiling interface, in a library of its own: it counts the calls that again.c and together.c make. */
 #include <mpi.h>
 
 long tool_calls(void);
@@ -36,4 +36,22 @@ int MPI_Sendrecv(const void *out, int out_count, MPI_Datatype out_type, int to, 
 	calls++;
 	return PMPI_Sendrecv(out, out_count, out_type, to, out_tag, in, in_count, in_type, from, in_tag, comm,
 			     status);
+}
+
+int MPI_Barrier(MPI_Comm comm)
+{
+	calls++;
+	return PMPI_Barrier(comm);
+}
+
+int MPI_Bcast(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	calls++;
+	return PMPI_Bcast(buf, count, type, root, comm);
+}
+
+int MPI_Allreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+	calls++;
+	return PMPI_Allreduce(from, to, count, type, op, comm);
 }

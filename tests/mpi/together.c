@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives that are made again and again with the same arguments, which libsennit-mpi.so takes over (shim/collective.h): every
+ * byte is as the MPI would have it, to the bit where an operation's operands could be taken in another order; also where
+ * something changes between two of them, where some ranks go through their MPI and others do not, where one is late, and
+ * beside other messages and collectives that are under way.
+ *
+ *     together [-m | -d]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's; -d: of two ranks one dies, and the other hears of it
+ *
+ * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
+ */
+#include <fcntl.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ROUNDS 150
+#define ROOM   24 /* ints, or doubles */
+#define LONG   3000
+
+extern long tool_calls(void) __attribute__((weak));
+
+static int rank, ranks, faults;
+static long calls; /* that a tool should have seen */
+
+static void expect(bool right, const char *what, long i)
+{
+	if (right || faults++ > 5)
+		return;
+	printf("together: rank %d: %s, round %ld\n", rank, what, i);
+}
+
+/* Now and then one of them is late: by less than others look for a message, or by more. */
+static void straggle(int i)
+{
+	if (i % 41 == 40 && rank == i / 41 % ranks)
+		usleep(i % 2 ? 20 : 3000);
+}
+
+static void barrier(MPI_Comm comm)
+{
+	MPI_Barrier(comm);
+	calls++;
+}
+
+static void bcast(void *buf, int n, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	MPI_Bcast(buf, n, type, root, comm);
+	calls++;
+}
+
+static void allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+	MPI_Allreduce(from, to, n, type, op, comm);
+	calls++;
+}
+
+static void one_bcast(int *v, int n, int root, MPI_Comm comm, int i)
+{
+	int me, bad = 0;
+	MPI_Comm_rank(comm, &me);
+	for (int k = 0; k <= n; k++)
+		v[k] = me == root && k < n ? i * 1000 + k : -1;
+	bcast(v, n, MPI_INT, root, comm);
+	for (int k = 0; k < n; k++)
+		bad += v[k] != i * 1000 + k;
+	expect(!bad && v[n] == -1, "a broadcast", i);
+}
+
+/* Of numbers that say which ranks they came from, and how often. */
+static void one_sum(int n, MPI_Comm comm, bool in_place, int i)
+{
+	int v[ROOM], sum[ROOM + 1], me, all, bad = 0;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &all);
+	for (int k = 0; k < n; k++)
+		v[k] = sum[k] = ((i + k) << 8) + (1 << 4 * me);
+	sum[n] = -1;
+	allreduce(in_place ? MPI_IN_PLACE : v, sum, n, MPI_INT, MPI_SUM, comm);
+	for (int k = 0; k < n; k++)
+		bad += sum[k] != ((i + k) * all << 8) + (0x11111111 & ((1 << 4 * all) - 1));
+	expect(!bad && sum[n] == -1, "a sum", i);
+}
+
+static void lengths(void)
+{
+	static int v[2][LONG + 1];
+	for (int i = 0; i < 3 * ROUNDS; i++) {
+		int n = i < ROUNDS ? 2 : i < 2 * ROUNDS ? i / 5 % ROOM : i % 50 ? ROOM : LONG;
+		straggle(i);
+		one_bcast(v[i % 2], n, i / 3 % ranks, MPI_COMM_WORLD, i);
+		one_sum(n < ROOM ? n : ROOM, MPI_COMM_WORLD, i % 100 > 50, i);
+	}
+}
+
+/*
+ * Every other time the same, and the first of these is the MPI's. Zeros of both signs, and what is no number, tell the order of
+ * the operands; what comes in between does not, so that it is not what the first calls are judged by.
+ */
+static void bits(void)
+{
+	MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MAX, MPI_MIN};
+	double v[2][ROOM], first[ROOM] = {0}, sum[ROOM] = {0};
+	for (int o = 0; o < 4; o++) {
+		for (int k = 0; k < ROOM; k++) {
+			v[0][k] = k % 3 ? 1.0 / (3 * k + rank) : (k + rank) % 2 ? 0.0 : -0.0;
+			v[1][k] = k + rank;
+		}
+		unsigned long nan = 0x7ff8000000000000 + (unsigned)rank;
+		memcpy(&v[0][ROOM - 1], &nan, sizeof(nan));
+		for (int i = 0; i < ROUNDS; i++) {
+			bool plain = i && (i < 20 || i % 2);
+			straggle(i);
+			memcpy(i ? sum : first, v[plain], sizeof(sum));
+			allreduce(MPI_IN_PLACE, i ? sum : first, ROOM, MPI_DOUBLE, ops[o], MPI_COMM_WORLD);
+			expect(plain || !i || !memcmp(first, sum, sizeof(sum)), "the bits of a reduction", i);
+		}
+	}
+}
+
+static void shift(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+	int *a = in, *b = inout;
+	(void)type;
+	for (int k = 0; k < *n; k++)
+		b[k] = a[k] * 10 + b[k] % 10;
+}
+
+/* An operation of the program's own, whose operands may not be exchanged; and types with a hole, and in another order. */
+static void own(void)
+{
+	MPI_Datatype type, turned;
+	MPI_Op op;
+	int v[2], w[2], u[3], t[2], each[] = {1, 1}, at[] = {1, 0};
+	MPI_Op_create(shift, 0, &op);
+	MPI_Type_vector(2, 1, 2, MPI_INT, &type);
+	MPI_Type_commit(&type);
+	MPI_Type_indexed(2, each, at, MPI_INT, &turned);
+	MPI_Type_commit(&turned);
+	for (int i = 0; i < ROUNDS; i++) {
+		bool mine = rank == i % ranks;
+		v[0] = v[1] = (rank + i) % 7;
+		allreduce(v, w, 2, MPI_INT, op, MPI_COMM_WORLD);
+		expect(w[0] % 10 == (ranks - 1 + i) % 7 && w[0] == w[1], "an operation of the program's own",
+		       i);
+		u[0] = u[1] = u[2] = mine ? i : -1;
+		bcast(u, 1, type, i % ranks, MPI_COMM_WORLD);
+		expect(u[0] == i && u[2] == i && (u[1] == -1 || mine), "a type with a hole", i);
+		t[0] = i;
+		t[1] = mine ? -i : i;
+		bcast(t, mine ? 1 : 2, mine ? turned : MPI_INT, i % ranks, MPI_COMM_WORLD);
+		expect(t[mine] == -i && t[!mine] == i, "a type in another order", i);
+	}
+	MPI_Op_free(&op);
+	MPI_Type_free(&type);
+	MPI_Type_free(&turned);
+}
+
+/* Everybody has come before anybody goes: each counts where all can look. */
+static void barriers(void)
+{
+	char path[64] = "";
+	int fd = -1, late = 0;
+	if (rank == 0) {
+		fd = memfd_create("together", 0);
+		expect(fd >= 0 && !ftruncate(fd, 4096), "memory", 0);
+		snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
+	}
+	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
+	calls++;
+	if (rank > 0)
+		fd = open(path, O_RDWR);
+	_Atomic int *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	for (int i = 1; at != MAP_FAILED && i < 3 * ROUNDS; i++) {
+		straggle(i);
+		atomic_store(&at[rank], i);
+		barrier(MPI_COMM_WORLD);
+		for (int r = 0; r < ranks; r++)
+			late += atomic_load(&at[r]) < i;
+	}
+	expect(at != MAP_FAILED && !late, "a barrier that somebody had not come to", late);
+	barrier(MPI_COMM_WORLD);
+	close(fd);
+}
+
+/* The same rank of a communicator is another process each time, and its handle may be the same. */
+static void communicators(void)
+{
+	int v[ROOM + 1];
+	for (int i = 0; i < 12; i++) {
+		MPI_Comm comm;
+		MPI_Comm_split(MPI_COMM_WORLD, (rank >> i % 2) % 2, i % 3 ? rank : -rank, &comm);
+		int all;
+		MPI_Comm_size(comm, &all);
+		for (int k = 0; k < 80; k++) {
+			one_bcast(v, ROOM, k % all, comm, i * 100 + k);
+			one_sum(2, comm, false, k);
+			barrier(comm);
+		}
+		MPI_Comm_free(&comm);
+	}
+}
+
+/* Some ranks are made to forget before each call, so that theirs are the MPI's; which ones changes. */
+static void halves(void)
+{
+	int v[ROOM + 1];
+	for (int i = 0; i < 4 * ROUNDS; i++) {
+		if ((rank ^ i / ROUNDS) & 1) {
+			MPI_Datatype type;
+			MPI_Type_contiguous(2, MPI_INT, &type);
+			MPI_Type_free(&type);
+		}
+		straggle(i);
+		one_bcast(v, ROOM, i % ranks, MPI_COMM_WORLD, i);
+		one_sum(ROOM, MPI_COMM_WORLD, i % 2, i);
+		barrier(MPI_COMM_WORLD);
+	}
+}
+
+/* A receive of anything, messages in between, and a collective that does not block. */
+static void beside(void)
+{
+	int v[ROOM + 1], in, sum, out, right = (rank + 1) % ranks;
+	MPI_Request r[3];
+	for (int i = 0; i < ROUNDS; i++) {
+		out = i + rank;
+		MPI_Irecv(&in, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &r[0]);
+		MPI_Iallreduce(&out, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r[1]);
+		straggle(i);
+		one_bcast(v, ROOM, i % ranks, MPI_COMM_WORLD, i);
+		MPI_Isend(&out, 1, MPI_INT, right, i % 100, MPI_COMM_WORLD, &r[2]);
+		calls++;
+		one_sum(2, MPI_COMM_WORLD, false, i);
+		barrier(MPI_COMM_WORLD);
+		MPI_Waitall(3, r, MPI_STATUSES_IGNORE);
+		expect(in == i + (rank + ranks - 1) % ranks, "a message beside collectives", i);
+		expect(sum == ranks * i + ranks * (ranks - 1) / 2, "a collective beside others", i);
+	}
+}
+
+/* Of two groups: what one of them brings the other gets. */
+static void groups(void)
+{
+	MPI_Comm half, inter;
+	int mine, all, v, sum;
+	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+	MPI_Comm_rank(half, &mine);
+	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, !(rank % 2), 1, &inter);
+	MPI_Comm_remote_size(inter, &all);
+	for (int i = 0; i < ROUNDS / 3; i++) {
+		v = 100 * i + rank % 2;
+		bcast(&v, 1, MPI_INT, rank % 2 ? 0 : mine ? MPI_PROC_NULL : MPI_ROOT, inter);
+		expect(v == 100 * i, "a broadcast to another group", i);
+		v = 1 + i * (rank % 2);
+		allreduce(&v, &sum, 1, MPI_INT, MPI_SUM, inter);
+		expect(sum == all * (1 + i * !(rank % 2)), "a sum of another group", i);
+		barrier(inter);
+	}
+	MPI_Comm_free(&inter);
+	MPI_Comm_free(&half);
+}
+
+/* The other hears of it in the call that it is in, or in the next. */
+static void death(void)
+{
+	int v = 1, sum, rc = 0, i = 0;
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	while (!rc && i < 1000000) {
+		if (rank == 1 && i == 5000)
+			raise(SIGKILL);
+		rc = MPI_Allreduce(&v, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		i++;
+	}
+	printf("together: rank %d has heard of it, every byte right\n", rank);
+	fflush(stdout);
+	_exit(rc ? 0 : 1);
+}
+
+int main(int argc, char **argv)
+{
+	bool many = argc > 1 && !strcmp(argv[1], "-m");
+	int provided;
+	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	alarm(100);
+	if (argc > 1 && !strcmp(argv[1], "-d"))
+		death();
+	lengths();
+	bits();
+	own();
+	barriers();
+	communicators();
+	halves();
+	beside();
+	groups();
+	if (tool_calls)
+		expect(tool_calls() == calls, "calls that the tool has not seen", calls - tool_calls());
+	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	if (rank == 0 && !faults)
+		printf("together: every byte right, and every rank was there\n");
+	MPI_Finalize();
+	return faults != 0;
+}
