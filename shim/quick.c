@@ -514,9 +514,10 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	if (call == CALLS && !collective)
 		return definition;
 	if (call <= BOTH || collective) {
-		family = family_of(definition);
-		if (family == UNKNOWN || (!p && is_tools(name, definition)))
-			return definition;
+		int of = family_of(definition);
+		if (of == UNKNOWN || (!p && is_tools(name, definition)))
+			return definition; /* a tool's says nothing of the MPI */
+		family = of;
 	}
 	if (collective)
 		return sn_collective_stand_in(name, definition);

@@ -245,6 +245,48 @@ static void beside(void)
 	}
 }
 
+#if MPI_VERSION >= 4
+#pragma weak MPI_Barrier_init
+#endif
+
+/*
+ * What is as empty as a barrier's messages, and may leave within one: the word that a synchronous send has been received, and another
+ * barrier's. A send that nobody has received is not over; who sends such words again ends it.
+ */
+static void empty(void)
+{
+	int in = 0, out = 5, over = 0, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+	MPI_Request r[3];
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		MPI_Irecv(&in, 1, MPI_INT, left, 7, MPI_COMM_WORLD, &r[0]);
+		MPI_Issend(&out, 1, MPI_INT, right, 7, MPI_COMM_WORLD, &r[1]);
+		usleep(i % 3 ? 0 : 200);
+		barrier(MPI_COMM_WORLD);
+		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+	}
+	MPI_Issend(&out, 1, MPI_INT, right, 8, MPI_COMM_WORLD, &r[0]);
+	for (int i = 0; i < 3000 && !over; i++)
+		MPI_Test(&r[0], &over, MPI_STATUS_IGNORE);
+	expect(!over, "a synchronous send that nobody has received is over", 0);
+	barrier(MPI_COMM_WORLD);
+	MPI_Recv(&in, 1, MPI_INT, left, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	calls++;
+	if (!over)
+		MPI_Wait(&r[0], MPI_STATUS_IGNORE);
+#if MPI_VERSION >= 4
+	if (!MPI_Barrier_init)
+		return;
+	MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &r[2]);
+	for (int i = 0; i < 4 * ROUNDS; i++) {
+		MPI_Start(&r[2]);
+		usleep(rank == i % 4 && i % 3 == 0 ? 300 : 30);
+		barrier(MPI_COMM_WORLD);
+		MPI_Wait(&r[2], MPI_STATUS_IGNORE);
+	}
+	MPI_Request_free(&r[2]);
+#endif
+}
+
 /* Of two groups: what one of them brings the other gets. */
 static void groups(void)
 {
@@ -301,6 +343,7 @@ int main(int argc, char **argv)
 	communicators();
 	halves();
 	beside();
+	empty();
 	groups();
 	if (tool_calls)
 		expect(tool_calls() == calls, "calls that the tool has not seen", calls - tool_calls());
