@@ -70,13 +70,16 @@ static void unlist(struct sn_net_pull *p)
 	sn_net_table_del(&p->link->net->pull_table, p->number);
 }
 
-/* Will another DONE follow soon, with which one that is due now can go? Of short bodies that come unasked, every other one waits. */
+/*
+ * Will another DONE follow soon, with which one that is due now can go? Of short bodies that come unasked, every other one waits.
+ * Not in quiet mode: nobody looks in time for one that a sender may be waiting for.
+ */
 static bool company(const struct sn_net_link *l)
 {
 	const struct sn_net_pull *next = sn_container(l->pulls.next, struct sn_net_pull, node);
 
-	return sn_list_empty(&l->dones) && !sn_list_empty(&l->pulls) && next->len <= SN_NET_KEEP &&
-	       next->next_block >= next->blocks;
+	return !l->net->quiet && sn_list_empty(&l->dones) && !sn_list_empty(&l->pulls) &&
+	       next->len <= SN_NET_KEEP && next->next_block >= next->blocks;
 }
 
 void sn_net_pull_finish(struct sn_net_pull *p)
