@@ -328,18 +328,21 @@ static int send_msgs(struct udp *u, unsigned from, unsigned count)
 	return sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
 }
 
-/* One short frame to somebody who has a socket of his own: what most messages are. Negative: as any other, then. */
+/* One short frame in one piece, mostly to somebody who has a socket of his own: what most messages are. Negative: as any other, then. */
 static int send_one(struct udp *u, const struct sn_net_out *f)
 {
-	union sn_udp_addr to;
+	struct iovec piece = f->iov[0];
+	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
 
-	memcpy(&to, f->to->bytes, sizeof(to));
-	int fd = f->iov_count == 1 ? sn_udp_out(&u->outs, &to) : -1;
-	if (fd < 0)
+	if (f->iov_count != 1)
 		return -1;
+	int fd = to_whom(u, f->to, &m); /* once: it counts what goes to whom */
 	u->send_calls++;
 	u->trouble = 0;
-	if (sn_likely(send(fd, f->iov[0].iov_base, f->iov[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0))
+	ssize_t sent = sn_likely(m.msg_name == NULL)
+			       ? send(fd, piece.iov_base, piece.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
+			       : sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sn_likely(sent >= 0))
 		return 1;
 	if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
 		return 0;
