@@ -17,7 +17,7 @@
 /* Longest nap where to give the core away is to sleep (progress/turns.h). */
 #define NAP_US 50
 
-/* A message from another host is looked for by system calls, and the rest of a look takes half as long. So of so many looks one is whole. */
+/* A message from another host is looked for by system calls, and the rest of a look takes half as long. So of so many looks one is whole, the first too. */
 #define WHOLE 8
 
 static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
@@ -25,8 +25,8 @@ static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
 	sn_ep *ep = req->ep;
 	const struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
 	int (*peek)(void *rail) = peer ? peer->ops->peek : NULL;
-	for (; req->state != SN_REQ_DONE && looks; looks--)
-		if (!peek || looks % WHOLE == 0 || peek(peer->rail) < 0)
+	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks; k++)
+		if (!peek || k % WHOLE == 0 || peek(peer->rail) < 0)
 			sn_core_progress(ep);
 }
 

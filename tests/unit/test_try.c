@@ -3,6 +3,7 @@
  * What is only tried leaves no trace when it fails: sn_try_send and sn_try_recv do at once what was asked, or nothing, and
  * take no message from those that were posted before or out of its turn.
  */
+#include "core/core.h"
 #include "sides.h"
 #include <pthread.h>
 #include <sched.h>
@@ -103,6 +104,27 @@ static void what_is_there_is_taken_and_nobody_is_told(void **state)
 			 SN_OK);
 	assert_int_equal(got, 7);
 	assert_int_equal(told.count, 0);
+}
+
+static int sees_nothing(void *rail)
+{
+	return 0;
+}
+
+/* Where looks between whole ones are cheap ones, and these find nothing. */
+static void also_a_single_look_is_a_whole_one(void **state)
+{
+	struct sn_peer_state *peer = side[1].ep->peers[side[1].peer];
+	struct sn_rail_ops ops = *peer->ops;
+	ops.peek = sees_nothing;
+	peer->ops = &ops;
+	for (uint64_t k = 1; k <= 20; k++) {
+		uint64_t got = 0;
+		assert_int_equal(send_try(k, 5), SN_OK);
+		assert_int_equal(recv_try(&got, 5, EXACT, 5, (unsigned)k), SN_OK);
+		assert_int_equal(got, k);
+	}
+	peer->ops = &sn_rail_local;
 }
 
 static void a_receive_in_vain_was_never_posted(void **state)
@@ -386,6 +408,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_there_is_taken_and_nobody_is_told, setup,
 						sides_close),
+		cmocka_unit_test_setup_teardown(also_a_single_look_is_a_whole_one, setup, sides_close),
 		cmocka_unit_test_setup_teardown(a_receive_in_vain_was_never_posted, setup, sides_close),
 		cmocka_unit_test_setup_teardown(an_earlier_receive_comes_first, setup, sides_close),
 		cmocka_unit_test_setup_teardown(another_message_keeps_its_turn, setup, sides_close),
