@@ -349,7 +349,8 @@ int sn_net_peek(struct sn_net *n)
 {
 	const struct sn_net_port *p = &n->port[0];
 
-	if (n->cfg.ports > 1 || p->asked || n->quiet || p->driver->glance == NULL || !sn_list_empty(&n->work))
+	if (n->cfg.ports > 1 || p->asked || n->quiet || p->driver->glance == NULL ||
+	    !sn_list_empty(&n->work) || !sn_list_empty(&p->jobs))
 		return -1;
 	if (!p->driver->glance(p->drv))
 		return 0;
