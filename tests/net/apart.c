@@ -26,11 +26,12 @@
 /*
  * Of two floods, when both have filled what they can: of the messages taken first, the least from each. Up to 1,024 of the
  * one that began first may have been taken in before (src/core/visit.c), with or without the other's; then a window of the
- * other host's stands in the socket: 64 frames with up to 11 each.
+ * other host's stands in the socket: 32 frames at first, 64 once some are acknowledged, with 1 message each, if each left alone,
+ * to 11. A host that is starved has none.
  */
 #define FIRST	   2400
 #define PART_HERE  200
-#define PART_THERE 400
+#define PART_THERE 32
 
 static sn_peer peers[4];
 static unsigned ranks;
