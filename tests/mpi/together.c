@@ -323,7 +323,7 @@ static void death(const char *word)
 	FILE *f = rc ? fopen(word, "w") : NULL;
 	if (f)
 		fclose(f);
-	_exit(!f);
+	_exit(f ? 0 : 1);
 }
 
 int main(int argc, char **argv)
