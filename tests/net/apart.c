@@ -25,13 +25,13 @@
 #define BEFORE (FLOOD / 4)
 /*
  * Of two floods, when both have filled what they can: of the messages taken first, the least from each. Up to 1,024 of the
- * one that began first may have been taken in before (src/core/visit.c), with or without the other's; then a window of the
- * other host's stands in the socket: 32 frames at first, 64 once some are acknowledged, with 1 message each, if each left alone,
- * to 11. A host that is starved has none.
+ * one that began first may have been taken in before (src/core/visit.c), with or without the other's; then a look takes
+ * 64 from the ring (src/local/recv.c), and a window of the other host's stands in the socket: 16 frames at first
+ * (src/net/way.c), up to 64 by and by, with 1 message each, if each left alone, to 11. Who is starved has none.
  */
 #define FIRST	   2400
-#define PART_HERE  200
-#define PART_THERE 32
+#define PART_HERE  64
+#define PART_THERE 16
 
 static sn_peer peers[4];
 static unsigned ranks;
