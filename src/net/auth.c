@@ -17,22 +17,24 @@
 #define SIP_2	   0x6c7967656e657261u
 #define SIP_3	   0x7465646279746573u
 
-static inline void sip_round(uint64_t v[4])
-{
-	v[0] += v[1];
-	v[1] = ROTL(v[1], 13) ^ v[0];
-	v[0] = ROTL(v[0], 32);
-	v[2] += v[3];
-	v[3] = ROTL(v[3], 16) ^ v[2];
-	v[0] += v[3];
-	v[3] = ROTL(v[3], 21) ^ v[0];
-	v[2] += v[1];
-	v[1] = ROTL(v[1], 17) ^ v[2];
-	v[2] = ROTL(v[2], 32);
-}
+#define INLINE inline __attribute__((always_inline))
 
-static inline __attribute__((always_inline)) uint64_t sip(const struct sn_sip_key *key, const uint64_t *words,
-							  unsigned count)
+/* Of v[4], which are words, or registers of several words that are hashed side by side. */
+#define SIP_ROUND(v)                                                                                         \
+	do {                                                                                                 \
+		(v)[0] += (v)[1];                                                                            \
+		(v)[1] = ROTL((v)[1], 13) ^ (v)[0];                                                          \
+		(v)[0] = ROTL((v)[0], 32);                                                                   \
+		(v)[2] += (v)[3];                                                                            \
+		(v)[3] = ROTL((v)[3], 16) ^ (v)[2];                                                          \
+		(v)[0] += (v)[3];                                                                            \
+		(v)[3] = ROTL((v)[3], 21) ^ (v)[0];                                                          \
+		(v)[2] += (v)[1];                                                                            \
+		(v)[1] = ROTL((v)[1], 17) ^ (v)[2];                                                          \
+		(v)[2] = ROTL((v)[2], 32);                                                                   \
+	} while (0)
+
+static INLINE uint64_t sip(const struct sn_sip_key *key, const uint64_t *words, unsigned count)
 {
 	uint64_t v[4] = {key->k[0] ^ SIP_0, key->k[1] ^ SIP_1, key->k[0] ^ SIP_2, key->k[1] ^ SIP_3};
 
@@ -40,13 +42,13 @@ static inline __attribute__((always_inline)) uint64_t sip(const struct sn_sip_ke
 	for (unsigned i = 0; i <= count; i++) {
 		uint64_t m = i < count ? words[i] : (uint64_t)(count * 8 & 0xff) << 56;
 		v[3] ^= m;
-		sip_round(v);
-		sip_round(v);
+		SIP_ROUND(v);
+		SIP_ROUND(v);
 		v[0] ^= m;
 	}
 	v[2] ^= 0xff;
 	for (int i = 0; i < 4; i++)
-		sip_round(v);
+		SIP_ROUND(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
@@ -111,20 +113,6 @@ uint64_t sn_auth_mac(const struct sn_sip_key *key, const struct sn_wire_head *h)
 typedef uint64_t sip8 __attribute__((vector_size(64)));
 #define WIDE512 __attribute__((target("avx512f")))
 
-WIDE512 static inline void round_wide(sip8 v[4])
-{
-	v[0] += v[1];
-	v[1] = ROTL(v[1], 13) ^ v[0];
-	v[0] = ROTL(v[0], 32);
-	v[2] += v[3];
-	v[3] = ROTL(v[3], 16) ^ v[2];
-	v[0] += v[3];
-	v[3] = ROTL(v[3], 21) ^ v[0];
-	v[2] += v[1];
-	v[1] = ROTL(v[1], 17) ^ v[2];
-	v[2] = ROTL(v[2], 32);
-}
-
 WIDE512 static void macs_wide(uint64_t mac[SN_AUTH_MACS], const struct sn_auth_of of[SN_AUTH_MACS])
 {
 	uint64_t word[5][SN_AUTH_MACS], key[2][SN_AUTH_MACS];
@@ -148,13 +136,13 @@ WIDE512 static void macs_wide(uint64_t mac[SN_AUTH_MACS], const struct sn_auth_o
 	for (unsigned w = 0; w < 5; w++) {
 		memcpy(&m, word[w], sizeof(m));
 		v[3] ^= m;
-		round_wide(v);
-		round_wide(v);
+		SIP_ROUND(v);
+		SIP_ROUND(v);
 		v[0] ^= m;
 	}
 	v[2] ^= 0xff;
 	for (int i = 0; i < 4; i++)
-		round_wide(v);
+		SIP_ROUND(v);
 	m = v[0] ^ v[1] ^ v[2] ^ v[3];
 	memcpy(mac, &m, sizeof(m));
 }
@@ -187,8 +175,6 @@ void sn_auth_mask(const struct sn_sip_key *hello_key, struct sn_wire_hello *h)
 }
 
 /* ---- check ---- */
-
-#define INLINE inline __attribute__((always_inline))
 
 static uint32_t crc_table[8][256]; /* slicing by eight */
 

@@ -40,8 +40,8 @@ bool sn_udp_in_new(struct sn_udp_in *u); /* false: no memory */
 /* Both sockets are open, and have UDP_GRO if the kernel knows that. */
 void sn_udp_in_start(struct sn_udp_in *u, int all, int one);
 void sn_udp_in_free(struct sn_udp_in *u);
-/* As the driver's receive. */
 bool sn_udp_glance(struct sn_udp_in *u); /* as the driver's glance */
+/* As the driver's receive. */
 unsigned sn_udp_receive(struct sn_udp_in *u, struct sn_net_in *frames, unsigned max,
 			const struct sn_net_place *place);
 
