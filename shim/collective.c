@@ -8,16 +8,11 @@
 #include <string.h>
 
 #define ENTRIES	  64
-#define PERIOD	  64
-#define REGION	  21   /* bits of an address within a region: 2 MiB (quick.h) */
 #define STEPS	  32   /* messages of a call */
 #define ROOM	  4096 /* bytes of a message */
-#define FAILS	  6
-#define WATCHES	  2 /* that led to the same, before one goes without the MPI */
+#define WATCHES	  2    /* that led to the same, before one goes without the MPI */
 #define NOT_BEGUN (-1)
-#define likely(x) __builtin_expect(!!(x), 1)
 
-typedef uintptr_t handle; /* as in quick.c */
 typedef int (*barrier_fn)(handle comm);
 typedef int (*bcast_fn)(void *buf, int count, handle type, int root, handle comm);
 typedef int (*allreduce_fn)(const void *out, void *in, int count, handle type, handle op, handle comm);
@@ -233,8 +228,7 @@ static bool ready(void)
 static void in_vain(struct entry *e)
 {
 	e->alike = 0;
-	e->fails += e->fails < FAILS;
-	e->turn = -(1 << e->fails);
+	e->turn = sn_quick_pause(&e->fails);
 }
 
 /* From here on, if it is the second such call in a row. */
@@ -297,7 +291,7 @@ static void learn(struct entry *e)
 	e->steps = n;
 	e->alike = alike ? e->alike + 1 : 1;
 	e->known = e->alike >= WATCHES;
-	e->turn = e->known ? PERIOD - 1 : 0;
+	e->turn = e->known ? SN_QUICK_PERIOD - 1 : 0;
 	e->fails = 0;
 }
 
@@ -494,8 +488,8 @@ static inline int allreduce(const struct call *c, const void *from, void *to, al
 	}                                                                                                    \
 	static int bcast_##p(void *buf, int count, handle type, int root, handle comm)                       \
 	{                                                                                                    \
-		struct call c = {                                                                            \
-			comm, type, 0, 0, (uintptr_t)buf >> REGION, BCAST, count, root, generation};         \
+		struct call c = {comm,	type,  0,    0,		(uintptr_t)buf >> SN_QUICK_REGION,           \
+				 BCAST, count, root, generation};                                            \
 		return bcast(&c, buf, next[p][BCAST].bcast);                                                 \
 	}                                                                                                    \
 	static int allreduce_##p(const void *from, void *to, int count, handle type, handle op, handle comm) \
@@ -503,8 +497,8 @@ static inline int allreduce(const struct call *c, const void *from, void *to, al
 		struct call c = {comm,                                                                       \
 				 type,                                                                       \
 				 op,                                                                         \
-				 (uintptr_t)from >> REGION,                                                  \
-				 (uintptr_t)to >> REGION,                                                    \
+				 (uintptr_t)from >> SN_QUICK_REGION,                                         \
+				 (uintptr_t)to >> SN_QUICK_REGION,                                           \
 				 ALLREDUCE,                                                                  \
 				 count,                                                                      \
 				 0,                                                                          \

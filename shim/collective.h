@@ -21,7 +21,7 @@
  * with looks of the MPI in between, on whose progress the others may depend. So it is with errors: nobody but this can tell of them, by the
  * communicator's error handler.
  *
- * What ends it, and who is not served, is as with other calls seen before (quick.h). One call in PERIOD goes through the MPI and is watched: if
+ * What ends it, and who is not served, is as with other calls seen before (quick.h). One call in SN_QUICK_PERIOD goes through the MPI and is watched: if
  * it leads elsewhere, all is learned anew.
  *
  * Budget, a call seen before: eight compares, and per message what sn_try_send or sn_try_recv cost; MPI_Allreduce besides a

@@ -6,17 +6,10 @@
 #include <string.h>
 
 #define ENTRIES		64
-#define PERIOD		64
-#define REGION		21 /* bits of an address within a region: 2 MiB */
-#define FAILS		6
 #define MULTIPLE	3    /* MPI_THREAD_MULTIPLE of every MPI */
 #define NOBODY_OPEN_MPI (-2) /* MPI_PROC_NULL */
 #define NOBODY_MPICH	(-1)
-#define likely(x)	__builtin_expect(!!(x), 1)
 
-/* Handles are numbers for MPICH, in the lower half of what is passed, and addresses for Open MPI. What may stand in the upper
- * half of a number makes two calls of one, at worst. */
-typedef uintptr_t handle;
 typedef int (*send_fn)(const void *buf, int count, handle type, int to, int tag, handle comm);
 typedef int (*isend_fn)(const void *buf, int count, handle type, int to, int tag, handle comm, void *request);
 typedef int (*recv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *status);
@@ -84,7 +77,7 @@ static inline bool same(const struct call *a, const struct call *b)
 
 static inline struct call call_of(const void *buf, int count, handle type, int peer, int tag, handle comm)
 {
-	return (struct call){type, comm, (uintptr_t)buf >> REGION, count, peer, tag};
+	return (struct call){type, comm, (uintptr_t)buf >> SN_QUICK_REGION, count, peer, tag};
 }
 
 static inline const struct sn_shim_quick *quick(void)
@@ -147,8 +140,7 @@ static bool status_is(const void *status, int source, int tag, uint64_t len)
 /* The next calls, 2 to 64 of them, are the MPI's. */
 static inline void in_vain(struct entry *e)
 {
-	e->fails += e->fails < FAILS;
-	e->turn = -(1 << e->fails);
+	e->turn = sn_quick_pause(&e->fails);
 }
 
 /* Not on the stack: an error handler may leave the call by a jump. Then nothing is watched any more. */
@@ -232,7 +224,7 @@ const struct sn_shim_quick *sn_quick(void)
 static void learn(struct entry *e, const struct sn_shim_way *way)
 {
 	e->known = true;
-	e->turn = PERIOD - 1;
+	e->turn = SN_QUICK_PERIOD - 1;
 	e->fails = 0;
 	e->way = *way;
 }
@@ -310,7 +302,7 @@ static inline bool in_turn(struct entry *e)
 		return true;
 	}
 	if (++e->turn > 0)
-		e->turn = PERIOD - 1;
+		e->turn = SN_QUICK_PERIOD - 1;
 	return false;
 }
 

@@ -11,7 +11,7 @@
  * lays out an MPI_Status, which is compared with what it wrote itself.
  *
  * It holds as long as the handles mean the same: a communicator or a type that is freed, a setting of a communicator, and
- * an endpoint that is closed end it for all. And a buffer elsewhere (REGION) is another call: an MPI may treat memory of a device in another
+ * an endpoint that is closed end it for all. And a buffer elsewhere (SN_QUICK_REGION) is another call: an MPI may treat memory of a device in another
  * way.
  *
  * Everything else goes to the MPI as before, each time:
@@ -19,7 +19,7 @@
  *  - a message that is not like the one that was watched, in its match bits (MPIs mark synchronous sends there), or that is too
  *    long: it is left for the MPI, which knows what to do;
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
- *  - one call in PERIOD, so that the MPI's own affairs go on;
+ *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on;
  *  - any source or any tag: its status cannot be known before;
  *  - where several threads call, or may, as the MPI says itself; while Open MPI has a window (shim.h, elsewhere);
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
@@ -35,6 +35,22 @@
 
 #include "shim.h"
 #include <stdbool.h>
+#include <stdint.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+
+/* Handles are numbers for MPICH, in the lower half of what is passed, and addresses for Open MPI. What may stand in the upper
+ * half of a number makes two calls of one, at worst. */
+typedef uintptr_t handle;
+
+#define SN_QUICK_PERIOD 64 /* calls, of which one is the MPI's */
+#define SN_QUICK_REGION 21 /* bits of an address within a region: 2 MiB */
+/* The turn (calls until one is watched, negative) after another one in vain: 2 to 64 of them. */
+static inline int sn_quick_pause(int *fails)
+{
+	*fails += *fails < 6;
+	return -(1 << *fails);
+}
 
 /* What stands before this definition of a name: itself, or a function here that calls it. */
 void *sn_quick_stand_in(const char *name, void *definition);
