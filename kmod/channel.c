@@ -26,6 +26,7 @@
 #define SN_TEST_BYTES	(128u << 10)
 #define SN_TEST_ORDER	get_order(SN_TEST_BYTES)
 #define SN_TEST_ROUNDS	3 /* the best counts: the others may have been interrupted, or cold */
+#define SN_TEST_SECONDS 5 /* a channel that is silent for longer does not copy */
 
 static bool dma = true;
 module_param(dma, bool, 0644);
@@ -96,6 +97,27 @@ void sn_dma_info(struct sennit_info *info)
 	info->dma_threshold = threshold ? threshold : READ_ONCE(sn_threshold);
 }
 
+/*
+ * Waits for one copy. dma_sync_wait() would never let go of its CPU, which on a kernel that preempts nobody keeps from
+ * running whoever works for the channel there (a thread that was woken on this CPU, an interrupt's thread).
+ */
+static bool sn_channel_waited(struct dma_chan *chan, dma_cookie_t cookie)
+{
+	unsigned long end = jiffies + SN_TEST_SECONDS * HZ;
+	bool late = false;
+
+	dma_async_issue_pending(chan);
+	for (;;) {
+		enum dma_status status = dma_async_is_tx_complete(chan, cookie, NULL, NULL);
+
+		if (status != DMA_IN_PROGRESS || late)
+			return status == DMA_COMPLETE;
+		late = time_after(jiffies, end); /* it is asked once more: we may have been away since */
+		cond_resched();
+		cpu_relax();
+	}
+}
+
 /* Nanoseconds that a channel takes for one copy of len bytes; 0 when it fails. */
 static u64 sn_channel_time(struct dma_chan *chan, struct page *dst, struct page *src, unsigned int len)
 {
@@ -112,7 +134,7 @@ static u64 sn_channel_time(struct dma_chan *chan, struct page *dst, struct page 
 	if (tx) {
 		cookie = dmaengine_submit(tx);
 		if (!dma_submit_error(cookie)) {
-			if (dma_sync_wait(chan, cookie) == DMA_COMPLETE)
+			if (sn_channel_waited(chan, cookie))
 				ns = ktime_to_ns(ktime_sub(ktime_get(), start)) + 1;
 			else
 				dmaengine_terminate_sync(chan);
