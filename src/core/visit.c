@@ -76,19 +76,19 @@ void sn_core_engine_join(sn_ep *ep)
 /*
  * Something long was posted and is under way, and the application may go away to compute. What has arrived already is
  * looked at now; what comes later wakes the thread. Of several that are not so long, posted in a row without a look, the
- * first says it, and nobody looks.
+ * first says it, and nobody looks. far: it may concern another host.
  */
-void sn_core_leave(sn_ep *ep, uint64_t len)
+void sn_core_leave(sn_ep *ep, uint64_t len, bool far)
 {
 	bool small = len < SN_LEAVE_MIN;
 	if (small && atomic_load_explicit(&ep->client.calls, memory_order_relaxed) == ep->left_calls)
 		return;
-	sn_engine_hint();
+	bool may_go = sn_engine_hint(!far);
 	if (!small)
 		sn_core_progress(ep);
 	ep->left_calls = atomic_load_explicit(&ep->client.calls, memory_order_relaxed);
 	leave_rails(ep);
-	if (small)
+	if (small || !may_go)
 		return;
 	for (uint32_t i = 0; i < ep->rail_count; i++)
 		if (!ep->rails[i].ops->far && ep->rails[i].ops->busy(ep->rails[i].state))

@@ -17,6 +17,9 @@
 #define WINDOW_NS    100000000u
 #define BACK_OFF_MIN 10000000u
 #define BACK_OFF_MAX 1000000000u
+#define STAYS_NS     20000u /* a wait that begins later follows some work */
+#define TRUSTED	     16u
+#define ASKED_EACH   8u
 #define BUDGET_EACH  256 /* looks between two readings of the threads' processor time, system calls */
 
 static struct {
@@ -32,6 +35,14 @@ static struct {
 } engine = {.changing = PTHREAD_MUTEX_INITIALIZER,
 	    .mutex = PTHREAD_MUTEX_INITIALIZER,
 	    .clients = {&engine.clients, &engine.clients}};
+
+/* What hints were followed by. Hints themselves: where two threads write at once it does not matter who is heard. */
+static struct {
+	_Atomic uint64_t left; /* when a hint was given that is to be judged; 0: none */
+	_Atomic uint32_t
+		stayed; /* in a row, up to TRUSTED; beyond it, hints that are taken without a look at the clock */
+	_Atomic bool open; /* a hint was given, and nobody has begun to wait since */
+} habit;
 
 static void count(_Atomic uint64_t *counter, uint64_t n) /* one writer: the thread */
 {
@@ -188,6 +199,8 @@ static void *engine_main(void *arg)
 			continue;
 		}
 		here = work() || all_calls() != seen;
+		if (!here && atomic_load_explicit(&habit.open, memory_order_relaxed))
+			atomic_store_explicit(&habit.stayed, 0, memory_order_relaxed);
 		tick = TICK_MIN;
 	}
 	return NULL;
@@ -289,16 +302,51 @@ void sn_engine_leave(struct sn_engine_client *client)
 
 /* ---- from the application ---- */
 
-void sn_engine_hint(void)
+/* The next hint after `left`, or the beginning of a wait. Returns what .stayed is then. */
+static uint32_t judge(uint64_t left, uint64_t now)
 {
-	if (atomic_load_explicit(&engine.ticking, memory_order_relaxed))
-		sn_bell_guard_set(true);
+	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
+	if (left) {
+		n = now - left > STAYS_NS ? 0 : SN_MIN_OF(n + 1, TRUSTED);
+		n = n == TRUSTED ? TRUSTED + ASKED_EACH : n;
+		atomic_store_explicit(&habit.stayed, n, memory_order_relaxed);
+	}
+	return n;
+}
+
+bool sn_engine_hint(bool trusting)
+{
+	if (!atomic_load_explicit(&engine.ticking, memory_order_relaxed))
+		return true;
+	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
+	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
+	atomic_store_explicit(&habit.open, true, memory_order_relaxed);
+	if (!left && n > TRUSTED && trusting) {
+		atomic_store_explicit(&habit.stayed, n - 1, memory_order_relaxed);
+		return false;
+	}
+	uint64_t now = sn_now_ns();
+	n = judge(left, now);
+	atomic_store_explicit(&habit.left, now, memory_order_relaxed);
+	if (n >= TRUSTED && trusting)
+		return false;
+	sn_bell_guard_set(true);
+	return true;
 }
 
 void sn_engine_stay(void)
 {
-	if (atomic_load_explicit(&engine.ticking, memory_order_relaxed))
-		sn_bell_guard_set(false);
+	if (!atomic_load_explicit(&engine.ticking, memory_order_relaxed))
+		return;
+	sn_bell_guard_set(false);
+	if (!atomic_load_explicit(&habit.open, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&habit.open, false, memory_order_relaxed);
+	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
+	if (!left)
+		return;
+	judge(left, sn_now_ns());
+	atomic_store_explicit(&habit.left, 0, memory_order_relaxed);
 }
 
 void sn_engine_kick(bool force)

@@ -10,6 +10,12 @@
  * call. An application that posts something long and may go away hints at it, which raises the guard at once, for two
  * stores; one that begins to wait takes that back.
  *
+ * Trust. Between the two the guard is up, and there a peer that plays ping-pong comes just then: it pays for a system call,
+ * and the thread gets the core that the application needs. So who has begun to wait within STAYS_NS after TRUSTED hints in a
+ * row is trusted to do so again, and his hints raise nothing. One in ASKED_EACH is still followed by a look at the clock, and the thread
+ * tells when it finds him gone after a hint; then it is as before. So who stays, and then goes away for the first time, is late
+ * once, by one of the thread's ticks or by ASKED_EACH messages.
+ *
  * Polling. A wake-up takes 25 to 50 us on a virtual machine. So on guard after something has come somebody stays awake for
  * as long as the setting `poll` says, and watches one word that those who leave work for the thread write: they make no
  * system call then. That is not the thread itself but one of the lowest scheduling class, which holds no lock
@@ -36,8 +42,9 @@ struct sn_engine_client {
 void sn_engine_join(struct sn_engine_client *client);
 void sn_engine_leave(struct sn_engine_client *client);
 
-/* From the application: it may go away now with work under way. And: it stays, and looks by itself. */
-void sn_engine_hint(void);
+/* From the application: it may go away now with work under way; trusting: only processes of this node may need the thread then.
+ * False: it is trusted to stay. And: it stays, and looks by itself. */
+bool sn_engine_hint(bool trusting);
 void sn_engine_stay(void);
 /* There is work right now: wake the thread if the application is thought to be away (or, with force, anyway). */
 void sn_engine_kick(bool force);

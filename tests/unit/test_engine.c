@@ -6,6 +6,8 @@
  */
 #include "base/base.h"
 #include "base/conf.h"
+#include "progress/bell.h"
+#include "progress/engine.h"
 #define CHECK_FAILED() atomic_store(&sh->failed, 1)
 #include "check.h"
 #include <errno.h>
@@ -326,6 +328,68 @@ static void signals_forks_and_moves_do_no_harm(void **state)
 	in_two_processes(disturbed, "stream");
 }
 
+/* ---- trust ---- */
+
+/*
+ * Posts and begins to wait at once, until that is believed. A wait may begin late, where somebody else takes the core; and the
+ * thread may be on guard, and notice only after a quarter of a second that there are calls again.
+ */
+static void earn_trust(sn_ep *ep)
+{
+	uint64_t end = sn_now_ns() + UINT64_C(1000) * PATIENT;
+	for (unsigned spared = 0; spared < 100;) {
+		assert_true(sn_now_ns() < end);
+		sn_progress(ep);
+		spared += !sn_engine_hint(true);
+		sn_engine_stay();
+	}
+}
+
+/* Works for a while before it waits. How often, until that is noticed? */
+static unsigned unnoticed(sn_ep *ep)
+{
+	unsigned n = 0;
+	for (; n < 1000 && !sn_engine_hint(true); n++) {
+		sn_progress(ep);
+		uint64_t end = sn_now_ns() + 100000;
+		while (sn_now_ns() < end)
+			;
+		sn_engine_stay();
+	}
+	return n;
+}
+
+/* A post, and nothing more until the thread has taken the guard; then calls, as many as it needs to see them. Still trusted? */
+static bool is_trusted_after_leaving(sn_ep *ep)
+{
+	do
+		earn_trust(ep);
+	while (sn_engine_hint(true)); /* the thread has just taken the guard, and told nobody */
+	uint64_t end = sn_now_ns() + UINT64_C(1000) * PATIENT;
+	while (!sn_bell_guarded() && sn_now_ns() < end)
+		usleep(1000);
+	assert_true(sn_bell_guarded());
+	for (end = sn_now_ns() + 300000000u; sn_now_ns() < end;)
+		sn_progress(ep);
+	return !sn_engine_hint(true);
+}
+
+static void who_waits_at_once_needs_no_guard(void **state)
+{
+	sn_ep *ep;
+	assert_int_equal(sn_ep_open(NULL, &ep), 0);
+	earn_trust(ep);
+	assert_in_range(unnoticed(ep), 0, 20);
+	earn_trust(ep);
+	assert_true(sn_engine_hint(false)); /* another host's rings by other ways */
+	sn_engine_stay();
+	unsigned missed = 0; /* the thread may look away just when the post is made */
+	while (missed < 10 && is_trusted_after_leaving(ep))
+		missed++;
+	assert_in_range(missed, 0, 9);
+	sn_ep_close(ep);
+}
+
 /* ---- the lock ---- */
 
 static struct sn_lock lock;
@@ -382,6 +446,7 @@ int main(void)
 		cmocka_unit_test(memory_is_accessed_while_its_owner_computes),
 		cmocka_unit_test(a_callback_comes_in_a_call),
 		cmocka_unit_test(signals_forks_and_moves_do_no_harm),
+		cmocka_unit_test(who_waits_at_once_needs_no_guard),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
