@@ -286,6 +286,8 @@ struct sn_link {
 	} live;
 	struct sn_learn learn[SN_ORDERS];     /* way.c */
 	struct sn_lap laps[SN_WAY_LAPS];      /* way 1: straight */
+	struct sn_lap aside[SN_WAY_LAPS];     /* likewise, of buffers of the other kind than the last one */
+	uint32_t heap_laps;		      /* bits: which of .laps are of buffers in the shareable heap */
 	struct sn_lap fetched[SN_WAY_LAPS];   /* way 1: announced, though a receive may be posted */
 	struct sn_lap past_ring[SN_WAY_LAPS]; /* through the ring; way 1: past the cache */
 	struct sn_lap past[SN_LEARN_CLASSES]; /* mapped; way 1: past the cache */
@@ -401,8 +403,9 @@ static inline void sn_rail_huge(struct sn_rail *rail, uint64_t len, const struct
 		sn_huge_seen(&rail->huge, iov, count);
 }
 
-/* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited. */
-bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager);
+/* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
+ * heap: the buffer lies in this process's shareable heap. */
+bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap);
 /* And if it goes straight: by the sender into a receive on the board, or announced, so that the receiver fetches it? */
 bool sn_way_claims(struct sn_link *link, uint64_t len);
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */

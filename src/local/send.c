@@ -137,7 +137,8 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 	bool straight = !eager, claims = true, stream = false;
 	uint32_t slot = SN_CLAIM_NONE;
 	if (parts && link->greeted && head->kind == SN_K_TAGGED) {
-		straight = sn_way_straight(link, head->len, eager);
+		straight = sn_way_straight(link, head->len, eager,
+					   sn_heap_holds(&link->rail->heap, iov, iov_count));
 		claims = eager || !straight || sn_way_claims(link, head->len);
 	}
 	if (straight && claims && sn_list_empty(&link->messages)) {
@@ -233,11 +234,13 @@ int sn_send_post(void *l, const struct sn_out *out, struct sn_req *req)
 }
 
 /* The lap of such messages, if nothing is to be asked about the next one, and it goes through the ring as the ones before. */
-static struct sn_lap *settled_in_ring(struct sn_link *link, uint64_t len)
+static struct sn_lap *settled_in_ring(struct sn_link *link, const struct iovec *iov)
 {
-	unsigned class = 63u - (unsigned)__builtin_clzll(len) - SN_WAY_LAP_FIRST;
+	unsigned class = 63u - (unsigned)__builtin_clzll(iov->iov_len) - SN_WAY_LAP_FIRST;
 	struct sn_lap *l = class < SN_WAY_LAPS ? &link->laps[class] : NULL;
-	return l && l->count && !sn_lap_asks(l) && !l->way ? l : NULL;
+	if (!l || !l->count || sn_lap_asks(l) || l->way)
+		return NULL;
+	return (link->heap_laps >> class & 1) == sn_heap_holds(&link->rail->heap, iov, 1) ? l : NULL;
 }
 
 static int parts_now(struct sn_link *link, const struct sn_head *head, const void *body)
@@ -246,7 +249,7 @@ static int parts_now(struct sn_link *link, const struct sn_head *head, const voi
 	uint32_t cells = sn_part_cells(head);
 	struct sn_lap *lap = NULL;
 	if (head->kind == SN_K_TAGGED && may_part(link, head, false) && has_room(link))
-		lap = settled_in_ring(link, head->len);
+		lap = settled_in_ring(link, &iov);
 	struct sn_cell *cell = lap ? sn_tx_room(&link->tx, cells) : NULL;
 	if (!cell)
 		return SN_ERR_AGAIN;

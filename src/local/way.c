@@ -42,8 +42,9 @@ void sn_way_init(struct sn_link *link)
 	for (unsigned i = 0; i < SN_WAY_LAPS; i++) {
 		link->past_ring[i].seldom = true;
 		link->laps[i].first = link->fetched[i].first = link->past_ring[i].first = first;
-		link->laps[i].shift = link->fetched[i].shift = link->past_ring[i].shift =
-			shift_of(i + SN_WAY_LAP_FIRST);
+		link->aside[i].first = first;
+		link->aside[i].shift = link->laps[i].shift = link->fetched[i].shift =
+			link->past_ring[i].shift = shift_of(i + SN_WAY_LAP_FIRST);
 	}
 	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++) {
 		link->past[i].first = first;
@@ -167,11 +168,28 @@ static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint6
 	return way;
 }
 
-bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager)
+/*
+ * Buffers in the shareable heap are copied without the kernel, for a fraction of what others cost, so what was learned of one kind
+ * says nothing about the other. The trials go on being counted, or the peer would see some where there are none.
+ */
+static void turn_to(struct sn_link *link, unsigned class, bool heap)
+{
+	struct sn_lap *l = &link->laps[class], other = link->aside[class];
+	if ((link->heap_laps >> class & 1) == heap)
+		return;
+	link->heap_laps ^= 1u << class;
+	link->aside[class] = *l;
+	other.tries = l->tries;
+	*l = other;
+	show_tries(link, class + SN_WAY_LAP_FIRST);
+}
+
+bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
+	turn_to(link, class, heap);
 	struct sn_lap *l = &link->laps[class];
 	bool turned, straight = lap_next(link, l, log, len, 0, !eager, &turned);
 	if (sn_unlikely(turned))

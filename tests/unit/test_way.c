@@ -188,11 +188,34 @@ static void past_the_ring_is_for_what_goes_through_it(void **state)
 	free(link);
 }
 
+/* A buffer of the other kind begins anew, and what was learned of this kind is there again with the next one. */
+static void each_kind_of_buffer_has_its_own_laps(void **state)
+{
+	const uint64_t len = UINT64_C(1) << (SN_WAY_LAP_FIRST + FETCHED);
+	struct sn_link *link = calloc(1, sizeof(*link));
+	assert_non_null(link);
+	struct sn_lap *l = &link->laps[FETCHED];
+	*l = (struct sn_lap){.count = SN_LAP_SKIP + 1, .tries = 6, .ns = {1000, 2000}};
+	assert_false(sn_way_straight(link, len, false, false));
+	assert_true(sn_way_straight(link, len, false, true));
+	assert_true(!(l->ns[0] > 0) && l->tries == 6);
+	l->tries = 8;
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(sn_way_straight(link, len, false, true));
+	assert_false(sn_way_straight(link, len, false, false));
+	assert_int_equal(l->count, SN_LAP_SKIP + 3);
+	assert_int_equal(l->tries, 8);
+	assert_false(sn_way_straight(link, 2 * len, true, true)); /* each size for itself */
+	assert_false(sn_way_straight(link, len, false, false));
+	free(link);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fetch_is_for_those_who_are_there),
 		cmocka_unit_test(past_the_ring_is_for_what_goes_through_it),
+		cmocka_unit_test(each_kind_of_buffer_has_its_own_laps),
 		cmocka_unit_test(a_move_to_another_processor_is_noticed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
