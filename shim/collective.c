@@ -3,6 +3,7 @@
 #include "base/launched.h"
 #include "quick.h"
 #include <dlfcn.h>
+#include <link.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,9 @@ enum { BARRIER, BCAST, ALLREDUCE, KINDS };
 
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][KINDS];
-/* The MPI's, found when a call is known for the first time. */
-static union function reduce_local, iprobe, call_errhandler;
+/* The MPI's, found when it is asked for the first time whether anything can go without it: to look for a name takes longer than a call. */
+static union function reduce_local, iprobe, call_errhandler, comm_rank, comm_size, comm_test_inter, type_size,
+	type_get_extent;
 
 struct call {
 	handle comm, type, op;
@@ -182,10 +184,18 @@ static struct sn_shim_step seen[STEPS];
 static struct sn_shim_lesson lesson;
 static char messages[STEPS * ROOM];
 
-static bool ask(const char *name, handle of, int *answer)
+static bool find(union function *f, const char *name)
 {
-	union function f = {sn_mpi_find(name)};
-	return f.symbol && !f.asks(of, answer);
+	f->symbol = sn_mpi_find(name);
+	return f->symbol != NULL;
+}
+
+static bool find_all(void)
+{
+	return find(&reduce_local, "PMPI_Reduce_local") && find(&iprobe, "PMPI_Iprobe") &&
+	       find(&call_errhandler, "PMPI_Comm_call_errhandler") && find(&comm_rank, "PMPI_Comm_rank") &&
+	       find(&comm_size, "PMPI_Comm_size") && find(&comm_test_inter, "PMPI_Comm_test_inter") &&
+	       find(&type_size, "PMPI_Type_size") && find(&type_get_extent, "PMPI_Type_get_extent");
 }
 
 /*
@@ -214,13 +224,8 @@ static bool messages_alone(void)
 static bool ready(void)
 {
 	static enum { UNASKED, YES, NO } answer;
-	if (answer == UNASKED) {
-		reduce_local.symbol = sn_mpi_find("PMPI_Reduce_local");
-		iprobe.symbol = sn_mpi_find("PMPI_Iprobe");
-		call_errhandler.symbol = sn_mpi_find("PMPI_Comm_call_errhandler");
-		bool found = reduce_local.symbol && iprobe.symbol && call_errhandler.symbol;
-		answer = found && messages_alone() ? YES : NO;
-	}
+	if (answer == UNASKED)
+		answer = find_all() && messages_alone() ? YES : NO;
 	return answer == YES;
 }
 
@@ -299,7 +304,7 @@ static void learn(struct entry *e)
 static void watched(struct entry *e, bool right)
 {
 	int inter = 1;
-	if (!right || !ask("PMPI_Comm_test_inter", e->call.comm, &inter) || inter)
+	if (!right || comm_test_inter.asks(e->call.comm, &inter) || inter)
 		in_vain(e);
 	else
 		learn(e);
@@ -338,11 +343,10 @@ static bool is_barrier(void)
 /* The bytes of a buffer whose elements lie one after the other; 0: they do not, or are too many. */
 static size_t bytes_of(const struct call *c)
 {
-	union function f = {sn_mpi_find("PMPI_Type_get_extent")};
 	intptr_t low, extent;
 	int size;
-	if (c->count <= 0 || c->count > ROOM || !f.symbol || f.asks_extent(c->type, &low, &extent) ||
-	    !ask("PMPI_Type_size", c->type, &size) || low || extent != size)
+	if (c->count <= 0 || c->count > ROOM || type_get_extent.asks_extent(c->type, &low, &extent) ||
+	    type_size.asks(c->type, &size) || low || extent != size)
 		return 0;
 	size_t len = (size_t)size * (size_t)c->count;
 	return len <= ROOM ? len : 0;
@@ -368,17 +372,42 @@ static bool builtin(handle h)
 	return sn_quick_is_open_mpi() ? dladdr((void *)h, &info) != 0 : (uint32_t)h >> 30 == 1;
 }
 
-/* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
+/* Files with such names, whatever their versions. */
+static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	static const char *const of[] = {"libcuda.so", "libamdhip64.so", "libze_loader.so"};
+	const char *slash = strrchr(info->dlpi_name, '/'), *file = slash ? slash + 1 : info->dlpi_name;
+	bool *has = arg;
+	(void)size;
+	for (size_t i = 0; !*has && i < sizeof(of) / sizeof(of[0]); i++)
+		*has = !strncmp(file, of[i], strlen(of[i]));
+	return *has;
+}
+
+static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size;
+	*(unsigned long long *)arg = info->dlpi_adds;
+	return 1;
+}
+
+/*
+ * May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? Asked at each call that is
+ * watched, and what is loaded is walked through only when something has been: to ask for a library that is not there by
+ * dlopen() is to look for it in every folder, 50 us each time.
+ */
 static bool has_gpu(void)
 {
-	static const char *const of[] = {"libcuda.so.1", "libamdhip64.so", "libamdhip64.so.6",
-					 "libze_loader.so.1"};
-	void *lib = NULL;
-	for (size_t i = 0; !lib && i < sizeof(of) / sizeof(of[0]); i++)
-		lib = dlopen(of[i], RTLD_LAZY | RTLD_NOLOAD);
-	if (lib)
-		dlclose(lib);
-	return lib != NULL;
+	static unsigned long long seen_loads;
+	static bool has;
+	unsigned long long loads = 0;
+	dl_iterate_phdr(count_loads, &loads);
+	if (loads != seen_loads || !loads) {
+		seen_loads = loads;
+		has = false;
+		dl_iterate_phdr(is_gpus, &has);
+	}
+	return has;
 }
 
 /* sum: what this rank has brought along. */
@@ -388,8 +417,8 @@ static bool is_allreduce(struct entry *e, char *sum, const void *result, size_t 
 	const struct call *c = &e->call;
 	unsigned steps = lesson.count / 2;
 	int ranks;
-	if (!len || !all_over() || lesson.count % 2 || !ask("PMPI_Comm_size", c->comm, &ranks) ||
-	    !ask("PMPI_Comm_rank", c->comm, &e->rank) || ranks != 1 << steps)
+	if (!len || !all_over() || lesson.count % 2 || comm_size.asks(c->comm, &ranks) ||
+	    comm_rank.asks(c->comm, &e->rank) || ranks != 1 << steps)
 		return false;
 	for (unsigned k = 0; k < steps; k++) {
 		const struct sn_shim_step *r = &seen[2 * k], *s = r + 1;
@@ -454,7 +483,8 @@ static __attribute__((noinline)) int allreduce_watched(const struct call *c, con
 	static char sum[ROOM];
 	struct entry *e = entry_of(c);
 	bool watches = watch(e, c);
-	size_t len = watches && builtin(c->type) && builtin(c->op) && !has_gpu() ? bytes_of(c) : 0;
+	bool ours = watches && (e->alike || (builtin(c->type) && builtin(c->op)));
+	size_t len = ours && !has_gpu() ? bytes_of(c) : 0;
 	memcpy(sum, in_place(from) ? to : from, len);
 	if (watches) {
 		lesson.bytes = messages;

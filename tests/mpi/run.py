@@ -99,8 +99,16 @@ def again(args, runner):
 UNTIL_HEARD = '"$0" -d "$1" || for i in $(seq 200); do [ -e "$1" ] && break; sleep 0.1; done'
 
 
+KINDS = ("barrier", "bcast", "allreduce")  # of collectives
+
+
 def together(args, runner):
-    """Likewise collectives. Where a rank dies the other must hear of it by itself."""
+    """Likewise collectives, and each kind of them. Where a rank dies the other must hear of it by itself."""
+    if "-k" in args.rest:
+        for kind in KINDS:
+            print(kind)
+            again(argparse.Namespace(**{**vars(args), "rest": [*args.rest, kind]}), runner)
+        return
     if "-d" not in args.rest:
         again(args, runner)
         return

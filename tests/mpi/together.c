@@ -5,7 +5,8 @@
  * something changes between two of them, where some ranks go through their MPI and others do not, where one is late, and
  * beside other messages and collectives that are under way.
  *
- *     together [-m | -d FILE]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's; -d: of two ranks one dies, and the other hears of it, and makes FILE
+ *     together [-m | -d FILE | -k KIND]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's; -d: of two ranks one dies, and the
+ *                                           other hears of it, and makes FILE; -k: calls of one kind alone
  *
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
@@ -23,6 +24,7 @@
 #define ROUNDS 150
 #define ROOM   24 /* ints, or doubles */
 #define LONG   3000
+#define MANY   3000 /* calls of a kind */
 
 extern long tool_calls(void) __attribute__((weak));
 
@@ -326,6 +328,38 @@ static void death(const char *word)
 	_exit(f ? 0 : 1);
 }
 
+static void one_of(const char *kind, int i)
+{
+	static int v[ROOM + 1];
+	if (!strcmp(kind, "barrier"))
+		barrier(MPI_COMM_WORLD);
+	else if (!strcmp(kind, "bcast"))
+		one_bcast(v, ROOM, i % ranks, MPI_COMM_WORLD, i);
+	else if (!strcmp(kind, "allreduce"))
+		one_sum(2, MPI_COMM_WORLD, false, i);
+	else
+		expect(false, "no such kind", 0);
+}
+
+static void one_kind(const char *kind)
+{
+	for (int i = 0; i < MANY; i++)
+		one_of(kind, i);
+}
+
+static void all_kinds(void)
+{
+	lengths();
+	bits();
+	own();
+	barriers();
+	communicators();
+	halves();
+	beside();
+	empty();
+	groups();
+}
+
 int main(int argc, char **argv)
 {
 	bool many = argc > 1 && !strcmp(argv[1], "-m");
@@ -336,15 +370,11 @@ int main(int argc, char **argv)
 	alarm(100);
 	if (argc > 2 && !strcmp(argv[1], "-d"))
 		death(argv[2]);
-	lengths();
-	bits();
-	own();
-	barriers();
-	communicators();
-	halves();
-	beside();
-	empty();
-	groups();
+	bool one = argc > 2 && !strcmp(argv[1], "-k");
+	if (one)
+		one_kind(argv[2]);
+	else
+		all_kinds();
 	if (tool_calls)
 		expect(tool_calls() == calls, "calls that the tool has not seen", calls - tool_calls());
 	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
