@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives seen before, without the MPI: MPI_Barrier, MPI_Bcast, MPI_Allreduce.
+ * Collectives seen before, without the MPI: MPI_Barrier, MPI_Bcast, MPI_Allreduce, MPI_Alltoall, MPI_Allgather.
  *
  * A collective that an MPI makes of messages leads, with the same arguments on the same communicator, to the same messages each
  * time: which they are depends on the arguments and on the ranks alone, and their match bits are fixed, since on a
@@ -13,6 +13,12 @@
  *    one that comes, and each that went was, byte for byte, what MPI_Reduce_local makes of what had come by then, and so is the result.
  *    With k exchanges nothing but that can be right, so it is known even where the bytes of one call (zeros, say) would fit another rule.
  *    What it is made of is MPI_Reduce_local, with its operands in the order in which the MPI takes them.
+ *  - MPI_Alltoall, MPI_Allgather: blocks of one length go straight out of the program's buffers and straight into them. MPI_Alltoall: each of
+ *    this rank's blocks but its own goes once, each of the others' comes once, and nothing that has come goes on. MPI_Allgather: each
+ *    of the others' blocks comes once, and what goes is this rank's own, or has come by then. And what would have come of these moves is, byte
+ *    for byte, what was sent and what was got. So only where as much is sent to each as is got, of one type, which has no holes; and not
+ *    where the MPI packs blocks into a memory of its own (Bruck's algorithm: MPI_Alltoall of 16 ranks, over MPICH of 8, MPI_Allgather of other than 2^k).
+ *    What stays with this rank is copied, also where the MPI sends it to itself.
  * And messages must be all there is: not where an MPI has collectives that use a memory of its own, or another algorithm for
  * the same arguments later (messages_alone()).
  *
@@ -24,7 +30,7 @@
  * What ends it, and who is not served, is as with other calls seen before (quick.h). One call in SN_QUICK_PERIOD goes through the MPI and is watched: if
  * it leads elsewhere, all is learned anew.
  *
- * Budget, a call seen before: eight compares, and per message what sn_try_send or sn_try_recv cost; MPI_Allreduce besides a
+ * Budget, a call seen before: ten compares, and per message what sn_try_send or sn_try_recv cost; MPI_Allreduce besides a
  * call of MPI_Reduce_local for each that comes.
  */
 #ifndef SN_SHIM_COLLECTIVE_H

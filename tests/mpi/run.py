@@ -99,7 +99,7 @@ def again(args, runner):
 UNTIL_HEARD = '"$0" -d "$1" || for i in $(seq 200); do [ -e "$1" ] && break; sleep 0.1; done'
 
 
-KINDS = ("barrier", "bcast", "allreduce")  # of collectives
+KINDS = ("barrier", "bcast", "allreduce", "alltoall", "allgather")  # of collectives
 
 
 def together(args, runner):

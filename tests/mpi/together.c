@@ -25,6 +25,7 @@
 #define ROOM   24 /* ints, or doubles */
 #define LONG   3000
 #define MANY   3000 /* calls of a kind */
+#define MOST   32   /* ranks */
 
 extern long tool_calls(void) __attribute__((weak));
 
@@ -63,6 +64,18 @@ static void allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_
 	calls++;
 }
 
+static void alltoall(const void *out, int n, MPI_Datatype type, void *in, MPI_Comm comm)
+{
+	MPI_Alltoall(out, n, type, in, n, type, comm);
+	calls++;
+}
+
+static void allgather(const void *out, int n, MPI_Datatype type, void *in, MPI_Comm comm)
+{
+	MPI_Allgather(out, n, type, in, n, type, comm);
+	calls++;
+}
+
 static void one_bcast(int *v, int n, int root, MPI_Comm comm, int i)
 {
 	int me, bad = 0;
@@ -73,6 +86,42 @@ static void one_bcast(int *v, int n, int root, MPI_Comm comm, int i)
 	for (int k = 0; k < n; k++)
 		bad += v[k] != i * 1000 + k;
 	expect(!bad && v[n] == -1, "a broadcast", i);
+}
+
+/* Each number says who has sent it to whom, and when. Every other time they are all the same, which tells nothing of where they went. */
+static void one_alltoall(int n, MPI_Comm comm, int i)
+{
+	static int out[MOST * ROOM], in[MOST * ROOM + 1];
+	int me, all, bad = 0, tells = i % 2;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &all);
+	for (int k = 0; k < n * all; k++) {
+		out[k] = i + tells * (k % n * 10000 + me * 1000 + k / n * 100000);
+		in[k] = -1;
+	}
+	in[n * all] = -1;
+	alltoall(out, n, MPI_INT, in, comm);
+	for (int k = 0; k < n * all; k++)
+		bad += in[k] != i + tells * (k % n * 10000 + k / n * 1000 + me * 100000);
+	expect(!bad && in[n * all] == -1, "an exchange of all with all", i);
+}
+
+static void one_allgather(int n, MPI_Comm comm, bool in_place, int i)
+{
+	static int in[MOST * ROOM + 1];
+	int me, all, out[ROOM], bad = 0, tells = i % 3 > 0;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &all);
+	for (int k = 0; k <= n * all; k++)
+		in[k] = -1;
+	for (int k = 0; k < n; k++)
+		out[k] = i + tells * (k * 10000 + me * 1000);
+	if (in_place)
+		memcpy(in + me * n, out, sizeof(int) * (size_t)n);
+	allgather(in_place ? MPI_IN_PLACE : out, n, MPI_INT, in, comm);
+	for (int k = 0; k < n * all; k++)
+		bad += in[k] != i + tells * (k % n * 10000 + k / n * 1000);
+	expect(!bad && in[n * all] == -1, "what all have brought along", i);
 }
 
 /* Of numbers that say which ranks they came from, and how often. */
@@ -98,6 +147,8 @@ static void lengths(void)
 		straggle(i);
 		one_bcast(v[i % 2], n, i / 3 % ranks, MPI_COMM_WORLD, i);
 		one_sum(n < ROOM ? n : ROOM, MPI_COMM_WORLD, i % 100 > 50, i);
+		one_alltoall(n < ROOM ? n : ROOM, MPI_COMM_WORLD, i);
+		one_allgather(n < ROOM ? n : ROOM, MPI_COMM_WORLD, i % 100 > 50, i);
 	}
 }
 
@@ -121,7 +172,8 @@ static void bits(void)
 			straggle(i);
 			memcpy(i ? sum : first, v[plain], sizeof(sum));
 			allreduce(MPI_IN_PLACE, i ? sum : first, ROOM, MPI_DOUBLE, ops[o], MPI_COMM_WORLD);
-			expect(plain || !i || !memcmp(first, sum, sizeof(sum)), "the bits of a reduction", i);
+			expect(plain || !i || !memcmp((char *)first, (char *)sum, sizeof(sum)),
+			       "the bits of a reduction", i);
 		}
 	}
 }
@@ -139,7 +191,7 @@ static void own(void)
 {
 	MPI_Datatype type, turned;
 	MPI_Op op;
-	int v[2], w[2], u[3], t[2], each[] = {1, 1}, at[] = {1, 0};
+	int v[2], w[2], u[3], t[2], pairs[3 * MOST], each[] = {1, 1}, at[] = {1, 0};
 	MPI_Op_create(shift, 0, &op);
 	MPI_Type_vector(2, 1, 2, MPI_INT, &type);
 	MPI_Type_commit(&type);
@@ -158,6 +210,11 @@ static void own(void)
 		t[1] = mine ? -i : i;
 		bcast(t, mine ? 1 : 2, mine ? turned : MPI_INT, i % ranks, MPI_COMM_WORLD);
 		expect(t[mine] == -i && t[!mine] == i, "a type in another order", i);
+		for (int k = 0; k < 3 * ranks; k++)
+			pairs[k] = -1;
+		MPI_Allgather(v, 2, MPI_INT, pairs, 1, i % 60 < 30 ? turned : type, MPI_COMM_WORLD);
+		calls++;
+		one_allgather(2, MPI_COMM_WORLD, false, i);
 	}
 	MPI_Op_free(&op);
 	MPI_Type_free(&type);
@@ -203,6 +260,8 @@ static void communicators(void)
 		for (int k = 0; k < 80; k++) {
 			one_bcast(v, ROOM, k % all, comm, i * 100 + k);
 			one_sum(2, comm, false, k);
+			one_alltoall(3, comm, k);
+			one_allgather(3, comm, i % 2, k);
 			barrier(comm);
 		}
 		MPI_Comm_free(&comm);
@@ -222,6 +281,8 @@ static void halves(void)
 		straggle(i);
 		one_bcast(v, ROOM, i % ranks, MPI_COMM_WORLD, i);
 		one_sum(ROOM, MPI_COMM_WORLD, i % 2, i);
+		one_alltoall(ROOM, MPI_COMM_WORLD, i);
+		one_allgather(ROOM, MPI_COMM_WORLD, i / 40 % 2, i);
 		barrier(MPI_COMM_WORLD);
 	}
 }
@@ -240,6 +301,8 @@ static void beside(void)
 		MPI_Isend(&out, 1, MPI_INT, right, i % 100, MPI_COMM_WORLD, &r[2]);
 		calls++;
 		one_sum(2, MPI_COMM_WORLD, false, i);
+		one_alltoall(2, MPI_COMM_WORLD, i);
+		one_allgather(2, MPI_COMM_WORLD, false, i);
 		barrier(MPI_COMM_WORLD);
 		MPI_Waitall(3, r, MPI_STATUSES_IGNORE);
 		expect(in == i + (rank + ranks - 1) % ranks, "a message beside collectives", i);
@@ -258,7 +321,7 @@ static void beside(void)
 static void empty(void)
 {
 	int in = 0, out = 5, over = 0, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
-	MPI_Request r[3];
+	MPI_Request r[2];
 	for (int i = 0; i < 2 * ROUNDS; i++) {
 		MPI_Irecv(&in, 1, MPI_INT, left, 7, MPI_COMM_WORLD, &r[0]);
 		MPI_Issend(&out, 1, MPI_INT, right, 7, MPI_COMM_WORLD, &r[1]);
@@ -276,16 +339,17 @@ static void empty(void)
 	if (!over)
 		MPI_Wait(&r[0], MPI_STATUS_IGNORE);
 #if MPI_VERSION >= 4
+	MPI_Request again;
 	if (!MPI_Barrier_init)
 		return;
-	MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &r[2]);
+	MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &again);
 	for (int i = 0; i < 4 * ROUNDS; i++) {
-		MPI_Start(&r[2]);
+		MPI_Start(&again);
 		usleep(rank == i % 4 && i % 3 == 0 ? 300 : 30);
 		barrier(MPI_COMM_WORLD);
-		MPI_Wait(&r[2], MPI_STATUS_IGNORE);
+		MPI_Wait(&again, MPI_STATUS_IGNORE);
 	}
-	MPI_Request_free(&r[2]);
+	MPI_Request_free(&again);
 #endif
 }
 
@@ -337,6 +401,10 @@ static void one_of(const char *kind, int i)
 		one_bcast(v, ROOM, i % ranks, MPI_COMM_WORLD, i);
 	else if (!strcmp(kind, "allreduce"))
 		one_sum(2, MPI_COMM_WORLD, false, i);
+	else if (!strcmp(kind, "alltoall"))
+		one_alltoall(ROOM, MPI_COMM_WORLD, i);
+	else if (!strcmp(kind, "allgather"))
+		one_allgather(ROOM, MPI_COMM_WORLD, false, i);
 	else
 		expect(false, "no such kind", 0);
 }

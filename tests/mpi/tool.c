@@ -55,3 +55,17 @@ int MPI_Allreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_
 	calls++;
 	return PMPI_Allreduce(from, to, count, type, op, comm);
 }
+
+int MPI_Alltoall(const void *out, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
+		 MPI_Comm comm)
+{
+	calls++;
+	return PMPI_Alltoall(out, count, type, in, in_count, in_type, comm);
+}
+
+int MPI_Allgather(const void *out, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
+		  MPI_Comm comm)
+{
+	calls++;
+	return PMPI_Allgather(out, count, type, in, in_count, in_type, comm);
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "proof.h"
+#include "base/launched.h"
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WATCHES 2 /* that led to the same, before one goes without the MPI */
+
+struct sn_proof_mpi sn_proof_mpi;
+
+/* Not on the stack (quick.c). */
+static struct sn_shim_step seen[SN_STEPS];
+static struct {
+	bool dropped; /* there is no such message the next time */
+	bool out;     /* in the buffer of what this rank brings along, else of what it gets */
+	uint32_t at;
+} places[SN_STEPS];
+static struct sn_shim_lesson lesson;
+static char messages[SN_STEPS * SN_ROOM];
+static char brought[SN_STEPS * SN_ROOM]; /* by this rank to a sum; then, what would be got the quick way */
+static size_t brought_len;
+
+bool sn_in_place(const void *from)
+{
+	return (uintptr_t)from == (sn_quick_is_open_mpi() ? 1 : UINTPTR_MAX);
+}
+
+/*
+ * sum and what came, in the order of recursive doubling, step by step with the rank whose number differs in that bit: Open MPI
+ * takes the lower rank's first, MPICH and Intel MPI what came.
+ */
+void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, size_t len)
+{
+	const struct sn_collective *c = &e->call;
+	bool turned = sn_quick_is_open_mpi() && !(e->rank >> step & 1);
+	if (turned) {
+		sn_proof_mpi.reduce_local(sum, came, c->count, c->type, c->op);
+		memcpy(sum, came, len);
+	} else {
+		sn_proof_mpi.reduce_local(came, sum, c->count, c->type, c->op);
+	}
+}
+
+/* ---- what is asked of the MPI ---- */
+
+/* Are all of its functions there? */
+static bool find(struct sn_proof_mpi *mpi)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} functions[] = {
+		{"PMPI_Reduce_local", offsetof(struct sn_proof_mpi, reduce_local)},
+		{"PMPI_Iprobe", offsetof(struct sn_proof_mpi, iprobe)},
+		{"PMPI_Comm_call_errhandler", offsetof(struct sn_proof_mpi, call_errhandler)},
+		{"PMPI_Comm_rank", offsetof(struct sn_proof_mpi, comm_rank)},
+		{"PMPI_Comm_size", offsetof(struct sn_proof_mpi, comm_size)},
+		{"PMPI_Comm_test_inter", offsetof(struct sn_proof_mpi, comm_test_inter)},
+		{"PMPI_Type_size", offsetof(struct sn_proof_mpi, type_size)},
+		{"PMPI_Type_get_extent", offsetof(struct sn_proof_mpi, type_get_extent)},
+	};
+	bool all = true;
+	for (size_t i = 0; all && i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *found = sn_mpi_find(functions[i].name);
+		memcpy((char *)mpi + functions[i].at, &found, sizeof(found));
+		all = found != NULL;
+	}
+	return all;
+}
+
+/*
+ * Are messages all that collectives are made of, and the same with each call? On one node: between nodes Open MPI and Intel MPI
+ * have collectives of two levels. Unless somebody has chosen otherwise: Open MPI by components that have a memory of
+ * their own, or by rules; MPICH where it keeps one; Intel MPI does by itself (intel.c), and where it tunes itself as it goes.
+ */
+static bool messages_alone(void)
+{
+	extern char **environ;
+	struct sn_launched job = sn_launched();
+	const char *nolocal = getenv("MPIR_CVAR_NOLOCAL"), *within = getenv("I_MPI_COLL_INTRANODE");
+	bool yes = job.here && job.here == job.all;
+	if (sn_quick_is_open_mpi()) {
+		for (char **v = environ; yes && *v; v++)
+			yes = strncmp(*v, "OMPI_MCA_coll", 13) != 0;
+	} else if (sn_mpi_find("impi_malloc")) {
+		yes &= within && !strcmp(within, "pt2pt") && !getenv("I_MPI_TUNING_MODE");
+	} else {
+		yes &= nolocal && !strcmp(nolocal, "1");
+	}
+	return yes;
+}
+
+/* Asked once: can anything go without the MPI? */
+static bool ready(void)
+{
+	static enum { UNASKED, YES, NO } answer;
+	if (answer == UNASKED)
+		answer = find(&sn_proof_mpi) && messages_alone() ? YES : NO;
+	return answer == YES;
+}
+
+/* The bytes of elements that lie one after the other; 0: they do not, or are too many. */
+static size_t bytes_of(int count, handle type)
+{
+	intptr_t low, extent;
+	int size;
+	if (count <= 0 || count > SN_ROOM || sn_proof_mpi.type_get_extent(type, &low, &extent) ||
+	    sn_proof_mpi.type_size(type, &size) || low || extent != size)
+		return 0;
+	size_t len = (size_t)size * (size_t)count;
+	return len <= SN_ROOM ? len : 0;
+}
+
+/* Does the MPI bring it along? Handles of Open MPI are addresses, and what is made later lies on the heap; those of MPICH say it. */
+static bool builtin(handle h)
+{
+	Dl_info info;
+	return sn_quick_is_open_mpi() ? dladdr((void *)h, &info) != 0 : (uint32_t)h >> 30 == 1;
+}
+
+/* Files with such names, whatever their versions. */
+static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	static const char *const of[] = {"libcuda.so", "libamdhip64.so", "libze_loader.so"};
+	const char *slash = strrchr(info->dlpi_name, '/'), *file = slash ? slash + 1 : info->dlpi_name;
+	bool *has = arg;
+	(void)size;
+	for (size_t i = 0; !*has && i < sizeof(of) / sizeof(of[0]); i++)
+		*has = !strncmp(file, of[i], strlen(of[i]));
+	return *has;
+}
+
+static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size;
+	*(unsigned long long *)arg = info->dlpi_adds;
+	return 1;
+}
+
+/*
+ * May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? Asked at each call that is
+ * watched, and what is loaded is walked through only when something has been: to ask for a library that is not there by
+ * dlopen() is to look for it in every folder, 50 us each time.
+ */
+static bool has_gpu(void)
+{
+	static unsigned long long seen_loads;
+	static bool has;
+	unsigned long long loads = 0;
+	dl_iterate_phdr(count_loads, &loads);
+	if (loads != seen_loads || !loads) {
+		seen_loads = loads;
+		has = false;
+		dl_iterate_phdr(is_gpus, &has);
+	}
+	return has;
+}
+
+/* ---- is that all of it? ---- */
+
+/* All seen, all ended well, and nobody wants to hear of a message that it has come. */
+static bool all_over(void)
+{
+	bool yes = lesson.count && lesson.count <= lesson.room;
+	for (unsigned i = 0; yes && i < lesson.count; i++) {
+		const struct sn_shim_step *s = &seen[i];
+		yes = !s->is_recv || (s->over && s->got <= SN_ROOM && s->way.exactly == s->way.bits);
+	}
+	return yes;
+}
+
+/*
+ * Empty messages, as many out as in, all with one tag: others that the MPI sends meanwhile, such as what tells a synchronous
+ * send that it has been received, or a barrier that does not block, may be as empty, and are not to be sent again.
+ */
+static bool is_barrier(void)
+{
+	const struct sn_shim_way *first[2] = {NULL, NULL}; /* out, in */
+	unsigned many[2] = {0, 0};
+	bool yes = all_over();
+	for (unsigned i = 0; yes && i < lesson.count; i++) {
+		const struct sn_shim_way *w = &seen[i].way, **f = &first[seen[i].is_recv];
+		*f = *f ? *f : w;
+		many[seen[i].is_recv]++;
+		yes = !w->len && w->ep == (*f)->ep && w->bits == (*f)->bits && w->mask == (*f)->mask &&
+		      w->data == (*f)->data && w->flags == (*f)->flags;
+	}
+	return yes && many[0] == many[1];
+}
+
+static bool is_bcast(const struct sn_collective *c, const void *buf)
+{
+	size_t len = bytes_of(c->count, c->type);
+	bool yes = len && all_over();
+	for (unsigned i = 0; yes && i < lesson.count; i++) {
+		const struct sn_shim_step *s = &seen[i];
+		yes = s->buf == buf && s->way.len == len;
+		if (s->is_recv)
+			yes &= i == 0 && s->got == len && (lesson.count == 1 || s->known == 1);
+	}
+	return yes;
+}
+
+/* brought: by this rank. */
+static bool is_allreduce(struct sn_seen *e, const void *result)
+{
+	static char came[SN_ROOM];
+	const struct sn_collective *c = &e->call;
+	size_t len = brought_len;
+	unsigned steps = lesson.count / 2;
+	int ranks;
+	if (!len || !all_over() || lesson.count % 2 || sn_proof_mpi.comm_size(c->comm, &ranks) ||
+	    sn_proof_mpi.comm_rank(c->comm, &e->rank) || ranks != 1 << steps)
+		return false;
+	for (unsigned k = 0; k < steps; k++) {
+		const struct sn_shim_step *r = &seen[2 * k], *s = r + 1;
+		if (!r->is_recv || s->is_recv || r->way.len != len || r->got != len || s->way.len != len ||
+		    r->known < 2 * k + 2 || r->known > 2 * k + 3 ||
+		    memcmp(lesson.bytes + s->bytes, brought, len) != 0)
+			return false;
+		memcpy(came, lesson.bytes + r->bytes, len);
+		sn_combine(e, k, brought, came, len);
+	}
+	return !memcmp(result, brought, len);
+}
+
+/*
+ * The order in which it is done again: each receive as late as may be, before the first send that the MPI began when it had
+ * heard of it.
+ */
+static unsigned arrange(unsigned order[SN_STEPS])
+{
+	bool done[SN_STEPS] = {false};
+	unsigned n = 0;
+	for (unsigned i = 0; i <= lesson.count; i++) {
+		if (i < lesson.count && seen[i].is_recv)
+			continue;
+		for (unsigned k = 0; k < i; k++) {
+			const struct sn_shim_step *r = &seen[k];
+			if (r->is_recv && !done[k] && (i == lesson.count || (r->known && r->known <= i))) {
+				done[k] = true;
+				order[n++] = k;
+			}
+		}
+		if (i < lesson.count)
+			order[n++] = i;
+	}
+	return n;
+}
+
+/*
+ * Blocks of one length: those that this rank brings along, and those that it gets. Followed by addresses: what is sent lies among
+ * either, what is received is put among the latter, each block but this rank's own once, and none is sent on before it is there. And by
+ * bytes: what would have come of all that is what the call has sent, and left behind.
+ */
+struct blocks {
+	const char *out;
+	const char *in;
+	size_t len, out_len, in_len;
+	size_t own_out, own_in;	  /* where what stays here lies */
+	bool there[SN_STEPS + 1]; /* those that it has got */
+	bool gone[SN_STEPS + 1];  /* MPI_Alltoall: those that have left */
+	bool each;		  /* MPI_Alltoall: each of its own goes once, and no other */
+};
+
+static size_t offset(const struct sn_shim_step *s, const char *base)
+{
+	return (uintptr_t)s->buf - (uintptr_t)base;
+}
+
+static bool lies_in(const struct sn_shim_step *s, size_t len, const char *base, size_t room)
+{
+	return (uintptr_t)s->buf >= (uintptr_t)base && offset(s, base) <= room &&
+	       len <= room - offset(s, base);
+}
+
+/* Marks the blocks of one message, if all of them are marked, or none. */
+static bool mark(bool *marks, size_t at, size_t bytes, size_t len, bool marked)
+{
+	bool yes = bytes && at % len == 0 && bytes % len == 0;
+	for (size_t k = at / len; yes && k < (at + bytes) / len; k++) {
+		yes = marks[k] == marked;
+		marks[k] = true;
+	}
+	return yes;
+}
+
+/* A message to itself: it is this rank's own block, and no message the next time. */
+static bool is_own(const struct blocks *b, const struct sn_shim_step *s)
+{
+	return b->each && (s->is_recv ? s->got == b->len && offset(s, b->in) == b->own_in
+				      : s->way.len == b->len && offset(s, b->out) == b->own_out);
+}
+
+static bool follow_recv(struct blocks *b, const struct sn_shim_step *s)
+{
+	size_t at = offset(s, b->in);
+	places[s - seen].at = (uint32_t)at;
+	if (!lies_in(s, s->way.len, b->in, b->in_len) || !mark(b->there, at, s->got, b->len, false))
+		return false;
+	memcpy(brought + at, messages + s->bytes, s->got);
+	return true;
+}
+
+static bool follow_send(struct blocks *b, const struct sn_shim_step *s)
+{
+	size_t len = s->way.len;
+	const char *bytes = messages + s->bytes;
+	bool on = !b->each && lies_in(s, len, b->in, b->in_len); /* what has come is passed on */
+	size_t at = offset(s, on ? b->in : b->out);
+	places[s - seen].at = (uint32_t)at;
+	places[s - seen].out = !on;
+	if (on)
+		return mark(b->there, at, len, b->len, true) && !memcmp(bytes, brought + at, len);
+	return lies_in(s, len, b->out, b->out_len) && (!b->each || mark(b->gone, at, len, b->len, false)) &&
+	       !memcmp(bytes, s->buf, len);
+}
+
+/* What it is about; false: it is none that can be followed. */
+static bool blocks_of(struct blocks *b, const struct sn_collective *c, const void *from, const void *to)
+{
+	int ranks, rank;
+	size_t len = c->count == c->in_count && c->type == c->in_type ? bytes_of(c->count, c->type) : 0;
+	bool all = c->kind == SN_ALLTOALL, in_place = sn_in_place(from);
+	if (!len || (all && in_place) || sn_proof_mpi.comm_size(c->comm, &ranks) ||
+	    sn_proof_mpi.comm_rank(c->comm, &rank) || ranks < 2 || ranks > SN_STEPS)
+		return false;
+	*b = (struct blocks){.in = to, .len = len, .in_len = len * (size_t)ranks, .each = all};
+	b->own_in = len * (size_t)rank;
+	if (!in_place) {
+		b->out = from;
+		b->out_len = all ? b->in_len : len;
+		b->own_out = all ? b->own_in : 0;
+	}
+	memcpy(brought + b->own_in, in_place ? b->in + b->own_in : b->out + b->own_out, len);
+	b->there[rank] = b->gone[rank] = true;
+	return true;
+}
+
+static bool all_marked(const bool *marks, size_t count)
+{
+	bool yes = true;
+	for (size_t k = 0; k < count; k++)
+		yes &= marks[k];
+	return yes;
+}
+
+/* Then without messages to itself. */
+static bool is_blocks(struct sn_seen *e, const void *from, const void *to)
+{
+	static struct blocks b;
+	unsigned order[SN_STEPS], own[2] = {0, 0};
+	if (has_gpu() || !all_over() || !blocks_of(&b, &e->call, from, to))
+		return false;
+	for (unsigned i = 0, n = arrange(order); i < n; i++) {
+		const struct sn_shim_step *s = &seen[order[i]];
+		bool right = true;
+		if (is_own(&b, s)) {
+			places[order[i]].dropped = true;
+			own[s->is_recv]++;
+		} else {
+			right = s->is_recv ? follow_recv(&b, s) : follow_send(&b, s);
+		}
+		if (!right)
+			return false;
+	}
+	size_t ranks = b.in_len / b.len;
+	if (own[0] != own[1] || own[0] > 1 || !all_marked(b.there, ranks) ||
+	    (b.each && !all_marked(b.gone, ranks)) || memcmp(brought, to, b.in_len) != 0)
+		return false;
+	e->own_len = b.out ? (uint32_t)b.len : 0;
+	e->own_out = (uint32_t)b.own_out;
+	e->own_in = (uint32_t)b.own_in;
+	return true;
+}
+
+/* ---- learning ---- */
+
+static bool put(struct sn_seen *e, unsigned at, unsigned i)
+{
+	struct sn_step *kept = &e->step[at];
+	struct sn_step is = {seen[i].way, places[i].at, seen[i].is_recv, places[i].out};
+	const struct sn_shim_way *a = &kept->way, *b = &is.way;
+	bool alike = at < e->steps && a->ep == b->ep && a->len == b->len && a->bits == b->bits &&
+		     a->mask == b->mask && a->data == b->data && a->exactly == b->exactly &&
+		     a->peer == b->peer && a->flags == b->flags && kept->recvs == is.recvs &&
+		     kept->out == is.out && kept->at == is.at;
+	*kept = is;
+	return alike;
+}
+
+static void learn(struct sn_seen *e)
+{
+	bool alike = e->alike > 0;
+	unsigned order[SN_STEPS], n = 0;
+	for (unsigned k = 0, all = arrange(order); k < all; k++)
+		if (!places[order[k]].dropped)
+			alike &= put(e, n++, order[k]);
+	alike &= n == e->steps;
+	e->steps = n;
+	e->alike = alike ? e->alike + 1 : 1;
+	e->known = e->alike >= WATCHES;
+	e->turn = e->known ? SN_QUICK_PERIOD - 1 : 0;
+	e->fails = 0;
+}
+
+/* ---- watching ---- */
+
+void sn_proof_spoil(void)
+{
+	lesson.room = 0;
+	lesson.count = 1;
+}
+
+bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to)
+{
+	if (!ready() || !sn_quick_watch(&lesson))
+		return false;
+	lesson = (struct sn_shim_lesson){.thread = &sn_mpi_thread, .steps = seen, .room = SN_STEPS};
+	memset(places, 0, sizeof(places));
+	const struct sn_collective *c = &e->call;
+	if (c->kind >= SN_ALLREDUCE) {
+		lesson.bytes = messages;
+		lesson.bytes_room = sizeof(messages);
+	}
+	brought_len = 0;
+	if (c->kind == SN_ALLREDUCE && (e->alike || (builtin(c->type) && builtin(c->op))) && !has_gpu()) {
+		brought_len = bytes_of(c->count, c->type);
+		memcpy(brought, sn_in_place(from) ? to : from, brought_len);
+	}
+	return true;
+}
+
+static bool holds(struct sn_seen *e, const void *from, const void *to)
+{
+	switch (e->call.kind) {
+	case SN_BARRIER: return is_barrier();
+	case SN_BCAST: return is_bcast(&e->call, to);
+	case SN_ALLREDUCE: return is_allreduce(e, to);
+	default: return is_blocks(e, from, to);
+	}
+}
+
+void sn_proof_over(struct sn_seen *e, bool well, const void *from, const void *to)
+{
+	int inter = 1;
+	sn_quick_watched();
+	if (well && holds(e, from, to) && !sn_proof_mpi.comm_test_inter(e->call.comm, &inter) && !inter) {
+		learn(e);
+	} else { /* not watched the next 2 to 64 times */
+		e->alike = 0;
+		e->turn = sn_quick_pause(&e->fails);
+	}
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a collective that was watched has led to, and whether that is all of it (collective.h says when it is).
+ */
+#ifndef SN_SHIM_PROOF_H
+#define SN_SHIM_PROOF_H
+
+#include "quick.h"
+#include <stddef.h>
+
+#define SN_STEPS 32   /* messages of a call */
+#define SN_ROOM	 4096 /* bytes of a message */
+
+enum { SN_BARRIER, SN_BCAST, SN_ALLREDUCE, SN_ALLTOALL, SN_ALLGATHER, SN_KINDS };
+
+struct sn_collective {
+	handle comm, type, in_type, op;
+	uintptr_t from, to; /* regions */
+	int kind, count, in_count, root;
+	unsigned generation;
+};
+
+struct sn_step {
+	struct sn_shim_way way;
+	uint32_t at; /* in the buffer */
+	bool recvs;
+	bool out; /* the buffer is that of what this rank brings along, else of what it gets */
+};
+
+struct sn_seen {
+	struct sn_collective call; /* seen, in this generation */
+	bool known;		   /* the steps are what it leads to */
+	int alike;		   /* calls watched in a row that have led to these */
+	int turn; /* above 0: calls until one is the MPI's, and watched; below: calls that are not even watched */
+	int fails;
+	int rank;
+	uint32_t own_len, own_out, own_in; /* of what it brings along this stays here */
+	unsigned steps;
+	struct sn_step step[SN_STEPS];
+};
+
+/* The MPI's, found when it is asked for the first time whether anything can go without it: to look for a name takes longer than a call. */
+struct sn_proof_mpi {
+	int (*reduce_local)(const void *in, void *inout, int count, handle type, handle op);
+	int (*iprobe)(int source, int tag, handle comm, int *flag, void *status);
+	int (*call_errhandler)(handle comm, int code);
+	int (*comm_rank)(handle comm, int *rank);
+	int (*comm_size)(handle comm, int *size);
+	int (*comm_test_inter)(handle comm, int *inter);
+	int (*type_size)(handle type, int *size);
+	int (*type_get_extent)(handle type, intptr_t *low, intptr_t *extent);
+};
+extern struct sn_proof_mpi sn_proof_mpi;
+
+bool sn_in_place(const void *from);
+/* sum and what came, at this step. */
+void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, size_t len);
+
+/* From here on, if that is possible now, until sn_proof_over(). */
+bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to);
+/* The call has ended well, or not. Its steps are learnt, or that it was watched in vain. */
+void sn_proof_over(struct sn_seen *e, bool well, const void *from, const void *to);
+/* A call that is watched just now teaches nothing. */
+void sn_proof_spoil(void);
+
+#endif
