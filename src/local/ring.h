@@ -77,7 +77,7 @@ struct sn_rx {
 	uint8_t lone; /* looks that found one record each, without one that found more; rail.c */
 	uint8_t turn;
 	bool waited;	  /* the last look found nothing */
-	bool pair;	  /* the next record is likely to be waited for, and to have two lines; recv.c */
+	bool pair;	  /* the next record is likely to be waited for, and to have several lines; recv.c */
 	uint32_t answers; /* the sender's tail of the other direction when the last record was found */
 	struct sn_chan *chan;
 };
@@ -218,11 +218,16 @@ static inline bool sn_tx_put(struct sn_tx *tx, uint32_t mark, uint64_t bits, uin
 	return true;
 }
 
-/* The receiver has probably looked at the next cell, and has its line: ask for it before there is something to write. */
-static inline void sn_tx_own(const struct sn_tx *tx)
+/* The receiver has probably looked at the next cells, one or two, and has their lines: ask for them before there is something
+ * to write. */
+static inline void sn_tx_own(const struct sn_tx *tx, bool both)
 {
-	if (sn_likely(tx->cells != NULL))
-		sn_line_own(&tx->cells[tx->tail & (tx->count - 1)]);
+	uint64_t mask = tx->count - 1;
+	if (sn_unlikely(!tx->cells))
+		return;
+	sn_line_own(&tx->cells[tx->tail & mask]);
+	if (sn_unlikely(both))
+		sn_line_own(&tx->cells[(tx->tail + 1) & mask]);
 }
 
 /* A record was begun, but will not be published: its payload may lie where marks were clean. */

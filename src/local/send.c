@@ -52,23 +52,54 @@ static inline void wrote(struct sn_link *link, uint32_t cells)
 		link->rail->wrote = link;
 }
 
+/*
+ * All of a record but its mark. The first line comes last: the receiver looks at it all the time, and takes it away again between
+ * two stores if there is a line to be fetched in between.
+ */
+static inline void fill(struct sn_link *link, struct sn_cell *cell, uint32_t len, uint64_t bits,
+			uint64_t data, const void *body, uint64_t n)
+{
+	uint8_t *to = sn_cell_payload(cell);
+	uint64_t first = SN_MIN_OF(n, sizeof(cell->payload));
+	if (sn_unlikely(sn_way_past_ring(link, n))) {
+		sn_copy_bypass(to, body, n);
+	} else if (n > first) {
+		sn_copy_small(to + first, (const uint8_t *)body + first, n - first);
+		atomic_signal_fence(memory_order_release);
+		sn_copy_48(to, body, sizeof(cell->payload));
+	} else if (n) {
+		sn_copy_48(to, body, n);
+	}
+	cell->len = len;
+	cell->bits = bits;
+	cell->data = data;
+}
+
+/* Lets the receiver tell an answer from a message that crosses his own. */
+static inline uint32_t seen(const struct sn_link *link)
+{
+	return (uint32_t)link->rx.head << SN_REC_SEEN_SHIFT & SN_RECF_SEEN;
+}
+
 static inline void write_eager(struct sn_link *link, struct sn_cell *cell, uint32_t cells,
 			       const struct sn_head *head, const struct iovec *iov, uint32_t iov_count)
 {
-	uint8_t *to = sn_cell_payload(cell);
-	cell->len = (uint32_t)head->len | (uint32_t)head->imm_len << 24;
-	cell->bits = head->bits;
-	cell->data = head->data;
-	if (head->imm_len) {
-		memcpy(to, head->imm, head->imm_len);
-		to += head->imm_len;
+	uint32_t len = (uint32_t)head->len | (uint32_t)head->imm_len << 24;
+	if (sn_likely(iov_count == 1 && !head->imm_len)) {
+		fill(link, cell, len, head->bits, head->data, iov->iov_base, head->len);
+	} else {
+		uint8_t *to = sn_cell_payload(cell);
+		if (head->imm_len)
+			memcpy(to, head->imm, head->imm_len);
+		if (head->len)
+			sn_iov_read(to + head->imm_len, iov, iov_count, 0, head->len);
+		cell->len = len;
+		cell->bits = head->bits;
+		cell->data = head->data;
 	}
-	if (sn_likely(iov_count == 1 && head->len))
-		sn_way_copy_in(to, iov->iov_base, head->len, sn_way_past_ring(link, head->len));
-	else if (head->len)
-		sn_iov_read(to, iov, iov_count, 0, head->len);
 	demote(link, cell, cells);
-	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | head->kind, head->flags & SN_H_MASK, cells);
+	sn_tx_publish(&link->tx, (uint32_t)SN_REC_MSG | head->kind, (head->flags & SN_H_MASK) | seen(link),
+		      cells);
 	wrote(link, cells);
 }
 
@@ -277,15 +308,9 @@ static int __attribute__((noinline)) send_now_longer(struct sn_link *link, uint3
 	struct sn_cell *cell = sn_tx_room(&link->tx, cells);
 	if (sn_unlikely(!cell))
 		return SN_ERR_AGAIN;
-	cell->len = (uint32_t)len;
-	cell->bits = bits;
-	cell->data = data;
-	if (sn_way_past_ring(link, len))
-		sn_copy_bypass(sn_cell_payload(cell), body, len);
-	else if (len)
-		sn_copy_small(sn_cell_payload(cell), body, len);
+	fill(link, cell, (uint32_t)len, bits, data, body, len);
 	demote(link, cell, cells);
-	sn_tx_publish(&link->tx, SN_REC_MSG | (what & 0xff), what >> 8, cells);
+	sn_tx_publish(&link->tx, SN_REC_MSG | (what & 0xff), what >> 8 | seen(link), cells);
 	wrote(link, cells);
 	sn_link_ring(link, false);
 	return 1;

@@ -95,9 +95,10 @@ struct sn_cell {
 };
 _Static_assert(sizeof(struct sn_cell) == SN_CELL && offsetof(struct sn_cell, payload) == 24, "cell layout");
 
-#define SN_REC_HEAD	 24
-#define SN_REC_BODY_MAX	 ((1u << 24) - 1)
-#define SN_REC_CELLS_MAX 65535u
+#define SN_REC_HEAD	  24
+#define SN_REC_BODY_MAX	  ((1u << 24) - 1)
+#define SN_REC_CELLS_MAX  65535u
+#define SN_REC_SEEN_SHIFT 5
 
 /* Type: what (high 4 bits) and, for messages, the core's kind (low 4 bits). Append only. */
 enum sn_rec {
@@ -128,6 +129,8 @@ enum { /* flags; the low 4 bits of messages are the core's */
 	       0x10, /* CTS, DATA: this message has met an unreadable page: copy with care on both sides */
        SN_RECF_PART =
 	       0x10, /* MSG: a struct sn_rec_part comes before imm and body, which are still being written */
+       SN_RECF_SEEN =
+	       0xe0, /* MSG of several cells: how many cells its sender had consumed by then, modulo 8; only a hint */
        SN_RECF_SLOT = 0x10, /* RTS: the message has claimed the receive in rts.slot, but could not write it */
        SN_RECF_STREAM = 0x20, /* RTS: stream it, if there is no reason against it, and say what it took */
        SN_RECF_HEAP = 0x80,   /* RTS, SHARE, CTS: all segments lie in the shareable heap that was handed over.
