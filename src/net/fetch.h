@@ -36,8 +36,19 @@ static inline uint64_t sn_net_block_end(const struct sn_net_pull *p, const struc
 }
 
 /* ---- piece.c ---- */
-void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len);
-void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len);
+struct sn_net_found {		    /* what a DATA or PUSH frame brings */
+	struct sn_net_pull *pull;   /* NULL: there is no such fetch (yet) */
+	struct sn_net_block *block; /* NULL: nothing that is missing, */
+	enum sn_drop why;	    /* and the frame is dropped for this */
+	unsigned piece;
+};
+/* PUSH is alike. len: of the body. What is found holds until the next frame. */
+struct sn_net_found sn_net_find(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len);
+/* body: behind the head, or already where it belongs. */
+void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const struct sn_net_found *f,
+		    const uint8_t *body, uint32_t len);
+void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const struct sn_net_found *f,
+		    const uint8_t *body, uint32_t len);
 /* A piece that was kept, into a fetch that is beginning. */
 void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body, uint32_t len);
 
@@ -61,6 +72,8 @@ bool sn_net_push_fits(const struct sn_net_link *l, const struct sn_rdv *rdv, uin
 void sn_net_push_expect(struct sn_net_pull *p, const struct sn_rdv *rdv);
 
 /* ---- place.c ---- */
+/* The bytes of this piece in the application's buffer if they lie together, or NULL. */
+uint8_t *sn_net_place_of(const struct sn_net_pull *p, uint64_t offset, uint32_t len);
 unsigned sn_net_expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32_t *size);
 
 /* ---- again.c ---- */

@@ -67,7 +67,8 @@ static void slice_frame(struct sn_net_link *l, const uint8_t *data, uint32_t len
 			len - (uint32_t)sizeof(*s));
 }
 
-static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len, const uint8_t *body)
+static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len,
+		     const struct sn_net_found *found, const uint8_t *body)
 {
 	const struct sn_wire_head *h = (const void *)data;
 	const uint8_t *piece = body ? body : data + sizeof(struct sn_wire_data);
@@ -76,12 +77,8 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len, c
 	case SN_WIRE_MSG:
 		sn_net_msg_in(l, le32toh(h->seq), data + sizeof(*h), len - (uint32_t)sizeof(*h));
 		break;
-	case SN_WIRE_DATA:
-		sn_net_data_in(l, (const void *)data, piece, len - (uint32_t)sizeof(struct sn_wire_data));
-		break;
-	case SN_WIRE_PUSH:
-		sn_net_push_in(l, (const void *)data, piece, len - (uint32_t)sizeof(struct sn_wire_push));
-		break;
+	case SN_WIRE_DATA: sn_net_data_in(l, (const void *)data, found, piece, len - SN_NET_HEAD); break;
+	case SN_WIRE_PUSH: sn_net_push_in(l, (const void *)data, found, piece, len - SN_NET_HEAD); break;
 	case SN_WIRE_PULL: sn_net_pull_in(l, (const void *)data); break;
 	case SN_WIRE_BYE: sn_net_bye_in(l, (const void *)data); break;
 	case SN_WIRE_PROBE: sn_net_probe_in(l, (const void *)data, len); break;
@@ -91,17 +88,30 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len, c
 	}
 }
 
-/* The check over a frame, of which the end may stand elsewhere. */
-static uint32_t check_of(const struct sn_wire_head *h, uint32_t len, const uint8_t *body)
+/*
+ * The check over a frame. Its end may stand elsewhere (body), or is copied to where it belongs (to) by the same reading: as with a guess
+ * of the driver's, the place is still to be filled, so what turns out to be damaged is written over.
+ */
+static uint32_t check_of(const struct sn_wire_head *h, uint32_t len, const uint8_t *body, uint8_t *to)
 {
+	const uint8_t *data = (const void *)h;
 	struct sn_check c;
 
-	if (body == NULL)
+	if (body == NULL && to == NULL)
 		return sn_check_of(h + 1, len - sizeof(*h));
 	sn_check_start(&c);
 	sn_check_add(&c, h + 1, SN_NET_HEAD - sizeof(*h));
-	sn_check_add(&c, body, len - SN_NET_HEAD);
+	if (to)
+		sn_check_copy(&c, to, data + SN_NET_HEAD, len - SN_NET_HEAD);
+	else
+		sn_check_add(&c, body, len - SN_NET_HEAD);
 	return sn_check_end(&c);
+}
+
+/* Where the body of this piece belongs, if that is one place and nothing lies there yet; NULL. */
+static uint8_t *place_of(const struct sn_wire_data *d, uint32_t len, const struct sn_net_found *f)
+{
+	return f->block ? sn_net_place_of(f->pull, le64toh(d->offset), len - SN_NET_HEAD) : NULL;
 }
 
 static void frame_in(struct sn_net *n, const struct sn_net_in *in)
@@ -133,7 +143,13 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in)
 	struct sn_net_link *l = find_link(n, h);
 	if (l == NULL)
 		return;
-	if (le32toh(h->check) != check_of(h, len, in->spot ? in->spot->at : NULL)) {
+	struct sn_net_found found = {0};
+	uint8_t *body = in->spot ? in->spot->at : NULL, *to = NULL;
+	if (h->type == SN_WIRE_DATA || h->type == SN_WIRE_PUSH) {
+		found = sn_net_find(l, (const void *)h, len - SN_NET_HEAD);
+		to = body ? NULL : place_of((const void *)h, len, &found);
+	}
+	if (le32toh(h->check) != check_of(h, len, body, to)) {
 		n->drops[SN_DROP_CHECK]++;
 		return;
 	}
@@ -154,7 +170,7 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in)
 	if (le16toh(h->flags) & SN_WIRE_F_ANSWER)
 		sn_net_ack_want(l, true);
 	if (l->state == SN_LINK_OPEN)
-		dispatch(l, data, len, in->spot ? in->spot->at : NULL);
+		dispatch(l, data, len, &found, to ? to : body);
 }
 
 /* Is it the very piece that the guess was about? */

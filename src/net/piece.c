@@ -4,7 +4,7 @@
  * it. pull.c has the picture.
  *
  * Budget of a piece: two table look-ups (a walk over the fetches from its peer, if it was pushed), one copy unless the driver
- * has put it where it belongs.
+ * has put it where it belongs. It is found before its payload is checked, so that copy and check take one reading (input.c).
  */
 #include "net/net.h"
 
@@ -54,7 +54,7 @@ static void block_whole(struct sn_net_pull *p, struct sn_net_block *b)
 		sn_net_pull_finish(p);
 }
 
-/* The block and piece that this DATA is, or NULL if it is none that is missing. */
+/* The block and piece that these bytes are, or NULL if they are none that is missing. */
 static struct sn_net_block *locate(struct sn_net_pull *p, uint64_t offset, uint32_t len, unsigned *piece,
 				   enum sn_drop *why)
 {
@@ -123,36 +123,6 @@ static void in_turn(struct sn_net_block *b, unsigned piece)
 	lost(b);
 }
 
-void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const uint8_t *body, uint32_t len)
-{
-	struct sn_net *n = l->net;
-	struct sn_net_pull *p = sn_net_table_get(&n->pull_table, le32toh(d->pull));
-	struct sn_net_lane *lane = &l->lane[d->h.rail];
-	uint32_t round = le32toh(d->round);
-	enum sn_drop why = SN_DROP_PULL;
-	unsigned piece;
-	struct sn_net_block *b = NULL;
-
-	if (p && p->link == l)
-		b = locate(p, le64toh(d->offset), len, &piece, &why);
-	if (b == NULL) {
-		n->drops[why]++;
-		return;
-	}
-	n->counts[SN_NC_RX_DATA]++;
-	if (body == (const uint8_t *)(d + 1))
-		sn_iov_write(p->iov, p->iov_count, le64toh(d->offset), body, len);
-	learn(l, b, lane, round, len);
-	bool own_lane = b->lane == d->h.rail; /* not one that the peer chose for want of it */
-	fill(b, piece, len);
-	if (b->round == round)
-		in_turn(b, piece);
-	if (b->missing == 0)
-		block_whole(p, b);
-	if (own_lane)
-		evidence(lane, round, NULL);
-}
-
 /* The fetch of this rendezvous, if it has begun. */
 static struct sn_net_pull *pull_of(struct sn_net_link *l, uint32_t rdv)
 {
@@ -162,6 +132,53 @@ static struct sn_net_pull *pull_of(struct sn_net_link *l, uint32_t rdv)
 			return p;
 	}
 	return NULL;
+}
+
+struct sn_net_found sn_net_find(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len)
+{
+	const struct sn_wire_push *push = (const void *)d;
+	bool asked = d->h.type == SN_WIRE_DATA, fits = true;
+	struct sn_net_found f = {.why = asked ? SN_DROP_PULL : SN_DROP_PUSH};
+
+	if (asked) {
+		f.pull = sn_net_table_get(&l->net->pull_table, le32toh(d->pull));
+		fits = f.pull && f.pull->link == l;
+	} else {
+		f.pull = pull_of(l, le32toh(push->rdv));
+		fits = f.pull && le32toh(d->h.seq) - f.pull->seq - 1 < SN_NET_STASH_SEQ;
+	}
+	if (fits)
+		f.block = locate(f.pull, le64toh(d->offset), len, &f.piece, &f.why);
+	if (!asked)
+		f.why = SN_DROP_PUSH;
+	return f;
+}
+
+void sn_net_data_in(struct sn_net_link *l, const struct sn_wire_data *d, const struct sn_net_found *f,
+		    const uint8_t *body, uint32_t len)
+{
+	struct sn_net *n = l->net;
+	struct sn_net_lane *lane = &l->lane[d->h.rail];
+	uint32_t round = le32toh(d->round);
+	struct sn_net_pull *p = f->pull;
+	struct sn_net_block *b = f->block;
+
+	if (b == NULL) {
+		n->drops[f->why]++;
+		return;
+	}
+	n->counts[SN_NC_RX_DATA]++;
+	if (body == (const uint8_t *)(d + 1))
+		sn_iov_write(p->iov, p->iov_count, le64toh(d->offset), body, len);
+	learn(l, b, lane, round, len);
+	bool own_lane = b->lane == d->h.rail; /* not one that the peer chose for want of it */
+	fill(b, f->piece, len);
+	if (b->round == round)
+		in_turn(b, f->piece);
+	if (b->missing == 0)
+		block_whole(p, b);
+	if (own_lane)
+		evidence(lane, round, NULL);
 }
 
 void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body, uint32_t len)
@@ -179,35 +196,31 @@ void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body
 		sn_net_block_drop(p, b);
 }
 
-void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len)
+void sn_net_push_in(struct sn_net_link *l, const struct sn_wire_push *w, const struct sn_net_found *f,
+		    const uint8_t *body, uint32_t len)
 {
 	struct sn_net *n = l->net;
-	struct sn_net_pull *p = pull_of(l, le32toh(w->rdv));
 	struct sn_net_lane *lane = &l->lane[w->h.rail];
-	uint64_t offset = le64toh(w->offset);
-	enum sn_drop why;
-	unsigned piece;
+	struct sn_net_pull *p = f->pull;
+	struct sn_net_block *b = f->block;
 
 	if (p == NULL) {
 		sn_net_stash(l, w, body, len);
 		return;
 	}
-	struct sn_net_block *b = NULL;
-	if (le32toh(w->h.seq) - p->seq - 1 < SN_NET_STASH_SEQ)
-		b = locate(p, offset, len, &piece, &why);
 	if (b == NULL) {
-		n->drops[SN_DROP_PUSH]++;
+		n->drops[f->why]++;
 		return;
 	}
 	n->counts[SN_NC_RX_PUSH]++;
 	if (body == (const uint8_t *)(w + 1))
-		sn_iov_write(p->iov, p->iov_count, offset, body, len);
+		sn_iov_write(p->iov, p->iov_count, le64toh(w->offset), body, len);
 	uint32_t round = b->round;
 	bool pushed = b->pushed;
 	learn(l, b, lane, round - 1, len);
-	fill(b, piece, len);
+	fill(b, f->piece, len);
 	if (pushed)
-		in_turn(b, piece);
+		in_turn(b, f->piece);
 	bool over = p->left == 0;
 	if (b->missing == 0)
 		block_whole(p, b);

@@ -12,8 +12,7 @@
 #define PLACE_FRAG 4096
 #define PLACE_LEN  (512ULL << 10)
 
-/* The bytes of this piece in the application's buffer if they lie together, or NULL. */
-static uint8_t *place_of(const struct sn_net_pull *p, uint64_t offset, uint32_t len)
+uint8_t *sn_net_place_of(const struct sn_net_pull *p, uint64_t offset, uint32_t len)
 {
 	struct iovec v;
 	uint64_t covered;
@@ -56,7 +55,7 @@ static unsigned spots_of(const struct sn_net_block *b, struct sn_net_spot *spot,
 	for (uint64_t rest = b->missing; rest && n < max; rest &= rest - 1) {
 		uint64_t offset = sn_net_block_start(p, b) + (uint64_t)__builtin_ctzll(rest) * b->frag;
 		uint32_t len = (uint32_t)SN_MIN_OF((uint64_t)b->frag, sn_net_block_end(p, b) - offset);
-		uint8_t *at = place_of(p, offset, len);
+		uint8_t *at = sn_net_place_of(p, offset, len);
 		if (at == NULL)
 			break;
 		spot[n++] = (struct sn_net_spot){.at = at,

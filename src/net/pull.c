@@ -10,8 +10,8 @@
  * overtake each other and a dead cable is one rail's trouble.
  *
  * Budget of a piece: found by two table look-ups, copied once from the kernel's buffer into the application's: where the
- * driver can be told beforehand (UDP), by the kernel itself, to the place that sn_net_expect names; else from the ring
- * that the driver shares with the kernel. net.rx_placed and net.rx_moved count the guesses that were right and wrong.
+ * driver can be told beforehand (UDP), by the kernel itself, to the place that sn_net_expect names; else from where the driver
+ * put it, by the same reading that checks it. net.rx_placed and net.rx_moved count the guesses that were right and wrong.
  *
  * This file asks; piece.c takes in what comes, again.c has the timers, push.c what comes unasked.
  */
