@@ -180,7 +180,7 @@ int sn_net_attach(struct sn_net *n, struct sn_peer_state *peer, const struct sn_
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
 	l->ack_at = SN_NET_NEVER;
-	l->push_own = SN_NET_PUSH;
+	l->push_own = SN_NET_PUSH_ALL; /* many may begin at once */
 	l->done_at = SN_NET_NEVER;
 	sn_list_add_tail(&n->links, &l->node);
 	if (n->link_count++ == 0)

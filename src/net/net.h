@@ -46,7 +46,8 @@
 #define SN_NET_CREDIT_MIN  (128ULL << 10)
 #define SN_NET_CREDIT	   (256ULL << 10)
 #define SN_NET_JOBS	   256		  /* PULL frames of one peer waiting to be answered */
-#define SN_NET_PUSH	   (256ULL << 10) /* bytes that may come unasked, of all peers together */
+#define SN_NET_PUSH	   (512ULL << 10) /* bytes that may come unasked, of one peer in short frames */
+#define SN_NET_PUSH_ALL	   (256ULL << 10) /* of all peers together, and in longer ones */
 #define SN_NET_PUSH_LEAST  (16ULL << 10)
 #define SN_NET_KEEP	   (64ULL << 10) /* longest body of which the sender keeps a copy */
 #define SN_NET_HALVES	   (24ULL << 10) /* bytes worth two trains, so that both sides work at once */
@@ -64,12 +65,11 @@
 #define SN_NET_RETRY	   (10 * SN_NET_MS) /* a rail that is out is tried again, first after this */
 #define SN_NET_ELSEWHERE   4000		    /* ns without a look at the ports that heard nothing lately */
 #define SN_NET_LATE	   (300 * 1000ULL)  /* ns without a look */
-#define SN_NET_LATENESS                                                                                      \
-	(20 * SN_NET_MS) /* a look may be so late before time stands still: longer than HOT_MOST of rail.c */
-#define SN_NET_RETRY_MOST (200 * SN_NET_MS)
-#define SN_NET_ASK	  8 /* questions in vain after which a silent peer is gone */
-#define SN_NET_ASK_FULL	  4 /* what one of them counts; 1 if we were late after it */
-#define SN_NET_ASK_LONG	  4 /* time-outs by the clock, after which each counts in full */
+#define SN_NET_LATENESS	   (20 * SN_NET_MS) /* a look may be so late: longer than HOT_MOST of rail.c */
+#define SN_NET_RETRY_MOST  (200 * SN_NET_MS)
+#define SN_NET_ASK	   8 /* questions in vain after which a silent peer is gone */
+#define SN_NET_ASK_FULL	   4 /* what one of them counts; 1 if we were late after it */
+#define SN_NET_ASK_LONG	   4 /* time-outs by the clock, after which each counts in full */
 
 /* Timers with nothing to do stand at SN_NET_NEVER. */
 #define SN_NET_NEVER UINT64_MAX

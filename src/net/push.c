@@ -162,6 +162,17 @@ void sn_net_push_heard(struct sn_net_link *l, uint8_t word)
 
 /* ---- what we say ---- */
 
+/*
+ * What all may push that send now. One with short frames more: being asked for its bodies would bring them no sooner to where they belong,
+ * for the kernel does not put short pieces there (place.c), and each time that it is spent costs a round trip.
+ */
+static uint64_t word_of(const struct sn_net_port *p, unsigned senders)
+{
+	bool more = senders < 2 && p->mtu <= p->driver->together;
+
+	return SN_MIN_OF(p->driver->room(p->drv), more ? SN_NET_PUSH : SN_NET_PUSH_ALL);
+}
+
 /* Counting the peers that send takes time, and so is done for many words at once. */
 uint8_t sn_net_push_word(struct sn_net *n)
 {
@@ -177,8 +188,7 @@ uint8_t sn_net_push_word(struct sn_net *n)
 		senders +=
 			!sn_list_empty(&l->rdvs) || !sn_list_empty(&l->pulls) || !sn_list_empty(&l->stashes);
 	}
-	uint64_t all = SN_MIN_OF(n->port[0].driver->room(n->port[0].drv), SN_NET_PUSH);
-	uint64_t each = all / SN_MAX_OF(senders, 1u);
+	uint64_t each = word_of(&n->port[0], senders) / SN_MAX_OF(senders, 1u);
 	n->word = each < SN_NET_PUSH_LEAST ? 0 : (uint8_t)(63 - __builtin_clzll(each));
 	return n->word;
 }

@@ -181,15 +181,16 @@ static const struct most {
 	double eager, several, pushed;		       /* copies of the bytes of longer ones */
 	double row_sends, row_answers;		       /* of ROW bodies of 16 KiB */
 	double long_sends, long_receives, long_copies; /* of a MiB */
+	uint64_t word;				       /* bytes that one peer may push */
 } mosts[] =
 	{
 		/* Into the frame, with its head, its record's and immediate data; nothing where it is taken out. A body pushed whole is
 	 * copied for the sender to keep, and to where it belongs. Short pieces, if many, are copied to their heads, so that the
 	 * kernel reads one stretch of memory. Now and then a look is at the other socket, too. */
-		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 3, 1, 32, 40, 1.35},
+		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 3, 1, 32, 40, 1.35, 512 << 10},
 		/* The same, and short ones behind their header; pieces of bodies have a socket of their own (src/net/bulk.c), at
 	 * which somebody looks while they are expected. */
-		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 3, 2, 64, 64, 0.3},
+		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 3, 2, 64, 64, 0.3, 256 << 10},
 },
   *most;
 
@@ -343,6 +344,18 @@ static void long_one(struct cost *before)
 	at_most("copies of its bytes in user space", (double)c.copied / MIB, most->long_copies);
 }
 
+/* Who sends alone may push so much, or what the receiver's buffer holds. */
+static void one_word(void)
+{
+	const struct sn_net_link *l = sn_container(a->net->links.next, struct sn_net_link, node);
+	uint64_t room = SN_MIN_OF(sim.driver->room(sim.drv[b->slot]), most->word);
+
+	printf("%-48s %8llu\n", "bytes that may be pushed", (unsigned long long)l->push_word);
+	if (l->push_word > room || l->push_word <= room / 2)
+		sim_fail("%llu bytes may be pushed where there is room for %llu",
+			 (unsigned long long)l->push_word, (unsigned long long)room);
+}
+
 static void skip(const char *why)
 {
 	printf("skipped: %s\n", why);
@@ -415,6 +428,7 @@ int main(int argc, char **argv)
 	long_one(&before);
 	in_a_row(&before);
 	long_row(&before);
+	one_word();
 	model_check_all(false);
 	node_free(a);
 	node_free(b);
