@@ -86,20 +86,6 @@ static int set_int(int fd, int level, int name, int value)
 	return setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-uint64_t sn_net_buffers(int fd, int in, int out)
-{
-	int size = 0;
-	socklen_t len = sizeof(size);
-
-	if (set_int(fd, SOL_SOCKET, SO_RCVBUFFORCE, in) < 0)
-		set_int(fd, SOL_SOCKET, SO_RCVBUF, in);
-	if (set_int(fd, SOL_SOCKET, SO_SNDBUFFORCE, out) < 0)
-		set_int(fd, SOL_SOCKET, SO_SNDBUF, out);
-	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, &len);
-	/* The kernel counts its own overhead, up to as much again as the data, and has already doubled for that. */
-	return (uint64_t)size / 4;
-}
-
 uint64_t sn_udp_set_up(int fd, bool v6, int in)
 {
 	_Static_assert(IPV6_PMTUDISC_PROBE == IP_PMTUDISC_PROBE, "one value for both");
