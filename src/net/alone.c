@@ -20,7 +20,7 @@ bool sn_net_alone(struct sn_net_link *l, const struct sn_rec *rec, const void *b
 	if (frame == NULL)
 		return false;
 	struct sn_wire_head *h = (void *)frame;
-	uint32_t at = HEAD + sn_wire_rec_put(frame + HEAD, rec);
+	uint32_t at = HEAD + sn_wire_eager_put(frame + HEAD, &rec->head, rec->body_len);
 	sn_copy_small(frame + at, body, rec->body_len);
 	*s = (struct sn_net_slot){.frame = frame, .len = at + rec->body_len};
 	sn_wire_start(h, SN_WIRE_MSG, s->len, (uint32_t)l->peer_session);

@@ -15,6 +15,7 @@
  */
 #include "net/bulk.h"
 #include "base/log.h"
+#include "net/call.h"
 #include "net/wire.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -116,7 +117,7 @@ static int send_short(const struct sn_bulk *b, const struct sn_net_out *f)
 		memcpy(at, f->iov[v].iov_base, f->iov[v].iov_len);
 		at += f->iov[v].iov_len;
 	}
-	return send(b->fd, bytes, SN_ETHER_HEAD + f->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+	return sn_net_call_send(b->fd, bytes, SN_ETHER_HEAD + f->len) < 0 ? -1 : 1;
 }
 
 static void describe(struct sn_bulk *b, const struct sn_net_out *frames, unsigned count)

@@ -4,7 +4,7 @@
  * one place: handled, or counted in drops[].
  */
 #include "base/log.h"
-#include "net/net.h"
+#include "net/alone.h"
 
 #define ROUNDS	    4 /* driver calls a look */
 #define LATE_ROUNDS 32
@@ -136,6 +136,8 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in)
 		n->drops[SN_DROP_PULL]++;
 		return;
 	}
+	if (h->type != SN_WIRE_MSG)
+		sn_net_fresh(n);
 	if (h->type == SN_WIRE_HELLO || h->type == SN_WIRE_WELCOME) {
 		hello_frame(n, data, len);
 		return;

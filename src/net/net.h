@@ -50,13 +50,11 @@
 #define SN_NET_PUSH_ALL	   (256ULL << 10) /* of all peers together, and in longer ones */
 #define SN_NET_PUSH_LEAST  (16ULL << 10)
 #define SN_NET_KEEP	   (64ULL << 10) /* longest body of which the sender keeps a copy */
-#define SN_NET_HALVES	   (24ULL << 10) /* bytes worth two trains, so that both sides work at once */
 #define SN_NET_PUSH_GROW   (4ULL << 10)
 #define SN_NET_STASHES	   16 /* bodies kept whose receive is not posted */
 #define SN_NET_STASH_OLD   (1000 * SN_NET_MS)
 #define SN_NET_STASH_SEQ   1024 /* MSG frames that may have been sent between RDV and PUSH */
 #define SN_NET_BACKOFF	   9	/* doublings at most */
-#define SN_NET_CALL	   4000 /* ns that a train takes to leave, before it is measured */
 #define SN_NET_CROWD	   4	/* requests behind a first one that are a burst */
 #define SN_NET_BURSTS	   3	/* such bursts, remembered at most */
 #define SN_NET_RAILS	   SN_WIRE_RAILS
@@ -454,10 +452,11 @@ struct sn_net {
 	bool late;     /* nobody had looked for a while: what came tells little about the rails' pace */
 	uint32_t turn; /* every fourth block goes to the oldest fetch */
 	bool hold; /* the next look is the post's own: pieces leave in whole trains only, with their announcements */
-	bool quiet, closing, looks; /* looks: the application does, and posts nothing */
-	unsigned inside;	    /* depth of progress: links are freed at 0 */
-	unsigned dead;		    /* links to free */
-	uint8_t *spare;		    /* frame buffers, chained through their first bytes */
+	bool quiet, closing, looks,
+		stale;		/* looks: the application does, and posts nothing; stale: alone.h */
+	unsigned inside, peeks; /* depth of progress: links are freed at 0; peeks that went on */
+	unsigned dead;		/* links to free */
+	uint8_t *spare;		/* frame buffers, chained through their first bytes */
 	struct sn_net_in in[SN_NET_BATCH];
 	uint64_t counts[SN_NC_COUNT];
 	uint64_t drops[SN_DROP_COUNT];

@@ -16,6 +16,8 @@
 #include "net/net.h"
 #include <stdlib.h>
 
+#define HALVES (24ULL << 10) /* bytes worth two trains, so that both sides work at once */
+
 /* ---- sending ---- */
 
 static bool several(const struct sn_net_link *l)
@@ -89,7 +91,7 @@ void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 	uint32_t most = alone && s->pushed ? sn_wire_block(s->push_frag) : SN_WIRE_PIECES;
 	uint32_t trains = (s->push + most - 1) / most;
 
-	if (trains < 2 && alone && s->pushed >= SN_NET_HALVES)
+	if (trains < 2 && alone && s->pushed >= HALVES)
 		trains = 2;
 	uint32_t pieces = trains ? (s->push + trains - 1) / trains : 1;
 	s->after =

@@ -13,7 +13,7 @@
  * meanwhile comes twice. It says so, and then the time from the first send is a round trip like any other: so the timer learns how
  * late such a peer is, and forgets it with the prompt answers that follow. It is never news of a loss.
  */
-#include "net/net.h"
+#include "net/alone.h"
 #include <stdlib.h>
 
 #define HEAD ((uint32_t)sizeof(struct sn_wire_head))
@@ -164,9 +164,9 @@ static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 		s->again = false;
 		l->tx_again--;
 	}
-	if (s->sends == 1)
+	if (s->sends == 1 && !l->net->stale)
 		sn_net_rtt_add(&w->rtt, l->net->now - s->sent_at);
-	else
+	else if (s->sends > 1)
 		l->way[s->first_way].doubt = l->net->now - s->first_at;
 	w->backoff = 0;
 	if ((int32_t)(s->order - w->acked_order) > 0)
@@ -175,6 +175,8 @@ static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 		w->cwnd_acks = 0;
 		w->cwnd = SN_MIN_OF(w->cwnd + 1, (uint32_t)SN_WIRE_WINDOW);
 	}
+	if (w->flight)
+		sn_net_fresh(l->net);
 	w->rto_at = w->flight ? l->net->now + sn_net_stream_rto(w) : SN_NET_NEVER;
 	sn_net_arm(l->net, w->rto_at);
 }

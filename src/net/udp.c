@@ -17,6 +17,7 @@
  */
 #include "base/base.h"
 #include "base/log.h"
+#include "net/call.h"
 #include "net/driver.h"
 #include "net/iface.h"
 #include "net/udp_in.h"
@@ -322,9 +323,7 @@ static int send_msgs(struct udp *u, unsigned from, unsigned count)
 	}
 	const struct msghdr *m = &u->out[from].msg_hdr;
 	if (m->msg_iovlen == 1 && m->msg_name == NULL && m->msg_controllen == 0) /* 0.1 us less */
-		return send(fd, m->msg_iov->iov_base, m->msg_iov->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0
-			       ? -1
-			       : 1;
+		return sn_net_call_send(fd, m->msg_iov->iov_base, m->msg_iov->iov_len) < 0 ? -1 : 1;
 	return sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
 }
 
@@ -339,9 +338,8 @@ static int send_one(struct udp *u, const struct sn_net_out *f)
 	int fd = to_whom(u, f->to, &m); /* once: it counts what goes to whom */
 	u->send_calls++;
 	u->trouble = 0;
-	ssize_t sent = sn_likely(m.msg_name == NULL)
-			       ? send(fd, piece.iov_base, piece.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
-			       : sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t sent = sn_likely(m.msg_name == NULL) ? sn_net_call_send(fd, piece.iov_base, piece.iov_len)
+						     : sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (sn_likely(sent >= 0))
 		return 1;
 	if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)

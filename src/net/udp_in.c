@@ -4,6 +4,7 @@
  */
 #include "net/udp_in.h"
 #include "base/base.h"
+#include "net/call.h"
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -59,9 +60,9 @@ static ssize_t read_one(struct sn_udp_in *u, struct iovec *iov, size_t count)
 	return recvmsg(u->from, &u->msg[0].msg_hdr, MSG_DONTWAIT);
 }
 
-static void read_plain(struct sn_udp_in *u)
+static inline void read_plain(struct sn_udp_in *u)
 {
-	ssize_t n = recv(u->from, u->bytes, SN_UDP_BYTES, MSG_DONTWAIT);
+	ssize_t n = sn_net_call_recv(u->from, u->bytes, SN_UDP_BYTES);
 
 	u->calls++;
 	u->plain_calls++;

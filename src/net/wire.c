@@ -87,6 +87,8 @@ uint32_t sn_wire_rec_head(uint8_t what)
 
 uint32_t sn_wire_rec_put(uint8_t *dst, const struct sn_rec *rec)
 {
+	if (rec->what == SN_REC_EAGER && rec->head.imm_len == 0)
+		return sn_wire_eager_put(dst, &rec->head, rec->body_len);
 	struct sn_wire_rec w = {
 		.what = rec->what,
 		.bytes = htole32(rec->body_len),

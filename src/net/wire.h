@@ -179,10 +179,27 @@ struct sn_rec {
 	int64_t status;
 };
 
+/* EAGER's head is what comes before .len. */
+#define SN_WIRE_EAGER_HEAD ((uint32_t)offsetof(struct sn_wire_rec, len))
 /* Bytes of a record's head; 0 for an unknown one. */
 uint32_t sn_wire_rec_head(uint8_t what);
 /* Write a record without its body at dst (room checked by the caller): returns its length so far. */
 uint32_t sn_wire_rec_put(uint8_t *dst, const struct sn_rec *rec);
+/* The same for the commonest one: EAGER without immediate data. */
+static inline uint32_t sn_wire_eager_put(uint8_t *dst, const struct sn_head *head, uint32_t body_len)
+{
+	const struct sn_wire_rec w = {
+		.what = SN_REC_EAGER,
+		.kind = head->kind,
+		.flags = head->flags,
+		.bytes = htole32(body_len),
+		.bits = htole64(head->bits),
+		.data = htole64(head->data),
+	};
+
+	memcpy(dst, &w, SN_WIRE_EAGER_HEAD);
+	return SN_WIRE_EAGER_HEAD;
+}
 /* Read the record at *at and step over it: 1, 0 at the end, -1 if it makes no sense. */
 int sn_wire_rec_next(const uint8_t **at, const uint8_t *end, struct sn_rec *rec);
 

@@ -54,6 +54,16 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	return 0;
 }
 
+int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
+			  const void *body, uint64_t len)
+{
+	const struct sn_in in = {
+		.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
+		.body = body};
+
+	return sn_core_arrive(peer, &in);
+}
+
 void sn_core_sent(struct sn_req *req, int status)
 {
 }

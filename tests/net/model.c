@@ -244,11 +244,13 @@ void node_post(struct node *from, struct node *to, uint64_t len)
 	struct message m = {.seed = sim_rand(), .len = len, .imm_len = (uint8_t)sim_below(SN_IMM_MAX + 1)};
 	bool copy = len <= SN_INJECT_MAX && sim_chance(0.3), nobody = copy && sim_chance(0.5);
 
-	if (sim.bare)
+	if (sim.bare) { /* the commonest: tagged, and nobody asks what becomes of it */
 		m.imm_len = 0;
+		m.seed -= m.seed % SN_K_MAX;
+	}
 	if (p->gone)
 		return;
-	m.flags = (uint8_t)sim_below(4);
+	m.flags = sim.bare ? 0 : (uint8_t)sim_below(4);
 	struct sn_req *r = req_new(t, len, m.seed);
 	m.req = r;
 	for (uint64_t i = 0; i < len; i++)
@@ -347,7 +349,7 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	if (h->len != m->len || h->kind != 1 + m->seed % SN_K_MAX || h->flags != m->flags ||
 	    h->bits != m->seed * 3 || h->data != m->seed * 5 || h->imm_len != m->imm_len)
 		sim_fail("message %u has another head than the one posted", index);
-	for (unsigned i = 0; i < m->imm_len && !sim.failed; i++)
+	for (unsigned i = 0; i < m->imm_len && h->imm && !sim.failed; i++)
 		if (((const uint8_t *)h->imm)[i] != pattern(~m->seed, i))
 			sim_fail("immediate data of message %u is wrong", index);
 	model_bytes += m->len;
@@ -363,6 +365,16 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 		fetch(peer, in->rdv, t, index);
 	}
 	return 0;
+}
+
+int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
+			  const void *body, uint64_t len)
+{
+	const struct sn_in in = {
+		.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
+		.body = body};
+
+	return sn_core_arrive(peer, &in);
 }
 
 static void ended(struct sn_req *r, int status)
