@@ -474,7 +474,7 @@ static int post_eager(struct sn_net_link *l, const struct sn_rec *rec, const str
 
 	l->net->counts[SN_NC_EAGER]++;
 	if (pack_now(l, rec, out->iov, out->iov_count, false) ||
-	    (copy && pack_train(l, rec, out->iov, out->iov_count)))
+	    ((copy || out->head.len <= SN_NET_SEVERAL) && pack_train(l, rec, out->iov, out->iov_count)))
 		return 1;
 	struct sn_net_msg *m = msg_new(out, copy);
 	if (m == NULL)
@@ -484,15 +484,21 @@ static int post_eager(struct sn_net_link *l, const struct sn_rec *rec, const str
 	return copy ? 1 : 0;
 }
 
-/* What does not fit into one frame is better pushed than cut up, which costs the receiver one copy more. */
-static bool is_rendezvous(const struct sn_net_link *l, const struct sn_out *out, const struct sn_req *req)
+/*
+ * What does not fit into one frame is better pushed than cut up, which costs the receiver one copy more; but if it is short, that copy
+ * is less than the frame of an announcement and what both sides do for it.
+ */
+static bool is_rendezvous(struct sn_net_link *l, const struct sn_out *out, const struct sn_req *req)
 {
 	uint64_t one = HEAD + sn_wire_rec_head(SN_REC_EAGER) + out->head.imm_len + out->head.len;
 
 	if (out->must_copy || req == NULL)
 		return false;
-	return out->head.len > l->net->cfg.eager ||
-	       (one > l->way[0].mtu && sn_net_push_room(l) >= out->head.len);
+	if (out->head.len > l->net->cfg.eager)
+		return true;
+	if (one <= l->way[0].mtu || sn_net_push_room(l) < out->head.len)
+		return false;
+	return out->head.len > SN_NET_SEVERAL || !train_fits(l, out->head.imm_len + out->head.len);
 }
 
 /* The short way of a message that joins others and does not make them leave: the world is not looked at. */
@@ -576,19 +582,18 @@ int sn_net_post_now(struct sn_net_link *l, uint32_t what, uint64_t bits, uint64_
 					    .bits = bits,
 					    .data = data,
 					    .len = body.iov_len}};
-	bool done;
+	bool several = HEAD + SN_WIRE_EAGER_HEAD + body.iov_len > l->way[0].mtu, done;
 
-	if (body.iov_len > l->net->cfg.eager ||
-	    HEAD + sn_wire_rec_head(SN_REC_EAGER) + body.iov_len > l->way[0].mtu)
+	if (body.iov_len > (several ? SN_NET_SEVERAL : l->net->cfg.eager))
 		return SN_ERR_AGAIN;
-	if (join_quickly(l, &rec, &body, 1))
+	if (!several && join_quickly(l, &rec, &body, 1))
 		return 1;
 	if (l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue))
 		return SN_ERR_AGAIN;
-	if (sn_net_goes_alone(l))
+	if (!several && sn_net_goes_alone(l))
 		return sn_net_alone(l, &rec, body.iov_base) ? 1 : SN_ERR_AGAIN;
 	sn_net_enter(l->net);
-	done = pack_now(l, &rec, &body, 1, false);
+	done = several ? pack_train(l, &rec, &body, 1) : pack_now(l, &rec, &body, 1, false);
 	l->net->counts[SN_NC_EAGER] += done;
 	leave(l);
 	return done ? 1 : SN_ERR_AGAIN;

@@ -8,6 +8,7 @@
 
 #define ROUNDS	    4 /* driver calls a look */
 #define LATE_ROUNDS 32
+#define ELSEWHERE   4000 /* ns without a look at the ports that heard nothing lately */
 
 static void hello_frame(struct sn_net *n, const uint8_t *data, uint32_t len)
 {
@@ -215,7 +216,7 @@ static bool all_ports(struct sn_net *n)
 	bool all = n->late || n->quiet || n->now >= n->all_at || sn_net_expects(n);
 
 	if (all)
-		n->all_at = n->now + SN_NET_ELSEWHERE;
+		n->all_at = n->now + ELSEWHERE;
 	return all;
 }
 

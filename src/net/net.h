@@ -50,6 +50,7 @@
 #define SN_NET_PUSH_ALL	   (256ULL << 10) /* of all peers together, and in longer ones */
 #define SN_NET_PUSH_LEAST  (16ULL << 10)
 #define SN_NET_KEEP	   (64ULL << 10) /* longest body of which the sender keeps a copy */
+#define SN_NET_SEVERAL	   4096		 /* longest body that is taken into several frames at once */
 #define SN_NET_PUSH_GROW   (4ULL << 10)
 #define SN_NET_STASHES	   16 /* bodies kept whose receive is not posted */
 #define SN_NET_STASH_OLD   (1000 * SN_NET_MS)
@@ -61,7 +62,6 @@
 #define SN_NET_STRIKES	   2  /* timer firings in a row that take a rail out, if there is another */
 #define SN_NET_TRAIN	   12 /* frames that sample a new rail */
 #define SN_NET_RETRY	   (10 * SN_NET_MS) /* a rail that is out is tried again, first after this */
-#define SN_NET_ELSEWHERE   4000		    /* ns without a look at the ports that heard nothing lately */
 #define SN_NET_LATE	   (300 * 1000ULL)  /* ns without a look */
 #define SN_NET_LATENESS	   (20 * SN_NET_MS) /* a look may be so late: longer than HOT_MOST of rail.c */
 #define SN_NET_RETRY_MOST  (200 * SN_NET_MS)

@@ -501,6 +501,13 @@ static void net_refuse(void *link, struct sn_rdv *rdv, int status)
 	leave(r);
 }
 
+static bool net_brings(const void *link, uint64_t room)
+{
+	uint64_t frame = room + sizeof(struct sn_wire_head) + SN_WIRE_EAGER_HEAD;
+
+	return room <= SN_NET_SEVERAL || frame <= ((const struct sn_net_link *)link)->way[0].mtu;
+}
+
 /* Is it time to look? See the top of this file. */
 static bool due(struct net_rail *r)
 {
@@ -604,6 +611,7 @@ const struct sn_rail_ops sn_rail_net = {
 	.unpost = net_unpost,
 	.pull = net_pull,
 	.refuse = net_refuse,
+	.brings = net_brings,
 	.progress = net_progress,
 	.peek = net_peek,
 	.leave = net_leave,

@@ -15,6 +15,7 @@
 #define ALONE	16    /* looks at one socket alone */
 #define SINGLES 64    /* datagrams of one frame after which nothing need be joined */
 #define CROWD	4     /* looks in a row that found something, after which it had better be */
+#define PART	1024  /* bytes of a frame that may be one of several of a message; two in a row are */
 
 bool sn_udp_in_new(struct sn_udp_in *u)
 {
@@ -175,8 +176,8 @@ static void fill(struct sn_udp_in *u)
 /*
  * To join datagrams and say where each ends costs a lone one 0.15 us of its 3.5 (a message header and a control message go in and
  * out of the kernel with every look). So as long as the peer's datagrams are one frame each, the kernel is not asked to. If
- * then it has joined ones that somebody cut up for it anyway, it takes them apart again, which is dear: so after a few in a row,
- * or when a body is expected, it is asked again. One that was joined before loses all but its first frame, as the network may.
+ * then it has joined ones that somebody cut up for it anyway, it takes them apart again, which is dear: so after a few in a row, two
+ * long ones, or when a body is expected, it is asked again. One that was joined before loses all but its first frame, as the network may.
  */
 static void set_plain(struct sn_udp_in *u, bool plain)
 {
@@ -191,7 +192,7 @@ static void learn(struct sn_udp_in *u)
 {
 	u->run++;
 	if (u->plain) {
-		if (u->run >= CROWD)
+		if (u->run >= CROWD || (u->run > 1 && u->msg[0].msg_len >= PART))
 			set_plain(u, false);
 	} else if (u->placed || u->count > 1 ||
 		   segment_size(&u->msg[0].msg_hdr, u->msg[0].msg_len) < u->msg[0].msg_len) {

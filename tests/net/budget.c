@@ -64,7 +64,8 @@ static unsigned noting(void *drv, const struct sn_net_out *frames, unsigned coun
 }
 
 struct cost {
-	uint64_t sends, receives, plain, joined, placed, moved, acks, again, connected, copied, checked;
+	uint64_t sends, receives, plain, joined, placed, moved, acks, again, connected, copied, checked,
+		announced;
 };
 
 static void add(void *arg, const char *name, uint64_t value)
@@ -79,6 +80,7 @@ static void add(void *arg, const char *name, uint64_t value)
 		{"net.rx_placed", offsetof(struct cost, placed)},
 		{"net.rx_moved", offsetof(struct cost, moved)},
 		{"net.tx_ack", offsetof(struct cost, acks)},
+		{"net.tx_rendezvous", offsetof(struct cost, announced)},
 		{"net.again_evidence", offsetof(struct cost, again)},
 		{"net.again_timer", offsetof(struct cost, again)},
 		{"net.resend_fast", offsetof(struct cost, again)},
@@ -178,7 +180,8 @@ static const struct most {
 	const char *name;
 	double receives; /* calls that receive a short one: the ring of the Ethernet driver is memory */
 	double copied;	 /* bytes of a message of 8 bytes */
-	double eager, several, pushed;		       /* copies of the bytes of longer ones */
+	double eager, several, pushed; /* copies of the bytes of longer ones */
+	double several_receives;
 	double row_sends, row_answers;		       /* of ROW bodies of 16 KiB */
 	double long_sends, long_receives, long_copies; /* of a MiB */
 	uint64_t word;				       /* bytes that one peer may push */
@@ -187,10 +190,10 @@ static const struct most {
 		/* Into the frame, with its head, its record's and immediate data; nothing where it is taken out. A body pushed whole is
 	 * copied for the sender to keep, and to where it belongs. Short pieces, if many, are copied to their heads, so that the
 	 * kernel reads one stretch of memory. Now and then a look is at the other socket, too. */
-		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 3, 1, 32, 40, 1.35, 512 << 10},
+		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 1.2, 3, 1, 32, 40, 1.35, 512 << 10},
 		/* The same, and short ones behind their header; pieces of bodies have a socket of their own (src/net/bulk.c), at
 	 * which somebody looks while they are expected. */
-		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 3, 2, 64, 64, 0.3, 256 << 10},
+		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 0.05, 3, 2, 64, 64, 0.3, 256 << 10},
 },
   *most;
 
@@ -267,7 +270,7 @@ static void eager_ones(struct cost *before)
 	at_most("copies of its bytes", (double)c.copied / (2.0 * PINGS * (double)len), most->eager);
 }
 
-/* Of those that take a few frames some must be taken at once: they are copied into the frames, and together by the receiver. */
+/* Those that take a few frames are copied into them, and together by the receiver, who has the kernel join them again. */
 static void several_ones(struct cost *before)
 {
 	const uint64_t len = 4096;
@@ -276,6 +279,8 @@ static void several_ones(struct cost *before)
 	if (skipped(&c))
 		return;
 	at_most("calls that send, a message of 4 KiB", (double)c.sends / (2 * PINGS), 1);
+	at_most("calls that receive it", (double)c.receives / (2 * PINGS), most->several_receives);
+	at_most("of it announced, and then sent", (double)c.announced, 0);
 	at_most("copies of its bytes", (double)c.copied / (2.0 * PINGS * (double)len), most->several);
 }
 
