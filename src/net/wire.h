@@ -179,8 +179,7 @@ struct sn_rec {
 	int64_t status;
 };
 
-/* EAGER's head is what comes before .len. */
-#define SN_WIRE_EAGER_HEAD ((uint32_t)offsetof(struct sn_wire_rec, len))
+enum { SN_WIRE_EAGER_HEAD = offsetof(struct sn_wire_rec, len) }; /* EAGER has nothing from there on */
 /* Bytes of a record's head; 0 for an unknown one. */
 uint32_t sn_wire_rec_head(uint8_t what);
 /* Write a record without its body at dst (room checked by the caller): returns its length so far. */
