@@ -95,7 +95,7 @@ static inline int move(const struct sn_shim_quick *q, const struct sn_seen *e, c
 	char *base[2] = {to, (char *)(uintptr_t)from};
 	int rc = 0;
 	if (e->own_len)
-		memcpy(base[0] + e->own_in, base[1] + e->own_out, e->own_len);
+		memmove(base[0] + e->own_in, base[1] + e->own_out, e->own_len);
 	for (const struct sn_step *s = e->step; !rc && s < e->step + e->steps; s++)
 		rc = do_step(q, e, s, base[s->out] + s->at);
 	return rc;

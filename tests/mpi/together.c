@@ -329,7 +329,15 @@ static void empty(void)
 		barrier(MPI_COMM_WORLD);
 		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
 	}
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		MPI_Irecv(&in, 1, MPI_INT, left, 7, MPI_COMM_WORLD, &r[0]);
+		MPI_Issend(&out, 1, MPI_INT, right, 7, MPI_COMM_WORLD, &r[1]);
+		one_allgather(2, MPI_COMM_WORLD, true, 1);
+		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+	}
 	MPI_Issend(&out, 1, MPI_INT, right, 8, MPI_COMM_WORLD, &r[0]);
+	for (int i = 0; i < 10; i++)
+		one_allgather(2, MPI_COMM_WORLD, true, 1);
 	for (int i = 0; i < 3000 && !over; i++)
 		MPI_Test(&r[0], &over, MPI_STATUS_IGNORE);
 	expect(!over, "a synchronous send that nobody has received is over", 0);
@@ -373,6 +381,33 @@ static void groups(void)
 	}
 	MPI_Comm_free(&inter);
 	MPI_Comm_free(&half);
+}
+
+/* Of which one group is smaller: so are the other's buffers, here at the end of what may be read. */
+static void unequal_groups(void)
+{
+	enum { N = 1024 };
+	int last = rank == ranks - 1, blocks = last ? ranks - 1 : 1, bad = 0;
+	size_t len = N * sizeof(int) * (size_t)blocks;
+	MPI_Comm part, inter;
+	if (ranks < 3)
+		return;
+	char *map = mmap(NULL, 2 * len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int *out = (int *)(void *)map, in[MOST * N];
+	expect(map != MAP_FAILED && !mprotect(map + len, len, PROT_NONE), "memory", 0);
+	MPI_Comm_split(MPI_COMM_WORLD, last, rank, &part);
+	MPI_Intercomm_create(part, 0, MPI_COMM_WORLD, last ? 0 : ranks - 1, 2, &inter);
+	for (int i = 0; i < 20; i++) {
+		for (int k = 0; k < N * blocks; k++)
+			out[k] = i + rank;
+		alltoall(out, N, MPI_INT, in, inter);
+		for (int k = 0; k < N * blocks; k++)
+			bad += in[k] != i + (last ? k / N : ranks - 1);
+	}
+	expect(!bad, "an exchange of a group with a smaller one", 0);
+	munmap(map, 2 * len);
+	MPI_Comm_free(&inter);
+	MPI_Comm_free(&part);
 }
 
 /* The other hears of it in the call that it is in, or in the next, and leaves a file. */
@@ -426,6 +461,7 @@ static void all_kinds(void)
 	beside();
 	empty();
 	groups();
+	unequal_groups();
 }
 
 int main(int argc, char **argv)
