@@ -302,12 +302,12 @@ void sn_engine_leave(struct sn_engine_client *client)
 
 /* ---- from the application ---- */
 
-/* The next hint after `left`, or the beginning of a wait. Returns what .stayed is then. */
-static uint32_t judge(uint64_t left, uint64_t now)
+/* The next hint after `left`, or the beginning of a wait; only the latter earns trust. Returns what .stayed is then. */
+static uint32_t judge(uint64_t left, uint64_t now, bool waits)
 {
 	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
 	if (left) {
-		n = now - left > STAYS_NS ? 0 : SN_MIN_OF(n + 1, TRUSTED);
+		n = now - left > STAYS_NS ? 0 : SN_MIN_OF(n + waits, TRUSTED);
 		n = n == TRUSTED ? TRUSTED + ASKED_EACH : n;
 		atomic_store_explicit(&habit.stayed, n, memory_order_relaxed);
 	}
@@ -326,7 +326,7 @@ bool sn_engine_hint(bool trusting)
 		return false;
 	}
 	uint64_t now = sn_now_ns();
-	n = judge(left, now);
+	n = judge(left, now, false);
 	atomic_store_explicit(&habit.left, now, memory_order_relaxed);
 	if (n >= TRUSTED && trusting)
 		return false;
@@ -345,7 +345,7 @@ void sn_engine_stay(void)
 	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
 	if (!left)
 		return;
-	judge(left, sn_now_ns());
+	judge(left, sn_now_ns(), true);
 	atomic_store_explicit(&habit.left, 0, memory_order_relaxed);
 }
 
