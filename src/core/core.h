@@ -80,7 +80,8 @@ _Static_assert(offsetof(struct sn_req, comp) == SN_LINE && sizeof(sn_completion)
 
 /* ---- unexpected messages ------------------------------------------------------------------------------------- */
 
-struct sn_claim { /* an unexpected message, in the matcher or claimed */
+#define SN_CLAIM_CLASSES 3 /* sizes of kept bodies that are kept for the next ones, too; recv.c */
+struct sn_claim {	   /* an unexpected message, in the matcher or claimed */
 	struct sn_match_unexpected m;
 	struct sn_list peer_link; /* on peer->rdvs while .rdv is set */
 	struct sn_peer_state *peer;
@@ -162,7 +163,7 @@ struct sn_ep {
 	uint32_t left_calls;	 /* client.calls when a post last said that the application may go away */
 	uint64_t visit_kept;	 /* unexpected messages there were when it looked last */
 	struct sn_engine_client client;
-	struct sn_claim *free_claims[2];
+	struct sn_claim *free_claims[SN_CLAIM_CLASSES];
 	struct sn_region **regions;
 	uint32_t region_count, region_hash_size;
 	struct {

@@ -14,17 +14,19 @@
 #include "progress/caller.h"
 #include <stdlib.h>
 
-static const size_t claim_body[2] = {512, 16384};
+static const size_t claim_body[SN_CLAIM_CLASSES] = {512, 4352, 16384};
 
 static struct sn_claim *claim_new(sn_ep *ep, uint64_t body)
 {
-	unsigned c = body <= claim_body[0] ? 0 : body <= claim_body[1] ? 1 : 2;
+	unsigned c = 0;
+	while (c < SN_CLAIM_CLASSES && body > claim_body[c])
+		c++;
 	struct sn_claim *claim;
-	if (c < 2 && ep->free_claims[c]) {
+	if (c < SN_CLAIM_CLASSES && ep->free_claims[c]) {
 		claim = ep->free_claims[c];
 		ep->free_claims[c] = claim->next_free;
 	} else {
-		claim = malloc(sizeof(*claim) + (c < 2 ? claim_body[c] : body));
+		claim = malloc(sizeof(*claim) + (c < SN_CLAIM_CLASSES ? claim_body[c] : body));
 		if (!claim)
 			return NULL;
 		memset(&claim->m, 0, sizeof(claim->m));
@@ -39,7 +41,7 @@ static struct sn_claim *claim_new(sn_ep *ep, uint64_t body)
 void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim)
 {
 	sn_list_del(&claim->peer_link);
-	if (claim->size_class == 2) {
+	if (claim->size_class == SN_CLAIM_CLASSES) {
 		claim->peer->kept -= claim->len;
 		free(claim);
 		return;
@@ -56,9 +58,11 @@ void sn_core_claims_free(sn_ep *ep)
 			sn_match_remove_unexpected(ep->match[plane], u);
 			sn_core_claim_free(ep, sn_container(u, struct sn_claim, m));
 		}
-		while (ep->free_claims[plane]) {
-			struct sn_claim *c = ep->free_claims[plane];
-			ep->free_claims[plane] = c->next_free;
+	}
+	for (unsigned class = 0; class < SN_CLAIM_CLASSES; class ++) {
+		struct sn_claim *c;
+		while ((c = ep->free_claims[class]) != NULL) {
+			ep->free_claims[class] = c->next_free;
 			free(c);
 		}
 	}
@@ -210,7 +214,7 @@ static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, b
 	} else if (in->head.len) {
 		memcpy(claim->body, in->body, in->head.len);
 	}
-	if (claim->size_class == 2)
+	if (claim->size_class == SN_CLAIM_CLASSES)
 		peer->kept += claim->len;
 	ep->count.unexpected++;
 	int rc = sn_match_unexpected(ep->match[plain], &claim->m);
