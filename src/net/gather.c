@@ -437,6 +437,9 @@ static bool train_fits(struct sn_net_link *l, uint64_t bytes)
 	    !sn_list_empty(&l->dones) || w->port->full || w->flight + frames > w->cwnd ||
 	    in_flight(l) + frames > SN_WIRE_WINDOW)
 		return false;
+	/* nor may the batch leave in between, since the driver may not take all of it; a frame longer than the path now carries takes several places */
+	if (w->port->out_count + frames > SN_NET_BATCH || (l->open.frame && l->open.at > w->mtu))
+		return false;
 	while (n < frames && (frame[n] = sn_net_frame_get(l->net)) != NULL)
 		n++;
 	for (unsigned i = n; i > 0; i--) /* they are the next to be had */

@@ -503,9 +503,10 @@ static void net_refuse(void *link, struct sn_rdv *rdv, int status)
 
 static bool net_brings(const void *link, uint64_t room)
 {
+	const struct sn_net_link *l = link;
 	uint64_t frame = room + sizeof(struct sn_wire_head) + SN_WIRE_EAGER_HEAD;
 
-	return room <= SN_NET_SEVERAL || frame <= ((const struct sn_net_link *)link)->way[0].mtu;
+	return room <= SN_NET_SEVERAL || (room <= l->net->cfg.eager && frame <= l->way[0].mtu);
 }
 
 /* Is it time to look? See the top of this file. */
