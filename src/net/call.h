@@ -8,9 +8,13 @@
 #define SN_NET_CALL_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+
+/* socket.c, as sockets are opened: they are the kernel's own. A library that was loaded before may have others, which only it can read. */
+extern bool sn_net_bare_calls;
 
 /* Tests that count calls have them made by name. */
 #if defined(__x86_64__) && !defined(SN_NET_CALLS_COUNTED)
@@ -34,11 +38,15 @@ static inline ssize_t sn_net_call(long number, int fd, const void *at, size_t le
 
 static inline ssize_t sn_net_call_recv(int fd, void *at, size_t len)
 {
+	if (__builtin_expect(!sn_net_bare_calls, 0))
+		return recv(fd, at, len, MSG_DONTWAIT);
 	return sn_net_call(SYS_recvfrom, fd, at, len, MSG_DONTWAIT);
 }
 
 static inline ssize_t sn_net_call_send(int fd, const void *at, size_t len)
 {
+	if (__builtin_expect(!sn_net_bare_calls, 0))
+		return send(fd, at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return sn_net_call(SYS_sendto, fd, at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 #else
