@@ -363,7 +363,7 @@ def case_fates(driver, how):
         if state == "eager":
             survivor.say("GO")
     for survivor, doomed in pairs:
-        survivor.verdict(begin + 40)
+        survivor.verdict(begin + 15 * patience)
     print("after %.1f s, of which the peer time-out is %d" % (awake() - begin, patience))
 
     for survivor, doomed in pairs:
