@@ -2,17 +2,16 @@
 /*
  * MSG frames being filled: the window of requests for a peer.
  *
- * A request that fits is packed when it is posted, into the link's open frame; whether that frame leaves with it or waits for
- * company the strategy decides (sched.h). Only what does not fit a frame, or comes while the window is full or the link not yet
- * open, waits in the queue and is packed later. Frames that are full while others are under way wait for each other in the
- * batch, so that a train of them leaves in one call and, over UDP, as one datagram that the kernel cuts up.
+ * A request that fits is packed when it is posted, into the link's open frame; whether that frame leaves with it or waits for company the
+ * strategy decides (sched.h). Only what does not fit a frame, or comes while the window is full or the link not yet open, waits in the queue
+ * and is packed later. Frames that are full while others are under way wait for each other in the batch, to leave in one call, as a train.
  *
  * Nothing that waits here waits for a clock: acknowledgements of what is under way set it free, and when a train begins,
  * it is looked whether they have come. The application's own look, in which it posts nothing, sets free what is the last for now.
  *
- * Budget of a small post, and of one that must be copied and takes several frames: no allocation in the steady state, and one copy of
- * the body. On an idle link one driver call and one look at the clock, when the message has left; while others are under way
- * neither, until a frame is full.
+ * Budget of a small post, and of one that must be copied and takes several frames: no allocation in the steady state, and one copy of the
+ * body. On an idle link one driver call and one look at the clock, when the message has left; while others are under way neither, until a
+ * frame is full.
  */
 #include "base/log.h"
 #include "net/alone.h"
@@ -424,7 +423,7 @@ static int post_rendezvous(struct sn_net_link *l, const struct sn_out *out, stru
 	return 0;
 }
 
-/* Can a message of so many bytes leave in frames now, with nothing left of it that would have to wait? */
+/* Can a message of so many bytes go in frames now, none of which waits, nor the batch leaves in between (the driver may be full)? */
 static bool train_fits(struct sn_net_link *l, uint64_t bytes)
 {
 	const struct sn_net_way *w = &l->way[0];
@@ -435,10 +434,8 @@ static bool train_fits(struct sn_net_link *l, uint64_t bytes)
 
 	if (l->net->cfg.ports > 1 || l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue) ||
 	    !sn_list_empty(&l->dones) || w->port->full || w->flight + frames > w->cwnd ||
-	    in_flight(l) + frames > SN_WIRE_WINDOW)
-		return false;
-	/* nor may the batch leave in between, since the driver may not take all of it; a frame longer than the path now carries takes several places */
-	if (w->port->out_count + frames > SN_NET_BATCH || (l->open.frame && l->open.at > w->mtu))
+	    in_flight(l) + frames > SN_WIRE_WINDOW || w->port->out_count + frames > SN_NET_BATCH ||
+	    (l->open.frame && l->open.at > w->mtu))
 		return false;
 	while (n < frames && (frame[n] = sn_net_frame_get(l->net)) != NULL)
 		n++;

@@ -11,12 +11,11 @@
  * peer connected the looks stop: an endpoint whose peers are all local makes no system call for the network.
  * Who posts something long may go away, and arms at once (stay.h); who then is seen to wait disarms.
  *
- * The application computing. If the progress thread is on guard, what becomes readable wakes it, and it looks in the
- * application's place. Else, or if it does not come to it, a timer of the service thread sees that no call came for 2 to 8 ms
- * (the longer the application has been calling all the time, the rarer it looks). Where the descriptors are armed and nothing is left
- * to send it waits for the engine's own next timer, seconds away, so a rank that is blocked costs the service thread nothing. Once no call has
- * come the service thread does the engine's progress in quiet mode (net.h): it acknowledges, resends,
- * answers PULL, places DATA and keeps the peer from thinking that we are dead, until somebody calls and what has to be is told.
+ * The application computing. If the progress thread is on guard, what becomes readable wakes it, and it looks in the application's place.
+ * Else, or if it does not come to it, a timer of the service thread sees that no call came for 2 to 8 ms (the longer the application has been
+ * calling all the time, the rarer it looks). Where the descriptors are armed and nothing is left to send it waits for the engine's own next
+ * timer, seconds away, so a rank that is blocked costs the service thread nothing. Once no call has come the service thread does the engine's
+ * progress in quiet mode (net.h): it acknowledges, resends, answers PULL, places DATA and lets the peer know that we live.
  *
  * Locks. The rail's lock guards the engine; the application's threads take it around every call (inside, the core calls
  * back into the rail: `depth`, theirs alone, counts), the service thread only tries. The service lock is taken inside
@@ -504,9 +503,9 @@ static void net_refuse(void *link, struct sn_rdv *rdv, int status)
 static bool net_brings(const void *link, uint64_t room)
 {
 	const struct sn_net_link *l = link;
-	uint64_t frame = room + sizeof(struct sn_wire_head) + SN_WIRE_EAGER_HEAD;
+	uint64_t head = sizeof(struct sn_wire_head) + SN_WIRE_EAGER_HEAD;
 
-	return room <= SN_NET_SEVERAL || (room <= l->net->cfg.eager && frame <= l->way[0].mtu);
+	return room <= SN_NET_SEVERAL || room <= SN_MIN_OF(l->net->cfg.eager, l->way[0].mtu - head);
 }
 
 /* Is it time to look? See the top of this file. */
