@@ -270,7 +270,7 @@ static unsigned arrange(const struct sn_seen *e, unsigned order[SN_STEPS])
 struct blocks {
 	const char *out;
 	const char *in;
-	size_t len, out_len, in_len;
+	size_t len, in_len;
 	size_t own_out, own_in;	  /* where what stays here lies */
 	bool there[SN_STEPS + 1]; /* those that it has got */
 	bool gone[SN_STEPS + 1];  /* MPI_Alltoall: those that have left */
@@ -328,7 +328,7 @@ static bool follow_send(struct blocks *b, const struct sn_shim_step *s)
 		return mark(b->there, at, len, b->len, true) && !memcmp(bytes, brought + at, len);
 	/* whole blocks of its own: an empty message may be another's, such as what tells a synchronous send that it has been received */
 	if (!b->out ||
-	    (b->each ? !lies_in(s, len, b->out, b->out_len) || !mark(b->gone, at, len, b->len, false)
+	    (b->each ? !lies_in(s, len, b->out, b->in_len) || !mark(b->gone, at, len, b->len, false)
 		     : s->buf != b->out || len != b->len))
 		return false;
 	return !memcmp(bytes, s->buf, len);
@@ -347,7 +347,6 @@ static bool blocks_of(struct blocks *b, const struct sn_collective *c, const voi
 	b->own_in = len * (size_t)rank;
 	if (!in_place) {
 		b->out = from;
-		b->out_len = all ? b->in_len : len;
 		b->own_out = all ? b->own_in : 0;
 	}
 	memcpy(brought + b->own_in, in_place ? b->in + b->own_in : b->out + b->own_out, len);

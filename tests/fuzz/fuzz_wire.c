@@ -8,6 +8,7 @@
  *
  * Run with --seeds DIR it writes a corpus made by the codec: every frame type.
  */
+#include "../arrive_tagged.h"
 #include "net/net.h"
 #include "progress/relax.h"
 #include <signal.h>
@@ -52,16 +53,6 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	else if (in->rdv)
 		sn_net_refuse(link_, in->rdv, SN_ERR_NOMEM);
 	return 0;
-}
-
-int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
-			  const void *body, uint64_t len)
-{
-	const struct sn_in in = {
-		.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
-		.body = body};
-
-	return sn_core_arrive(peer, &in);
 }
 
 void sn_core_sent(struct sn_req *req, int status)

@@ -4,6 +4,7 @@
  * conversation: the list of messages posted, in order. The next arrival at the receiver must be the next entry, with its
  * head, immediate data and every byte; every request must end exactly once.
  */
+#include "../arrive_tagged.h"
 #include "sim.h"
 
 #define EDGE 64 /* guard bytes around receive buffers */
@@ -365,16 +366,6 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 		fetch(peer, in->rdv, t, index);
 	}
 	return 0;
-}
-
-int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
-			  const void *body, uint64_t len)
-{
-	const struct sn_in in = {
-		.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
-		.body = body};
-
-	return sn_core_arrive(peer, &in);
 }
 
 static void ended(struct sn_req *r, int status)

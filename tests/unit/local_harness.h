@@ -6,6 +6,7 @@
 #ifndef LOCAL_HARNESS_H
 #define LOCAL_HARNESS_H
 
+#include "../arrive_tagged.h"
 #include "base/base.h"
 #include "base/conf.h"
 #include "base/log.h"
@@ -207,19 +208,6 @@ static inline void pull(struct sn_peer_state *peer, struct sn_rdv *rdv, uint64_t
 		cut(req->iov, req->buf, len, number % 5 == 0 ? 256 : 1 + (uint32_t)number % 7, &seed);
 	ep->pulls_open++;
 	sn_rail_local.pull(peer->link, rdv, req->iov, req->iov_count, len, req);
-}
-
-int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data,
-			  const void *body, uint64_t len)
-{
-	struct sn_in in = {.head = {.kind = SN_K_TAGGED,
-				    .flags = flags,
-				    .bits = bits,
-				    .data = data,
-				    .len = len,
-				    .imm = ""},
-			   .body = len ? body : NULL};
-	return sn_core_arrive(peer, &in);
 }
 
 int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
