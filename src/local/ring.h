@@ -26,6 +26,8 @@
  * then goes on at the beginning (the way there is padding). With more processes than cores it does so from the first page on, whatever
  * the records: two processes that take turns stay within two pages. With eight ranks the rings of a process would
  * else be 3 MiB, each line used once and then not before it has left the cache (alltoall of 8 B: 30 us without, 18 with).
+ * But until the receiver has passed the padding only as many cells are free as lie behind the beginning, up to where it turned back.
+ * A sender to whom that is not enough (several records in a row, or long ones) goes back from twice as far the next time.
  *
  * Trust. head is checked to lie between the last head and the tail. The sender never reads cells. Records are checked by
  * the receiver (recv.c).
@@ -67,6 +69,8 @@ struct sn_tx {
 	bool bad;  /* the receiver's head made no sense */
 	bool full; /* it keeps much that nobody has posted for, as far as is known */
 	struct sn_chan *chan;
+	uint64_t back;	    /* the tail behind the last padding on the way back; 0: it has cost room since */
+	uint32_t crowd_lap; /* in a crowd, go back from so many cells on */
 };
 
 struct sn_rx {
@@ -88,6 +92,7 @@ static inline void sn_tx_init(struct sn_tx *tx, void *map, uint32_t ring_bytes)
 			     .count = ring_bytes / SN_CELL,
 			     .clean = ring_bytes / SN_CELL,
 			     .lap = SN_RING_LAP,
+			     .crowd_lap = SN_RING_LAP,
 			     .chan = map}; /* a new channel is all zero */
 }
 
@@ -159,11 +164,23 @@ static inline bool sn_tx_prepare(struct sn_tx *tx)
 static inline uint32_t sn_tx_lap(struct sn_tx *tx, uint32_t at, uint32_t n)
 {
 	uint32_t skip = tx->count - at;
-	uint32_t from = sn_relax_crowded() ? SN_RING_LAP : tx->tail < tx->wide ? tx->count : SN_RING_NARROW;
+	uint32_t from = sn_relax_crowded() ? tx->crowd_lap : tx->tail < tx->wide ? tx->count : SN_RING_NARROW;
 	bool go =
 		at >= from && n < at && skip <= SN_REC_CELLS_MAX && sn_tx_refresh(tx) && tx->head == tx->tail;
 	tx->lap = tx->tail + (go ? skip : 0) + SN_RING_LAP;
+	if (go)
+		tx->back = tx->tail + skip;
 	return go ? skip : 0;
+}
+
+/* No room: because of the padding? Then the next laps are longer. */
+static inline struct sn_cell *sn_tx_no_room(struct sn_tx *tx)
+{
+	if (tx->head < tx->back) {
+		tx->crowd_lap *= 2; /* at the ring's length it ends: nothing goes back then */
+		tx->back = 0;
+	}
+	return NULL;
 }
 
 /* Where a record of n cells goes (n at most a quarter of the ring), or NULL: no room now, or tx->bad. */
@@ -180,7 +197,7 @@ static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 	}
 	if (sn_unlikely(tx->tail - tx->head + pad + n + 1 > tx->count)) {
 		if (!sn_tx_refresh(tx) || tx->tail - tx->head + pad + n + 1 > tx->count)
-			return NULL;
+			return sn_tx_no_room(tx);
 	}
 	if (sn_unlikely(pad)) {
 		sn_tx_publish_bare(tx, SN_REC_PAD, 0, pad);

@@ -151,6 +151,42 @@ static void in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring(void **state)
 	free(map);
 }
 
+/* The way back is padding, which takes the room of records until the receiver has passed it. */
+static void in_a_crowd_the_way_back_costs_a_burst_its_room_a_few_times_only(void **state)
+{
+	static const struct {
+		uint32_t records, cells;
+	} bursts[] = {{128, 1}, {4, 512}, {64, 20}};
+	const uint32_t bytes = 8 * SN_RING_NARROW * SN_CELL;
+	for (unsigned b = 0; b < sizeof(bursts) / sizeof(bursts[0]); b++) {
+		void *map = segment(bytes);
+		struct sn_tx tx;
+		struct sn_rx rx;
+		int full = 0, farthest = 0, all = (int)(bursts[b].records * bursts[b].cells);
+		sn_tx_init(&tx, map, bytes);
+		sn_rx_init(&rx, map, bytes);
+		sn_relax_crowd(1000000);
+		for (int turn = 0; turn < 1000; turn++) {
+			for (uint32_t i = 0; i < bursts[b].records; i++) {
+				while (put(&tx, bursts[b].cells) < 0) {
+					full += 1;
+					assert_true(turn < 100);
+					assert_int_equal(put(&tx, bursts[b].cells),
+							 -1); /* asks again, as senders do */
+					read_all(&rx);
+				}
+				if (turn >= 500) /* where it ends */
+					farthest = SN_MAX_OF(farthest, (int)(tx.tail % tx.count));
+			}
+			read_all(&rx);
+		}
+		assert_in_range(full, 1, 6);
+		assert_in_range(farthest, all, 4 * all); /* and it still goes back */
+		sn_relax_crowd(0);
+		free(map);
+	}
+}
+
 static void who_keeps_up_with_short_records_needs_a_part_of_a_large_ring(void **state)
 {
 	const uint32_t bytes = 8 * SN_RING_NARROW * SN_CELL;
@@ -270,6 +306,7 @@ int main(void)
 		cmocka_unit_test(records_come_out_as_they_went_in),
 		cmocka_unit_test(an_empty_ring_takes_the_longest_record_anywhere),
 		cmocka_unit_test(in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring),
+		cmocka_unit_test(in_a_crowd_the_way_back_costs_a_burst_its_room_a_few_times_only),
 		cmocka_unit_test(who_keeps_up_with_short_records_needs_a_part_of_a_large_ring),
 		cmocka_unit_test(a_long_message_is_handed_over_in_few_steps),
 		cmocka_unit_test(lines_are_got_ready_for_short_records_only),
