@@ -194,6 +194,17 @@ static INLINE uint64_t load_word(const uint8_t *at)
 	return le64toh(w);
 }
 
+/* The `len` last bytes of a piece of `all`: a word filled up with zeros. */
+static INLINE uint64_t load_part(const uint8_t *at, size_t len, size_t all)
+{
+	uint8_t bytes[8] = {0};
+
+	if (sn_likely(all >= 8))
+		return load_word(at + len - 8) >> (64 - 8 * len);
+	memcpy(bytes, at, len);
+	return load_word(bytes);
+}
+
 /* `words` full words, beginning in lane 0 and ending in lane 3; they go to `to`, too, if that is not NULL. */
 static INLINE void quads_portable(uint32_t lane[4], const uint8_t *at, size_t words, uint8_t *to)
 {
@@ -242,9 +253,10 @@ static bool have_fast(void)
  */
 #define HAVE_WIDE 1
 #define WIDE	  __attribute__((target("avx512f,avx512bw,vpclmulqdq,sse4.2")))
-#define STEP	  4 /* registers in flight: a product takes several cycles */
+#define STEP                                                                                                 \
+	4 /* registers in flight: a product takes several cycles. They are memory if a loop over them is left */
 
-static uint64_t fold_step[2], fold_next[2]; /* factors for STEP registers and for one */
+static uint64_t fold_by[STEP + 1][2]; /* factors for so many registers */
 
 /* x^n modulo the polynomial, reflected into the high half of a word. */
 static uint64_t power(unsigned n)
@@ -258,10 +270,9 @@ static uint64_t power(unsigned n)
 
 static void fold_init(void)
 {
-	for (unsigned i = 0; i < 2; i++) {
-		fold_step[i] = power(128 * STEP + (i ? 0 : 64) - 1);
-		fold_next[i] = power(128 + (i ? 0 : 64) - 1);
-	}
+	for (unsigned n = 1; n <= STEP; n++)
+		for (unsigned i = 0; i < 2; i++)
+			fold_by[n][i] = power(128 * n + (i ? 0 : 64) - 1);
 }
 
 /* Two words of each lane, side by side; the bytes go to `to`, too, if that is not NULL. */
@@ -280,39 +291,50 @@ WIDE static INLINE __m512i wide_fold(__m512i x, __m512i by, __m512i next)
 					 _mm512_clmulepi64_epi128(x, by, 0x11), next, 0x96);
 }
 
-WIDE static INLINE __m512i wide_factors(const uint64_t f[2])
+WIDE static INLINE __m512i wide_factors(unsigned n)
 {
-	return _mm512_broadcast_i32x4(_mm_set_epi64x((long long)f[1], (long long)f[0]));
+	return _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)fold_by[n]));
+}
+
+/* The lanes of x, each as the check of all its words so far. */
+WIDE static INLINE void wide_lanes(uint32_t lane[4], __m512i x)
+{
+	uint64_t last[8];
+
+	_mm512_storeu_si512(last, x);
+#pragma GCC unroll 4
+	for (unsigned i = 0; i < 4; i++)
+		lane[i] = word_fast(word_fast(0, last[2 * i]), last[2 * i + 1]);
 }
 
 WIDE static INLINE void quads_wide(uint32_t lane[4], const uint8_t *at, size_t words, uint8_t *to)
 {
-	const __m512i far = wide_factors(fold_step), near = wide_factors(fold_next);
+	const __m512i far = wide_factors(STEP), near = wide_factors(1);
 	const size_t step = (size_t)64 * STEP;
 	__m512i x[STEP];
-	uint64_t last[8];
 
 	if (words < (size_t)16 * STEP) {
 		quads_fast(lane, at, words, to);
 		return;
 	}
+#pragma GCC unroll 4
 	for (unsigned i = 0; i < STEP; i++)
 		x[i] = wide_load(at + (size_t)64 * i, to ? to + (size_t)64 * i : NULL);
 	x[0] = _mm512_xor_si512(x[0], _mm512_set_epi64(0, lane[3], 0, lane[2], 0, lane[1], 0, lane[0]));
 	for (at += step, words -= step / 8; words >= step / 8; at += step, words -= step / 8) {
 		to = to ? to + step : NULL;
+#pragma GCC unroll 4
 		for (unsigned i = 0; i < STEP; i++)
 			x[i] = wide_fold(x[i], far,
 					 wide_load(at + (size_t)64 * i, to ? to + (size_t)64 * i : NULL));
 	}
-	for (unsigned i = 1; i < STEP; i++)
-		x[0] = wide_fold(x[0], near, x[i]);
+#pragma GCC unroll 4
+	for (unsigned i = 0; i + 1 < STEP; i++)
+		x[STEP - 1] = wide_fold(x[i], wide_factors(STEP - 1 - i), x[STEP - 1]);
 	to = to ? to + step : NULL;
 	for (; words >= 8; at += 64, words -= 8, to = to ? to + 64 : NULL)
-		x[0] = wide_fold(x[0], near, wide_load(at, to));
-	_mm512_storeu_si512(last, x[0]);
-	for (unsigned i = 0; i < 4; i++)
-		lane[i] = word_fast(word_fast(0, last[2 * i]), last[2 * i + 1]);
+		x[STEP - 1] = wide_fold(x[STEP - 1], near, wide_load(at, to));
+	wide_lanes(lane, x[STEP - 1]);
 	quads_fast(lane, at, words, to);
 }
 
@@ -338,7 +360,7 @@ FOLD static INLINE uint32_t fold_end(__m128i x)
 /* a to d are the lanes'; the two words of a lane lie in two of the four pieces of 16 bytes. Written out: compilers leave arrays in memory. */
 FOLD static INLINE void quads_fold(uint32_t lane[4], const uint8_t *at, size_t words, uint8_t *to)
 {
-	const __m128i by = _mm_set_epi64x((long long)fold_next[1], (long long)fold_next[0]), none = {0};
+	const __m128i by = _mm_loadu_si128((const void *)fold_by[1]), none = {0};
 	__m128i a = none, b = none, c = none, d = none;
 
 	if (words < FOLD_LEAST) {
@@ -418,28 +440,27 @@ static INLINE void add_by(struct sn_check *c, const uint8_t *at, size_t len, uin
 		memcpy(to, at, len);
 	else if (to)
 		memcpy(to + len - CHECK_LAST, at + len - CHECK_LAST, CHECK_LAST);
-	for (; c->next != 0 && len >= 8; at += 8, len -= 8) {
-		if (to) {
-			memcpy(to, at, 8);
-			to += 8;
-		}
-		c->lane[c->next] = word(c->lane[c->next], load_word(at));
-		c->next = (c->next + 1) & 3;
-	}
+	uint32_t lane[4]; /* from the next word's on */
+	const size_t all = len;
+
+#pragma GCC unroll 4
+	for (unsigned i = 0; i < 4; i++)
+		lane[i] = c->lane[(c->next + i) & 3];
 	size_t bulk = len / 32 * 4;
-	quads(c->lane, at, bulk, to);
+	quads(lane, at, bulk, to);
 	at += bulk * 8;
 	len -= bulk * 8;
-	for (; len >= 8; at += 8, len -= 8) {
-		c->lane[c->next] = word(c->lane[c->next], load_word(at));
-		c->next = (c->next + 1) & 3;
-	}
+	unsigned i = 0;
+	for (; len >= 8; at += 8, len -= 8, i++)
+		lane[i] = word(lane[i], load_word(at));
 	if (len > 0) {
-		uint8_t last[8] = {0};
-		memcpy(last, at, len);
-		c->lane[c->next] = word(c->lane[c->next], load_word(last));
-		c->next = (c->next + 1) & 3;
+		lane[i] = word(lane[i], load_part(at, len, all));
+		i++;
 	}
+#pragma GCC unroll 4
+	for (unsigned k = 0; k < 4; k++)
+		c->lane[(c->next + k) & 3] = lane[k];
+	c->next = (c->next + i) & 3;
 }
 
 static INLINE uint32_t end_by(const struct sn_check *c, uint32_t (*word)(uint32_t crc, uint64_t w))
