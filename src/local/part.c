@@ -53,9 +53,6 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 	uint32_t len = (uint32_t)head->len, n;
 	bool past = sn_way_past_ring(link, len);
 	touch(&link->tx_touched, link->tx.chan, link->tx_bytes);
-	cell->len = len | (uint32_t)head->imm_len << 24;
-	cell->bits = head->bits;
-	cell->data = head->data;
 	if (head->imm_len)
 		memcpy(payload + sizeof(struct sn_rec_part), head->imm, head->imm_len);
 	for (uint32_t at = 0; at < len; at += n) {
@@ -64,6 +61,11 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 			sn_way_copy_in(body + at, (const char *)iov->iov_base + at, n, past);
 		else
 			sn_iov_read(body + at, iov, iov_count, at, n);
+		if (!at) {
+			cell->len = len | (uint32_t)head->imm_len << 24;
+			cell->bits = head->bits;
+			cell->data = head->data;
+		}
 		atomic_store_explicit(filled_of(payload), at + n, memory_order_release);
 		if (at)
 			continue;
