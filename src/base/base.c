@@ -12,6 +12,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 uint64_t sn_now_ns(void)
 {
@@ -107,6 +110,39 @@ uint64_t sn_iov_len(const struct iovec *iov, uint32_t count)
 	return sum;
 }
 
+/*
+ * Lines that another core has are where copies between processes go. A loop of stores fetches each line before it writes it, which
+ * takes two to three times as long as the copy if that core shares no cache with this one; rep movsb does not fetch lines that
+ * it writes as a whole. The C library takes it or not by thresholds of its own: up to 2.38 not beyond the size of the
+ * second-level cache on AMD processors, and from 2.39 on never there.
+ *
+ * Where it lies less than a line behind its source within a page it was 20 times slower on two older processors (bug 30994
+ * of glibc), and sanitizers do not see what it reads: there it is left to the C library.
+ */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static bool strings; /* the processor says that these instructions are fast */
+
+static void __attribute__((constructor)) look_for_strings(void)
+{
+	uint32_t a, b, c, d;
+	strings = __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & 1u << 9;
+}
+
+void sn_copy_strings(void *to, const void *from, size_t n)
+{
+	uintptr_t behind = ((uintptr_t)to - (uintptr_t)from) & 4095;
+	if (sn_unlikely(!strings || (behind && behind < 64)))
+		memcpy(to, from, n);
+	else
+		__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
+}
+#else
+void sn_copy_strings(void *to, const void *from, size_t n)
+{
+	memcpy(to, from, n);
+}
+#endif
+
 void sn_iov_read(void *dst, const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len)
 {
 	char *to = dst;
@@ -116,7 +152,7 @@ void sn_iov_read(void *dst, const struct iovec *iov, uint32_t count, uint64_t of
 			continue;
 		}
 		uint64_t n = SN_MIN_OF(iov[i].iov_len - offset, len);
-		memcpy(to, (const char *)iov[i].iov_base + offset, n);
+		sn_copy_between(to, (const char *)iov[i].iov_base + offset, n);
 		to += n;
 		len -= n;
 		offset = 0;
@@ -132,7 +168,7 @@ void sn_iov_write(const struct iovec *iov, uint32_t count, uint64_t offset, cons
 			continue;
 		}
 		uint64_t n = SN_MIN_OF(iov[i].iov_len - offset, len);
-		memcpy((char *)iov[i].iov_base + offset, from, n);
+		sn_copy_between((char *)iov[i].iov_base + offset, from, n);
 		from += n;
 		len -= n;
 		offset = 0;

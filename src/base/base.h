@@ -179,11 +179,21 @@ static inline void sn_copy_48(void *to, const void *from, size_t n)
 			((volatile char *)t)[i] = f[i];
 	}
 }
-/* Of any length. */
+/* Between processes, of any length; see base.c. */
+#define SN_COPY_LONG 4096u
+void sn_copy_strings(void *to, const void *from, size_t n);
+static inline void sn_copy_between(void *to, const void *from, size_t n)
+{
+	if (n < SN_COPY_LONG)
+		memcpy(to, from, n);
+	else
+		sn_copy_strings(to, from, n);
+}
+/* Likewise, and mostly short. */
 static inline void sn_copy_small(void *to, const void *from, size_t n)
 {
 	if (sn_unlikely(n > 48))
-		memcpy(to, from, n);
+		sn_copy_between(to, from, n);
 	else
 		sn_copy_48(to, from, n);
 }

@@ -427,7 +427,7 @@ static inline void sn_way_copy_in(void *to, const void *from, uint64_t n, bool p
 	if (sn_unlikely(past))
 		sn_copy_bypass(to, from, n);
 	else
-		memcpy(to, from, n);
+		sn_copy_between(to, from, n);
 }
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);

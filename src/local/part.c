@@ -115,7 +115,7 @@ static void take_more(struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
 		const uint8_t *from = body + rdv->done;
 		uint64_t n = end - rdv->done;
 		if (sn_likely(rdv->iov_count == 1))
-			memcpy((char *)rdv->iov->iov_base + rdv->done, from, n);
+			sn_copy_between((char *)rdv->iov->iov_base + rdv->done, from, n);
 		else
 			sn_iov_write(rdv->iov, rdv->iov_count, rdv->done, from, n);
 		rdv->done = end;

@@ -113,6 +113,27 @@ static void a_sum_of_lengths_that_overflows_is_reported(void **state)
 	assert_int_equal(sn_iov_len(iov, 0), 0);
 }
 
+/* From SN_COPY_LONG on by other instructions; some places go back to the C library's. */
+static void a_copy_is_exact_wherever_it_lies(void **state)
+{
+	static const size_t lengths[] = {SN_COPY_LONG - 1, SN_COPY_LONG, SN_COPY_LONG + 1,
+					 3 * SN_COPY_LONG + 17};
+	static char from[4 * SN_COPY_LONG], to[5 * SN_COPY_LONG], zero[SN_COPY_LONG];
+	uint64_t rng = unit_seed();
+	for (size_t i = 0; i < sizeof from; i++)
+		from[i] = (char)unit_random(&rng);
+	for (unsigned k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+		for (size_t at = 0; at < 140; at++) {
+			size_t n = lengths[k], in = at % 3 * 31;
+			memset(to, 0, sizeof to);
+			sn_copy_between(to + at, from + in, n);
+			assert_memory_equal(to, zero, at);
+			assert_memory_equal(to + at, from + in, n);
+			assert_memory_equal(to + at + n, zero, 256);
+		}
+	}
+}
+
 /* ---- lists ---- */
 
 static void a_list_survives_removal_while_walking(void **state)
@@ -372,6 +393,7 @@ int main(void)
 		cmocka_unit_test(segments_read_and_write_like_one_flat_buffer),
 		cmocka_unit_test(slices_cover_the_range_in_order_and_stop_at_the_limit),
 		cmocka_unit_test(a_slice_of_nothing_is_empty),
+		cmocka_unit_test(a_copy_is_exact_wherever_it_lies),
 		cmocka_unit_test(a_sum_of_lengths_that_overflows_is_reported),
 		cmocka_unit_test(a_list_survives_removal_while_walking),
 		cmocka_unit_test(the_lock_excludes_and_wakes_everybody),
