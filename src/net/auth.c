@@ -450,17 +450,15 @@ static INLINE void add_by(struct sn_check *c, const uint8_t *at, size_t len, uin
 	quads(lane, at, bulk, to);
 	at += bulk * 8;
 	len -= bulk * 8;
-	unsigned i = 0;
-	for (; len >= 8; at += 8, len -= 8, i++)
-		lane[i] = word(lane[i], load_word(at));
-	if (len > 0) {
-		lane[i] = word(lane[i], load_part(at, len, all));
-		i++;
-	}
+#pragma GCC unroll 4
+	for (unsigned i = 0; i < 4; i++)
+		if (len > 8 * i)
+			lane[i] = word(lane[i], len >= 8 * (i + 1) ? load_word(at + 8 * i)
+								   : load_part(at + 8 * i, len - 8 * i, all));
 #pragma GCC unroll 4
 	for (unsigned k = 0; k < 4; k++)
 		c->lane[(c->next + k) & 3] = lane[k];
-	c->next = (c->next + i) & 3;
+	c->next = (c->next + (unsigned)(len + 7) / 8) & 3;
 }
 
 static INLINE uint32_t end_by(const struct sn_check *c, uint32_t (*word)(uint32_t crc, uint64_t w))
@@ -469,25 +467,41 @@ static INLINE uint32_t end_by(const struct sn_check *c, uint32_t (*word)(uint32_
 	return word(crc, (uint64_t)c->lane[3] << 32 | c->lane[2]);
 }
 
+static INLINE void start(struct sn_check *c)
+{
+	memset(c->lane, 0xff, sizeof(c->lane));
+	c->next = 0;
+}
+
 struct check_ways {
-	void (*add)(struct sn_check *c, const uint8_t *at, size_t len, uint8_t *to); /* to: NULL, or a copy */
+	void (*add)(struct sn_check *c, const uint8_t *at, size_t len);
 	uint32_t (*end)(const struct sn_check *c);
+	/* All of it in one go, as then the lanes are registers from the beginning to the end. */
+	uint32_t (*piece)(const uint8_t *head, const uint8_t *at, size_t len, uint8_t *to);
 };
 
 /* A way: one function for each of these, compiled for the processor that has it. */
 #define WAY(name, target, word, quads)                                                                       \
-	target static void add_##name(struct sn_check *c, const uint8_t *at, size_t len, uint8_t *to)        \
+	target static void add_##name(struct sn_check *c, const uint8_t *at, size_t len)                     \
 	{                                                                                                    \
-		if (to)                                                                                      \
-			add_by(c, at, len, to, word, quads);                                                 \
-		else                                                                                         \
-			add_by(c, at, len, NULL, word, quads);                                               \
+		add_by(c, at, len, NULL, word, quads);                                                       \
 	}                                                                                                    \
 	target static uint32_t end_##name(const struct sn_check *c)                                          \
 	{                                                                                                    \
 		return end_by(c, word);                                                                      \
 	}                                                                                                    \
-	static const struct check_ways name = {add_##name, end_##name}
+	target static uint32_t piece_##name(const uint8_t *head, const uint8_t *at, size_t len, uint8_t *to) \
+	{                                                                                                    \
+		struct sn_check c;                                                                           \
+		start(&c);                                                                                   \
+		add_by(&c, head, SN_CHECK_HEAD, NULL, word, quads);                                          \
+		if (to)                                                                                      \
+			add_by(&c, at, len, to, word, quads);                                                \
+		else                                                                                         \
+			add_by(&c, at, len, NULL, word, quads);                                              \
+		return end_by(&c, word);                                                                     \
+	}                                                                                                    \
+	static const struct check_ways name = {add_##name, end_##name, piece_##name}
 
 WAY(portable, , word_portable, quads_portable);
 #ifdef HAVE_FAST
@@ -497,7 +511,7 @@ WAY(fast, FAST, word_fast, quads_fast);
 WAY(folding, FOLD, word_fast, quads_fold);
 WAY(wide, WIDE, word_fast, quads_wide);
 #endif
-static struct check_ways ways = {add_portable, end_portable};
+static struct check_ways ways = {add_portable, end_portable, piece_portable};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void check_init(void)
@@ -528,18 +542,18 @@ static void check_init(void)
 void sn_check_start(struct sn_check *c)
 {
 	pthread_once(&once, check_init);
-	memset(c->lane, 0xff, sizeof(c->lane));
-	c->next = 0;
+	start(c);
 }
 
 void sn_check_add(struct sn_check *c, const void *bytes, size_t len)
 {
-	ways.add(c, bytes, len, NULL);
+	ways.add(c, bytes, len);
 }
 
-void sn_check_copy(struct sn_check *c, void *to, const void *bytes, size_t len)
+uint32_t sn_check_piece(const void *head, const void *bytes, size_t len, void *to)
 {
-	ways.add(c, bytes, len, to);
+	pthread_once(&once, check_init);
+	return ways.piece(head, bytes, len, to);
 }
 
 void sn_check_pieces(struct sn_check *c, const struct iovec *iov, uint32_t count)
@@ -579,6 +593,6 @@ uint32_t sn_check_portable(const void *bytes, size_t len)
 	struct sn_check c;
 
 	sn_check_start(&c);
-	portable.add(&c, bytes, len, NULL);
+	portable.add(&c, bytes, len);
 	return portable.end(&c);
 }

@@ -38,8 +38,6 @@ struct sn_check {
 };
 void sn_check_start(struct sn_check *c);
 void sn_check_add(struct sn_check *c, const void *bytes, size_t len);
-/* The same, and a copy to where nothing of it lies: the payload is read once. */
-void sn_check_copy(struct sn_check *c, void *to, const void *bytes, size_t len);
 /* All pieces, of any lengths. */
 void sn_check_pieces(struct sn_check *c, const struct iovec *iov, uint32_t count);
 uint32_t sn_check_end(const struct sn_check *c);
@@ -50,6 +48,12 @@ static inline uint32_t sn_check_of(const void *bytes, size_t len)
 	sn_check_add(&c, bytes, len);
 	return sn_check_end(&c);
 }
+/*
+ * Of SN_CHECK_HEAD bytes and of those of a body, which go to `to`, too, where nothing of it lies, unless that is NULL: the body is
+ * read once.
+ */
+#define SN_CHECK_HEAD 16
+uint32_t sn_check_piece(const void *head, const void *bytes, size_t len, void *to);
 /* The plain C way whatever the processor has, for tests. */
 uint32_t sn_check_portable(const void *bytes, size_t len);
 

@@ -95,18 +95,9 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len,
  */
 static uint32_t check_of(const struct sn_wire_head *h, uint32_t len, const uint8_t *body, uint8_t *to)
 {
-	const uint8_t *data = (const void *)h;
-	struct sn_check c;
-
 	if (body == NULL && to == NULL)
 		return sn_check_of(h + 1, len - sizeof(*h));
-	sn_check_start(&c);
-	sn_check_add(&c, h + 1, SN_NET_HEAD - sizeof(*h));
-	if (to)
-		sn_check_copy(&c, to, data + SN_NET_HEAD, len - SN_NET_HEAD);
-	else
-		sn_check_add(&c, body, len - SN_NET_HEAD);
-	return sn_check_end(&c);
+	return sn_check_piece(h + 1, body ? body : (const uint8_t *)h + SN_NET_HEAD, len - SN_NET_HEAD, to);
 }
 
 /* Where the body of this piece belongs, if that is one place and nothing lies there yet; NULL. */

@@ -240,22 +240,20 @@ static void seal_data(struct sn_net_port *p, bool together)
 	struct sn_net_out *out = &p->out[p->out_count - 1];
 	const struct iovec *body = &out->iov[1];
 	struct sn_wire_data *d = out->iov[0].iov_base;
-	uint8_t *at = together ? p->stage + p->staged : NULL;
+	uint8_t *at = together ? p->stage + p->staged : NULL, *to = together ? at + sizeof(*d) : NULL;
 	struct sn_check c;
 
-	sn_check_start(&c);
-	sn_check_add(&c, &d->h + 1, sizeof(*d) - sizeof(d->h));
-	if (!together) {
-		sn_check_pieces(&c, body, out->iov_count - 1);
-	} else if (out->iov_count == 2) {
-		sn_check_copy(&c, at + sizeof(*d), body->iov_base, body->iov_len);
+	_Static_assert(sizeof(*d) - sizeof(d->h) == SN_CHECK_HEAD, "what the check of a piece begins with");
+	if (out->iov_count == 2) {
+		d->h.check = htole32(sn_check_piece(&d->h + 1, body->iov_base, body->iov_len, to));
 	} else {
-		uint8_t *to = at + sizeof(*d);
-		for (uint32_t i = 1; i < out->iov_count; to += (uint32_t)out->iov[i++].iov_len)
+		for (uint32_t i = 1; to && i < out->iov_count; to += (uint32_t)out->iov[i++].iov_len)
 			memcpy(to, out->iov[i].iov_base, out->iov[i].iov_len);
-		sn_check_add(&c, at + sizeof(*d), out->len - sizeof(*d));
+		sn_check_start(&c);
+		sn_check_add(&c, &d->h + 1, SN_CHECK_HEAD);
+		sn_check_pieces(&c, body, out->iov_count - 1);
+		d->h.check = htole32(sn_check_end(&c));
 	}
-	d->h.check = htole32(sn_check_end(&c));
 	if (!together)
 		return;
 	memcpy(at, d, sizeof(*d));

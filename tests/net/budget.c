@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a message costs between hosts, counted: system calls that carry frames, and bytes copied in user space (every call of
- * memcpy, and of sn_check_copy), and read there for their check alone. usage: net_budget udp|ether. Two engines in one process, over the two ends of a veth pair, or over sockets on
+ * memcpy, and of sn_check_piece where it copies), and read there for their check alone. usage: net_budget udp|ether. Two engines in one process, over the two ends of a veth pair, or over sockets on
  * the loopback interface with frames as on an Ethernet; the clock stands still, so nothing happens but what frames bring about,
  * and the counts do not depend on the machine's load.
  */
@@ -26,13 +26,14 @@ void *__wrap_memcpy(void *to, const void *from, size_t n)
 	return __real_memcpy(to, from, n);
 }
 
-void __real_sn_check_copy(struct sn_check *c, void *to, const void *bytes, size_t len);
-void __wrap_sn_check_copy(struct sn_check *c, void *to, const void *bytes, size_t len);
+uint32_t __real_sn_check_piece(const void *head, const void *bytes, size_t len, void *to);
+uint32_t __wrap_sn_check_piece(const void *head, const void *bytes, size_t len, void *to);
 
-void __wrap_sn_check_copy(struct sn_check *c, void *to, const void *bytes, size_t len)
+uint32_t __wrap_sn_check_piece(const void *head, const void *bytes, size_t len, void *to)
 {
-	copied += len;
-	__real_sn_check_copy(c, to, bytes, len);
+	*(to ? &copied : &checked) += len;
+	checked += SN_CHECK_HEAD;
+	return __real_sn_check_piece(head, bytes, len, to);
 }
 
 void __real_sn_check_add(struct sn_check *c, const void *bytes, size_t len);
@@ -284,7 +285,7 @@ static void several_ones(struct cost *before)
 	at_most("copies of its bytes", (double)c.copied / (2.0 * PINGS * (double)len), most->several);
 }
 
-/* One longer than a frame is pushed whole behind its announcement; the receiver checks its pieces as it copies them. */
+/* One longer than a frame is pushed whole behind its announcement: its pieces are read once for their check before they leave, and not again. */
 static void pushed_ones(struct cost *before)
 {
 	const uint64_t len = 16384;
@@ -297,7 +298,7 @@ static void pushed_ones(struct cost *before)
 	at_most("calls that receive, a message of 16 KiB", (double)c.receives / (2 * PINGS), 1.3);
 	at_most("copies of its bytes", (double)c.copied / (2.0 * PINGS * (double)len), most->pushed);
 	at_most("of its bytes read for their check alone", (double)c.checked / (2.0 * PINGS * (double)len),
-		0.15);
+		1.15);
 }
 
 /*
