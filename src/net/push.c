@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #define HALVES (24ULL << 10) /* bytes worth two trains, so that both sides work at once */
+#define CALL   (18ULL << 10) /* bytes that could be sent in the time that a call takes besides */
 
 /* ---- sending ---- */
 
@@ -83,7 +84,24 @@ void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn
 	s->iov_count = out->iov_count;
 }
 
-/* The announcement is out: the body follows, a train a job, equally long ones. Without memory it does not, and is asked for. */
+/*
+ * The pieces of each train but the last. Where the sender copies short pieces together, each costs it more than the receiver, who waits for
+ * every train; and when the last has come nobody sends any more. So of a lone body that is a short one, though not so short that the
+ * one before it still keeps the receiver busy. With long pieces, or more than 256 KiB, that gains nothing.
+ */
+static uint32_t train_of(const struct sn_net_send *s, const struct sn_net_way *w, uint32_t trains,
+			 uint32_t most)
+{
+	uint32_t equal = (s->push + trains - 1) / trains, call = (uint32_t)(CALL / s->push_frag);
+	uint32_t longer = (4 * (s->push + call) + 4 * trains - 2) / (4 * trains - 1);
+
+	if (trains < 2 || w->mtu > w->port->driver->together || s->len > SN_NET_PUSH_ALL ||
+	    !sn_net_send_alone(s))
+		return equal;
+	return SN_MAX_OF(equal, SN_MIN_OF(longer, most));
+}
+
+/* The announcement is out: the body follows, a train a job. Without memory it does not, and is asked for. */
 void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 {
 	struct sn_net_link *l = s->link;
@@ -93,7 +111,7 @@ void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 
 	if (trains < 2 && alone && s->pushed >= HALVES)
 		trains = 2;
-	uint32_t pieces = trains ? (s->push + trains - 1) / trains : 1;
+	uint32_t pieces = trains ? train_of(s, w, trains, most) : 1;
 	s->after =
 		l->tx_next + (l->open.frame != NULL); /* it may wait there, for want of room in the window */
 	for (uint32_t at = 0; at < s->push; at += pieces) {
