@@ -25,8 +25,9 @@
 #define SN_CHANNELS_MAX 16
 #define SN_TEST_BYTES	(128u << 10)
 #define SN_TEST_ORDER	get_order(SN_TEST_BYTES)
-#define SN_TEST_ROUNDS	3 /* the best counts: the others may have been interrupted, or cold */
-#define SN_TEST_SECONDS 5 /* a channel that is silent for longer does not copy */
+#define SN_TEST_ROUNDS	3	    /* the best counts: the others may have been interrupted, or cold */
+#define SN_TEST_SECONDS 5	    /* a channel that is silent for longer does not copy */
+#define SN_AWAY		(HZ / 10ul) /* who looks so much later than he meant to was away */
 
 static bool dma = true;
 module_param(dma, bool, 0644);
@@ -103,16 +104,17 @@ void sn_dma_info(struct sennit_info *info)
  */
 static bool sn_channel_waited(struct dma_chan *chan, dma_cookie_t cookie)
 {
-	unsigned long end = jiffies + SN_TEST_SECONDS * HZ;
-	bool late = false;
+	unsigned long waited = 0, looked = jiffies;
 
 	dma_async_issue_pending(chan);
 	for (;;) {
 		enum dma_status status = dma_async_is_tx_complete(chan, cookie, NULL, NULL);
+		unsigned long now = jiffies;
 
-		if (status != DMA_IN_PROGRESS || late)
+		if (status != DMA_IN_PROGRESS || waited > SN_TEST_SECONDS * HZ)
 			return status == DMA_COMPLETE;
-		late = time_after(jiffies, end); /* it is asked once more: we may have been away since */
+		waited += min(now - looked, SN_AWAY); /* as a silence is counted */
+		looked = now;
 		cond_resched();
 		cpu_relax();
 	}
@@ -376,13 +378,23 @@ struct sn_channel *sn_channel_pick(void)
 	return best;
 }
 
-/* Nothing was heard of it for dma_timeout_ms, counted from `since` at the earliest: of no message that it works on. */
-bool sn_channel_is_silent(struct sn_channel *c, unsigned long since)
+void sn_silence_begin(struct sn_silence *s, const struct sn_channel *c)
 {
-	unsigned long heard = READ_ONCE(c->heard);
+	*s = (struct sn_silence){.looked = jiffies, .heard = READ_ONCE(c->heard)};
+}
 
-	return time_after(jiffies, (time_after(heard, since) ? heard : since) +
-					   msecs_to_jiffies(READ_ONCE(dma_timeout_ms)));
+/* Nothing was heard for dma_timeout_ms, of no message that it works on. The last look was to be `due` jiffies ago. */
+bool sn_channel_is_silent(const struct sn_channel *c, struct sn_silence *s, unsigned long due)
+{
+	unsigned long heard = READ_ONCE(c->heard), now = jiffies;
+
+	if (heard != s->heard)
+		s->lasts = 0;
+	else
+		s->lasts += min(now - s->looked, due + SN_AWAY);
+	s->heard = heard;
+	s->looked = now;
+	return s->lasts > msecs_to_jiffies(READ_ONCE(dma_timeout_ms));
 }
 
 /* Gives up a channel that has been silent for too long. False: it does not stop. Sleeps. */

@@ -111,7 +111,9 @@ static bool sn_block_submit_part(struct sn_block *b, struct sn_channel *c, unsig
 	unsigned long since = jiffies;
 	struct sn_dma_map *m = &b->map[i];
 	struct dma_async_tx_descriptor *tx;
+	struct sn_silence silence;
 
+	sn_silence_begin(&silence, c);
 	while (sn_channel_enter(c)) {
 		tx = dmaengine_prep_dma_memcpy(c->chan, m->dst, m->src, m->len, flags);
 		if (tx) {
@@ -122,7 +124,7 @@ static bool sn_block_submit_part(struct sn_block *b, struct sn_channel *c, unsig
 		sn_channel_leave(c);
 		if (tx)
 			return good;
-		if (i ? sn_channel_is_silent(c, since) : time_after(jiffies, since + 1))
+		if (i ? sn_channel_is_silent(c, &silence, 1) : time_after(jiffies, since + 1))
 			return false;
 		dma_async_issue_pending(c->chan);
 		usleep_range(50, 200);
@@ -237,23 +239,25 @@ static bool sn_block_wait(struct sn_block *b)
 	struct sn_channel *c = copy->channel;
 	ktime_t now = ktime_get(),
 		begin = ktime_after(copy->last_done, b->start) ? copy->last_done : b->start;
-	unsigned long since = jiffies;
 	s64 expected =
 		READ_ONCE(c->ns_per_block) * b->len / SN_BLOCK_BYTES - ktime_to_ns(ktime_sub(now, begin));
-	u64 nap = clamp_t(s64, expected, 10 * NSEC_PER_USEC, NSEC_PER_SEC);
+	u64 nap = clamp_t(s64, expected, 10 * NSEC_PER_USEC, NSEC_PER_SEC), last = 0;
+	struct sn_silence silence;
 
 	if (!b->submitted)
 		return false;
+	sn_silence_begin(&silence, c);
 	while (!b->complete || !sn_block_is_done(b)) {
 		if (READ_ONCE(c->quiet))
 			return false;
 		/* A channel that gave no descriptor for the rest of a block it had begun is as good as silent. */
-		if (!b->complete || sn_channel_is_silent(c, since)) {
+		if (!b->complete || sn_channel_is_silent(c, &silence, nsecs_to_jiffies(last) + 1)) {
 			copy->leaked = !sn_channel_stop(c);
 			return false;
 		}
 		sn_count(SENNIT_C_DMA_SLEEPS, 1);
 		wait_event_hrtimeout(copy->wait, READ_ONCE(b->left) == 0, ns_to_ktime(nap));
+		last = nap;
 		nap = clamp_t(u64, nap / 2, 20 * NSEC_PER_USEC, 10 * NSEC_PER_MSEC);
 	}
 	now = ktime_get();

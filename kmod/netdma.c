@@ -346,21 +346,20 @@ static void sn_channel_submit_work(struct work_struct *work)
 static void sn_channel_watch_work(struct work_struct *work)
 {
 	struct sn_channel *c = container_of(work, struct sn_channel, watch.work);
-	unsigned long since;
-	bool idle;
+	bool idle, silent;
 
-	spin_lock_irq(&c->lock);
-	idle = !c->pending;
-	since = c->since;
-	spin_unlock_irq(&c->lock);
-	if (idle)
-		return;
 	/* A driver that had no cause to interrupt looks at its engine now. */
 	if (sn_channel_enter(c)) {
 		dmaengine_tx_status(c->chan, READ_ONCE(c->last), NULL);
 		sn_channel_leave(c);
 	}
-	if (sn_channel_is_silent(c, since))
+	spin_lock_irq(&c->lock);
+	idle = !c->pending;
+	silent = !idle && sn_channel_is_silent(c, &c->silence, msecs_to_jiffies(SN_WATCH_MS));
+	spin_unlock_irq(&c->lock);
+	if (idle)
+		return;
+	if (silent)
 		sn_channel_stop(c);
 	schedule_delayed_work(&c->watch, msecs_to_jiffies(SN_WATCH_MS));
 }
@@ -392,7 +391,7 @@ static bool sn_piece_board(struct sn_piece *d, bool sleeps)
 	room = c->pending < READ_ONCE(dma_pending);
 	if (room) {
 		if (!c->pending++) {
-			c->since = jiffies;
+			sn_silence_begin(&c->silence, c);
 			schedule_delayed_work(&c->watch, msecs_to_jiffies(SN_WATCH_MS));
 		}
 		list_add_tail(&d->node, sleeps ? &c->queued : &c->flying);

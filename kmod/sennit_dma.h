@@ -13,6 +13,15 @@
 
 #define SN_BLOCK_BYTES (256u << 10)
 
+/*
+ * How long a channel has said nothing, in jiffies, as far as somebody was there to hear it: each look counts for what may pass
+ * until the next one, and no more. A machine that was stopped (a guest that gets no processor, a laptop that sleeps) finds its
+ * timers over before its engines have said a word.
+ */
+struct sn_silence {
+	unsigned long looked, heard, lasts;
+};
+
 struct sn_channel {
 	struct dma_chan *chan;
 	struct mutex stop;   /* giving up */
@@ -27,8 +36,8 @@ struct sn_channel {
 	spinlock_t lock;	 /* of what follows; callbacks take it, from any context */
 	struct list_head queued; /* to be submitted by the worker */
 	struct list_head flying, landed;
-	unsigned int pending; /* on the three lists */
-	unsigned long since;  /* when pending was last 0 */
+	unsigned int pending;	   /* on the three lists */
+	struct sn_silence silence; /* since pending was last 0 */
 	dma_cookie_t last;
 	struct tasklet_struct landing;
 	struct work_struct submit;
@@ -46,7 +55,8 @@ static inline void sn_channel_put(struct sn_channel *c)
 {
 	atomic_dec(&c->users);
 }
-bool sn_channel_is_silent(struct sn_channel *c, unsigned long since);
+void sn_silence_begin(struct sn_silence *s, const struct sn_channel *c);
+bool sn_channel_is_silent(const struct sn_channel *c, struct sn_silence *s, unsigned long due);
 bool sn_channel_stop(struct sn_channel *c);
 bool sn_channel_wants(u64 len);
 bool sn_channel_may_sleep(const struct sn_channel *c);

@@ -6,6 +6,7 @@
 #include "kt.h"
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #define BIG ((size_t)(5 << 20) + 333)
 
@@ -239,6 +240,14 @@ static void odd_offsets_are_right(void)
 	random_parts(12);
 }
 
+static double now(void)
+{
+	struct timespec t;
+
+	KT_CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 static void delay(unsigned long us)
 {
 	if (doubled)
@@ -406,7 +415,43 @@ static void it_can_be_switched_off(void)
 	set("sennit", "dma", 1);
 }
 
-/* test_dma [real | apart | unknown | unknown-apart]: with a real driver nothing can be ordered to fail. */
+/*
+ * boot.sh stops the whole machine, in the middle of a copy, for longer than a channel may be silent. Nobody could hear it then, so
+ * it is not given up, whoever looks first.
+ */
+static void a_machine_that_stands_still_gives_up_no_channel(void)
+{
+	char *from = kt_map(BIG), *to = kt_map(BIG);
+	struct kt_region src = kt_declare(fd, from, BIG, SENNIT_READ),
+			 dst = kt_declare(fd, to, BIG, SENNIT_WRITE);
+	uint64_t bytes = kt_counter(SENNIT_C_DMA_BYTES);
+
+	delay(200);
+	kt_fill(from, BIG, 8);
+	for (int i = 0; i < 6; i++) {
+		double took = 0;
+
+		printf("==== stop\n");
+		fflush(stdout);
+		while (took < 2) {
+			double before = now();
+			KT_CHECK(kt_copy(fd, kt_id(dst.id, 0), kt_id(src.id, 0), BIG, NULL) == 0);
+			took = now() - before;
+		}
+		KT_CHECK(kt_same(to, BIG, 8));
+		printf("  a copy took %.1f s, %lu channels were given up\n", took,
+		       (unsigned long)kt_counter(SENNIT_C_DMA_TIMEOUTS));
+	}
+	delay(0);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_TIMEOUTS) == 0);
+	KT_CHECK(kt_counter(SENNIT_C_DMA_BYTES) > bytes);
+	KT_CHECK(kt_undeclare(fd, src.id) == 0 && kt_undeclare(fd, dst.id) == 0);
+	kt_wait_unpinned(0);
+	munmap(from, BIG);
+	munmap(to, BIG);
+}
+
+/* test_dma [real | apart | unknown | unknown-apart | stopped]: with a real driver nothing can be ordered to fail. */
 int main(int argc, char **argv)
 {
 	doubled = argc < 2 || strcmp(argv[1], "real") != 0;
@@ -414,6 +459,10 @@ int main(int argc, char **argv)
 	unknown = argc > 1 && strstr(argv[1], "unknown");
 	KT_RUN(channels_are_found_and_calibrated);
 	KT_RUN(large_copies_are_offloaded);
+	if (argc > 1 && !strcmp(argv[1], "stopped")) {
+		KT_RUN(a_machine_that_stands_still_gives_up_no_channel);
+		return 0;
+	}
 	if (doubled && sysconf(_SC_NPROCESSORS_ONLN) > 1) /* on a PC, whose caches are known */
 		KT_RUN(the_head_is_the_cpus_where_a_cache_is_shared);
 	KT_RUN(odd_offsets_are_right);

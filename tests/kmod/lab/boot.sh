@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# boot.sh [-in] [-a KERNEL-ARGS] [-b BUILD] [-c CPU-FLAGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-s PACKAGES]
+# boot.sh [-inz] [-a KERNEL-ARGS] [-b BUILD] [-c CPU-FLAGS] [-m MODULE-PARAMETERS] [-d DOUBLE-PARAMETERS] [-r TREE] [-s PACKAGES]
 # [-t SECONDS] [-w SOCKET] CACHE KERNEL PROGRAM [ARGUMENT...]
 #
 # Boots the kernel in QEMU's emulation with the module loaded (and, with -d, the DMA engine's double), runs the static
@@ -8,17 +8,19 @@
 # complain about. The program's exit status 77 skips; one that is not through a minute before SECONDS are over (or half of
 # them, of few) is killed, and what the kernel knows of it is shown. With -r the files of TREE are there, too, and more memory. With -i a PC has one
 # processor and counts instructions: its clocks go by a nanosecond an instruction. -c says what else a PC's processors have
-# or lack, -s how many packages they are in. -n leaves the module out, -b takes another build of it. With -w a PC has an
+# or lack, -s how many packages they are in. -n leaves the module out, -b takes another build of it. With -z the machine is stopped for
+# two and a half seconds whenever PROGRAM says "==== stop". With -w a PC has an
 # Ethernet card (virtio-net, eth0), whose cable is a pair of sockets: this end is SOCKET, the other one SOCKET with its last
 # character, 0 or 1, changed.
 . "$(dirname "$0")/common.sh"
 
-args= flags= parameters= double= tree= wire= own=sennit build=kmod memory=512 processors=2 limit=230 packages=1
+args= flags= parameters= double= tree= wire= own=sennit build=kmod memory=512 processors=2 limit=440 packages=1 stops=
 clock=(-accel "tcg,thread=multi")
-while getopts ina:b:c:m:d:r:s:t:w: option; do
+while getopts inza:b:c:m:d:r:s:t:w: option; do
 	case $option in
 	i) processors=1 clock=(-accel "tcg,thread=single" -icount "shift=0,sleep=off") ;;
 	n) own= ;;
+	z) stops=yes ;;
 	a) args=$OPTARG ;;
 	b) build=$OPTARG ;;
 	c) flags=,$OPTARG ;;
@@ -101,9 +103,25 @@ done
 } >"$work/root/settings"
 (cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
 
+# stop_when_told PROCESS-GROUP: until it has ended.
+stop_when_told() {
+	local stopped=0 told
+	while kill -0 "$1" 2>/dev/null; do
+		told=$(grep -c '^==== stop' "$work/log") || true
+		if [ "$told" -gt $stopped ]; then
+			stopped=$told
+			kill -STOP -- "-$1" && sleep 2.5 && kill -CONT -- "-$1"
+		fi
+		sleep 0.05
+	done
+}
+
 status=0
-nice timeout -k 3 "$limit" "${machine[@]}" -kernel "$cache/$kernel/vmlinuz" -initrd "$work/initrd" \
-	-append "quiet panic=-1 oops=panic $args" </dev/null >"$work/log" 2>&1 || status=$?
+# Nice, but not so that it gets a tenth of a processor beside whatever else spins: then what is to follow within a second does not.
+nice -n 4 timeout -k 3 "$limit" "${machine[@]}" -kernel "$cache/$kernel/vmlinuz" -initrd "$work/initrd" \
+	-append "quiet panic=-1 oops=panic $args" </dev/null >"$work/log" 2>&1 &
+[ -z "$stops" ] || stop_when_told $!
+wait $! || status=$?
 # A machine without a debug-exit port is powered off when it has said how it went.
 if [ "$kernel" = arm64 ] && [ $status = 0 ]; then
 	said=$(tr -d '\r' <"$work/log" | sed -n 's/^==== status //p')
