@@ -22,7 +22,8 @@
 
 #define QUEUES	    8
 #define SILENCE_NS  2000000000u
-#define WAIT_CYCLES 4000 /* of one poll that finds nothing */
+#define LOOK_NS	    100000000u /* of it, at most, between two looks: a machine that was stopped heard nothing */
+#define WAIT_CYCLES 4000       /* of one poll that finds nothing */
 #define PORTAL	    4096
 
 _Static_assert(sizeof(struct sn_dsa_desc) == 64 && sizeof(struct sn_dsa_record) == 32,
@@ -65,7 +66,7 @@ struct sn_dsa_copy {
 	uint32_t to_count, from_count;
 	uint64_t at, len; /* at: cut into parts so far */
 	uint64_t engine;
-	uint64_t heard; /* when a part last ended */
+	uint64_t looked, silence; /* when somebody last did, and, in ns, how long no part ended meanwhile */
 	unsigned head, count;
 };
 
@@ -404,7 +405,17 @@ static void finish(struct sn_dsa_copy *c)
 		atomic_fetch_sub_explicit(&c->q->used, 1, memory_order_relaxed);
 	c->head = (c->head + 1) % SN_DSA_PARTS;
 	c->count--;
-	c->heard = sn_now_ns();
+	c->looked = sn_now_ns();
+	c->silence = 0;
+}
+
+static bool is_silent(struct sn_dsa_copy *c)
+{
+	uint64_t now = sn_now_ns();
+
+	c->silence += SN_MIN_OF(now - c->looked, (uint64_t)LOOK_NS);
+	c->looked = now;
+	return c->silence > SILENCE_NS;
 }
 
 /* The oldest part, if it is over or its queue is. */
@@ -414,7 +425,7 @@ static bool reap(struct sn_dsa_copy *c)
 
 	if (p->submitted && !p->record.status) {
 		await(&p->record);
-		if (!p->record.status && sn_now_ns() - c->heard > SILENCE_NS)
+		if (!p->record.status && is_silent(c))
 			close_queue(c->q, true);
 		if (!p->record.status && !atomic_load_explicit(&c->q->closed, memory_order_acquire))
 			return false;
@@ -443,7 +454,7 @@ struct sn_dsa_copy *sn_dsa_copy_start(struct sn_dsa *d, const struct iovec *to, 
 	c->from = from;
 	c->from_count = from_count;
 	c->len = len;
-	c->heard = sn_now_ns();
+	c->looked = sn_now_ns();
 	feed(c);
 	return c;
 }

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum dsa_how { DSA_WELL, DSA_PARTLY, DSA_BADLY, DSA_LATE, DSA_NEVER };
+enum dsa_how { DSA_WELL, DSA_PARTLY, DSA_BADLY, DSA_LATE, DSA_NEVER, DSA_HELD };
 
 struct dsa_double {
 	char dir[64];
@@ -48,6 +48,8 @@ static void dsa_double_do(struct dsa_double *d, const struct dsa_hw_desc *desc)
 		return;
 	if (d->how == DSA_LATE)
 		usleep(3000);
+	while (d->how == DSA_HELD && !d->quit)
+		usleep(1000);
 	if (d->how == DSA_PARTLY && turn++ % 2) { /* a page was not there */
 		n /= 3;
 		status = DSA_COMP_PAGE_FAULT_NOBOF | 0x80;

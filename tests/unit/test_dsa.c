@@ -141,6 +141,25 @@ static void a_silent_engine_is_given_up(void **state)
 	assert_null(sn_dsa_copy_start(d, &b, 1, &a, 1, N));
 }
 
+/* As when the whole machine was stopped: nobody could have heard it. */
+static void a_silence_that_nobody_heard_is_none(void **state)
+{
+	struct iovec a = {from, N}, b = {to, N};
+	uint64_t by_engine = 0;
+	engine->how = DSA_HELD;
+	struct sn_dsa_copy *c = sn_dsa_copy_start(d, &b, 1, &a, 1, N);
+	assert_non_null(c);
+	sleep(3);
+	assert_false(sn_dsa_copy_poll(c, &by_engine));
+	assert_int_equal(sn_dsa_queues(d), 1);
+	engine->how = DSA_WELL;
+	while (!sn_dsa_copy_poll(c, &by_engine))
+		;
+	sn_dsa_copy_end(c);
+	assert_true(by_engine > 0);
+	assert_memory_equal(to, from, N);
+}
+
 /* A queue that the kernel maps for nobody, and one that takes no descriptors either. */
 static void a_queue_that_may_not_be_mapped_is_written_to(void **state)
 {
@@ -209,6 +228,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start, stop),
 		cmocka_unit_test_setup_teardown(an_end_is_an_end, start, stop),
 		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start, stop),
+		cmocka_unit_test_setup_teardown(a_silence_that_nobody_heard_is_none, start, stop),
 		cmocka_unit_test_setup_teardown(every_byte_is_there, start_pipe, stop),
 		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start_pipe,
 						stop),
