@@ -247,7 +247,7 @@ uint64_t kt_pinned(void)
 /* Pages are let go by a worker, so a little later than the call that dropped them. */
 void kt_wait_unpinned(uint64_t at_most)
 {
-	for (int i = 0; i < 500 && kt_pinned() > at_most; i++)
+	for (int i = 0; i < 3000 && kt_pinned() > at_most; i++)
 		usleep(10000);
 	KT_CHECK(kt_pinned() <= at_most);
 }
@@ -255,7 +255,7 @@ void kt_wait_unpinned(uint64_t at_most)
 /* Just so many, when the workers are through that set some aside to pin ahead and give back what was pinned already. */
 void kt_wait_pinned(uint64_t pages)
 {
-	for (int i = 0; i < 500 && kt_pinned() != pages; i++)
+	for (int i = 0; i < 3000 && kt_pinned() != pages; i++)
 		usleep(10000);
 	KT_CHECK(kt_pinned() == pages);
 }
@@ -316,6 +316,7 @@ static void show(const char *path)
 	printf("%s:\n%s%s", path, text, text[n - 1] == '\n' ? "" : "\n");
 }
 
+/* NOLINTBEGIN(bugprone-signal-handler): said in there */
 static void on_limit(int sig)
 {
 	glob_t threads;
@@ -333,6 +334,7 @@ static void on_limit(int sig)
 	fflush(stdout);
 	_exit(128 + sig);
 }
+/* NOLINTEND(bugprone-signal-handler) */
 
 void kt_say_counter(void *arg, const char *name, uint64_t value)
 {

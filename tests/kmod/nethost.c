@@ -23,7 +23,7 @@ static void answer(int fd, const struct sockaddr_ll *to, const uint8_t *body, co
 	memcpy(frame + 6, sh->mac[1], 6);
 	frame[12] = ETHERTYPE >> 8;
 	frame[13] = ETHERTYPE & 255;
-	memcpy(frame + 14, "AA", 2);
+	frame[14] = frame[15] = 'A';
 	for (uint64_t want = le64toh(w->want); want; want &= want - 1) {
 		uint64_t offset = le64toh(w->offset) + (uint64_t)__builtin_ctzll(want) * frag;
 		uint32_t n = (uint32_t)SN_MIN_OF((uint64_t)frag, le64toh(w->end) - offset);
@@ -36,7 +36,7 @@ static void answer(int fd, const struct sockaddr_ll *to, const uint8_t *body, co
 		memcpy(d + 1, body + offset, n);
 		d->h.check = htole32(sn_check_of(&d->h + 1, sizeof(*d) - sizeof(d->h) + n));
 		d->h.mac = htole64(sn_auth_mac(key, &d->h));
-		if (kt_random(random) % 1000 < sh->lose || sh->mute)
+		if (kt_random(random) % 1000 < sh->lose || sh->mute || (sh->until && offset >= sh->until))
 			continue;
 		if (kt_random(random) % 1000 < sh->damage)
 			((uint8_t *)(d + 1))[kt_random(random) % n] ^= 4;

@@ -23,8 +23,9 @@ extern const uint8_t key_a[12], key_b[12]; /* endpoint keys */
 struct nethost { /* what both processes see */
 	_Atomic int ready, quit;
 	_Atomic unsigned lose, damage, twice, forge,
-		mute;	      /* per thousand of the DATA frames; mute: all of them */
-	_Atomic unsigned bad; /* PULL frames that make no sense */
+		mute;		/* per thousand of the DATA frames; mute: all of them */
+	_Atomic unsigned until; /* bytes of the body that it has; 0: all */
+	_Atomic unsigned bad;	/* PULL frames that make no sense */
 	_Atomic uint64_t asked;
 	uint8_t mac[2][6];
 	unsigned seed;

@@ -233,7 +233,7 @@ static void migrate(char *at)
 		pages[i] = at + (size_t)i * KT_PAGE;
 		nodes[i] = 1;
 	}
-	for (int round = 0; round < 10 && !moved; round++) {
+	for (int round = 0; round < 1000 && !moved; round++) {
 		if (syscall(SYS_move_pages, 0, PAGES, pages, nodes, status, 2 /* MPOL_MF_MOVE */) < 0) {
 			printf("  no other memory node (%s): not checked\n", strerror(errno));
 			return;
@@ -262,7 +262,7 @@ int main(void)
 		return 0;
 	}
 	close(uffd);
-	kt_limit(150, NULL);
+	kt_limit(300, NULL);
 	fd = kt_open();
 	KT_CHECK(pipe(down) == 0 && pipe(up) == 0 && pipe(last) == 0);
 	for (int writes = 0; writes < 2; writes++) {

@@ -205,7 +205,7 @@ int main(void)
 
 	for (unsigned i = 0; i < sizeof(pipes) / sizeof(pipes[0]); i++)
 		KT_CHECK(pipe(pipes[i]) == 0);
-	kt_limit(100, NULL);
+	kt_limit(300, NULL);
 	server = mount_it();
 	other = kt_fork();
 	if (!other)

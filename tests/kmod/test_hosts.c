@@ -94,7 +94,7 @@ static bool tell(void)
 /* How long one step may take, in seconds: a checking kernel is slow. */
 static unsigned patience(void)
 {
-	return 100u * 8 / (unsigned)kt_times(8);
+	return 200u * 8 / (unsigned)kt_times(8);
 }
 
 static void state(void)
@@ -326,7 +326,7 @@ static void between(const struct plan *plan)
 		KT_CHECK((sh->pulls[side] > 0) == !strcmp(plan->copy[side], "auto"));
 	}
 	kt_wait_unpinned(0);
-	for (int i = 0; i < 300 && (if_nametoindex("ka") || if_nametoindex("kc")); i++)
+	for (int i = 0; i < 3000 && (if_nametoindex("ka") || if_nametoindex("kc")); i++)
 		usleep(10000); /* they go with the other's namespace */
 }
 
@@ -346,12 +346,14 @@ static void guest(int side)
 	KT_CHECK(sh->came[me][0] > 6u << 20);
 	if (!me)
 		kt_wait_unpinned(0);
-	for (int silent = 0; heard < sh->step[me] && silent < 500;
+	for (int silent = 0; heard < sh->step[me] && silent < 3000;
 	     silent++) { /* or it is gone, and has heard it all */
 		if (tell())
 			silent = 0;
 		usleep(10000);
 	}
+	for (int i = 0; i < 3; i++) /* so that it need not wait for that, either */
+		tell();
 }
 
 int main(int argc, char **argv)

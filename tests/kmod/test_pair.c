@@ -88,7 +88,7 @@ static void in_two(void (*test)(void), const char *one, const char *two, unsigne
 		if (child[i])
 			continue;
 		me = i;
-		kt_limit(120, state);
+		kt_limit(300, state);
 		putenv("SENNIT_NET=off");
 		if (one)
 			putenv((char *)(uintptr_t)one);
@@ -284,10 +284,12 @@ static void a_refusal_is_survived(void)
 	KT_CHECK(sh->kmod[0] + sh->kmod[1] + sh->other[0] + sh->other[1] >= total / 2);
 }
 
+#define GOES (12u << 20)
+
 static void *unmap(void *buf)
 {
 	usleep(3000);
-	munmap((char *)buf + (16u << 20), 16u << 20);
+	munmap((char *)buf + GOES / 2, GOES / 2);
 	return NULL;
 }
 
@@ -295,9 +297,9 @@ static void *unmap(void *buf)
 static void memory_that_goes_spoils_its_message_only(void)
 {
 	for (unsigned i = 0; i < 6; i++) {
-		size_t n = 32u << 20;
+		size_t n = GOES;
 		char *buf = kt_map(n);
-		pthread_t thread;
+		pthread_t thread = 0;
 
 		memset(buf, (int)i + 1, n);
 		meet();
@@ -365,7 +367,7 @@ static void death_is_reported(void)
 {
 	size_t n = 32u << 20;
 	char *buf = kt_map(n);
-	sn_completion c;
+	sn_completion c = {0};
 	sn_req *req;
 
 	memset(buf, 1, n);

@@ -317,7 +317,7 @@ int main(int argc, char **argv)
 {
 	wide = argc > 1 && !strcmp(argv[1], "wide");
 	kt_options(argc, argv);
-	kt_limit(kt_times(8) < 8 ? 500 : 150, NULL);
+	kt_limit(kt_times(8) < 8 ? 500 : 300, NULL);
 	fd = kt_open();
 	KT_RUN(what_was_pinned_for_reading_is_never_written);
 	KT_RUN(a_writer_that_waits_for_a_readers_page_does_not_get_it);

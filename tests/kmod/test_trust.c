@@ -160,7 +160,7 @@ static int pass_and_receive(int what)
 	h->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(h), &what, sizeof(int));
 	KT_CHECK(sendmsg(pair[0], &m, 0) == 1);
-	KT_CHECK(recvmsg(pair[1], &m, 0) == 1);
+	KT_CHECK(recvmsg(pair[1], &m, 0) == 1 && CMSG_FIRSTHDR(&m));
 	memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
 	close(pair[0]);
 	close(pair[1]);
@@ -212,7 +212,7 @@ static void memory_of_a_dead_owner_is_gone(void)
 	KT_FAILS(kt_read(fd, handle, 0, buf, sizeof(buf)), ESRCH);
 	kt_say(down[1], &c, 1);
 	kt_hear(up[0], &c, 1);
-	for (int i = 0; i < 100 && errno != ENOENT; i++) {
+	for (int i = 0; i < 3000 && errno != ENOENT; i++) {
 		usleep(10000);
 		KT_CHECK(kt_read(fd, handle, 0, buf, sizeof(buf)) < 0);
 	}
@@ -314,7 +314,7 @@ static void *flip(void *unused)
 	return unused;
 }
 
-/* A vector that changes while it is read is either refused or a sound one. */
+/* A vector that changes while it is read is either refused or a sound one. It is sound until the other thread has begun. */
 static void arguments_are_read_once(void)
 {
 	pthread_t t;
@@ -324,7 +324,7 @@ static void arguments_are_read_once(void)
 		flipping[i] = (struct sennit_seg){0x100000, 4096};
 	stop = 0;
 	KT_CHECK(pthread_create(&t, NULL, flip, NULL) == 0);
-	for (int i = 0, n = kt_times(5000); i < n; i++) {
+	for (int i = 0, n = kt_times(5000); i < n || !bad; i++) {
 		struct sennit_declare d = {.segs = (uintptr_t)flipping, .nsegs = 64, .access = SENNIT_READ};
 
 		if (ioctl(fd, SENNIT_IOC_DECLARE, &d) == 0) {
@@ -339,7 +339,6 @@ static void arguments_are_read_once(void)
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	pthread_join(t, NULL);
 	printf("  %d sound, %d refused\n", good, bad);
-	KT_CHECK(bad > 0);
 }
 
 static void tables_have_an_end(void)
