@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "copy/tune.h"
 #include "local/local.h"
+#include "progress/relax.h"
 #include <sched.h>
 
 #define LOOK_NS	    400	  /* a process that waits polls several times in this */
@@ -224,12 +225,14 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 
 /*
  * Lines that a receiver on a far core is to read are better in memory than in this core's cache, where they are near as well
- * as far slower to fetch. Learned only while it is settled that such messages go through the ring.
+ * as far slower to fetch. Learned only while it is settled that such messages go through the ring. Not in a crowd: half of the
+ * receivers are on this very core, and the turns of the others make one group of messages longer than the next, so that trials were lost
+ * time, and what they said was chance.
  */
 bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len), class = log - SN_WAY_LAP_FIRST;
-	if (class >= SN_WAY_LAPS)
+	if (class >= SN_WAY_LAPS || sn_relax_crowded())
 		return false;
 	const struct sn_lap *straight = &link->laps[class];
 	struct sn_lap *l = &link->past_ring[class];

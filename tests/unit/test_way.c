@@ -5,6 +5,7 @@
  */
 #include "local/local.h"
 #include "progress/live.h"
+#include "progress/relax.h"
 #include "two.h"
 #include <sched.h>
 #include <sys/mman.h>
@@ -185,6 +186,13 @@ static void past_the_ring_is_for_what_goes_through_it(void **state)
 	assert_true(sn_way_past_ring(link, len));
 	assert_int_equal(past->count, 0);
 	assert_false(sn_way_past_ring(link, len - 1));
+	straight->way = 0;
+	sn_relax_crowd(1000000); /* nor in a crowd, from the next group on at the latest */
+	bool goes = true;
+	for (unsigned i = 0; goes && i <= SN_LAP_GROUP; i++)
+		goes = sn_way_past_ring(link, len);
+	assert_false(goes || sn_way_past_ring(link, len));
+	sn_relax_crowd(0);
 	free(link);
 }
 
