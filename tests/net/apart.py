@@ -20,7 +20,7 @@ import hosts as net  # noqa: E402
 
 def start(where, words, driver, program=None):
     ranks = [net.Rank(host, i, [program or PROGRAM, i, len(where), *words], net.DRIVERS[driver]) for i, host in enumerate(where)]
-    until = net.awake() + 20
+    until = net.awake() + 60
     addresses = [r.line(until).split()[1] for r in ranks]
     for r in ranks:
         for a in addresses:

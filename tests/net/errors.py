@@ -63,17 +63,21 @@ def second_network(names, addresses, mtu=1500, path=1500, joined=True):
     net.sh("ip", "-n", switch, "link", "set", "br0", "up")
 
 
-def there(setting):
+def there(name, value):
     """Before the program: the second host has another setting than the first."""
-    return ["sh", "-c", 'case $(hostname) in host1) SENNIT_NET=%s; export SENNIT_NET;; esac; exec "$@"' % setting, "sh"]
+    return ["sh", "-c", 'case $(hostname) in host1) %s=%s; export %s;; esac; exec "$@"' % (name, value, name), "sh"]
+
+
+# Who ends first takes the other one along, which then says nothing: where it is the second host that knows, it loses patience first.
+FIRST_THERE = there("SENNIT_PEER_TIMEOUT", 1500)
 
 
 NEAR, FAR = ("10.78.0.1/24", "10.78.0.2/24"), ("10.78.0.1/24", "10.79.0.2/24")
 
 
-def case(said, net_setting, works=False, spoil=None, second=None, before=(), jobs=1, bare=False, mpi="o4", stays=False):
+def case(said, net_setting, works=False, spoil=None, second=None, before=(), jobs=1, bare=False, mpi="o4", stays=False, words=()):
     return {"said": said, "net": net_setting, "works": works, "spoil": spoil, "second": second, "before": list(before), "jobs": jobs,
-            "bare": bare, "mpi": mpi, "stays": stays}
+            "bare": bare, "mpi": mpi, "stays": stays, "words": list(words)}
 
 
 CASES = {
@@ -81,8 +85,9 @@ CASES = {
                             "udp:eth7"),
     "wrong_word": case([r'SENNIT_NET is "tcp": use auto, off, or a list of udp'], "tcp"),
     "off": case([r"no network is open here \(SENNIT_NET"], "off"),
-    "off_there": case([r"no network is open there \(SENNIT_NET", r"no network is open here \(SENNIT_NET"], "udp", before=there("off")),
-    "other_kind": case([r"the network there is of another kind than here.*\(SENNIT_NET\)"], "udp", before=there("ether")),
+    "off_there": case([r"no network is open there \(SENNIT_NET"], "udp", before=there("SENNIT_NET", "off"), words=("late", "1")),
+    "other_kind": case([r"the network there is of another kind than here.*\(SENNIT_NET\)"], "udp",
+                       before=there("SENNIT_NET", "ether")),
     "no_rights": case([r"a packet socket needs CAP_NET_RAW in this network namespace", r"no network is open here"], "ether",
                       before=NO_RIGHTS),
     "without_sennit": case([r"libsennit-mpi\.so' from LD_PRELOAD cannot be preloaded", r"host1.*PML cm cannot be selected"], "udp",
@@ -101,8 +106,10 @@ CASES = {
                          r"no answer from 10\.77\.0\.\d"], "udp", spoil="version"),
     "version_ether": case([r"a frame of version 2 of the network protocol came", r"no answer from \w\w:\w\w"], "ether",
                           spoil="version"),
-    "key_udp": case([r"no answer from 10\.77\.0\.\d.*\d frames came here that this process's key does not fit"], "udp", spoil="key"),
-    "key_ether": case([r"no answer from \w\w:\w\w.*\d frames came here that this process's key does not fit"], "ether", spoil="key"),
+    "key_udp": case([r"no answer from 10\.77\.0\.\d.*\d frames came here that this process's key does not fit"], "udp", spoil="key",
+                    before=FIRST_THERE),
+    "key_ether": case([r"no answer from \w\w:\w\w.*\d frames came here that this process's key does not fit"], "ether", spoil="key",
+                      before=FIRST_THERE),
     "one_way": case([r"no answer from 10\.77\.0\.\d in \d+ ms"], "udp", spoil="halfwall"),
     "same_address": case([r"no answer from 10\.78\.0\.1 in \d+ ms.*This host has that address, too"], "udp:eth1",
                          second=lambda n: second_network(n, (NEAR[0], NEAR[0]))),
@@ -125,7 +132,7 @@ def run(build, work, want):
     runner.across = Hosts(runner.work, want, runner.build)
     ranks = 2 * want["jobs"]
     try:
-        results = several(runner, mpi, ranks, want["before"] + [program], want["jobs"],
+        results = several(runner, mpi, ranks, want["before"] + [program] + want["words"], want["jobs"],
                           {"SENNIT_PEER_TIMEOUT": "20000" if want["works"] else "3000"}, want["said"] if want["stays"] else ())
     finally:
         runner.across.end()

@@ -6,8 +6,8 @@ Runs in the namespace of the other host. Listens to the real frames on eth0 and 
 given, random bytes, random bytes behind a right-looking header, and real frames cut, changed, aimed elsewhere or said twice.
 The key in the address is not used: whoever has it may send. Prints how many it sent.
 
-With "-" for the address it first only listens; then an address comes on standard input, and all that was heard is sent there,
-unchanged, again and again.
+With "?" for the address that comes on standard input, once this says that it listens. With "-" likewise, and all that was heard
+until then is sent there, unchanged, again and again.
 """
 import random
 import select
@@ -99,6 +99,10 @@ def heard_by(ear, driver, host=None):
 def flood(driver, address, seconds):
     rnd = random.Random(1)
     ear = listen()
+    if address == "?":
+        print("listening", flush=True)
+        address = sys.stdin.readline()
+    address = bytes.fromhex(address)
     mouth = Mouth(driver, address, ear.getsockname()[4])
     heard, count, end = [], 0, time.monotonic() + seconds
     while time.monotonic() < end:
@@ -131,7 +135,7 @@ def replay(driver, seconds):
 
 def main():
     driver, address, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    print(replay(driver, seconds) if address == "-" else flood(driver, bytes.fromhex(address), seconds), flush=True)
+    print(replay(driver, seconds) if address == "-" else flood(driver, address, seconds), flush=True)
 
 
 main()

@@ -3,7 +3,8 @@
  * One process of a network test, driven over its standard streams by hosts.py:
  *   peer RANK COUNT MODE SEED MESSAGES
  * It prints "ADDR hex", reads COUNT lines of addresses, does what MODE says, prints a line that starts with OK or FAILED, and
- * then goes on making progress until "QUIT" comes.
+ * then goes on making progress until "QUIT" comes. MODE "held" is traffic of which the last part waits for one more line: it is
+ * not over before what is to happen in its midst.
  */
 #include "peer.h"
 #include <fcntl.h>
@@ -51,6 +52,10 @@ struct flow { /* with one peer: WINDOW messages each way at a time */
 	unsigned long recv_posted;
 };
 
+#define HELD 500 /* messages to each peer that wait, if any do */
+
+static bool holding;
+
 static void flow_post(struct flow *f, unsigned p)
 {
 	while (f->recv_posted < messages && f->recv_posted < f->received + WINDOW) {
@@ -63,7 +68,7 @@ static void flow_post(struct flow *f, unsigned p)
 			die("sn_irecv", rc);
 		f->recv_posted++;
 	}
-	while (f->sent < messages && f->sent < f->send_done + WINDOW) {
+	while (f->sent < messages - (holding ? HELD : 0) && f->sent < f->send_done + WINDOW) {
 		unsigned w = f->sent % WINDOW;
 		uint64_t key = key_of(rank, p, f->sent);
 		size_t len = length_of(key);
@@ -102,6 +107,18 @@ static bool flow_test(struct flow *f, unsigned p)
 	return moved;
 }
 
+static bool told_to_go_on(void)
+{
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	char line[16];
+
+	if (poll(&in, 1, 0) <= 0)
+		return false;
+	if (!fgets(line, sizeof(line), stdin))
+		exit(1);
+	return true;
+}
+
 static void traffic(void)
 {
 	static struct flow flows[PEERS];
@@ -122,8 +139,16 @@ static void traffic(void)
 			idle = 0;
 		else if (!all)
 			sn_relax(&ep, 1, &idle, 1000);
+		if (!moved && holding)
+			holding = !told_to_go_on();
 	}
 	printf("OK %lu messages each way with each of %u\n", messages, ranks - 1);
+}
+
+static void held(void)
+{
+	holding = true;
+	traffic();
 }
 
 /* ---- speed between ranks 0 and 1 ---- */
@@ -339,11 +364,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"traffic", traffic},
-		     {"pingpong", pingpong},
-		     {"compute", compute},
-		     {"deliver", deliver},
-		     {"incast", incast}};
+	} modes[] = {{"traffic", traffic}, {"held", held},	 {"pingpong", pingpong},
+		     {"compute", compute}, {"deliver", deliver}, {"incast", incast}};
 
 	if (argc < 6)
 		return 2;
