@@ -335,6 +335,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
 	bool serial = cq->domain->serial;
 
+	if (sn_unlikely(cq->taught) && sn_ofi_stays)
+		sn_ofi_give();
 	if (sn_likely(serial && cq->head == cq->tail && count && !cq->overrun))
 		return look(cq, buf, count, src);
 	ssize_t n = count ? take_from(cq, buf, count, src) : -FI_EAGAIN;
@@ -400,6 +402,8 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	uint64_t end = sn_ofi_deadline(timeout);
 	size_t want = 1;
 
+	if (sn_unlikely(cq->taught) && sn_ofi_stays)
+		sn_ofi_give();
 	if (cq->threshold && cond)
 		want = SN_MAX_OF(SN_MIN_OF(*(const size_t *)cond, count), (size_t)1);
 	while (!filled(cq, want)) {

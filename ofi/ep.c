@@ -56,7 +56,7 @@ static int ep_close(struct fid *fid)
 	struct sn_ofi_ep *ep = sn_container(fid, struct sn_ofi_ep, fid.fid);
 	struct sn_ofi_cq *cqs[2] = {ep->tx_cq, ep->rx_cq};
 
-	sn_ofi_quick_close();
+	sn_ofi_quick_close(ep);
 	for (int i = 0; i < 2; i++)
 		if (cqs[i])
 			sn_ofi_set_remove(&cqs[i]->set, ep->sn);

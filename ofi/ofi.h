@@ -178,8 +178,9 @@ struct sn_ofi_cq {
 	size_t direct_left;
 	size_t given; /* entries that went there so far */
 	size_t misses; /* entries so far that say that a probe found nothing: for who waits, nothing happened */
-	bool overrun;	/* the ring could not grow: a completion is lost */
-	bool alone;	/* the next read gets one entry */
+	bool overrun; /* the ring could not grow: a completion is lost */
+	bool alone;   /* the next read gets one entry */
+	bool taught; /* a call of the MPI that was watched has posted a receive whose end is told here (quick.c) */
 	bool threshold; /* the condition of a waiting read is a number of entries */
 	_Atomic bool signaled;
 	_Atomic int refs;
@@ -287,8 +288,19 @@ void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *bu
 void sn_ofi_lesson_over(const sn_completion *c, bool reading);
 void sn_ofi_lesson_read(void);	/* the MPI hears of all that has ended */
 void sn_ofi_lesson_spoil(void); /* this cannot be done again */
-void sn_ofi_quick_open(void);	/* an endpoint is ready */
-void sn_ofi_quick_close(void);	/* and one is about to go */
+/*
+ * Receives that libsennit-mpi.so has posted and that stay. Whoever sent to one may wait for what only the MPI answers, and the MPI
+ * can answer nothing but what it reads here: so all of them become the MPI's when it reads.
+ */
+extern uint32_t sn_ofi_stays; /* how many there are */
+void sn_ofi_give(void);
+struct sn_shim_ahead;
+extern struct sn_shim_ahead *sn_ofi_ahead; /* the one that becomes the MPI's just now; NULL: none */
+/* True: it is this receive from now on. */
+bool sn_ofi_takes(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
+		  uint64_t mask, void *context);
+void sn_ofi_quick_open(void);			     /* an endpoint is ready */
+void sn_ofi_quick_close(const struct sn_ofi_ep *ep); /* and one is about to go */
 
 /* ---- ep.c, and the operations ---- */
 /* start.c: an endpoint is ready; an address has come, or (NULL) none will */

@@ -9,10 +9,7 @@
 #include "progress/caller.h"
 #include "shim.h"
 
-/* What others do here as long as they look without reading the clock, about 2 us (progress/relax.c). Where
- * seven of eight are peeks over the network, a system call each (core/try.c), about 15 us. */
-#define LOOKS 64
-/* And one more for so many bytes, whose two copies take that long. */
+/* One more look for so many bytes, whose two copies take that long. */
 #define LOOK_BYTES 256
 
 struct sn_shim_lesson *sn_ofi_lesson;
@@ -86,6 +83,8 @@ void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *bu
 		sn_ofi_lesson_spoil();
 		return;
 	}
+	if (ep->rx_cq)
+		ep->rx_cq->taught = true;
 	l->recvs++;
 	l->received = buf;
 	l->context = context;
@@ -144,7 +143,7 @@ static uint32_t send_again(const struct sn_shim_way *w, const void *buf)
 static int64_t recv_again(const struct sn_shim_way *w, void *buf)
 {
 	uint64_t len;
-	unsigned looks = LOOKS + (unsigned)(w->len / LOOK_BYTES);
+	unsigned looks = SN_SHIM_LOOKS + (unsigned)(w->len / LOOK_BYTES);
 
 	return sn_try_recv(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, looks, &len)
 		       ? -1
@@ -164,19 +163,84 @@ static int64_t recv_surely(const struct sn_shim_way *w, void *buf, void (*meanwh
 	return rc ? rc : c.status ? c.status : c.bits != w->exactly ? SN_ERR_PROTO : (int64_t)c.len;
 }
 
+/* ---- receives that stay ---- */
+
+struct sn_shim_ahead *sn_ofi_ahead;
+uint32_t sn_ofi_stays;
+
+void sn_ofi_give(void)
+{
+	sn_caller_shim()->give();
+}
+
+bool sn_ofi_takes(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
+		  uint64_t mask, void *context)
+{
+	struct sn_shim_ahead *a = sn_ofi_ahead;
+	const struct sn_shim_way *w = &a->way;
+
+	if (!a->posted || w->ep != ep->sn || w->peer != from || w->len != room || w->bits != bits ||
+	    w->mask != mask || (a->buf != buf && room))
+		return false;
+	sn_req *posted = a->posted;
+	a->posted = NULL;
+	sn_ofi_stays--;
+	sn_try_hand_over(posted, context);
+	return true;
+}
+
+static struct sn_shim_ahead *take(struct sn_shim_ahead *ahead)
+{
+	struct sn_shim_ahead *before = sn_ofi_ahead;
+
+	sn_ofi_ahead = ahead;
+	return before;
+}
+
+static void *post_again(const struct sn_shim_way *w, void *buf)
+{
+	sn_req *posted = sn_try_post(w->ep, w->peer, buf, w->len, w->bits, w->mask);
+
+	sn_ofi_stays += posted != NULL;
+	return posted;
+}
+
+static int64_t test(void *posted, uint64_t exactly, uint32_t looks)
+{
+	uint64_t len;
+	int rc = sn_try_test(posted, exactly, looks, &len);
+
+	sn_ofi_stays -= !rc;
+	return sn_likely(!rc) ? (int64_t)len : rc == SN_ERR_AGAIN ? SN_SHIM_NOT_YET : SN_SHIM_NEVER;
+}
+
+static uint32_t drop(void *posted)
+{
+	sn_ofi_stays--;
+	return !sn_try_drop(posted);
+}
+
 void sn_ofi_quick_open(void)
 {
-	static const struct sn_shim_quick quick = {learn, send_again, recv_again, send_surely, recv_surely};
+	static const struct sn_shim_quick quick = {.learn = learn,
+						   .send = send_again,
+						   .recv = recv_again,
+						   .send_surely = send_surely,
+						   .recv_surely = recv_surely,
+						   .post = post_again,
+						   .test = test,
+						   .take = take,
+						   .drop = drop};
 	struct sn_shim *shim = sn_caller_shim();
 
 	if (shim)
 		atomic_store(&shim->quick, &quick);
 }
 
-void sn_ofi_quick_close(void)
+void sn_ofi_quick_close(const struct sn_ofi_ep *ep)
 {
 	const struct sn_shim *shim = sn_caller_shim();
 
 	if (shim)
-		shim->forget();
+		shim->forget(ep->sn);
 }

@@ -76,6 +76,9 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 	int rc = sn_ofi_source(ep, from, &peer);
 	if (sn_unlikely(rc))
 		return rc;
+	if (sn_unlikely(sn_ofi_ahead != NULL) &&
+	    sn_ofi_takes(ep, peer, buf, len, tag & ~ignore, ~ignore, context))
+		return 0;
 	if (sn_unlikely(sn_ofi_lesson != NULL))
 		sn_ofi_lesson_recv(ep, peer, buf, len, tag & ~ignore, ~ignore, context);
 	return sn_ofi_result(sn_trecv(ep->sn, peer, buf, len, tag & ~ignore, ~ignore, context));

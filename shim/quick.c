@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "quick.h"
 #include "collective.h"
+#include "requests.h"
 #include <dlfcn.h>
-#include <stddef.h>
 #include <string.h>
 
 #define ENTRIES		64
@@ -12,6 +11,7 @@
 
 typedef int (*send_fn)(const void *buf, int count, handle type, int to, int tag, handle comm);
 typedef int (*isend_fn)(const void *buf, int count, handle type, int to, int tag, handle comm, void *request);
+typedef int (*irecv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *request);
 typedef int (*recv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *status);
 typedef int (*both_fn)(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
 		       int in_count, handle in_type, int from, int in_tag, handle comm, void *status);
@@ -22,6 +22,7 @@ union function {
 	send_fn send;
 	isend_fn isend;
 	recv_fn recv;
+	irecv_fn irecv;
 	both_fn both;
 	ends_fn ends;
 	int (*asks)(int *answer);
@@ -31,6 +32,7 @@ enum {
 	SEND,
 	ISEND,
 	RECV,
+	IRECV,
 	BOTH,
 	COMM_FREE,
 	COMM_DISCONNECT,
@@ -43,22 +45,7 @@ enum {
 
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
-static enum { UNKNOWN, OPEN_MPI, MPICH } family;
-
-struct call {
-	handle type, comm;
-	uintptr_t region;
-	int count, peer, tag;
-};
-
-struct entry {
-	struct call call;
-	bool seen;  /* there was such a call */
-	bool known; /* and it was watched: the way is what it led to */
-	int turn;   /* above 0: calls until one is the MPI's; below: calls that are */
-	int fails;
-	struct sn_shim_way way;
-};
+enum sn_mpi_family sn_mpi_family;
 
 static struct entry sends_seen[ENTRIES], recvs_seen[ENTRIES];
 
@@ -69,65 +56,16 @@ static inline struct entry *entry_of(struct entry *table, const struct call *c)
 	return &table[hash % ENTRIES];
 }
 
-static inline bool same(const struct call *a, const struct call *b)
-{
-	return a->tag == b->tag && a->peer == b->peer && a->comm == b->comm && a->count == b->count &&
-	       a->type == b->type && a->region == b->region;
-}
-
 static inline struct call call_of(const void *buf, int count, handle type, int peer, int tag, handle comm)
 {
 	return (struct call){type, comm, (uintptr_t)buf >> SN_QUICK_REGION, count, peer, tag};
 }
 
-static inline const struct sn_shim_quick *quick(void)
-{
-	if (atomic_load_explicit(&sn_mpi_shim.elsewhere, memory_order_relaxed) ||
-	    atomic_load_explicit(&sn_mpi_many, memory_order_relaxed))
-		return NULL;
-	return atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
-}
-
-/* ---- status ---- */
-
-struct status_of_open_mpi {
-	int source, tag, error, cancelled;
-	size_t len;
-};
-
-struct status_of_mpich {
-	int len, len_high_and_cancelled, source, tag, error;
-};
-
-static bool status_seen; /* the MPI wrote one as it is written here */
-
-/* MPI_STATUS_IGNORE is 0 or 1. */
-static inline bool wanted(const void *status)
-{
-	return (uintptr_t)status > 1;
-}
-
-/* Not the error: calls with one status leave it alone. */
-static inline void status_fill(void *status, int source, int tag, int64_t len)
-{
-	if (family == OPEN_MPI) {
-		struct status_of_open_mpi *s = status;
-		s->source = source;
-		s->tag = tag;
-		s->cancelled = 0;
-		s->len = (size_t)len;
-	} else {
-		struct status_of_mpich *s = status;
-		s->len = (int)len;
-		s->len_high_and_cancelled = 0;
-		s->source = source;
-		s->tag = tag;
-	}
-}
+bool sn_mpi_status_seen;
 
 static bool status_is(const void *status, int source, int tag, uint64_t len)
 {
-	if (family == OPEN_MPI) {
+	if (sn_mpi_family == OPEN_MPI) {
 		const struct status_of_open_mpi *s = status;
 		return s->source == source && s->tag == tag && !s->cancelled && s->len == len;
 	}
@@ -137,15 +75,12 @@ static bool status_is(const void *status, int source, int tag, uint64_t len)
 
 /* ---- watching ---- */
 
-/* The next calls, 2 to 64 of them, are the MPI's. */
-static inline void in_vain(struct entry *e)
-{
-	e->turn = sn_quick_pause(&e->fails);
-}
-
 /* Not on the stack: an error handler may leave the call by a jump. Then nothing is watched any more. */
 static struct sn_shim_lesson lesson;
 static bool watching;
+static struct call awaited; /* the receive that is pending, and its buffer */
+static const void *awaited_in;
+handle sn_seen_pending;
 
 /* Does one thread at a time call, as the MPI has promised? It locks nothing then, nor does the provider. */
 static bool serial(void)
@@ -184,6 +119,7 @@ static bool watch(struct entry *e)
 		return false;
 	in_vain(e);
 	watching = true;
+	sn_seen_pending = 0;
 	lesson = (struct sn_shim_lesson){.thread = &sn_mpi_thread};
 	q->learn(&lesson);
 	return true;
@@ -213,7 +149,7 @@ void sn_quick_watched(void)
 
 bool sn_quick_is_open_mpi(void)
 {
-	return family == OPEN_MPI;
+	return sn_mpi_family == OPEN_MPI;
 }
 
 const struct sn_shim_quick *sn_quick(void)
@@ -241,7 +177,7 @@ static void learn_recv(struct entry *e, const void *buf, const void *status)
 	if (lesson.over && lesson.recv.len <= SN_SHIM_LONGEST && (lesson.received == buf || !lesson.recv.len))
 		learn(e, &lesson.recv);
 	if (e->known && wanted(status))
-		status_seen = e->known = status_is(status, c->peer, c->tag, lesson.got);
+		sn_mpi_status_seen = e->known = status_is(status, c->peer, c->tag, lesson.got);
 }
 
 /* ---- a call that is not known yet ---- */
@@ -264,6 +200,8 @@ static int do_slowly(const struct operation *o)
 		return o->slowly->isend(o->from, out->count, out->type, out->peer, out->tag, out->comm,
 					o->request);
 	case RECV: return o->slowly->recv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->status);
+	case IRECV:
+		return o->slowly->irecv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->request);
 	default:
 		return o->slowly->both(o->from, out->count, out->type, out->peer, out->tag, o->to, in->count,
 				       in->type, in->peer, in->tag, in->comm, o->status);
@@ -272,7 +210,7 @@ static int do_slowly(const struct operation *o)
 
 static __attribute__((noinline)) int do_watched(const struct operation *o)
 {
-	bool sends = o->call != RECV, recvs = o->call >= RECV;
+	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
 	struct entry *out = sends ? entry_of(sends_seen, &o->out) : NULL;
 	struct entry *in = recvs ? entry_of(recvs_seen, &o->in) : NULL;
 	bool again = !out || seen(out, &o->out);
@@ -286,10 +224,39 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 	if (!rc && lesson.sends == sends && lesson.recvs == recvs) {
 		if (out)
 			learn_send(out, o->from);
-		if (in)
+		/*
+		 * Nothing is learned from an MPI_Irecv that is over when it returns: its MPI has not read that yet. Whether it has to answer, so that this
+		 * is no message like others, shows later, in whatever call.
+		 */
+		if (o->call == IRECV) {
+			awaited = o->in;
+			awaited_in = o->to;
+			sn_seen_pending = lesson.over ? 0 : sn_requests_at(o->request, 0);
+		} else if (in) {
 			learn_recv(in, o->to, o->status);
+		}
 	}
 	return rc;
+}
+
+bool sn_seen_goes_on(void)
+{
+	const struct sn_shim_quick *q = watching ? NULL : quick();
+	sn_seen_pending = 0;
+	if (!q)
+		return false;
+	watching = true;
+	q->learn(&lesson);
+	return true;
+}
+
+/* Another call may have taken the place of the receive in the meantime: nothing is learned then. */
+void sn_seen_ends(bool well, const void *status)
+{
+	struct entry *e = entry_of(recvs_seen, &awaited);
+	watched();
+	if (well && e->seen && same(&e->call, &awaited) && lesson.recvs == 1 && !lesson.sends)
+		learn_recv(e, awaited_in, status);
 }
 
 /* ---- MPI_Send ---- */
@@ -336,8 +303,13 @@ static inline int isend(const struct call *c, const void *buf, void *request, co
 						      .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
 	int to = c->peer;
-	if (likely(q && in_turn(e) && q->send(&e->way, buf)))
-		to = family == OPEN_MPI ? NOBODY_OPEN_MPI : NOBODY_MPICH;
+	if (likely(q && in_turn(e) && q->send(&e->way, buf))) {
+		if (likely(sn_requests_ready())) {
+			sn_requests_complete(request);
+			return 0;
+		}
+		to = sn_mpi_family == OPEN_MPI ? NOBODY_OPEN_MPI : NOBODY_MPICH;
+	}
 	return slowly->isend(buf, c->count, c->type, to, c->tag, c->comm, request);
 }
 
@@ -358,7 +330,7 @@ static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, v
 static inline int recv(const struct call *c, void *buf, void *status, const union function *slowly)
 {
 	struct entry *e = entry_of(recvs_seen, c);
-	if (!(known(e, c) && likely(status_seen || !wanted(status))))
+	if (!(known(e, c) && likely(sn_mpi_status_seen || !wanted(status))))
 		return do_watched(
 			&(struct operation){RECV, .in = *c, .to = buf, .status = status, .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
@@ -370,6 +342,21 @@ static inline int recv(const struct call *c, void *buf, void *status, const unio
 	return 0;
 }
 
+/* ---- MPI_Irecv ---- */
+
+static inline int irecv(const struct call *c, void *buf, void *request, const union function *slowly)
+{
+	struct entry *e = entry_of(recvs_seen, c);
+	if (!known(e, c))
+		return do_watched(&(struct operation){IRECV, .in = *c, .to = buf, .request = request,
+						      .slowly = slowly});
+	const struct sn_shim_quick *q = quick();
+	if (likely(q && in_turn(e) && sn_requests_ready() && sn_requests_post(q, e, c, buf, request)))
+		return 0;
+	sn_seen_pending = 0; /* it may get the request of one that was watched */
+	return slowly->irecv(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
+}
+
 /* ---- MPI_Sendrecv ---- */
 
 /* Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. */
@@ -377,7 +364,7 @@ static inline int both(const struct operation *o)
 {
 	const struct call *c = &o->in;
 	struct entry *out = entry_of(sends_seen, &o->out), *in = entry_of(recvs_seen, c);
-	if (!(known(out, &o->out) && known(in, c) && likely(status_seen || !wanted(o->status))))
+	if (!(known(out, &o->out) && known(in, c) && likely(sn_mpi_status_seen || !wanted(o->status))))
 		return do_watched(o);
 	const struct sn_shim_quick *q = quick();
 	if (!likely(q && in_turn(in) && q->send(&out->way, o->from)))
@@ -395,6 +382,7 @@ static inline int both(const struct operation *o)
 /* After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there. */
 static int ends(int call, int p, void *a, void *b)
 {
+	sn_requests_give();
 	sn_quick_forget();
 	int rc = next[p][call].ends(a, b);
 	sn_quick_forget();
@@ -404,6 +392,7 @@ static int ends(int call, int p, void *a, void *b)
 void sn_quick_forget(void)
 {
 	lesson.sends = lesson.recvs = 2; /* a call that is watched just now teaches nothing */
+	sn_seen_pending = 0;
 	memset(sends_seen, 0, sizeof(sends_seen));
 	memset(recvs_seen, 0, sizeof(recvs_seen));
 	sn_collective_forget();
@@ -434,6 +423,12 @@ void sn_quick_forget(void)
 		struct call c = call_of(buf, count, type, from, tag, comm);                                  \
 		return recv(&c, buf, status, &next[p][RECV]);                                                \
 	}                                                                                                    \
+	static int irecv_##p(void *buf, int count, handle type, int from, int tag, handle comm,              \
+			     void *request)                                                                  \
+	{                                                                                                    \
+		struct call c = call_of(buf, count, type, from, tag, comm);                                  \
+		return irecv(&c, buf, request, &next[p][IRECV]);                                             \
+	}                                                                                                    \
 	static int both_##p(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,  \
 			    int in_count, handle in_type, int from, int in_tag, handle comm, void *status)   \
 	{                                                                                                    \
@@ -463,6 +458,7 @@ static const struct {
 	[SEND] = {"MPI_Send", {{.send = send_0}, {.send = send_1}}},
 	[ISEND] = {"MPI_Isend", {{.isend = isend_0}, {.isend = isend_1}}},
 	[RECV] = {"MPI_Recv", {{.recv = recv_0}, {.recv = recv_1}}},
+	[IRECV] = {"MPI_Irecv", {{.irecv = irecv_0}, {.irecv = irecv_1}}},
 	[BOTH] = {"MPI_Sendrecv", {{.both = both_0}, {.both = both_1}}},
 	[COMM_FREE] = {"MPI_Comm_free", {{.ends = comm_free_0}, {.ends = comm_free_1}}},
 	[COMM_DISCONNECT] = {"MPI_Comm_disconnect",
@@ -473,10 +469,9 @@ static const struct {
 	[FINALIZE] = {"MPI_Finalize", {{.ends = finalize_0}, {.ends = finalize_1}}},
 };
 
-/* A tool stands before the MPI where the two names lead to different libraries. */
-static bool is_tools(const char *name, const void *definition)
+bool sn_quick_is_tools(const char *name, const void *definition)
 {
-	char profiled[32] = "P";
+	char profiled[40] = "P";
 	strncat(profiled, name, sizeof(profiled) - 2);
 	return !sn_mpi_same_object(definition, sn_mpi_find(profiled));
 }
@@ -503,14 +498,17 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	while (call < CALLS && strcmp(calls[call].name, name + p))
 		call++;
 	bool collective = sn_collective_is(name);
-	if (call == CALLS && !collective)
-		return definition;
-	if (call <= BOTH || collective) {
-		int of = family_of(definition);
-		if (of == UNKNOWN || (!p && is_tools(name, definition)))
-			return definition; /* a tool's says nothing of the MPI */
-		family = of;
+	if (sn_mpi_family == UNKNOWN)
+		sn_mpi_family = family_of(sn_mpi_find("PMPI_Send"));
+	if (call == CALLS && !collective) {
+		void *stand_in = sn_requests_stand_in(name, definition);
+		return stand_in ? stand_in : definition;
 	}
+	if (!definition)
+		return NULL;
+	if ((call <= BOTH || collective) &&
+	    (sn_mpi_family == UNKNOWN || (!p && sn_quick_is_tools(name, definition))))
+		return definition;
 	if (collective)
 		return sn_collective_stand_in(name, definition);
 	next[p][call].symbol = definition;

@@ -6,8 +6,8 @@
  * makes out of type and count a length, and out of rank, tag and communicator an address and match bits. For the same arguments
  * that comes out the same each time. So a call is watched once, and if it led to one send of the provider, of the program's
  * own buffer, and to nothing else, the next one with the same arguments is that send. Likewise MPI_Recv, which then looks for its message
- * itself for a moment, MPI_Sendrecv, which is both, and MPI_Isend, whose request is the one that the MPI gives
- * for a message to nobody. Nothing needs to be known of the MPI, but for its number for nobody, and how it
+ * itself for a moment, MPI_Sendrecv, which is both, and MPI_Isend and MPI_Irecv, whose requests are ours then (requests.h; before that is known to be
+ * possible, an MPI_Isend has the one that the MPI gives for a message to nobody). Nothing needs to be known of the MPI, but for its number for nobody, and how it
  * lays out an MPI_Status, which is compared with what it wrote itself.
  *
  * It holds as long as the handles mean the same: a communicator or a type that is freed, a setting of a communicator, and
@@ -54,6 +54,8 @@ static inline int sn_quick_pause(int *fails)
 
 /* What stands before this definition of a name: itself, or a function here that calls it. */
 void *sn_quick_stand_in(const char *name, void *definition);
+/* Does a tool of the profiling interface stand before the MPI there, so that the two names lead to different libraries? */
+bool sn_quick_is_tools(const char *name, const void *definition);
 /* All calls seen so far. */
 void sn_quick_forget(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shim.h"
 #include "crowd.h"
-#include "quick.h"
+#include "requests.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <sched.h>
@@ -34,7 +34,14 @@ static struct sn_shim_thread *this_thread(void)
 	return &sn_mpi_thread;
 }
 
-struct sn_shim sn_mpi_shim = {.version = SN_SHIM_VERSION, .thread = this_thread, .forget = sn_quick_forget};
+static void forget(const void *ep)
+{
+	sn_quick_forget();
+	sn_requests_gone(ep);
+}
+
+struct sn_shim sn_mpi_shim = {
+	.version = SN_SHIM_VERSION, .thread = this_thread, .forget = forget, .give = sn_requests_give};
 
 __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 {
@@ -191,7 +198,9 @@ void *sn_mpi_enter(uint32_t index)
 	uint64_t bit = UINT64_C(1) << index % 64;
 	if (atomic_load_explicit(&known[index / 64], memory_order_acquire) & bit)
 		return atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
-	void *next = sn_mpi_find(names[index]);
+	void *next = sn_mpi_find(names[index]), *stand_in;
+	if (!next && (stand_in = sn_quick_stand_in(names[index], NULL)))
+		return stand_in;
 	if (!next) {
 		fprintf(stderr, "sennit: the MPI library has no %s, which the program calls\n", names[index]);
 		abort();

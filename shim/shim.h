@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 6
+#define SN_SHIM_VERSION 7
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -73,6 +73,17 @@ struct sn_shim_lesson {
 	uint32_t bytes_room, bytes_used;
 };
 
+/* A receive that stays: the next one of the MPI's that is like it takes its place. */
+struct sn_shim_ahead {
+	void *posted; /* what post() gave; NULL afterwards */
+	const void *buf;
+	struct sn_shim_way way;
+};
+
+enum { SN_SHIM_NOT_YET = -1, SN_SHIM_NEVER = -2 };
+#define SN_SHIM_LOOKS                                                                                        \
+	64 /* what others do as long as they look without reading the clock, about 2 us (progress/relax.c) */
+
 struct sn_shim_quick {
 	void (*learn)(struct sn_shim_lesson *lesson); /* from now on; NULL: no more */
 	/* Likewise again. True: it has been sent, and nobody will hear of it; false: nothing was done. */
@@ -82,6 +93,14 @@ struct sn_shim_quick {
 	/* Likewise, however long it takes: 0, or the bytes; negative: an error. meanwhile() is called between looks. */
 	int32_t (*send_surely)(const struct sn_shim_way *way, const void *buf);
 	int64_t (*recv_surely)(const struct sn_shim_way *way, void *buf, void (*meanwhile)(void));
+	/* Likewise, but it stays. NULL: nothing was done. */
+	void *(*post)(const struct sn_shim_way *way, void *buf);
+	/* Has its message come, within so many looks? The bytes, and it is gone; or SN_SHIM_NOT_YET, or SN_SHIM_NEVER: not here. */
+	int64_t (*test)(void *posted, uint64_t exactly, uint32_t looks);
+	/* From now on; NULL: no more. What it was before. */
+	struct sn_shim_ahead *(*take)(struct sn_shim_ahead *ahead);
+	/* False: a message has come for it, and is lost. */
+	uint32_t (*drop)(void *posted);
 };
 
 struct sn_shim {
@@ -101,7 +120,9 @@ struct sn_shim {
 	 */
 	_Atomic uint32_t elsewhere;
 	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */
-	void (*forget)(void);			   /* an endpoint is about to go */
+	void (*forget)(const void *ep);		   /* an endpoint is about to go */
+	/* The MPI looks for completions, while there are receives that post() made: all of them become the MPI's. */
+	void (*give)(void);
 };
 
 /* The provider looks it up by this name. */

@@ -242,6 +242,24 @@ SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t
 		       uint64_t exactly, unsigned looks, uint64_t *len);
 
 /*
+ * Such a receive that stays posted when the call returns. On an endpoint with on_complete, too, nobody hears of it but who asks,
+ * with sn_try_test. NULL: nothing was done, for whatever reason.
+ */
+SN_API sn_req *sn_try_post(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask);
+/*
+ * Has its message come, within so many looks? SN_OK: it is in the buffer, *len bytes, and the handle is gone. SN_ERR_AGAIN: not
+ * yet. Another error: it has ended otherwise, or with a message whose match bits are not `exactly`; sn_try_hand_over tells more.
+ */
+SN_API int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *len);
+/*
+ * From now on it is, in its place among the others, as if sn_trecv had posted it with this context, and the handle is gone. If it has
+ * ended, that is told before the call returns.
+ */
+SN_API void sn_try_hand_over(sn_req *req, void *context);
+/* It is taken back, and the handle is gone. SN_ERR_INVALID: a message had come for it already, and is lost. */
+SN_API int sn_try_drop(sn_req *req);
+
+/*
  * A tagged receive that is over when the call returns, whatever came and however long that took: *c tells. meanwhile() is called
  * between two looks, by the caller's thread, and should give the core away when it is called in vain for long; it may call sennit.
  * Returned errors: as sn_post_recv.

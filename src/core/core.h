@@ -134,7 +134,8 @@ struct sn_region {
 
 struct sn_core_counters {
 	uint64_t sends, recvs, unexpected, unexpected_rdv, truncated, self, puts, gets, atomics,
-		refused_access, bad_messages, peers_gone, shown, claimed, tried_sends, tried_recvs;
+		refused_access, bad_messages, peers_gone, shown, claimed, tried_sends, tried_recvs,
+		ahead_recvs, handed_over;
 };
 
 #define SN_SLAB 64 /* requests allocated at a time */

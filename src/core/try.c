@@ -8,12 +8,17 @@
  * With more processes than cores the one that would send may wait for this very core. So it is given away between looks, as by
  * anybody who waits (relax.h), and what somebody finds who gets it back is walked through no library.
  *
+ * A receive that stays (sn_try_post) is one with a handle, whatever the endpoint tells, and is looked at in the same way. It is
+ * not asked beforehand what it may have: whoever finds that it is not what he expected hands it over, ended as it is.
+ *
  * Budget: a receive that is like the one before it, whose message comes in one piece: no system call, no allocation, no
  * locked instruction, no callback; three lines of a request.
  */
 #include "core/core.h"
 #include "progress/relax.h"
 
+/* With more processes than cores, each a turn of the others. */
+#define TURNS 64
 /* Longest nap where to give the core away is to sleep (progress/turns.h). */
 #define NAP_US 50
 
@@ -79,36 +84,53 @@ static bool is_brought(const sn_ep *ep, sn_peer from, size_t room)
 	return peer && peer->ops->brings && peer->ops->brings(peer->link, room);
 }
 
+static void look(struct sn_req *req, sn_peer from, unsigned looks)
+{
+	bool in_turn = sn_relax_crowded() && !req->ep->lock.enabled;
+	look_for(req, from, in_turn ? SN_MIN_OF(looks, 1u) : looks);
+	if (in_turn && req->state != SN_REQ_DONE && looks > 1)
+		wait_in_turn(req, looks - 1);
+}
+
+static inline bool sensible(const sn_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
+			    uint64_t mask)
+{
+	return sn_likely(
+		ep && !sn_core_foreign(ep) && (buf || !room) && !(bits & ~mask) &&
+		(from < atomic_load_explicit(&ep->peer_count, memory_order_relaxed) || from == SN_ANY_PEER));
+}
+
+static void taken(struct sn_req *req, uint64_t *len)
+{
+	*len = req->comp.len;
+	req->ep->count.recvs++;
+	req->ep->count.tried_recvs++;
+	sn_core_req_free(req);
+}
+
 int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		uint64_t exactly, unsigned looks, uint64_t *len)
 {
-	uint32_t peers = ep ? atomic_load_explicit(&ep->peer_count, memory_order_relaxed) : 0;
-	int rc = SN_ERR_AGAIN;
-	if (sn_unlikely(!ep || sn_core_foreign(ep) || !len || (!buf && room) || bits & ~mask ||
-			(from >= peers && from != SN_ANY_PEER)))
-		return rc;
+	if (sn_unlikely(!sensible(ep, from, buf, room, bits, mask) || !len))
+		return SN_ERR_AGAIN;
 	sn_lock(&ep->lock);
+	int rc = SN_ERR_AGAIN;
 	struct sn_req *req = is_brought(ep, from, room) ? sn_core_req_new(ep) : NULL;
 	if (sn_unlikely(!req))
 		goto out;
 	sn_core_recv_fill_one(req, SN_ROLE_TRY, from, buf, room, bits, mask, NULL);
 	req->comp.bits = exactly;
 	sn_core_recv_place(req, false);
-	bool in_turn = sn_relax_crowded() && !ep->lock.enabled;
-	look_for(req, from, in_turn ? SN_MIN_OF(looks, 1u) : looks);
-	if (in_turn && req->state != SN_REQ_DONE && looks > 1)
-		wait_in_turn(req, looks - 1);
+	look(req, from, looks);
 	if (sn_unlikely(req->state != SN_REQ_DONE && !req->posted.queued))
 		wait_for_rest(req);
+	if (sn_likely(req->state == SN_REQ_DONE && !req->comp.status)) {
+		taken(req, len);
+		rc = SN_OK;
+		goto out;
+	}
 	if (req->state != SN_REQ_DONE)
 		sn_match_remove_posted(ep->match[0], &req->posted);
-	else if (!req->comp.status)
-		rc = SN_OK;
-	if (sn_likely(!rc)) {
-		*len = req->comp.len;
-		ep->count.recvs++;
-		ep->count.tried_recvs++;
-	}
 	sn_core_req_free(req);
 out:
 	sn_unlock(&ep->lock);
@@ -140,4 +162,64 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		rc = sn_test(ep, req, c);
 	}
 	return rc;
+}
+
+/* ---- one that stays ---- */
+
+sn_req *sn_try_post(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask)
+{
+	if (sn_unlikely(!sensible(ep, from, buf, room, bits, mask) || room >= SN_LEAVE_FAR))
+		return NULL;
+	sn_lock(&ep->lock);
+	struct sn_req *req = sn_core_req_new(ep);
+	if (sn_likely(req)) {
+		sn_core_recv_fill_one(req, SN_ROLE_HANDLE, from, buf, room, bits, mask, NULL);
+		sn_core_recv_place(req, false);
+		ep->count.ahead_recvs++;
+	}
+	sn_unlock(&ep->lock);
+	return req;
+}
+
+int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *len)
+{
+	sn_ep *ep = req->ep;
+	int rc = SN_ERR_AGAIN;
+	sn_lock(&ep->lock);
+	if (req->state != SN_REQ_DONE)
+		look(req, req->posted.source, sn_relax_crowded() ? SN_MIN_OF(looks, TURNS) : looks);
+	if (sn_likely(req->state == SN_REQ_DONE)) {
+		rc = req->comp.bits == exactly ? req->comp.status : SN_ERR_INVALID;
+		if (sn_likely(!rc))
+			taken(req, len);
+	}
+	sn_unlock(&ep->lock);
+	return rc;
+}
+
+void sn_try_hand_over(sn_req *req, void *context)
+{
+	sn_ep *ep = req->ep;
+	sn_lock(&ep->lock);
+	ep->count.recvs++;
+	ep->count.handed_over++;
+	req->comp.context = context;
+	req->role = ep->attr.on_complete ? SN_ROLE_CALLBACK : SN_ROLE_QUEUE;
+	if (req->state == SN_REQ_DONE)
+		sn_core_req_complete(req, SN_OK);
+	sn_unlock(&ep->lock);
+}
+
+int sn_try_drop(sn_req *req)
+{
+	sn_ep *ep = req->ep;
+	sn_lock(&ep->lock);
+	bool queued = req->posted.queued;
+	req->role = SN_ROLE_FORGET;
+	if (queued)
+		sn_match_remove_posted(ep->match[0], &req->posted);
+	if (queued || req->state == SN_REQ_DONE) /* else its message is on the way into the buffer */
+		sn_core_req_free(req);
+	sn_unlock(&ep->lock);
+	return queued ? SN_OK : SN_ERR_INVALID;
 }

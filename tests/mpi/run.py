@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits, gives, again, together
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, threads, waits, gives, again, together, requests, pending, asked
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
@@ -35,14 +35,18 @@ PROGRAMS = {
     "waits": ["waits.c"],
     "gives": ["gives.c"],
     "again": ["again.c"],
+    "requests": ["requests.c"],
+    "requests_tool": ["requests.c"],
+    "pending": ["pending.c"],
+    "asked": ["asked.c"],
     "again_tool": ["again.c"],
     "together": ["together.c"],
     "together_tool": ["together.c"],
 }
 # A library that such a program is linked with, made of this.
-TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c"}
+TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c"}
 # What each prints at its end.
-SAID = {"gives": r"left his core to those that compute"}
+SAID = {"pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
 FLAGS = ["-O2", "-g", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
          "-Wno-stringop-overread"]
@@ -88,15 +92,27 @@ def own_program(args, runner):
 def again(args, runner):
     """Calls seen before are taken over where that is right, and nowhere else."""
     result = own_program(args, runner)
-    for counter in ("core.tried_sends", "core.tried_recvs"):
-        tried = sum(c.get(counter, 0) for c in result.counters().values())
-        print(f"  {counter} {tried}")
-        if (tried > 1000) == ("-m" in args.rest):
-            fail(f"{counter} is {tried}")
+    counters(result, ("core.tried_sends", "core.tried_recvs"), "-m" not in args.rest)
+
+
+def counters(result, names, many):
+    for name in names:
+        count = sum(c.get(name, 0) for c in result.counters().values())
+        print(f"  {name} {count}")
+        if (count > 1000) != many:
+            fail(f"{name} is {count}")
+
+
+def requests(args, runner):
+    """Receives with requests of the library's own, some of which become the MPI's."""
+    result = own_program(args, runner)
+    counters(result, ("core.ahead_recvs", "core.handed_over"), "-m" not in args.rest and "tool" not in args.what)
 
 
 # The launcher ends everybody when it sees a rank die, so it sees a shell instead.
-UNTIL_HEARD = '"$0" -d "$1" || for i in $(seq 200); do [ -e "$1" ] && break; sleep 0.1; done'
+# And MPICH ends a rank that waits for several, whatever its error handlers are; it has heard then.
+FATAL = r"Fatal error in internal_(Wait|Test)(all|any|some): "
+UNTIL_HEARD = '"$0" -d "$@"; [ $? = 137 ] || : > "$1.end"; for i in $(seq 200); do [ -e "$1.end" ] && break; sleep 0.1; done'
 
 
 KINDS = ("barrier", "bcast", "allreduce", "alltoall", "allgather")  # of collectives
@@ -109,15 +125,35 @@ def together(args, runner):
             print(kind)
             again(argparse.Namespace(**{**vars(args), "rest": [*args.rest, kind]}), runner)
         return
-    if "-d" not in args.rest:
+    if "-d" in args.rest:
+        death(args, runner)
+    else:
         again(args, runner)
-        return
+
+
+def pending(args, runner):
+    """Requests of the library's own while their ranks are elsewhere; likewise, in each kind of wait."""
+    if "-d" not in args.rest:
+        own_program(args, runner)
+    for how in range(2 * 9) if "-d" in args.rest else ():
+        death(args, runner, str(how))
+
+
+def asked(args, runner):
+    """Each function that takes requests is the first to be asked; likewise after MPI_Request_c2f. One MPI of each family takes the
+    functions by one of their names, the other by the other."""
+    for how in range(args.rest[0] in ("o5", "im"), 2 * 15, 2):
+        rest = [*args.rest, str(how), *(["-c"] if how % 4 > 1 else [])]
+        own_program(argparse.Namespace(**{**vars(args), "rest": rest}), runner)
+
+
+def death(args, runner, *how):
     mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
     binary = os.path.join(programs_folder(args, mpi.name), args.what)
     with tempfile.TemporaryDirectory() as folder:
         word = os.path.join(folder, "word")
-        result = runner.run(mpi, ranks, ["sh", "-c", UNTIL_HEARD, binary, word], timeout=args.timeout)
-        if result.timed_out or not os.path.exists(word):
+        result = runner.run(mpi, ranks, ["sh", "-c", UNTIL_HEARD, binary, word, *how], timeout=args.timeout)
+        if result.timed_out or not (os.path.exists(word) or re.search(FATAL, result.text)):
             print(tail(result.text))
             fail(f"no word of the other's death in {result.seconds:.1f} s")
     print(f"word of the other's death after {result.seconds:.1f} s")
@@ -402,7 +438,7 @@ def main():
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "threads": own_program,
             "waits": own_program, "gives": own_program, "again": again, "again_tool": again, "together": together, "together_tool": together,
-            "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":

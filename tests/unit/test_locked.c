@@ -182,6 +182,17 @@ static int tried_message(int from, unsigned k)
 	return rc ? rc : len == sizeof(out);
 }
 
+/* Likewise a receive that is posted ahead. */
+static int message_ahead(int from, unsigned k)
+{
+	uint64_t len = 0, out = k;
+	int to = !from;
+	sn_req *ahead = sn_try_post(side[to].ep, side[to].peer, &tried, sizeof(tried), 5, UINT64_MAX);
+	int rc = sn_try_send(side[from].ep, side[from].peer, &out, sizeof(out), 5, k, SN_DATA);
+	rc |= sn_try_test(ahead, 5, 1, &len);
+	return rc ? rc : len == sizeof(out);
+}
+
 static void check_told(unsigned k)
 {
 	if (!told.count) {
@@ -216,6 +227,7 @@ static void meet_told(int from)
  */
 #define BUDGET	     710
 #define BUDGET_TRIED 760 /* 695 */
+#define BUDGET_AHEAD 830 /* 757 */
 
 static void keeps(int (*one)(int from, unsigned k), unsigned budget)
 {
@@ -256,6 +268,7 @@ static void the_short_ways_keep_their_budget(void **state)
 static void what_is_tried_keeps_its_budget(void **state)
 {
 	keeps(tried_message, BUDGET_TRIED);
+	keeps(message_ahead, BUDGET_AHEAD);
 	assert_int_equal(told.count, 0);
 }
 

@@ -78,14 +78,17 @@ static struct sn_shim_thread *this_thread(void)
 	return &calls;
 }
 
-static void forget(void)
+static void forget(const void *ep)
 {
 }
 
+static void give(void);
+
+static struct sn_shim shim = {
+	.version = SN_SHIM_VERSION, .thread = this_thread, .forget = forget, .give = give};
+
 __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 {
-	static struct sn_shim shim = {.version = SN_SHIM_VERSION, .thread = this_thread, .forget = forget};
-
 	return &shim;
 }
 
@@ -236,12 +239,81 @@ static void a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_seco
 	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_SAFE}, look);
 }
 
+/* ---- receives of others ---- */
+
+static struct sn_shim_ahead ahead;
+static struct side *reader;
+static unsigned given;
+
+/* As libsennit-mpi.so does: what the MPI asks for then takes their place, if it is the same. */
+static void give(void)
+{
+	const struct sn_shim_quick *quick = atomic_load(&shim.quick);
+	void *posted = ahead.posted;
+
+	given++;
+	CHECK(!quick->take(&ahead));
+	CHECK_OK(fi_trecv(reader->ep, &in[0], 8, NULL, reader->peer, 6, 0, &contexts[0]));
+	CHECK(ahead.posted == posted);
+	CHECK_OK(fi_trecv(reader->ep, &in[1], 8, NULL, reader->peer, 5, 0, &contexts[1]));
+	CHECK(!ahead.posted);
+	CHECK(quick->take(NULL) == &ahead);
+}
+
+/* One that waits for its message, and then one that has it already. */
+static void read_after_others(struct side *s)
+{
+	const struct sn_shim_quick *quick = atomic_load(&shim.quick);
+	struct sn_shim_lesson lesson = {.thread = &calls};
+
+	reader = s;
+	quick->learn(&lesson);
+	CHECK_OK(fi_trecv(s->ep, &in[1], 8, NULL, s->peer, 5, 0, &contexts[1]));
+	quick->learn(NULL);
+	CHECK(lesson.recvs == 1 && !given);
+	arrive(s, 1);
+	reads_of(s, &contexts[1]);
+	for (unsigned lap = 1; lap < 3; lap++) {
+		ahead = (struct sn_shim_ahead){quick->post(&lesson.recv, &in[1]), &in[1], lesson.recv};
+		CHECK(ahead.posted);
+		if (lap == 1)
+			CHECK(fi_cq_read(s->cq, NULL, 0) == -FI_EAGAIN && given == lap);
+		arrive(s, lap + 1);
+		await(s, lap + 1);
+		reads_of(s, &contexts[1]);
+		CHECK(in[1] == lap && given == lap);
+	}
+	CHECK(fi_cq_read(s->cq, NULL, 0) == -FI_EAGAIN && given == 2);
+	arrive(s, 4);
+}
+
+static void others(struct side *s)
+{
+	if (s->me) {
+		read_after_others(s);
+		return;
+	}
+	for (uint64_t lap = 0; lap < 3; lap++) {
+		await(s, lap + 1);
+		CHECK_OK(fi_tinject(s->ep, &lap, 8, s->peer, 5));
+		arrive(s, lap + 1);
+	}
+	await(s, 4);
+}
+
+static void whoever_reads_has_taken_what_others_have_posted(void **state)
+{
+	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_DOMAIN},
+		 others);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(entries_keep_their_order_however_they_are_read),
 		cmocka_unit_test(what_lay_there_in_a_flood_needs_no_look_sixteen_times),
 		cmocka_unit_test(a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_second_time),
+		cmocka_unit_test(whoever_reads_has_taken_what_others_have_posted),
 	};
 	setenv("SENNIT_PROGRESS", "0", 1); /* nobody else looks */
 	int rc = ofi_load();

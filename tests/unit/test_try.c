@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What is only tried leaves no trace when it fails: sn_try_send and sn_try_recv do at once what was asked, or nothing, and
- * take no message from those that were posted before or out of its turn.
+ * take no message from those that were posted before or out of its turn. Nor does a receive that sn_try_post has posted, and it
+ * becomes another's where it stands.
  */
 #include "core/core.h"
 #include "sides.h"
@@ -381,6 +382,85 @@ static void in_a_crowd_the_sender_gets_the_core(void **state)
 	assert_int_equal(told.count, 0);
 }
 
+/* ---- posted ahead ---- */
+
+static sn_req *post_ahead(uint64_t *value, uint64_t mask)
+{
+	sn_req *req = sn_try_post(side[1].ep, side[1].peer, value, sizeof(*value), 5, mask);
+	assert_non_null(req);
+	return req;
+}
+
+static void one_that_stays_is_told_to_who_asks(void **state)
+{
+	enum { MANY = 300 };
+	uint64_t got[MANY], len;
+	sn_req *req[MANY];
+	for (uint64_t k = 0; k < MANY; k++)
+		req[k] = post_ahead(&got[k], EXACT);
+	assert_int_equal(sn_try_test(req[0], 5, LOOKS, &len), SN_ERR_AGAIN);
+	for (uint64_t k = 0; k < MANY; k++)
+		assert_int_equal(send_try(k, 5), SN_OK);
+	for (uint64_t k = MANY; k-- > 0;) {
+		assert_int_equal(sn_try_test(req[k], 5, LOOKS, &len), SN_OK);
+		assert_int_equal(len, sizeof(got[k]));
+		assert_int_equal(got[k], k);
+	}
+	assert_int_equal(told.count, 0);
+}
+
+/* Before its message has come, or after that, and whatever message it is: the others keep their places. */
+static void one_that_is_handed_over_keeps_its_place(void **state)
+{
+	for (int here = 0; here < 2; here++) {
+		for (int other = 0; other < 3; other++) {
+			uint64_t got[3] = {0}, out[2] = {11, 0}, len;
+			sn_req *req[3];
+			int context;
+			size_t n = other == 1 ? sizeof(out) : 8;
+			told.count = 0;
+			for (int k = 0; k < 3; k++)
+				req[k] = post_ahead(&got[k], ~MARK);
+			if (!here)
+				sn_try_hand_over(req[1], &context);
+			assert_int_equal(send_try(10, 5), SN_OK);
+			assert_in_range(sn_tsend(side[0].ep, side[0].peer, out, n, other == 2 ? 5 | MARK : 5,
+						 0, SN_FORGET, NULL),
+					0, 1);
+			assert_int_equal(send_try(12, 5), SN_OK);
+			move();
+			assert_int_equal(told.count, !here);
+			if (here && other)
+				assert_int_not_equal(sn_try_test(req[1], 5, LOOKS, &len), SN_ERR_AGAIN);
+			if (here)
+				sn_try_hand_over(req[1], &context);
+			assert_int_equal(told.count, 1);
+			assert_ptr_equal(told.last.context, &context);
+			assert_int_equal(told.last.status, other == 1 ? SN_ERR_TRUNCATED : SN_OK);
+			assert_int_equal(told.last.bits, other == 2 ? 5 | MARK : 5);
+			for (int k = 0; k < 3; k += 2)
+				assert_int_equal(sn_try_test(req[k], 5, LOOKS, &len), SN_OK);
+			for (uint64_t k = 0; k < 3; k++)
+				assert_int_equal(got[k], 10 + k);
+		}
+	}
+	told.count = 0;
+}
+
+static void one_that_is_dropped_was_never_posted(void **state)
+{
+	uint64_t got = 0;
+	assert_int_equal(sn_try_drop(post_ahead(&got, EXACT)), SN_OK);
+	assert_int_equal(send_try(3, 5), SN_OK);
+	move();
+	assert_int_equal(got, 0);
+	receive(5, EXACT, 8, SN_OK, 5, 8);
+	sn_req *late = post_ahead(&got, EXACT);
+	assert_int_equal(send_try(4, 5), SN_OK);
+	move();
+	assert_int_equal(sn_try_drop(late), SN_ERR_INVALID);
+}
+
 static void nonsense_is_not_tried(void **state)
 {
 	uint64_t got = 0, len;
@@ -401,6 +481,10 @@ static void nonsense_is_not_tried(void **state)
 	assert_int_equal(sn_try_recv(side[1].ep, side[1].peer, &got, 8, 5, 1, 5, LOOKS, &len), SN_ERR_AGAIN);
 	assert_int_equal(sn_try_recv(side[1].ep, side[1].peer, &got, 8, 5, EXACT, 5, LOOKS, NULL),
 			 SN_ERR_AGAIN);
+	assert_null(sn_try_post(NULL, 0, &got, 8, 5, EXACT));
+	assert_null(sn_try_post(side[1].ep, none, &got, 8, 5, EXACT));
+	assert_null(sn_try_post(side[1].ep, side[1].peer, NULL, 8, 5, EXACT));
+	assert_null(sn_try_post(side[1].ep, side[1].peer, &got, 8, 5, 1));
 	move();
 	assert_int_equal(told.count, 0);
 }
@@ -421,6 +505,9 @@ int main(void)
 						sides_close),
 		cmocka_unit_test_setup_teardown(what_has_begun_to_come_is_waited_for, setup, sides_close),
 		cmocka_unit_test_setup_teardown(what_is_waited_for_comes_whatever_it_is, setup, sides_close),
+		cmocka_unit_test_setup_teardown(one_that_stays_is_told_to_who_asks, setup, sides_close),
+		cmocka_unit_test_setup_teardown(one_that_is_handed_over_keeps_its_place, setup, sides_close),
+		cmocka_unit_test_setup_teardown(one_that_is_dropped_was_never_posted, setup, sides_close),
 		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, sides_close),
 		cmocka_unit_test_setup_teardown(in_a_crowd_the_sender_gets_the_core, setup_crowd,
 						teardown_crowd),

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The inside of our requests (requests.h), for requests.c (giving them, MPI_Wait and MPI_Waitall) and asked.c (all other functions). */
+#ifndef SN_SHIM_OWN_H
+#define SN_SHIM_OWN_H
+
+#include "requests.h"
+
+#define SLOTS 1024
+
+union function {
+	void *symbol;
+	int (*irecv)(void *buf, int count, handle type, int from, int tag, handle comm, void *request);
+	int (*wait)(void *request, void *status);
+	int (*all)(int n, void *requests, void *statuses);
+	int (*any)(int n, void *requests, int *index, void *status);
+	int (*some)(int n, void *requests, int *count, int *indices, void *statuses);
+	int (*test)(void *request, int *flag, void *status);
+	int (*testall)(int n, void *requests, int *flag, void *statuses);
+	int (*testany)(int n, void *requests, int *index, int *flag, void *status);
+	int (*one)(void *request);
+	int (*value)(handle request, int *flag, void *status);
+	int (*number)(handle request);
+	int (*is_complete)(handle request);
+	int (*start)(int (*query)(void *, void *), int (*drop)(void *), int (*cancel)(void *, int),
+		     void *state, void *request);
+};
+
+enum {
+	WAIT,
+	WAITALL,
+	WAITANY,
+	WAITSOME,
+	TEST,
+	TESTALL,
+	TESTANY,
+	TESTSOME,
+	REQUEST_FREE,
+	CANCEL,
+	GET_STATUS,
+	GET_ALL,
+	GET_ANY,
+	GET_SOME,
+	C2F,
+	TOINT,
+	IS_COMPLETE,
+	IRECV,
+	GREQUEST_START,
+	GREQUEST_COMPLETE,
+	CALLS
+};
+
+/* A receive of ours. It is complete, or posted, or by now the MPI's, and then its name stays ours: the program may have copies of it. */
+struct slot {
+	struct sn_shim_ahead ahead; /* posted NULL: it has come, or is the MPI's */
+	int64_t len;		    /* that have come; negative: not yet */
+	handle real;		    /* the MPI's */
+	struct entry *entry;
+	struct call call;
+	struct slot *before, *after; /* among those that are posted */
+	struct slot *next;	     /* free, or of the same MPI_Waitall; NULL: the last */
+	int at;			     /* its place there */
+};
+
+extern union function sn_own_mpi[CALLS];
+extern handle sn_own_null; /* MPI_REQUEST_NULL */
+extern struct slot sn_own_slots[SLOTS];
+extern uintptr_t sn_own_names; /* the first of SLOTS + 1; 0: none was ever given */
+extern struct slot *sn_own_free;
+
+/* It has not come, and is the MPI's from now on. */
+void sn_own_too_late(struct slot *s);
+/* The MPI's for this one, whatever has become of it; NULL: for a send that is complete. */
+handle sn_own_real(struct slot *s);
+/* No more are given. */
+void sn_own_off(void);
+
+static inline handle at(const void *requests, int i)
+{
+	return sn_mpi_family == OPEN_MPI ? ((const uintptr_t *)requests)[i] : ((const uint32_t *)requests)[i];
+}
+
+static inline void put(void *requests, int i, handle h)
+{
+	if (sn_mpi_family == OPEN_MPI)
+		((uintptr_t *)requests)[i] = h;
+	else
+		((uint32_t *)requests)[i] = (uint32_t)h;
+}
+
+static inline void *request_at(void *requests, int i)
+{
+	return (char *)requests +
+	       (size_t)i * (sn_mpi_family == OPEN_MPI ? sizeof(uintptr_t) : sizeof(uint32_t));
+}
+
+/* What is passed itself, and not its address. */
+static inline handle value(handle h)
+{
+	return sn_mpi_family == OPEN_MPI ? h : (uint32_t)h;
+}
+
+static inline size_t status_size(void)
+{
+	return sn_mpi_family == OPEN_MPI ? sizeof(struct status_of_open_mpi) : sizeof(struct status_of_mpich);
+}
+
+static inline void *status_at(void *statuses, int i)
+{
+	return wanted(statuses) ? (char *)statuses + (size_t)i * status_size() : statuses;
+}
+
+/* Above SLOTS: not ours. SLOTS: complete. */
+static inline uintptr_t own(handle h)
+{
+	return sn_own_names ? h - sn_own_names : UINTPTR_MAX;
+}
+
+static inline struct slot *slot_of(uintptr_t i)
+{
+	return i < SLOTS ? &sn_own_slots[i] : NULL;
+}
+
+static inline handle name_of(const struct slot *s)
+{
+	return sn_own_names + (uintptr_t)(s - sn_own_slots);
+}
+
+static inline void put_back(struct slot *s)
+{
+	s->next = sn_own_free;
+	sn_own_free = s;
+}
+
+static inline void no_longer_posted(struct slot *s)
+{
+	s->before->after = s->after;
+	s->after->before = s->before;
+	s->before = s->after = s;
+}
+
+/* The bytes that have come; SN_SHIM_NOT_YET; SN_SHIM_NEVER: it is the MPI's. One that is complete has no slot. */
+static inline int64_t look(struct slot *s, uint32_t looks)
+{
+	if (!s || s->len >= 0)
+		return s ? s->len : 0;
+	if (!likely(s->ahead.posted))
+		return SN_SHIM_NEVER;
+	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	int64_t len = q->test(s->ahead.posted, s->ahead.way.exactly, looks);
+	if (likely(len >= 0)) {
+		s->ahead.posted = NULL;
+		no_longer_posted(s);
+		s->len = len;
+		if (s->entry->fails && same(&s->entry->call, &s->call))
+			s->entry->fails = 0;
+	} else if (len == SN_SHIM_NEVER) {
+		sn_own_too_late(s);
+	}
+	return len;
+}
+
+static inline void fill(void *status, const struct slot *s)
+{
+	if (wanted(status))
+		status_fill(status, s ? s->call.peer : 0, s ? s->call.tag : 0, s ? s->len : 0);
+}
+
+/* The program has it no more. */
+static inline void end(void *requests, int i, struct slot *s, void *status)
+{
+	fill(status, s);
+	put(requests, i, sn_own_null);
+	if (s)
+		put_back(s);
+}
+
+/* ---- asked.c ---- */
+int sn_own_testall(int n, void *requests, int *flag, void *statuses);
+int sn_own_waitany(int n, void *requests, int *index, void *status);
+int sn_own_testany(int n, void *requests, int *index, int *flag, void *status);
+int sn_own_waitsome(int n, void *requests, int *count, int *indices, void *statuses);
+int sn_own_testsome(int n, void *requests, int *count, int *indices, void *statuses);
+int sn_own_test(void *request, int *flag, void *status);
+int sn_own_request_free(void *request);
+int sn_own_cancel(void *request);
+int sn_own_get_status(handle request, int *flag, void *status);
+int sn_own_get_all(int n, void *requests, int *flag, void *statuses);
+int sn_own_get_any(int n, void *requests, int *index, int *flag, void *status);
+int sn_own_get_some(int n, void *requests, int *count, int *indices, void *statuses);
+int sn_own_is_complete(handle request);
+int sn_own_c2f(handle request);
+int sn_own_toint(handle request);
+
+#endif

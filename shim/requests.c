@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "own.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBERS 0x2c5e0000u /* MPICH: of no kind, so no request */
+#define LOOKS	(4 * SN_SHIM_LOOKS)
+#define FEW	64 /* statuses of which nobody wanted to know */
+
+#define TAKEN IRECV /* those before it take requests */
+
+union function sn_own_mpi[CALLS];
+static bool on;		/* given at present */
+static atomic_bool off; /* never any more */
+handle sn_own_null;
+
+/* One more name than slots: for a request that is complete, and says nothing but that. */
+struct slot sn_own_slots[SLOTS];
+static char names[SLOTS + 1]; /* Open MPI's requests are addresses */
+uintptr_t sn_own_names;
+struct slot *sn_own_free;
+static struct slot posted = {.before = &posted, .after = &posted}; /* in their order */
+
+handle sn_requests_at(const void *requests, int i)
+{
+	return at(requests, i);
+}
+
+bool sn_requests_ready(void)
+{
+	return on;
+}
+
+void sn_own_off(void)
+{
+	/* Each thread of many says so at each of its questions, and none is given there. */
+	if (atomic_load_explicit(&off, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&off, true, memory_order_relaxed);
+	if (on)
+		on = false;
+}
+
+/* ---- giving ---- */
+
+bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const struct call *c, void *buf,
+		      void *request)
+{
+	struct slot *s = sn_own_free;
+	if (!likely(s))
+		return false;
+	s->ahead = (struct sn_shim_ahead){q->post(&e->way, buf), buf, e->way};
+	if (!likely(s->ahead.posted))
+		return false;
+	sn_own_free = s->next;
+	s->len = -1;
+	s->entry = e;
+	s->call = *c;
+	s->after = &posted;
+	s->before = posted.before;
+	posted.before = s->before->after = s;
+	put(request, 0, name_of(s));
+	return true;
+}
+
+void sn_requests_complete(void *request)
+{
+	put(request, 0, sn_own_names + SLOTS);
+}
+
+/* ---- becoming the MPI's ---- */
+
+struct told {
+	int source, tag;
+	int64_t len;
+};
+
+static int query_told(void *state, void *status)
+{
+	const struct told *t = state;
+	status_fill(status, t->source, t->tag, t->len);
+	status_error(status, 0); /* which is what Open MPI takes for what comes back */
+	return 0;
+}
+
+static int free_told(void *state)
+{
+	free(state);
+	return 0;
+}
+
+static int cancel_told(void *state, int complete)
+{
+	(void)state;
+	(void)complete;
+	return 0;
+}
+
+static __attribute__((noreturn)) void give_up(const char *why)
+{
+	fprintf(stderr, "sennit: a receive cannot become the MPI's: %s\n", why);
+	abort();
+}
+
+/* One of the MPI's that is complete like this one, or like a send. */
+static handle real_complete(const struct slot *s)
+{
+	handle real = 0;
+	struct told *t = malloc(sizeof(*t));
+	if (!t)
+		give_up("no memory");
+	*t = s ? (struct told){s->call.peer, s->call.tag, s->len} : (struct told){0};
+	if (sn_own_mpi[GREQUEST_START].start(query_told, free_told, cancel_told, t, &real))
+		give_up("no generalized request");
+	real = at(&real, 0);
+	sn_own_mpi[GREQUEST_COMPLETE].number(real);
+	/* cppcheck-suppress memleak ; the request has it, until free_told() */
+	return real;
+}
+
+/*
+ * In its place in the order. The MPI asks the provider for what was asked when the call was watched; or it refuses the call. Its
+ * error handler may leave by a jump: then this one is still to be taken, by a receive that is the same to the bit.
+ */
+static void make_real(struct slot *s)
+{
+	const struct call *c = &s->call;
+	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
+	no_longer_posted(s);
+	s->real = 0;
+	struct sn_shim_ahead *before = q->take(&s->ahead);
+	int rc = sn_own_mpi[IRECV].irecv((void *)(uintptr_t)s->ahead.buf, c->count, c->type, c->peer, c->tag,
+					 c->comm, &s->real);
+	q->take(before);
+	s->real = at(&s->real, 0);
+	void *left = s->ahead.posted;
+	s->ahead.posted = NULL;
+	if (rc)
+		give_up("the MPI refuses it");
+	if (left && !q->drop(left))
+		give_up("it is asked for in another way than before");
+}
+
+void sn_own_too_late(struct slot *s)
+{
+	if (same(&s->entry->call, &s->call))
+		in_vain(s->entry);
+	make_real(s);
+}
+
+handle sn_own_real(struct slot *s)
+{
+	if (!s)
+		return real_complete(NULL);
+	if (look(s, 0) == SN_SHIM_NOT_YET)
+		sn_own_too_late(s);
+	if (s->len >= 0) {
+		s->real = real_complete(s);
+		s->len = -1;
+	}
+	return s->real;
+}
+
+void sn_requests_give(void)
+{
+	while (posted.after != &posted)
+		if (look(posted.after, 0) == SN_SHIM_NOT_YET)
+			sn_own_too_late(posted.after);
+}
+
+void sn_requests_gone(const void *ep)
+{
+	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
+	for (struct slot *s = posted.after, *next; s != &posted; s = next) {
+		next = s->after;
+		if (s->ahead.way.ep != ep)
+			continue;
+		q->drop(s->ahead.posted);
+		s->ahead.posted = NULL;
+		s->real = sn_own_null;
+		no_longer_posted(s);
+	}
+}
+
+/* ---- learning ---- */
+
+/* What is left of a request, and how a status is written, are as they were taken to be. */
+static void switch_on(handle left)
+{
+	if (off || on || !sn_mpi_status_seen)
+		return;
+	if (left != sn_own_null || !sn_own_null) {
+		off = true;
+		return;
+	}
+	for (struct slot *s = sn_own_slots; !sn_own_names && s < sn_own_slots + SLOTS; s++)
+		put_back(s);
+	sn_own_names = sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS;
+	on = true;
+}
+
+static inline bool to_learn(handle h)
+{
+	return sn_seen_pending && h == sn_seen_pending;
+}
+
+static int wait_real(void *request, void *status)
+{
+	static uint64_t unused[8];
+	if (!request || !to_learn(at(request, 0)) || !sn_seen_goes_on())
+		return sn_own_mpi[WAIT].wait(request, status);
+	void *seen = wanted(status) ? status : unused;
+	int rc = sn_own_mpi[WAIT].wait(request, seen);
+	sn_seen_ends(!rc, seen);
+	if (!rc)
+		switch_on(at(request, 0));
+	return rc;
+}
+
+/* Likewise of several. From here on: looks at ours, too, may bring its message. Its place among them; negative: it is not there. */
+static int learn_among(int n, const void *requests)
+{
+	int i = 0;
+	if (!sn_seen_pending)
+		return -1;
+	while (i < n && !to_learn(at(requests, i)))
+		i++;
+	return i < n && sn_seen_goes_on() ? i : -1;
+}
+
+/* How a status is written is seen where the program wants one, or where there are few. */
+static int waitall_learning(int n, void *requests, void *statuses, int i)
+{
+	static uint64_t unused[FEW][4];
+	void *seen = wanted(statuses) || n > FEW ? statuses : unused;
+	int rc = sn_own_mpi[WAITALL].all(n, requests, seen);
+	sn_seen_ends(!rc, wanted(seen) ? status_at(seen, i) : NULL);
+	if (!rc)
+		switch_on(at(requests, i));
+	return rc;
+}
+
+static int waitall_real(int n, void *requests, void *statuses, int learned)
+{
+	return likely(learned < 0) ? sn_own_mpi[WAITALL].all(n, requests, statuses)
+				   : waitall_learning(n, requests, statuses, learned);
+}
+
+/* ---- MPI_Wait, MPI_Waitall ---- */
+
+static __attribute__((noinline)) int wait_late(void *request, struct slot *s, void *status)
+{
+	if (s->ahead.posted)
+		sn_own_too_late(s);
+	put(request, 0, s->real);
+	int rc = sn_own_mpi[WAIT].wait(request, status);
+	if (at(request, 0) == sn_own_null)
+		put_back(s);
+	return rc;
+}
+
+static int wait(void *request, void *status)
+{
+	uintptr_t i = likely(request) ? own(at(request, 0)) : UINTPTR_MAX;
+	if (!likely(i <= SLOTS))
+		return wait_real(request, status);
+	struct slot *s = slot_of(i);
+	if (!likely(look(s, LOOKS) >= 0))
+		return wait_late(request, s, status);
+	end(request, 0, s, status);
+	return 0;
+}
+
+/* MPIs say of each of several that it has ended well. */
+static inline void fill_one_of(void *statuses, int i, const struct slot *s)
+{
+	if (!wanted(statuses))
+		return;
+	fill(status_at(statuses, i), s);
+	status_error(status_at(statuses, i), 0);
+}
+
+/* Of one MPI_Waitall: those that are not ours, and ours whose place in it is still to be seen to. */
+struct all {
+	int others, ours;
+	struct slot *first;
+};
+
+/* One that is late makes all that have not come the MPI's. */
+static struct all end_all(int n, void *requests, void *statuses)
+{
+	struct all a = {0};
+	uint32_t looks = LOOKS;
+	for (int i = 0; i < n; i++) {
+		uintptr_t k = own(at(requests, i));
+		if (k > SLOTS) {
+			a.others += at(requests, i) != sn_own_null;
+			continue;
+		}
+		struct slot *s = slot_of(k);
+		bool come = look(s, looks) >= 0;
+		a.ours++;
+		if (likely(come && (!s || !wanted(statuses)))) {
+			fill_one_of(statuses, i, s);
+			end(requests, i, s, NULL);
+			continue;
+		}
+		if (!come && s->ahead.posted)
+			sn_own_too_late(s);
+		if (come)
+			fill_one_of(statuses, i, s);
+		else
+			looks = 0;
+		a.others += !come;
+		put(requests, i, come ? sn_own_null : s->real);
+		s->at = i;
+		s->next = a.first;
+		a.first = s;
+	}
+	return a;
+}
+
+/* The MPI has seen to the others, and may have written what it takes for the status of nothing. */
+static void settle_all(struct slot *s, void *requests, void *statuses)
+{
+	for (struct slot *next; s; s = next) {
+		next = s->next;
+		if (s->len >= 0)
+			fill_one_of(statuses, s->at, s);
+		if (at(requests, s->at) == sn_own_null)
+			put_back(s);
+	}
+}
+
+static int waitall(int n, void *requests, void *statuses)
+{
+	int rc = 0;
+	if (!likely(requests && n > 0))
+		return sn_own_mpi[WAITALL].all(n, requests, statuses);
+	int learned = learn_among(n, requests);
+	if (!likely(sn_own_names))
+		return waitall_real(n, requests, statuses, learned);
+	struct all a = end_all(n, requests, statuses);
+	if (a.others || (wanted(statuses) && a.ours < n))
+		rc = waitall_real(n, requests, statuses, learned);
+	settle_all(a.first, requests, statuses);
+	return rc;
+}
+
+/* ---- standing in ---- */
+
+static const struct {
+	const char *name;
+	union function stand_in;
+} calls[CALLS] = {
+	[WAIT] = {"MPI_Wait", {.wait = wait}},
+	[WAITALL] = {"MPI_Waitall", {.all = waitall}},
+	[WAITANY] = {"MPI_Waitany", {.any = sn_own_waitany}},
+	[WAITSOME] = {"MPI_Waitsome", {.some = sn_own_waitsome}},
+	[TEST] = {"MPI_Test", {.test = sn_own_test}},
+	[TESTALL] = {"MPI_Testall", {.testall = sn_own_testall}},
+	[TESTANY] = {"MPI_Testany", {.testany = sn_own_testany}},
+	[TESTSOME] = {"MPI_Testsome", {.some = sn_own_testsome}},
+	[REQUEST_FREE] = {"MPI_Request_free", {.one = sn_own_request_free}},
+	[CANCEL] = {"MPI_Cancel", {.one = sn_own_cancel}},
+	[GET_STATUS] = {"MPI_Request_get_status", {.value = sn_own_get_status}},
+	[GET_ALL] = {"MPI_Request_get_status_all", {.testall = sn_own_get_all}},
+	[GET_ANY] = {"MPI_Request_get_status_any", {.testany = sn_own_get_any}},
+	[GET_SOME] = {"MPI_Request_get_status_some", {.some = sn_own_get_some}},
+	[C2F] = {"MPI_Request_c2f", {.number = sn_own_c2f}},
+	[TOINT] = {"MPI_Request_toint", {.number = sn_own_toint}},
+	[IS_COMPLETE] = {"MPIX_Request_is_complete", {.is_complete = sn_own_is_complete}},
+	[IRECV] = {"MPI_Irecv", {NULL}},
+	[GREQUEST_START] = {"MPI_Grequest_start", {NULL}},
+	[GREQUEST_COMPLETE] = {"MPI_Grequest_complete", {NULL}},
+};
+
+#define NULL_OF_MPICH 0x2c000000u /* MPI_REQUEST_NULL */
+
+/* Nothing is given where a tool wants to see any of them, or where one is missing that all MPIs have. */
+static void find_all(void)
+{
+	sn_own_null = NULL_OF_MPICH;
+	if (sn_mpi_family == OPEN_MPI) { /* a program may have a copy of it */
+		const void *copy = dlsym(RTLD_DEFAULT, "ompi_request_null");
+		sn_own_null = (handle)(copy ? copy : sn_mpi_find("ompi_request_null"));
+	}
+	for (int i = 0; i < CALLS; i++) {
+		char profiled[40] = "P";
+		strncat(profiled, calls[i].name, sizeof(profiled) - 2);
+		sn_own_mpi[i].symbol = sn_mpi_find(profiled);
+		void *plain = sn_mpi_find(calls[i].name);
+		if (plain ? sn_quick_is_tools(calls[i].name, plain) : i < GET_ALL || i >= IRECV)
+			off = true;
+	}
+}
+
+void *sn_requests_stand_in(const char *name, void *definition)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int p = *name == 'P';
+	for (int i = 0; i < TAKEN; i++) {
+		if (strcmp(calls[i].name, name + p))
+			continue;
+		pthread_once(&once, find_all); /* two threads may each call their first of them */
+		if (!definition) /* asked for by a weak symbol, MPIs of before MPI 4.1 or 5 have these from here */
+			return i >= GET_ALL && sn_mpi_family != UNKNOWN ? calls[i].stand_in.symbol : NULL;
+		/* Off, but ours may still be about: that of a function is asked when it is first called. */
+		return (off && !sn_own_names) || sn_mpi_family == UNKNOWN ? definition
+									  : calls[i].stand_in.symbol;
+	}
+	return NULL;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What quick.c and requests.c share: what a call was and what it led to, and how the MPI at hand writes a status. */
+#ifndef SN_SHIM_SEEN_H
+#define SN_SHIM_SEEN_H
+
+#include "quick.h"
+#include <stddef.h>
+
+extern enum sn_mpi_family { UNKNOWN, OPEN_MPI, MPICH } sn_mpi_family;
+
+struct call {
+	handle type, comm;
+	uintptr_t region;
+	int count, peer, tag;
+};
+
+struct entry {
+	struct call call;
+	bool seen;  /* there was such a call */
+	bool known; /* and it was watched: the way is what it led to */
+	int turn;   /* above 0: calls until one is the MPI's; below: calls that are */
+	int fails;
+	struct sn_shim_way way;
+};
+
+static inline bool same(const struct call *a, const struct call *b)
+{
+	return a->tag == b->tag && a->peer == b->peer && a->comm == b->comm && a->count == b->count &&
+	       a->type == b->type && a->region == b->region;
+}
+
+static inline const struct sn_shim_quick *quick(void)
+{
+	if (atomic_load_explicit(&sn_mpi_shim.elsewhere, memory_order_relaxed) ||
+	    atomic_load_explicit(&sn_mpi_many, memory_order_relaxed))
+		return NULL;
+	return atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+}
+
+/* The next calls, 2 to 64 of them, are the MPI's. */
+static inline void in_vain(struct entry *e)
+{
+	e->turn = sn_quick_pause(&e->fails);
+}
+
+/* ---- status ---- */
+
+struct status_of_open_mpi {
+	int source, tag, error, cancelled;
+	size_t len;
+};
+
+struct status_of_mpich {
+	int len, len_high_and_cancelled, source, tag, error;
+};
+
+extern bool sn_mpi_status_seen; /* the MPI wrote one as it is written here */
+
+/* MPI_STATUS_IGNORE is 0 or 1. */
+static inline bool wanted(const void *status)
+{
+	return (uintptr_t)status > 1;
+}
+
+/* Not the error: calls with one status leave it alone. */
+static inline void status_fill(void *status, int source, int tag, int64_t len)
+{
+	if (sn_mpi_family == OPEN_MPI) {
+		struct status_of_open_mpi *s = status;
+		s->source = source;
+		s->tag = tag;
+		s->cancelled = 0;
+		s->len = (size_t)len;
+	} else {
+		struct status_of_mpich *s = status;
+		s->len = (int)len;
+		s->len_high_and_cancelled = 0;
+		s->source = source;
+		s->tag = tag;
+	}
+}
+
+static inline void status_error(void *status, int error)
+{
+	*(sn_mpi_family == OPEN_MPI ? &((struct status_of_open_mpi *)status)->error
+				    : &((struct status_of_mpich *)status)->error) = error;
+}
+
+/* ---- quick.c: a receive that was watched, and is not over yet ---- */
+
+extern handle sn_seen_pending; /* its request; 0: none, or it has ended, and another may get it */
+/* The MPI is about to end it, perhaps among others (false: nobody can watch that); and has done so, and wrote this status, or none. */
+bool sn_seen_goes_on(void);
+void sn_seen_ends(bool well, const void *status);
+
+#endif
