@@ -29,9 +29,11 @@ struct board {
 	int sides;
 	atomic_uint_fast64_t before, after; /* memory of all sides */
 	atomic_int started, measured;
-	atomic_int opened, done;     /* sides that have published their address; that have finished */
-	atomic_uint_fast64_t copied; /* bytes of large messages, by the sides that copied them */
-	atomic_int step;	     /* a counter for what a case wants to order */
+	atomic_int opened, done;       /* sides that have published their address; that have finished */
+	atomic_uint_fast64_t copied;   /* bytes of large messages, by the sides that copied them */
+	atomic_int step;	       /* a counter for what a case wants to order */
+	atomic_int rounds;	       /* that take place, after the first one */
+	atomic_uint_fast64_t awake_us; /* a clock that the parent runs */
 	atomic_uint_fast64_t progress[SIDES_MAX]; /* messages checked by each side */
 	size_t addr_len[SIDES_MAX];
 	unsigned char addr[SIDES_MAX][SN_ADDR_MAX];

@@ -3,10 +3,11 @@
  * A randomized stress of an MPI, every received byte checked.
  *
  *   stress [-t SECONDS] [-r ROUNDS] [-s SEED] [-m LONGEST MESSAGE] [-b BYTES A ROUND] [-n MESSAGES A STORM AND RANK]
- *          [-w SECONDS A ROUND MAY TAKE] [-o] [-d]
+ *          [-w SECONDS A ROUND MAY TAKE] [-f FILE] [-o] [-d]
  *
- * It ends after SECONDS or ROUNDS, whichever comes first, prints its seed first and what it did last, and fails on the
- * first wrong byte. A round is a function of the seed and its number alone; what differs between two runs is the timing.
+ * It ends after SECONDS, though not before LEAST rounds, or after ROUNDS, whichever comes first; with -f not before FILE
+ * is there. It prints its seed first and what it did last, and fails on the first wrong byte. A round is a function of the
+ * seed and its number alone; what differs between two runs is the timing.
  * -o, -d: see stress.h. Needs about 4 times BYTES A ROUND of memory, all ranks together.
  */
 #include "stress.h"
@@ -15,8 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LEAST 10 /* so that a machine that is slow to start tests something, too */
+
 struct args {
 	double seconds;
+	const char *file;
 	int rounds;
 	unsigned watch;
 	uint64_t seed;
@@ -35,7 +39,7 @@ static void parse(int argc, char **argv, struct args *a)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:od")) != -1) {
+	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:f:od")) != -1) {
 		switch (c) {
 		case 't': a->seconds = atof(optarg); break;
 		case 'r': a->rounds = atoi(optarg); break;
@@ -44,6 +48,7 @@ static void parse(int argc, char **argv, struct args *a)
 		case 'b': a->lim.round_bytes = strtoull(optarg, NULL, 0); break;
 		case 'n': a->lim.max_msgs = atoi(optarg); break;
 		case 'w': a->watch = (unsigned)atoi(optarg); break;
+		case 'f': a->file = optarg; break;
 		case 'o': open_mpi_limits = true; break;
 		case 'd': mprobe_limits = true; break;
 		default: exit(2);
@@ -84,11 +89,19 @@ static void one_round(const struct world *w, const struct args *a, uint64_t seed
 	}
 }
 
+/* Rank 0's word counts. */
+static int goes_on(const struct args *a, double since)
+{
+	bool more =
+		now() - since < a->seconds || st.round + 1 < LEAST || (a->file && access(a->file, F_OK) != 0);
+	return more && st.round + 1 < a->rounds;
+}
+
 int main(int argc, char **argv)
 {
 	struct args a = {.seconds = 10, .rounds = 1 << 30, .watch = 60};
 	struct world w;
-	double start = now(), sum[2], mine[2];
+	double sum[2], mine[2];
 	int go = 1;
 
 	a.lim = (struct limits){.max_len = 64 << 20, .round_bytes = 192 << 20, .max_msgs = 400};
@@ -106,13 +119,14 @@ int main(int argc, char **argv)
 	if (w.rank == 0)
 		printf("stress: %d ranks, seed %llu\n", w.size, (unsigned long long)a.seed);
 	fflush(stdout);
+	double start = now();
 	for (st.round = 0; go; st.round++) {
 		watch_feed();
 		one_round(&w, &a, mix(a.seed, (uint64_t)st.round));
 		st.doing = "agreeing to go on";
 		MPI_Barrier(
 			MPI_COMM_WORLD); /* the wildcards of one round must not meet the messages of the next */
-		go = now() - start < a.seconds && st.round + 1 < a.rounds;
+		go = goes_on(&a, start);
 		MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
 	}
 	mine[0] = st.messages;
