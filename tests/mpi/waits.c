@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whoever waits sleeps, and whoever only asks does not: rank 0 stays away for a while, the others wait for it in one
- * kind of call after the other, and must have used next to nothing of a core meanwhile. Then they ask with MPI_Test and the
+ * Whoever waits sleeps, and whoever only asks does not: rank 0 stays away until all others sleep, and for a while longer; they
+ * wait for it in one kind of call after the other, and must have used next to nothing of a core meanwhile. Then they ask with MPI_Test and the
  * like, again and again, and must not have slept once (the kernel counts sleeps, and yields apart from them). And all are in
  * one scheduling group, or a yield would hand the core to none of them; and who waits yields where the provider thinks right,
  * and not once more for each look because the MPI does.
  *
- *     waits [-p MS]     how long rank 0 stays away (250)
+ *     waits [-p MS]     how much longer rank 0 stays away (250)
  */
 #include "../unit/yields.h"
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -25,6 +28,7 @@
 #define STRAYS 20   /* sleeps that are not ours: a page, a lock of the C library */
 #define ROUNDS 2000 /* in each of which an MPI that yields does so */
 #define BEYOND 2000 /* messages that the next phase may not overtake */
+#define MOST   64   /* ranks */
 
 static int rank, ranks, faults;
 static char data[BYTES];
@@ -62,13 +66,65 @@ static void check_data(const char *what, int tag)
 
 /* ---- waiting ---- */
 
+/* What rank 0 knows of the others without a message, which would wake them. */
+static struct {
+	atomic_int begun; /* waits */
+	atomic_int thread;
+} * others;
+
+static bool share_memory(void)
+{
+	char path[64] = "";
+	int fd = -1;
+	if (!rank) {
+		fd = memfd_create("waits", 0);
+		if (fd < 0 || ftruncate(fd, MOST * sizeof(*others)))
+			return false;
+		snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
+	}
+	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
+	if (rank)
+		fd = open(path, O_RDWR);
+	others = mmap(NULL, MOST * sizeof(*others), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (others == MAP_FAILED || ranks > MOST)
+		return false;
+	atomic_store(&others[rank].thread, gettid());
+	MPI_Barrier(MPI_COMM_WORLD);
+	close(fd);
+	return true;
+}
+
+static bool sleeps(int thread)
+{
+	char path[64], line[256] = "";
+	snprintf(path, sizeof(path), "/proc/%d/stat", thread);
+	FILE *f = fopen(path, "r");
+	if (f && !fgets(line, sizeof(line), f))
+		line[0] = 0;
+	if (f)
+		fclose(f);
+	const char *state = strrchr(line, ')');
+	return state && state[1] && state[2] == 'S';
+}
+
+/* Somebody may be kept from his core before he waits; who does not sleep in 30 s is to say so himself. */
+static void stay_away(int turn, unsigned pause_ms)
+{
+	static int patience_ms = 30000;
+	for (int r = 1; r < ranks; r++)
+		while ((atomic_load(&others[r].begun) < turn || !sleeps(atomic_load(&others[r].thread))) &&
+		       patience_ms-- > 0)
+			usleep(1000);
+	usleep(pause_ms * 1000);
+}
+
 enum { RECV, WAIT, WAITANY, PROBE, MPROBE, BARRIER, BCAST, WAYS };
 static const char *const names[WAYS] = {"MPI_Recv",   "MPI_Wait",    "MPI_Waitany", "MPI_Probe",
 					"MPI_Mprobe", "MPI_Barrier", "MPI_Bcast"};
 
 static void wait_for_message(int way)
 {
-	MPI_Request request;
+	static MPI_Request request;
 	MPI_Message message;
 	int index;
 	switch (way) {
@@ -105,12 +161,14 @@ static void take_part(int way)
 
 static void waits(int way, unsigned pause_ms)
 {
+	static int turn;
 	MPI_Barrier(MPI_COMM_WORLD);
 	for (int i = 0; i < BYTES; i++)
 		data[i] = (char)(rank ? 0 : i * 7 + way);
 	struct usage before = usage();
+	atomic_store(&others[rank].begun, ++turn);
 	if (!rank)
-		usleep(pause_ms * 1000);
+		stay_away(turn, pause_ms);
 	take_part(way);
 	struct usage after = usage();
 	if (way != BARRIER)
@@ -252,6 +310,10 @@ int main(int argc, char **argv)
 	for (int i = 1; i + 1 < argc; i++)
 		if (!strcmp(argv[i], "-p"))
 			pause_ms = (unsigned)atoi(argv[i + 1]);
+	if (!share_memory()) {
+		printf("waits: no memory that all see\n");
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
 	one_group();
 	yields();
 	for (int way = 0; way < WAYS; way++)
