@@ -300,7 +300,8 @@ int main(int argc, char **argv)
 			send_all(i, false);
 			continue;
 		}
-		usleep(100); /* so that they are not late */
+		usleep(i < 300 ? 100
+			       : 5000); /* so that they are not late, where a wake takes longer either */
 		MPI_Waitall(ALL, r, seen);
 		check(i);
 	}

@@ -120,7 +120,9 @@ static void waits(int calls)
 	for (int i = 0; i < COMPUTES; i++)
 		before[i] = atomic_load(&w[i].steps);
 	struct usage a = usage();
-	for (int i = 0; i < WAITS || (i < MOST && idle(w, before)); i++)
+	for (int i = 0;
+	     i < WAITS || (i < MOST && (idle(w, before) || (!calls && usage().sleeps - a.sleeps < WAITS)));
+	     i++)
 		wait_once(i);
 	struct usage b = usage();
 	ask(0);

@@ -69,7 +69,7 @@ def there(name, value):
 
 
 # Who ends first takes the other one along, which then says nothing: where it is the second host that knows, it loses patience first.
-FIRST_THERE = there("SENNIT_PEER_TIMEOUT", 1500)
+FIRST_THERE = there("SENNIT_PEER_TIMEOUT", 4000)
 
 
 NEAR, FAR = ("10.78.0.1/24", "10.78.0.2/24"), ("10.78.0.1/24", "10.79.0.2/24")
@@ -133,7 +133,8 @@ def run(build, work, want):
     ranks = 2 * want["jobs"]
     try:
         results = several(runner, mpi, ranks, want["before"] + [program] + want["words"], want["jobs"],
-                          {"SENNIT_PEER_TIMEOUT": "20000" if want["works"] else "3000"}, want["said"] if want["stays"] else ())
+                          {"SENNIT_PEER_TIMEOUT": "20000" if want["works"] or want["before"] == FIRST_THERE else "3000"},
+                          want["said"] if want["stays"] else ())
     finally:
         runner.across.end()
     for result in results:

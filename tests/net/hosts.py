@@ -273,6 +273,8 @@ def case_link(driver):
     sh("ip", "-n", names[0], "link", "set", "eth0", "down")
     for r in ranks:
         r.say("GO")
+    for r in ranks:
+        r.wait_for("goes on", awake() + 60)
     time.sleep(1.5)
     sh("ip", "-n", names[0], "link", "set", "eth0", "up")
     total = finish(ranks, 60)

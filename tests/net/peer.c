@@ -116,6 +116,8 @@ static bool told_to_go_on(void)
 		return false;
 	if (!fgets(line, sizeof(line), stdin))
 		exit(1);
+	puts("INFO goes on");
+	fflush(stdout);
 	return true;
 }
 

@@ -94,6 +94,10 @@ static int setup(void **state)
 
 int main(void)
 {
+	if (sysconf(_SC_PAGESIZE) != PAGE) {
+		puts("pages of another size: the line of the head cannot be protected alone");
+		return 77;
+	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_goes_to_the_line_that_is_looked_at_before_the_first_step_is_there),
 	};
