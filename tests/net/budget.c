@@ -58,8 +58,13 @@ static struct node *a, *b;
 static uint64_t clocks, clocks_late;
 static unsigned (*leaves)(void *drv, const struct sn_net_out *frames, unsigned count);
 
+/* Frames of the call that sent last, and of all. */
+static unsigned frames_last, frames_sent;
+
 static unsigned noting(void *drv, const struct sn_net_out *frames, unsigned count)
 {
+	frames_last = count;
+	frames_sent += count;
 	clocks_late += sim.clocks - clocks;
 	return leaves(drv, frames, count);
 }
@@ -301,6 +306,30 @@ static void pushed_ones(struct cost *before)
 		1.15);
 }
 
+/* What waited for company, and its answers. */
+static void quiet(void)
+{
+	sim.now += SIM_MS;
+	node_progress(b);
+	node_progress(a);
+	while (readable(a, 5) || readable(b, 5)) {
+		node_progress(b);
+		node_progress(a);
+	}
+}
+
+/* A lone one of short pieces ends with a short train, with which the receiver is soon done. */
+static void lone_one(struct cost *before)
+{
+	settle();
+	quiet();
+	frames_sent = 0;
+	node_post(a, b, 65536);
+	at_most("part of a lone body that leaves last", (double)frames_last / frames_sent, 0.35);
+	settle();
+	cost_since(before);
+}
+
 /*
  * The first of several that are posted in a row leaves at once; the others share trains, also when the first look comes, which
  * may be the post's own. The next one brings what is left. Of those that have arrived the receiver tells two at a time.
@@ -413,13 +442,7 @@ int main(int argc, char **argv)
 		node_post(a, b, i == 10 ? MIB : 100);
 		node_post(b, a, 100);
 		settle();
-		sim.now += SIM_MS;
-		node_progress(b); /* acknowledgements that waited for company */
-		node_progress(a);
-		while (readable(a, 5) || readable(b, 5)) {
-			node_progress(b);
-			node_progress(a);
-		}
+		quiet();
 	}
 	cost_since(&before);
 	if (!ether && before.joined == 0)
@@ -434,6 +457,8 @@ int main(int argc, char **argv)
 	eager_ones(&before);
 	several_ones(&before);
 	pushed_ones(&before);
+	if (!ether)
+		lone_one(&before);
 	long_one(&before);
 	in_a_row(&before);
 	long_row(&before);
