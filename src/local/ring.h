@@ -168,7 +168,7 @@ static inline uint32_t sn_tx_lap(struct sn_tx *tx, uint32_t at, uint32_t n)
 	bool go =
 		at >= from && n < at && skip <= SN_REC_CELLS_MAX && sn_tx_refresh(tx) && tx->head == tx->tail;
 	tx->lap = tx->tail + (go ? skip : 0) + SN_RING_LAP;
-	if (go)
+	if (go && sn_relax_crowded())
 		tx->back = tx->tail + skip;
 	return go ? skip : 0;
 }

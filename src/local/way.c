@@ -122,7 +122,7 @@ static uint8_t tries_of(const struct sn_link *link, unsigned log, const struct s
 	} of[] = {
 		{choice ? &link->laps[class] : NULL, true},
 		{choice ? &link->fetched[class] : NULL, straight},
-		{choice ? &link->past_ring[class] : NULL, !straight},
+		{choice ? &link->past_ring[class] : NULL, !straight && !sn_relax_crowded()},
 		{log < SN_LEARN_FIRST ? NULL : &link->past[log - SN_LEARN_FIRST], straight},
 	};
 	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
