@@ -253,7 +253,7 @@ SN_API sn_req *sn_try_post(sn_ep *ep, sn_peer from, void *buf, size_t room, uint
 SN_API int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *len);
 /*
  * From now on it is, in its place among the others, as if sn_trecv had posted it with this context, and the handle is gone. If it has
- * ended, that is told before the call returns.
+ * ended, that is told before the call returns, or after what was put off before.
  */
 SN_API void sn_try_hand_over(sn_req *req, void *context);
 /* It is taken back, and the handle is gone. SN_ERR_INVALID: a message had come for it already, and is lost. */

@@ -117,9 +117,16 @@ uint64_t sn_iov_len(const struct iovec *iov, uint32_t count)
  * second-level cache on AMD processors, and from 2.39 on never there.
  *
  * Where it lies less than a line behind its source within a page it was 20 times slower on two older processors (bug 30994
- * of glibc), and sanitizers do not see what it reads: there it is left to the C library.
+ * of glibc), and sanitizers do not see what it reads: there it is left to the C library, as are places that overlap: what is
+ * wrong of a program that sends to itself comes to no harm by it here.
  */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                \
+	!defined(SANITIZED)
 static bool strings; /* the processor says that these instructions are fast */
 
 static void __attribute__((constructor)) look_for_strings(void)
@@ -130,8 +137,8 @@ static void __attribute__((constructor)) look_for_strings(void)
 
 void sn_copy_strings(void *to, const void *from, size_t n)
 {
-	uintptr_t behind = ((uintptr_t)to - (uintptr_t)from) & 4095;
-	if (sn_unlikely(!strings || (behind && behind < 64)))
+	uintptr_t on = (uintptr_t)to - (uintptr_t)from, behind = on & 4095;
+	if (sn_unlikely(!strings || (behind && behind < 64) || on < n))
 		memcpy(to, from, n);
 	else
 		__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
