@@ -87,12 +87,6 @@ static inline void put(void *requests, int i, handle h)
 		((uint32_t *)requests)[i] = (uint32_t)h;
 }
 
-static inline void *request_at(void *requests, int i)
-{
-	return (char *)requests +
-	       (size_t)i * (sn_mpi_family == OPEN_MPI ? sizeof(uintptr_t) : sizeof(uint32_t));
-}
-
 /* What is passed itself, and not its address. */
 static inline handle value(handle h)
 {
