@@ -6,6 +6,7 @@
  *
  *     asked HOW [-c]    HOW: which function, by its place below; -c: MPI_Request_c2f is called before it
  */
+#include "own_request.h"
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdbool.h>
@@ -29,17 +30,6 @@ static void expect(bool right, const char *what, long i)
 		return;
 	printf("asked: rank %d: %s, %ld\n", rank, what, i);
 	fflush(stdout);
-}
-
-/* An address in libsennit-mpi.so, or one of the numbers that MPICH gives to nothing. */
-static bool is_own(MPI_Request r)
-{
-	uintptr_t value = 0;
-	Dl_info info;
-	memcpy(&value, &r, sizeof(r));
-	if (sizeof(r) == sizeof(int))
-		return (value & 0xffff0000) == 0x2c5e0000;
-	return dladdr((void *)value, &info) && strstr(info.dli_fname, "libsennit-mpi");
 }
 
 /* ---- the questions; each ends some of the requests, and leaves the rest to MPI_Wait ---- */

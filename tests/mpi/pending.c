@@ -7,6 +7,7 @@
  *     pending          all cases but deaths
  *     pending -d WORD HOW   rank 0 dies while rank 1 waits; the latter writes what it hears into the file WORD
  */
+#include "own_request.h"
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
@@ -32,17 +33,6 @@ static void expect(bool right, const char *what, long i)
 		return;
 	printf("pending: rank %d: %s, %ld\n", rank, what, i);
 	fflush(stdout);
-}
-
-/* An address in libsennit-mpi.so, or one of the numbers that MPICH gives to nothing. */
-static bool is_own(MPI_Request r)
-{
-	uintptr_t value = 0;
-	Dl_info info;
-	memcpy(&value, &r, sizeof(r));
-	if (sizeof(r) == sizeof(int))
-		return (value & 0xffff0000) == 0x2c5e0000;
-	return dladdr((void *)value, &info) && strstr(info.dli_fname, "libsennit-mpi");
 }
 
 /* ---- one is pending, and its sender waits for what the MPI answers ---- */
