@@ -110,9 +110,9 @@ def requests(args, runner):
 
 
 # The launcher ends everybody when it sees a rank die, so it sees a shell instead.
-# And MPICH ends a rank that waits for several, whatever its error handlers are; it has heard then.
-FATAL = r"Fatal error in internal_(Wait|Test)(all|any|some): "
-UNTIL_HEARD = '"$0" -d "$@"; [ $? = 137 ] || : > "$1.end"; for i in $(seq 200); do [ -e "$1.end" ] && break; sleep 0.1; done'
+# And MPICH has a rank ended that waits for several, and one that waits for one if it does not leave before: it has heard then.
+FATAL = r"(?s)Fatal error in internal_\w+: .*Connection reset by peer"
+UNTIL_HEARD = '"$0" -d "$@" 2>> "$1.said"; [ $? = 137 ] || : > "$1.end"; for i in $(seq 200); do [ -e "$1.end" ] && break; sleep 0.1; done'
 
 
 KINDS = ("barrier", "bcast", "allreduce", "alltoall", "allgather")  # of collectives
@@ -153,8 +153,12 @@ def death(args, runner, *how):
     with tempfile.TemporaryDirectory() as folder:
         word = os.path.join(folder, "word")
         result = runner.run(mpi, ranks, ["sh", "-c", UNTIL_HEARD, binary, word, *how], timeout=args.timeout)
-        if result.timed_out or not (os.path.exists(word) or re.search(FATAL, result.text)):
-            print(tail(result.text))
+        said = result.text
+        if os.path.exists(f"{word}.said"):  # not so if it has not even started
+            with open(f"{word}.said", encoding="utf-8", errors="replace") as file:
+                said += file.read()
+        if result.timed_out or not (os.path.exists(word) or re.search(FATAL, said)):
+            print(tail(said))
             fail(f"no word of the other's death in {result.seconds:.1f} s")
     print(f"word of the other's death after {result.seconds:.1f} s")
 
