@@ -14,6 +14,7 @@
 #include <unistd.h>
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <immintrin.h>
 #endif
 
 uint64_t sn_now_ns(void)
@@ -147,6 +148,50 @@ void sn_copy_strings(void *to, const void *from, size_t n)
 void sn_copy_strings(void *to, const void *from, size_t n)
 {
 	memcpy(to, from, n);
+}
+#endif
+
+/*
+ * Lines that this core has need not be fetched before they are written, and then a loop is faster than rep movsb, which begins slowly
+ * and asks for fewer of the other core's lines at a time; with the widest loads, that is, for those ask for a line each. Not for more than two pages,
+ * nor where the lines are not there: 4 KiB to a place out of the cache took 1.16 times as long.
+ */
+#define WIDE_LEAST 2048u /* so many and more the C library may copy by rep movsb */
+#define WIDE_MOST  8192u
+
+#ifdef __x86_64__
+static bool wide;
+
+static void __attribute__((constructor)) look_for_wide_loads(void)
+{
+	__builtin_cpu_init();
+	wide = __builtin_cpu_supports("avx512f");
+}
+
+static void __attribute__((target("avx512f"))) copy_wide(char *to, const char *from, size_t n)
+{
+	for (; n >= 256; n -= 256, to += 256, from += 256) {
+		__m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(from + 64),
+			c = _mm512_loadu_si512(from + 128), d = _mm512_loadu_si512(from + 192);
+		_mm512_storeu_si512(to, a);
+		_mm512_storeu_si512(to + 64, b);
+		_mm512_storeu_si512(to + 128, c);
+		_mm512_storeu_si512(to + 192, d);
+	}
+	memcpy(to, from, n);
+}
+
+void sn_copy_again(void *to, const void *from, size_t n)
+{
+	if (sn_likely(wide && n >= WIDE_LEAST && n <= WIDE_MOST))
+		copy_wide(to, from, n);
+	else
+		sn_copy_between(to, from, n);
+}
+#else
+void sn_copy_again(void *to, const void *from, size_t n)
+{
+	sn_copy_between(to, from, n);
 }
 #endif
 

@@ -140,6 +140,7 @@ static inline void sn_unlock(struct sn_lock *l)
  * For short messages: up to 48 bytes with two or three loads and stores that may overlap, instead of a call. 8 bytes, the
  * commonest length, with one of each, so that the load can be served by the caller's store just before.
  */
+#define SN_COPY_FEW 48u
 static inline void sn_copy_48(void *to, const void *from, size_t n)
 {
 	struct two {
@@ -189,10 +190,12 @@ static inline void sn_copy_between(void *to, const void *from, size_t n)
 	else
 		sn_copy_strings(to, from, n);
 }
-/* Likewise, and mostly short. */
+/* Likewise, to where the copy before went, as far as is known: its lines are probably in this core's cache. */
+void sn_copy_again(void *to, const void *from, size_t n);
+/* Between processes, and mostly short. */
 static inline void sn_copy_small(void *to, const void *from, size_t n)
 {
-	if (sn_unlikely(n > 48))
+	if (sn_unlikely(n > SN_COPY_FEW))
 		sn_copy_between(to, from, n);
 	else
 		sn_copy_48(to, from, n);

@@ -106,6 +106,7 @@ struct sn_peer_state {
 	int (*now)(void *link, uint32_t what, uint64_t bits, uint64_t data, const void *body,
 		   uint64_t len); /* ops->post_now while the peer lives; NULL: it has none */
 	void *link, *rail;
+	const void *into; /* where the last message of several lines that came in one piece was copied to */
 	uint64_t cookie;
 	struct sn_list pending_ops; /* requests that wait for an ACK or RESULT of this peer */
 	struct sn_list waiting;	    /* one-sided requests held back by an overlapping earlier one */

@@ -273,6 +273,18 @@ int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool
 	return rc < 0 ? rc : 0;
 }
 
+/* Who receives in a loop often does so into the same memory. */
+static void __attribute__((noinline))
+copy_longer(struct sn_peer_state *peer, void *to, const void *body, uint64_t len)
+{
+	bool again = peer->into == to;
+	peer->into = to;
+	if (again)
+		sn_copy_again(to, body, len);
+	else
+		sn_copy_between(to, body, len);
+}
+
 /* p: the receive that was taken out for it, NULL: look for one. */
 static int __attribute__((noinline))
 arrive_otherwise(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint64_t data, const void *body,
@@ -302,8 +314,10 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 	if (sn_unlikely(!req || req->seg_count != 1 || len > req->room ||
 			!sn_core_recv_accepts(req, bits, len, true)))
 		return arrive_otherwise(peer, flags, bits, data, body, len, p);
-	if (sn_likely(len != 0))
-		sn_copy_small(req->comp.buf, body, len);
+	if (sn_unlikely(len > SN_COPY_FEW))
+		copy_longer(peer, req->comp.buf, body, len);
+	else if (sn_likely(len != 0))
+		sn_copy_48(req->comp.buf, body, len);
 	req->peer = peer;
 	req->comp.peer = peer->num;
 	req->comp.flags |= flags & SN_H_DATA ? SN_COMP_DATA : 0;

@@ -252,6 +252,8 @@ struct sn_link {
 	/* read by every arrival */
 	struct sn_rx rx;     /* .cells NULL: nothing mapped yet */
 	struct sn_rdv *part; /* the message at the head of the ring, being copied: part.c */
+	const void *into;    /* where it is copied to, or the last one was */
+	bool again;	     /* as the one before it */
 	bool part_kept;	     /* nobody has posted for it: it is left there until it is whole */
 	uint64_t brought;    /* bits: powers of two of length whose last one came through the ring in parts */
 

@@ -108,16 +108,23 @@ static int begin(struct sn_link *link, const struct sn_head *head)
 }
 
 /* Copy what has come since the last look. */
-static void take_more(struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
+static void take_more(struct sn_link *link, struct sn_rdv *rdv, const uint8_t *body, uint32_t filled)
 {
 	uint64_t end = SN_MIN_OF((uint64_t)filled, rdv->want);
 	if (rdv->done < end) {
 		const uint8_t *from = body + rdv->done;
 		uint64_t n = end - rdv->done;
-		if (sn_likely(rdv->iov_count == 1))
-			sn_copy_between((char *)rdv->iov->iov_base + rdv->done, from, n);
-		else
+		char *to = (char *)rdv->iov->iov_base + rdv->done;
+		if (!rdv->done) {
+			link->again = link->into == to;
+			link->into = to;
+		}
+		if (sn_unlikely(rdv->iov_count != 1))
 			sn_iov_write(rdv->iov, rdv->iov_count, rdv->done, from, n);
+		else if (link->again)
+			sn_copy_again(to, from, n);
+		else
+			sn_copy_between(to, from, n);
 		rdv->done = end;
 	}
 }
@@ -128,7 +135,7 @@ static int take_all(struct sn_link *link, struct sn_rdv *rdv, uint8_t *payload, 
 {
 	for (unsigned looks = 0;; looks++) {
 		if (filled > rdv->seen) {
-			take_more(rdv, body, filled);
+			take_more(link, rdv, body, filled);
 			rdv->seen = filled;
 			looks = 0;
 		}

@@ -113,10 +113,11 @@ static void a_sum_of_lengths_that_overflows_is_reported(void **state)
 	assert_int_equal(sn_iov_len(iov, 0), 0);
 }
 
-/* From SN_COPY_LONG on by other instructions; some places go back to the C library's. */
+/* Of some lengths by other instructions; some places go back to the C library's. */
 static void a_copy_is_exact_wherever_it_lies(void **state)
 {
-	static const size_t lengths[] = {SN_COPY_LONG - 1, SN_COPY_LONG, SN_COPY_LONG + 1,
+	static const size_t lengths[] = {SN_COPY_LONG / 2 + 33, SN_COPY_LONG - 1, SN_COPY_LONG,
+					 SN_COPY_LONG + 1,	2 * SN_COPY_LONG, 2 * SN_COPY_LONG + 1,
 					 3 * SN_COPY_LONG + 17};
 	static char from[4 * SN_COPY_LONG], to[5 * SN_COPY_LONG], zero[SN_COPY_LONG];
 	uint64_t rng = unit_seed();
@@ -127,6 +128,11 @@ static void a_copy_is_exact_wherever_it_lies(void **state)
 			size_t n = lengths[k], in = at % 3 * 31;
 			memset(to, 0, sizeof to);
 			sn_copy_between(to + at, from + in, n);
+			assert_memory_equal(to, zero, at);
+			assert_memory_equal(to + at, from + in, n);
+			assert_memory_equal(to + at + n, zero, 256);
+			memset(to, 0, sizeof to);
+			sn_copy_again(to + at, from + in, n);
 			assert_memory_equal(to, zero, at);
 			assert_memory_equal(to + at, from + in, n);
 			assert_memory_equal(to + at + n, zero, 256);
