@@ -8,6 +8,8 @@
  * With more processes than cores the one that would send may wait for this very core. So it is given away between looks, as by
  * anybody who waits (relax.h), and what somebody finds who gets it back is walked through no library.
  *
+ * Likewise who waits for another host, after a few us: what its message has to pass may wait for this core (relax.h).
+ *
  * A receive that stays (sn_try_post) is one with a handle, whatever the endpoint tells, and is looked at in the same way. It is
  * not asked beforehand what it may have: whoever finds that it is not what he expected hands it over, ended as it is.
  *
@@ -19,6 +21,11 @@
 
 /* With more processes than cores, each a turn of the others. */
 #define TURNS 64
+/* For another host's message, before others are given the core: so many looks, and then FAR_NS of them. */
+#define FAR_LOOKS 24
+#define FAR_NS	  4000u
+/* Then, as long as at least something else comes. */
+#define FAR_STEPS 4
 /* Longest nap where to give the core away is to sleep (progress/turns.h). */
 #define NAP_US 50
 
@@ -84,9 +91,30 @@ static bool is_brought(const sn_ep *ep, sn_peer from, size_t room)
 	return peer && peer->ops->brings && peer->ops->brings(peer->link, room);
 }
 
+/* What comes from another host may have to pass somebody who waits for this core. */
+static void look_far(struct sn_req *req, sn_peer from)
+{
+	struct trying t = {req, false};
+	sn_ep *ep = req->ep;
+	look_for(req, from, sn_relax_far_turns() ? 1 : FAR_LOOKS);
+	uint64_t end = req->state == SN_REQ_DONE || sn_relax_far_turns() ? 0 : sn_now_ns() + FAR_NS;
+	while (req->state != SN_REQ_DONE && sn_now_ns() < end)
+		look_for(req, from, WHOLE);
+	if (req->state == SN_REQ_DONE)
+		return;
+	sn_unlock(&ep->lock);
+	for (unsigned k = 0; k < FAR_STEPS && sn_relax_far_step(turn_over, &t) && !t.done; k++)
+		;
+	sn_lock(&ep->lock);
+}
+
 static void look(struct sn_req *req, sn_peer from, unsigned looks)
 {
-	bool in_turn = sn_relax_crowded() && !req->ep->lock.enabled;
+	bool alone = !req->ep->lock.enabled, in_turn = sn_relax_crowded() && alone;
+	if (alone && !in_turn && looks > FAR_LOOKS && from != SN_ANY_PEER && req->ep->peers[from]->ops->far) {
+		look_far(req, from);
+		return;
+	}
 	look_for(req, from, in_turn ? SN_MIN_OF(looks, 1u) : looks);
 	if (in_turn && req->state != SN_REQ_DONE && looks > 1)
 		wait_in_turn(req, looks - 1);

@@ -7,7 +7,8 @@
  *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken. Skipped where
  *    yields hand nothing on (progress/turns.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
  *    on their way, too, may be somebody who waits for this very core, of whom nothing is known here: ranks in other
- *    containers, a network in user space, the kernel's own threads. Where nobody is, a yield is 0.2 us of a long wait.
+ *    containers, a network in user space, the kernel's own threads. Where nobody is, a yield is 0.2 us of a long wait. Who finds
+ *    again and again what he waits for after such a yield, and only then, yields from the beginning: sooner it cannot come.
  *  - nap on the bell. A ring ends any nap. Where answers come from other hosts not before FAR_AWAKE_NS: sooner nothing would ring
  *    (net/rail.c), and a nap that nobody ends takes its 50 us, and as much again for the kernel's timer.
  * A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller who has to look
@@ -19,6 +20,7 @@
 #include "base/base.h"
 #include "base/conf.h"
 #include "progress/bell.h"
+#include "progress/bringer.h"
 #include "progress/engine.h"
 #include "progress/spread.h"
 #include "progress/turns.h"
@@ -117,6 +119,11 @@ static void yield(void)
 	give_core();
 }
 
+bool sn_relax_far_turns(void)
+{
+	return sn_bringer_sure() && far_answers();
+}
+
 static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	uint64_t us = SN_MAX_OF(waited / 4, NAP_MIN_NS) / 1000;
@@ -164,7 +171,12 @@ static uint64_t awake_ns(bool many, uint64_t now)
 /* Does somebody who has waited so long give the core to others between two looks? */
 static bool gives_way(uint64_t waited)
 {
-	return waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000 || (waited >= FAR_NS && far_answers());
+	return waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+}
+
+static bool far_gives_way(uint64_t waited)
+{
+	return far_answers() && (waited >= FAR_NS || sn_relax_far_turns());
 }
 
 static int look_until(uint64_t end, bool yields, int (*poll)(void *arg), void *arg)
@@ -195,6 +207,26 @@ static int yield_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void 
 	return found;
 }
 
+static int far_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void *arg)
+{
+	int found;
+	do {
+		yield();
+		uint64_t back = sn_now_ns();
+		found = poll(arg);
+		sn_bringer_seen(back - now, found);
+		now = sn_now_ns();
+	} while (!found && now < end);
+	return found;
+}
+
+bool sn_relax_far_step(int (*poll)(void *arg), void *arg)
+{
+	uint64_t now = sn_now_ns();
+
+	return far_until(now + NAP_MIN_NS, now, poll, arg) != 0;
+}
+
 /*
  * In a crowd most of what somebody waits for is there when he gets the core back. So the clock, and what it is read for, comes
  * after that; now and then before it, or ranks that never wait for longer would not spread (spread.h).
@@ -209,10 +241,10 @@ static bool first_turn(int (*poll)(void *arg), void *arg)
 	return poll(arg) != 0;
 }
 
-/* How long a step may be awake. Not to nap means that others wait for the caller: then the crowd is no reason to stay. */
-static uint64_t stay_ns(uint64_t waited, bool many, unsigned max_nap_us)
+/* How long a step may be awake. Not to nap means that others wait for the caller: then those who want the core are no reason to stay. */
+static uint64_t stay_ns(uint64_t waited, bool wanted, unsigned max_nap_us)
 {
-	return many && max_nap_us ? NAP_MIN_NS : SN_MIN_OF(waited / 4, (uint64_t)NAP_MIN_NS);
+	return wanted && max_nap_us ? NAP_MIN_NS : SN_MIN_OF(waited / 4, (uint64_t)NAP_MIN_NS);
 }
 
 bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
@@ -220,22 +252,25 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	bool many = sn_relax_crowded();
 	if (!*idle && many && first_turn(poll, arg))
 		return true;
-	if (!*idle && !many && sn_conf_num(SN_CONF_SPIN) && first_looks(poll, arg))
+	if (!*idle && !many && sn_conf_num(SN_CONF_SPIN) && !sn_relax_far_turns() && first_looks(poll, arg))
 		return true;
 	uint64_t now = sn_now_ns();
 	if (!*idle) {
 		*idle = now;
 		sn_engine_stay();
 	}
-	uint64_t waited = now - *idle, end = now + stay_ns(waited, many, max_nap_us);
+	uint64_t waited = now - *idle, end = now + stay_ns(waited, many || sn_relax_far_turns(), max_nap_us);
 	if (many)
 		sn_spread_look(now);
 	int found = 0;
 	if (waited >= awake_ns(many, now) && max_nap_us)
 		found = nap(waited, max_nap_us, poll, arg);
+	else if (many)
+		found = yield_until(end, now, poll, arg);
+	else if (far_gives_way(waited))
+		found = far_until(end, now, poll, arg);
 	else
-		found = many ? yield_until(end, now, poll, arg)
-			     : look_until(end, gives_way(waited), poll, arg);
+		found = look_until(end, gives_way(waited), poll, arg);
 	if (found)
 		*idle = 0;
 	return found;

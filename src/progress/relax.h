@@ -32,6 +32,10 @@ void sn_relax_crowd(unsigned peers);
 bool sn_relax_crowded(void);
 /* Some answers come from other hosts (true), or no more; calls add up. */
 void sn_relax_far(bool far);
+/* Of somebody who has looked for one for a few us: he gives the core away before each look, for 50 us. True: poll found something. */
+bool sn_relax_far_step(int (*poll)(void *arg), void *arg);
+/* These have come, time and again, when the core had been given to somebody, who passes them on: so it is given away at once. */
+bool sn_relax_far_turns(void);
 /* What that means, in words: "3 processes for 2 cores: who waits yields, ...". */
 void sn_relax_describe(unsigned peers, char *out, size_t room);
 
