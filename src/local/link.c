@@ -110,13 +110,19 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 	return fd;
 }
 
+/* A peer that lives on must not touch our buffers any more. Said before its connections end, which it would take for our death
+ * otherwise. */
+static void channel_close(struct sn_link *link)
+{
+	if (link->tx_bytes)
+		atomic_store(&link->tx.chan->closed, 1);
+}
+
 static void channel_drop(struct sn_link *link)
 {
 	if (link->rail->wrote == link)
 		link->rail->wrote = NULL;
 	if (link->tx_bytes) {
-		atomic_store(&link->tx.chan->closed,
-			     1); /* a peer that lives on must not touch our buffers any more */
 		munmap(link->tx.chan, link->tx_bytes);
 		link->rail->channels--;
 	}
@@ -149,6 +155,7 @@ int sn_link_open(struct sn_link *link)
 	if (conn)
 		adopt(link, conn);
 	if (rc) {
+		channel_close(link);
 		channel_drop(link);
 		link->lost = conn != NULL;
 		return rc;
@@ -354,6 +361,7 @@ static void bury(struct sn_link *link)
 	bool was_open = link->state == SN_LINK_OPEN;
 	link->state = SN_LINK_GONE;
 	link->fast = false;
+	channel_close(link);
 	while (!sn_list_empty(&link->conns)) {
 		struct sn_conn *conn = sn_container(link->conns.next, struct sn_conn, owner_link);
 		sn_conn_free(conn);
@@ -392,6 +400,7 @@ void sn_link_free(struct sn_link *link)
 	sn_list_del(&link->busy);
 	sn_list_del(&link->doomed);
 	sn_list_del(&link->link);
+	channel_close(link);
 	while (!sn_list_empty(&link->conns))
 		sn_conn_free(sn_container(link->conns.next, struct sn_conn, owner_link));
 	channel_drop(link);
