@@ -139,7 +139,8 @@ int sn_doctor_answer(void)
 
 /* ---- the half that asks ---- */
 
-/* The command for the other host: this program, with the setting that decides about the network. */
+/* The command for the other host: this program, with the setting that decides about the network. By env, since the log-in's
+ * shell may be csh, which knows no assignments before a command. */
 static char *remote_command(void)
 {
 	char self[4096];
@@ -150,7 +151,7 @@ static char *remote_command(void)
 	if (net && strspn(net, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:,_-@") !=
 			   strlen(net))
 		net = NULL;
-	return sn_tool_printf("SENNIT_PEER_TIMEOUT=%" PRId64 "%s%s '%s' doctor --answer",
+	return sn_tool_printf("env SENNIT_PEER_TIMEOUT=%" PRId64 "%s%s '%s' doctor --answer",
 			      sn_conf_num(SN_CONF_PEER_TIMEOUT), net ? " SENNIT_NET=" : "", net ? net : "",
 			      self);
 }

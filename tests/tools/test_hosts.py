@@ -43,6 +43,10 @@ class HostsTest(ToolTest):
         for how in ("auto", "udp:eth0", "ether"):
             self.doctor(0, r"(?m)^ok +host1 +version .*, reached in .*MTU 1500$", SENNIT_NET=how)
 
+    def test_a_log_in_whose_shell_is_csh(self):
+        csh = 'case "$2" in [A-Z]*=*) echo "${2%%%% *}: Command not found." >&2; exit 1;; esac\n' + RSH
+        self.doctor(0, r"(?m)^ok +host1 +version ", rsh=self.script("csh", csh % self.names[1]))
+
     def test_a_wrong_interface(self):
         self.doctor(1, r'no interface that is up has the name or address "eth7"', r"MISSING +host1 .*\n +-> set SENNIT_NET",
                     SENNIT_NET="udp:eth7")
