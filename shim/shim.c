@@ -146,11 +146,11 @@ bool sn_mpi_is_open_mpi(const void *function)
 }
 
 /*
- * Windows of Open MPI (shim.h, elsewhere). Counted under each of the two names by itself: a tool may stand before one call
+ * Windows (shim.h, elsewhere). Counted under each of the two names by itself: a tool may stand before one call
  * and not before the other, and then a call goes through both. Where several threads call, a window counts for ever. True:
  * the next call of this function must be seen, too.
  */
-static bool note_window(const char *name, const void *function)
+static bool note_window(const char *name)
 {
 	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
 					    "MPI_Win_create_dynamic"};
@@ -160,7 +160,7 @@ static bool note_window(const char *name, const void *function)
 	frees = strcmp(name, "MPI_Win_free") == 0;
 	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
 		made |= strcmp(name, makes[i]) == 0;
-	if ((!frees && !made) || !sn_mpi_is_open_mpi(function))
+	if (!frees && !made)
 		return false;
 	if (made) {
 		atomic_fetch_add(&windows[profiled], 1);
@@ -208,7 +208,7 @@ void *sn_mpi_enter(uint32_t index)
 	static _Atomic bool asked;
 	if (!atomic_exchange(&asked, true))
 		sn_mpi_is_open_mpi(next);
-	if (note_window(names[index], next))
+	if (note_window(names[index]))
 		return next;
 	next = sn_quick_stand_in(names[index], next);
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);

@@ -114,9 +114,9 @@ struct sn_shim {
 	_Atomic uint32_t entries, sleepers;
 	void (*_Atomic wake)(void);
 	/*
-	 * The library also waits for what comes by other ways and rings no bell of ours: nobody naps. So it is in Open MPI
-	 * while there is a window, and in the call that frees it: one-sided traffic goes over its BTLs, whose targets take
-	 * part in any MPI call.
+	 * The library also waits for what comes by other ways and rings no bell of ours: nobody naps. So it is while there is
+	 * a window, and in the call that frees it. In Open MPI one-sided traffic goes over its BTLs, whose targets take part
+	 * in any MPI call; MPICH and Intel MPI queue what finds no buffer, and send one of the queue for each look.
 	 */
 	_Atomic uint32_t elsewhere;
 	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */

@@ -183,12 +183,11 @@ static void waits(int way, unsigned pause_ms)
 }
 
 /*
- * Open MPI serves one-sided traffic by ways of its own: nobody sleeps while there is a window, and everybody does after, though
+ * One-sided traffic goes by ways of the MPI's own: nobody sleeps while there is a window, and everybody does after, though
  * Open MPI 5 has opened a second completion queue for it, and goes on reading both in turn.
  */
 static void window(unsigned pause_ms)
 {
-#ifdef OPEN_MPI
 	MPI_Win win;
 	MPI_Win_create(data, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -201,9 +200,6 @@ static void window(unsigned pause_ms)
 		fault("a window", "sleeps", (double)(after.sleeps - before.sleeps));
 	MPI_Win_free(&win);
 	waits(BARRIER, pause_ms);
-#else
-	(void)pause_ms;
-#endif
 }
 
 /* ---- asking ---- */
