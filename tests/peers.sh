@@ -29,7 +29,7 @@ venv() {
 	echo "peers: installing $* into .peers/$name"
 	rm -rf "${peers:?}/$name"
 	/usr/bin/python3 -m venv "$peers/$name" || exit 1 # says itself what is missing
-	if ! "$peers/$name/bin/pip" install -q --no-cache-dir --timeout 60 "$@" >"$peers/$name/pip.log" 2>&1; then
+	if ! timeout -k 5 110 "$peers/$name/bin/pip" install -q --no-cache-dir --timeout 60 "$@" >"$peers/$name/pip.log" 2>&1; then
 		tail -n 5 "$peers/$name/pip.log"
 		echo "peers: pip could not install $*"
 		exit 77
@@ -45,7 +45,7 @@ venv im impi-rt==2021.18.1 mpi4py==$mpi4py
 if [ "$(cat "$peers/mpi4py/.stamp" 2>/dev/null)" != "$mpi4py" ]; then
 	echo "peers: fetching the source package of mpi4py $mpi4py"
 	rm -rf "$peers/mpi4py" "$peers/sdist"
-	if ! "$peers/o4/bin/pip" download -q --no-cache-dir --no-deps --no-binary mpi4py -d "$peers/sdist" \
+	if ! timeout -k 5 110 "$peers/o4/bin/pip" download -q --no-cache-dir --no-deps --no-binary mpi4py -d "$peers/sdist" \
 		mpi4py==$mpi4py >"$peers/sdist.log" 2>&1; then
 		tail -n 5 "$peers/sdist.log"
 		echo "peers: pip could not fetch mpi4py"

@@ -44,7 +44,7 @@ class Case:
     def run(self, wrapper=(), ranks=2, seconds=4, env=None, during=None, options=()):
         command = [*wrapper, self.stress, "-t", str(seconds), "-w", "40", *STRESS_OPTIONS.get(self.mpi.name, []),
                    *options]
-        return self.runner.run(self.mpi, ranks, command, env=env, during=during, timeout=self.timeout)
+        return self.runner.run(self.mpi, ranks, command, env={"SENNIT_TUNE": "no", **(env or {})}, during=during, timeout=self.timeout)
 
     def ranks_of(self, mark, ranks):
         """The processes that run the stress itself, once all of them are at work. A job that never is so ends by its time."""
@@ -183,8 +183,8 @@ class Case:
         def during(mark):
             victim = self.ranks_of(mark, 3)[-1]
             time.sleep(1)
-            os.kill(victim, signal.SIGKILL)
             when.append(time.monotonic())
+            os.kill(victim, signal.SIGKILL)
 
         result = self.run(ranks=3, seconds=50, during=during)
         took = time.monotonic() - when[0] if when else 0

@@ -325,6 +325,8 @@ NOT_OVER_LIBFABRIC = ["testAlltoallwBottom", "test_p2p_obj.*testCancel", "test_p
                                             "testWaitAll")]
 # Likewise Open MPI 5: MPI_Comm_revoke works with pml ob1 alone.
 NOT_WITH = {"o5": ["test_ulfm.*.testRevoke"]}
+# Threads alone, no messages; and some must be done, or not be done, at a time by the clock.
+BY_THE_CLOCK = ["test_util_pool.TestThreadPool.test_apply_async*"]
 # Between hosts the stock MPICH, over its own tcp, does not finish these: the ranks disagree about the edges of a graph.
 NOT_ACROSS = {"m5": ["test_comm_topo.*.testDistgraphcomm*"]}
 RECV_MPROBE = {"MPI4PY_RC_RECV_MPROBE": "0"}
@@ -352,7 +354,7 @@ def outcomes(folder, ranks):
 
 
 def left_out(mpi):
-    return NOT_OVER_LIBFABRIC + NOT_WITH.get(mpi.name, [])
+    return BY_THE_CLOCK + NOT_OVER_LIBFABRIC + NOT_WITH.get(mpi.name, [])
 
 
 def run_suite(args, runner, mpi, ranks, sennit, typed):
@@ -385,8 +387,12 @@ def stock(args, runner):
     if os.path.exists(measure):
         print(f"known from an earlier run: {measure}")
         return
-    result, worst, running, bad = run_suite(args, runner, mpi, 2, False, 1)
-    passed = sorted(t for t, what in worst.items() if what == "ok")
+    args.timeout /= 2
+    for _ in range(2):  # what the stock MPI does by itself, now and then, is no fault of ours
+        result, worst, running, bad = run_suite(args, runner, mpi, 2, False, 1)
+        passed = sorted(t for t, what in worst.items() if what == "ok")
+        if not (result.timed_out or running or len(passed) < 1000):
+            break
     if result.timed_out or running or len(passed) < 1000:
         print(tail(result.text))
         fail(f"the stock suite did not run to its end: {len(passed)} passed; {'; '.join(running)}")

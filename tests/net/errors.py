@@ -31,6 +31,10 @@ class Hosts(Across):
         self.spoil, self.second = want["spoil"], want["second"]
         super().__init__("2:", work)
         self.driver = want["net"]
+        with open(self.agent, encoding="utf-8") as f:
+            agent = f.read()
+        with open(self.agent, "w", encoding="utf-8") as f:  # several of these run at a time, each with a host1 of the same /tmp
+            f.write(agent.replace("env -i ", f"env -i TMPDIR={work} "))
         if want["bare"]:  # the second host has nothing of sennit
             with open(self.agent, encoding="utf-8") as f:
                 agent = f.read()

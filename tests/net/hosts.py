@@ -389,7 +389,7 @@ def case_restart(driver):
     """A process is killed in the middle of everything and a new one takes its place, while every frame of the old session
     that was seen on the wire comes again and again, to both sides."""
     names = two(driver)
-    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000")
+    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="3000")
     flood = [sys.executable, os.path.join(HERE, "flood.py"), driver, "-", "3"]
     echoes = [Rank(names[1 - i], None, flood) for i in range(2)]  # what is said to 0 comes from 1's host
     until = awake() + 40
@@ -438,10 +438,10 @@ def case_two_jobs(driver):
 
 
 def case_compute(driver):
-    """A receiver computes for 3 s without calls, longer than the peer time-out of 1 s: served by its service thread."""
+    """A receiver computes for 6 s without calls, longer than the peer time-out of 3 s: served by its service thread."""
     names = two(driver)
-    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000")
-    total = finish(start(names, "compute", 3000, env), 30)
+    env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="3000")
+    total = finish(start(names, "compute", 6000, env), 60)
     need(total, "net.serviced")
 
 

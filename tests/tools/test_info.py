@@ -105,18 +105,18 @@ class InfoTest(ToolTest):
     def test_peers_of_a_running_pair_are_shown(self):
         perf = subprocess.Popen([SENNIT, "perf", "--size=8", "--iterations=100000000"], env=self.env,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        shown = (r"(?m)^process %d \(" % perf.pid, r"(?m)^  endpoint [0-9a-f]{16}$", r"(?m)^  peer 0 \(pid \d+\)$",
+                 r"(?m)^    reading its memory +(allowed|refused: .*)$",
+                 r"(?m)^    cores +[12] process(es)? for \d+ cores?: who waits (spins|yields) for \d+ us, then sleeps$")
         try:
             end = time.monotonic() + 60
             while time.monotonic() < end:
                 r = self.sennit("info", "--peer", str(perf.pid))
-                if "peer 0" in r.stdout:
+                if all(re.search(row, r.stdout) for row in shown):  # they come one after the other
                     break
             self.assertEqual(r.returncode, 0, r.stderr)
-            self.assertRegex(r.stdout, r"(?m)^process %d \(" % perf.pid)
-            self.assertRegex(r.stdout, r"(?m)^  endpoint [0-9a-f]{16}$")
-            self.assertRegex(r.stdout, r"(?m)^  peer 0 \(pid \d+\)$")
-            self.assertRegex(r.stdout, r"(?m)^    reading its memory +(allowed|refused: .*)$")
-            self.assertRegex(r.stdout, r"(?m)^    cores +[12] process(es)? for \d+ cores?: who waits (spins|yields) for \d+ us, then sleeps$")
+            for row in shown:
+                self.assertRegex(r.stdout, row)
             self.assertIn("process %d " % perf.pid, self.sennit("info", "--peer").stdout)
         finally:
             os.killpg(perf.pid, signal.SIGKILL)

@@ -122,6 +122,9 @@ static inline void together(struct side *s)
 {
 	int generation = s->shared->generation;
 
+	/* Likewise the other way: what this one has written its progress thread may read for the other from here on. */
+	if (s->cq)
+		(void)fi_cq_read(s->cq, NULL, 0);
 	if (++s->shared->arrived == 2) {
 		s->shared->arrived = 0;
 		s->shared->generation++;

@@ -83,7 +83,8 @@ static void liar(int sock)
 		side_progress(ep);
 	struct sn_link *link = peer->link;
 	if (plan.percent == 2) {
-		tell(sock, 'l');
+		atomic_store(&link->rx.chan->head, random64(&seed)); /* before anybody counts on it */
+		send(sock, "l", 1, MSG_NOSIGNAL); /* the victim may have had enough and be gone */
 		while (recv(sock, &(char){0}, 1, MSG_DONTWAIT) < 0) /* until the victim is through */
 			atomic_store(&link->rx.chan->head, random64(&seed));
 		_exit(0);

@@ -76,8 +76,11 @@ static void the_last_on_a_full_core_moves(void **state)
 {
 	need_two_cores();
 	cpu_set_t after;
-	assert_int_equal(looks(1, 1, TRIES), 1);
-	assert_int_not_equal(atomic_load(&sn_bell_own()->cpu), atomic_load(&peers[0].cpu));
+	int tries = 0;
+	do /* the kernel may move it back at once */
+		assert_int_equal(looks(1, 1, TRIES), 1);
+	while (atomic_load(&sn_bell_own()->cpu) == atomic_load(&peers[0].cpu) && ++tries < TRIES);
+	assert_in_range(tries, 0, TRIES - 1);
 	assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
 	assert_true(CPU_EQUAL(&after, &all)); /* it is not bound */
 }
