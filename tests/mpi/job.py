@@ -210,7 +210,7 @@ class Runner:
 
     def what_is_left(self, mark, listing):
         left = []
-        for _ in range(30):  # a launcher may return a moment before its last helper
+        for _ in range(300):  # a launcher may return a moment before its last helper
             pids = marked_processes(mark)
             if not pids:
                 break

@@ -112,7 +112,7 @@ def requests(args, runner):
 # The launcher ends everybody when it sees a rank die, so it sees a shell instead.
 # And MPICH has a rank ended that waits for several, and one that waits for one if it does not leave before: it has heard then.
 FATAL = r"(?s)Fatal error in internal_\w+: .*Connection reset by peer"
-UNTIL_HEARD = '"$0" -d "$@" 2>> "$1.said"; [ $? = 137 ] || : > "$1.end"; for i in $(seq 200); do [ -e "$1.end" ] && break; sleep 0.1; done'
+UNTIL_HEARD = '"$0" -d "$@" 2>> "$1.said"; [ $? = 137 ] || : > "$1.end"; for i in $(seq 600); do [ -e "$1.end" ] && break; sleep 0.1; done'
 
 
 KINDS = ("barrier", "bcast", "allreduce", "alltoall", "allgather")  # of collectives

@@ -36,7 +36,7 @@ def awake():
 
 
 def sh(*args):
-    return subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
+    return subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
 
 
 def hosts(count):
@@ -447,7 +447,7 @@ def case_compute(driver):
 
 def case_one_copy(mtu):
     """A long message over UDP: the kernel puts nearly every piece where it belongs; nothing is copied again."""
-    total = finish(start(two("udp", (mtu, mtu)), "compute", 0, DRIVERS["udp"]), 30)
+    total = finish(start(two("udp", (mtu, mtu)), "compute", 0, DRIVERS["udp"]), 60)
     # but for what came before the receive was posted
     pieces = total["net.rx_data"] + total["net.rx_push"] - total.get("net.rx_stashed", 0)
     # A receiver that had to wait for its core asks again for what was only late: then a block comes whose turn it is not.
@@ -599,7 +599,7 @@ def tear_down():
             c.kill()
             c.wait()
     for name in made:
-        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, timeout=20)
+        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, timeout=60)
 
 
 def main():

@@ -28,7 +28,7 @@ class Skipped(Exception):
 
 
 def sh(*args):
-    return subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
+    return subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
 
 
 class Hosts:
@@ -479,7 +479,7 @@ def tear_down():
             c.wait()
     children.clear()
     for name in made:
-        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, timeout=20)
+        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, timeout=60)
     made.clear()
 
 

@@ -78,7 +78,7 @@ class PerfTest(ToolTest):
                     child = f.read().split()
             subprocess.run(["sleep", "1"], check=True)
             subprocess.run(["kill", "-9", child[0]], check=True)
-            _, err = p.communicate(timeout=20)
+            _, err = p.communicate(timeout=60)
         finally:
             p.kill()
         self.assertEqual(p.returncode, 1)
