@@ -79,7 +79,7 @@ static bool find(struct sn_proof_mpi *mpi)
 /*
  * Are messages all that collectives are made of, and the same with each call? On one node: between nodes Open MPI and Intel MPI
  * have collectives of two levels. Unless somebody has chosen otherwise: Open MPI by components that have a memory of
- * their own, or by rules; MPICH where it keeps one; Intel MPI does by itself (intel.c), and where it tunes itself as it goes.
+ * their own, not by rules for its usual one, which are read once and choose among algorithms of messages; MPICH where it keeps one; Intel MPI does by itself (intel.c), and where it tunes itself as it goes.
  */
 static bool messages_alone(void)
 {
@@ -89,7 +89,9 @@ static bool messages_alone(void)
 	bool yes = job.here && job.here == job.all;
 	if (sn_quick_is_open_mpi()) {
 		for (char **v = environ; yes && *v; v++)
-			yes = strncmp(*v, "OMPI_MCA_coll", 13) != 0;
+			yes = strncmp(*v, "OMPI_MCA_coll", 13) != 0 ||
+			      (!strncmp(*v, "OMPI_MCA_coll_tuned_", 20) &&
+			       strncmp(*v + 20, "priority", 8) != 0);
 	} else if (sn_mpi_find("impi_malloc")) {
 		rank_bits = INTELS_RANK;
 		yes &= within && !strcmp(within, "pt2pt") && !getenv("I_MPI_TUNING_MODE");

@@ -102,22 +102,26 @@ static void preload(struct sn_plan *p, const char *library)
 	sn_plan_prepend(p, "LD_PRELOAD", library);
 }
 
-/* A library that lies beside the provider, or where libraries for programs are installed. */
-static void preload_ours(struct sn_plan *p, const char *provider, const char *name)
+/* The path of a file of ours, beside the provider or where libraries for programs are installed. NULL: it is not there. */
+static char *find_ours(const char *provider, const char *name)
 {
 	static const char *const places[] = {"", "/../sennit"};
-	char *dir = sn_tool_dirname(provider);
-	for (unsigned i = 0; i < 2; i++) {
+	char *dir = sn_tool_dirname(provider), *found = NULL;
+	for (unsigned i = 0; i < 2 && !found; i++) {
 		char *file = sn_tool_printf("%s%s/%s", dir, places[i], name);
-		char *found = realpath(file, NULL);
+		found = realpath(file, NULL);
 		free(file);
-		if (!found)
-			continue;
-		preload(p, found);
-		free(found);
-		break;
 	}
 	free(dir);
+	return found;
+}
+
+static void preload_ours(struct sn_plan *p, const char *provider, const char *name)
+{
+	char *found = find_ours(provider, name);
+	if (found)
+		preload(p, found);
+	free(found);
 }
 
 /*
@@ -169,6 +173,63 @@ static void for_open_mpi(struct sn_plan *p, char *const *argv, bool cm_alone_fai
 	if (cm_alone_fails)
 		sn_plan_set(p, argv, "OMPI_MCA_btl", "self,ofi");
 	sn_plan_set(p, argv, "OMPI_MCA_mtl", "ofi");
+}
+
+/* Does this file of parameters say something of them? path: freed. */
+static bool file_chooses(char *path)
+{
+	char line[4096];
+	bool yes = false;
+	FILE *f = fopen(path, "re");
+	while (f && !yes && fgets(line, sizeof(line), f))
+		yes = !strncmp(line + strspn(line, " \t"), "coll", 4);
+	if (f)
+		fclose(f);
+	free(path);
+	return yes;
+}
+
+/* The environment wins over these files, so what stands there would be lost without a word. */
+static bool files_choose(const struct sn_launcher *l)
+{
+	const char *home = getenv("HOME");
+	char *dir = sn_tool_dirname(l->path);
+	bool yes = getenv("OMPI_MCA_mca_base_param_files") ||
+		   (home && file_chooses(sn_tool_printf("%s/.openmpi/mca-params.conf", home))) ||
+		   file_chooses(sn_tool_printf("%s/../etc/openmpi-mca-params.conf", dir)) ||
+		   file_chooses(sn_tool_strdup("/etc/openmpi/openmpi-mca-params.conf"));
+	free(dir);
+	return yes;
+}
+
+/* Has the user, or who has installed it, chosen among Open MPI's collectives? */
+static bool chooses_collectives(const struct sn_launcher *l, char *const *argv)
+{
+	bool yes = files_choose(l);
+	for (char **e = environ; *e && !yes; e++)
+		yes = !strncmp(*e, "OMPI_MCA_coll", 13);
+	for (; *argv && !yes; argv++) {
+		const char *option = *argv + strspn(*argv, "-");
+		yes = !strncmp(*argv, "coll", 4) || !strncmp(*argv, "OMPI_MCA_coll", 13) ||
+		      !strncmp(*argv, "mca_base_param_files", 20) ||
+		      (option > *argv && (!strcmp(option, "tune") || !strcmp(option, "am")));
+	}
+	return yes;
+}
+
+/*
+ * Of 4 to 8 KiB Open MPI makes an MPI_Allreduce on two ranks by a ring, in two exchanges, though by one of what is shorter or longer
+ * (shim/openmpi-allreduce.rules). Rules of the user's own stay.
+ */
+static void collectives_of_open_mpi(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
+				    const char *provider)
+{
+	char *rules = chooses_collectives(l, argv) ? NULL : find_ours(provider, "openmpi-allreduce.rules");
+	if (rules) {
+		sn_plan_set(p, argv, "OMPI_MCA_coll_tuned_use_dynamic_rules", "1");
+		sn_plan_set(p, argv, "OMPI_MCA_coll_tuned_dynamic_rules_filename", rules);
+	}
+	free(rules);
 }
 
 /*
@@ -310,8 +371,10 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 			     l->path);
 	for_libfabric(p, argv, provider);
 	in_front_of(p, l, argv, provider);
-	if (open_mpi || any)
+	if (open_mpi || any) {
 		for_open_mpi(p, argv, l->cm_alone_fails);
+		collectives_of_open_mpi(p, l, argv, provider);
+	}
 	if (l->mpi == SN_MPI_MPICH || any)
 		for_mpich(p, argv);
 	if (l->mpi == SN_MPI_INTEL || any)

@@ -120,7 +120,7 @@ KINDS = ("barrier", "bcast", "allreduce", "alltoall", "allgather")  # of collect
 
 def together(args, runner):
     """Likewise collectives, and each kind of them. Where a rank dies the other must hear of it by itself."""
-    if "-k" in args.rest:
+    if args.rest[-1] == "-k":
         for kind in KINDS:
             print(kind)
             again(argparse.Namespace(**{**vars(args), "rest": [*args.rest, kind]}), runner)

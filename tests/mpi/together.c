@@ -24,6 +24,7 @@
 #define ROUNDS 150
 #define ROOM   24 /* ints, or doubles */
 #define LONG   3000
+#define PAGE   512  /* doubles */
 #define MANY   3000 /* calls of a kind */
 #define MOST   32   /* ranks */
 
@@ -156,25 +157,29 @@ static void lengths(void)
  * Every other time the same, and the first of these is the MPI's. Zeros of both signs, and what is no number, tell the order of
  * the operands; what comes in between does not, so that it is not what the first calls are judged by.
  */
-static void bits(void)
+static void bits(int n)
 {
 	MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MAX, MPI_MIN};
-	double v[2][ROOM], first[ROOM] = {0}, sum[ROOM] = {0};
-	for (int o = 0; o < 4; o++) {
-		for (int k = 0; k < ROOM; k++) {
+	static double v[2][PAGE], was[2][PAGE], first[PAGE], sum[PAGE];
+	for (int o = 0; o < 8; o++) {
+		for (int k = 0; k < n; k++) {
 			v[0][k] = k % 3 ? 1.0 / (3 * k + rank) : (k + rank) % 2 ? 0.0 : -0.0;
 			v[1][k] = k + rank;
 		}
 		unsigned long nan = 0x7ff8000000000000 + (unsigned)rank;
-		memcpy(&v[0][ROOM - 1], &nan, sizeof(nan));
+		memcpy(&v[0][n - 1], &nan, sizeof(nan));
+		memcpy(was, v, sizeof(was));
 		for (int i = 0; i < ROUNDS; i++) {
-			bool plain = i && (i < 20 || i % 2);
+			bool plain = i && (i < 20 || i % 2), in_place = o < 4;
 			straggle(i);
 			memcpy(i ? sum : first, v[plain], sizeof(sum));
-			allreduce(MPI_IN_PLACE, i ? sum : first, ROOM, MPI_DOUBLE, ops[o], MPI_COMM_WORLD);
-			expect(plain || !i || !memcmp((char *)first, (char *)sum, sizeof(sum)),
+			allreduce(in_place ? MPI_IN_PLACE : v[plain], i ? sum : first, n, MPI_DOUBLE,
+				  ops[o % 4], MPI_COMM_WORLD);
+			expect(plain || !i || !memcmp((char *)first, (char *)sum, sizeof(double) * (size_t)n),
 			       "the bits of a reduction", i);
 		}
+		expect(!memcmp((char *)v, (char *)was, sizeof(was)), "what was brought along to a reduction",
+		       o);
 	}
 }
 
@@ -427,6 +432,20 @@ static void death(const char *word)
 	_exit(f ? 0 : 1);
 }
 
+/* As long as any that goes without the MPI. */
+static void one_page(int i)
+{
+	static double v[PAGE], sum[PAGE + 1];
+	int bad = 0;
+	for (int k = 0; k < PAGE; k++)
+		v[k] = i + 1000.0 * k + rank;
+	sum[PAGE] = -1;
+	allreduce(v, sum, PAGE, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+	for (int k = 0; k < PAGE; k++)
+		bad += sum[k] != ranks * (i + 1000.0 * k + 0.5 * (ranks - 1));
+	expect(!bad && sum[PAGE] == -1, "a sum of 4 KiB", i);
+}
+
 static void one_of(const char *kind, int i)
 {
 	static int v[ROOM + 1];
@@ -436,6 +455,8 @@ static void one_of(const char *kind, int i)
 		one_bcast(v, ROOM, i % ranks, MPI_COMM_WORLD, i);
 	else if (!strcmp(kind, "allreduce"))
 		one_sum(2, MPI_COMM_WORLD, false, i);
+	else if (!strcmp(kind, "page"))
+		one_page(i);
 	else if (!strcmp(kind, "alltoall"))
 		one_alltoall(ROOM, MPI_COMM_WORLD, i);
 	else if (!strcmp(kind, "allgather"))
@@ -453,7 +474,8 @@ static void one_kind(const char *kind)
 static void all_kinds(void)
 {
 	lengths();
-	bits();
+	bits(ROOM);
+	bits(PAGE);
 	own();
 	barriers();
 	communicators();

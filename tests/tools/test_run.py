@@ -256,6 +256,36 @@ class Detection(RunTest):
         self.assertEqual(self.exports(lines)["OMPI_MCA_pml"], "cm")
         self.assertNotIn("OMPI_MCA_btl", self.exports(lines))
 
+    def test_rules_for_the_collectives_of_open_mpi_unless_the_user_has_some(self):
+        rules = os.path.realpath(self.dir + "/provider/openmpi-allreduce.rules")
+        with open(rules, "w", encoding="utf-8") as f:
+            f.write("0\n")
+        names = ("OMPI_MCA_coll_tuned_use_dynamic_rules", "OMPI_MCA_coll_tuned_dynamic_rules_filename")
+        path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
+        e = self.exports(self.dry(path, "-n", "2", "./a.out"))
+        self.assertEqual([e.get(n) for n in names], ["1", rules])
+        chosen = ((["--mca", "coll_tuned_priority", "1"], {}), (["--mca", "coll", "^tuned"], {}), ([], {"OMPI_MCA_coll_sync_priority": "99"}),
+                  (["-x", "OMPI_MCA_coll_tuned_use_dynamic_rules=0"], {}), ([], {names[1]: "/my/rules"}), (["--tune", "file"], {}),
+                  (["-am", "file"], {}), ([], {"OMPI_MCA_mca_base_param_files": "file"}))
+        for words, env in chosen:
+            e = self.exports(self.dry(path, *words, "-n", "2", "./a.out", **env))
+            self.assertEqual([e.get(n) for n in names], [None, None], (words, env))
+
+    def test_no_rules_where_a_file_of_parameters_has_some(self):
+        with open(self.dir + "/provider/openmpi-allreduce.rules", "w", encoding="utf-8") as f:
+            f.write("0\n")
+        path = self.launcher("bin/mpirun", "mpirun (Open MPI) 5.0.11")
+        name = "OMPI_MCA_coll_tuned_dynamic_rules_filename"
+        for place in ("home/.openmpi/mca-params.conf", "etc/openmpi-mca-params.conf"):
+            file = os.path.join(self.dir, place)
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            for text, ours in (("# coll\nbtl = self\n", True), ("btl = self\n  coll_tuned_use_dynamic_rules = 1\n", False)):
+                with open(file, "w", encoding="utf-8") as f:
+                    f.write(text)
+                e = self.exports(self.dry(path, "-n", "2", "./a.out", HOME=self.dir + "/home"))
+                self.assertEqual(name in e, ours, (place, text))
+            os.remove(file)
+
     def test_open_mpi_5_that_has_no_windows_over_cm_alone(self):
         for version, alone in (("5.0.0", False), ("5.0.7", False), ("5.0.8", False), ("5.0.9", True), ("5.1.0", True), ("4.1.4", True)):
             e = self.exports(self.dry(self.launcher("mpirun", "mpirun (Open MPI) " + version), "-n", "2", "./a.out"))
