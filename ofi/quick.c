@@ -83,6 +83,7 @@ void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *bu
 		sn_ofi_lesson_spoil();
 		return;
 	}
+	l->queue = ep->rx_cq;
 	if (ep->rx_cq)
 		ep->rx_cq->taught = true;
 	l->recvs++;
@@ -103,6 +104,12 @@ void sn_ofi_lesson_read(void)
 	for (uint32_t i = 0; i < l->count && i < l->room; i++)
 		if (l->steps[i].over && !l->steps[i].known)
 			l->steps[i].known = l->count;
+}
+
+/* The queue is one thread's: repeatable(). */
+static uint64_t taken_from(const struct sn_ofi_cq *cq)
+{
+	return cq ? cq->head : 0;
 }
 
 void sn_ofi_lesson_over(const sn_completion *c, bool reading)
@@ -128,11 +135,15 @@ void sn_ofi_lesson_over(const sn_completion *c, bool reading)
 	l->over = !c->status;
 	l->recv.exactly = c->bits;
 	l->got = c->len;
+	l->head = taken_from(l->queue);
 }
 
+/* One that goes on: what came in its first part, the MPI may have read since, and answered. */
 static void learn(struct sn_shim_lesson *lesson)
 {
 	sn_ofi_lesson = lesson;
+	if (lesson && lesson->over && lesson->head != taken_from(lesson->queue))
+		sn_ofi_lesson_spoil();
 }
 
 static uint32_t send_again(const struct sn_shim_way *w, const void *buf)

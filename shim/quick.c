@@ -225,13 +225,16 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 		if (out)
 			learn_send(out, o->from);
 		/*
-		 * Nothing is learned from an MPI_Irecv that is over when it returns: its MPI has not read that yet. Whether it has to answer, so that this
-		 * is no message like others, shows later, in whatever call.
+		 * An MPI_Irecv that is over when it returns has brought what its MPI has not read yet, and may have to answer, in whatever call. It
+		 * teaches if the message has no bit that was not asked for, which is where MPIs mark those, and if nothing is read before the call that
+		 * ends it (which the provider sees).
 		 */
 		if (o->call == IRECV) {
 			awaited = o->in;
 			awaited_in = o->to;
-			sn_seen_pending = lesson.over ? 0 : sn_requests_at(o->request, 0);
+			sn_seen_pending = lesson.over && lesson.recv.exactly != lesson.recv.bits
+						  ? 0
+						  : sn_requests_at(o->request, 0);
 		} else if (in) {
 			learn_recv(in, o->to, o->status);
 		}
@@ -347,7 +350,7 @@ static inline int recv(const struct call *c, void *buf, void *status, const unio
 static inline int irecv(const struct call *c, void *buf, void *request, const union function *slowly)
 {
 	struct entry *e = entry_of(recvs_seen, c);
-	if (!known(e, c))
+	if (!known(e, c) || sn_requests_undecided()) /* it may be known from MPI_Recv */
 		return do_watched(&(struct operation){IRECV, .in = *c, .to = buf, .request = request,
 						      .slowly = slowly});
 	const struct sn_shim_quick *q = quick();

@@ -9,7 +9,6 @@
 
 #define NUMBERS 0x2c5e0000u /* MPICH: of no kind, so no request */
 #define LOOKS	(4 * SN_SHIM_LOOKS)
-#define FEW	64 /* statuses of which nobody wanted to know */
 
 #define TAKEN IRECV /* those before it take requests */
 
@@ -33,6 +32,11 @@ handle sn_requests_at(const void *requests, int i)
 bool sn_requests_ready(void)
 {
 	return on;
+}
+
+bool sn_requests_undecided(void)
+{
+	return !on && !atomic_load_explicit(&off, memory_order_relaxed);
 }
 
 void sn_own_off(void)
@@ -232,13 +236,16 @@ static int learn_among(int n, const void *requests)
 	return i < n && sn_seen_goes_on() ? i : -1;
 }
 
-/* How a status is written is seen where the program wants one, or where there are few. */
+/* How a status is written must be seen once. Where the program wants none, before the call: the classes of its errors are others with statuses. */
 static int waitall_learning(int n, void *requests, void *statuses, int i)
 {
-	static uint64_t unused[FEW][4];
-	void *seen = wanted(statuses) || n > FEW ? statuses : unused;
-	int rc = sn_own_mpi[WAITALL].all(n, requests, seen);
-	sn_seen_ends(!rc, wanted(seen) ? status_at(seen, i) : NULL);
+	static uint64_t unused[8];
+	int flag = off || sn_mpi_status_seen || wanted(statuses);
+	void *seen = flag ? status_at(statuses, i) : unused;
+	while (!flag && !sn_own_mpi[GET_STATUS].value(at(requests, i), &flag, unused))
+		;
+	int rc = sn_own_mpi[WAITALL].all(n, requests, statuses);
+	sn_seen_ends(!rc, seen);
 	if (!rc)
 		switch_on(at(requests, i));
 	return rc;

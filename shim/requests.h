@@ -32,6 +32,8 @@
 
 /* Can requests of our own be given? */
 bool sn_requests_ready(void);
+/* Is that still to be learned? */
+bool sn_requests_undecided(void);
 /* A receive like the one of the entry. False: nothing was done. */
 bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const struct call *c, void *buf,
 		      void *request);

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 7
+#define SN_SHIM_VERSION 8
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -63,7 +63,9 @@ struct sn_shim_lesson {
 	uint32_t sends, recvs;	       /* how many of each, and of what cannot be done again, 2 of both */
 	struct sn_shim_way send, recv; /* the last of each */
 	const void *sent, *received;   /* with its buffer */
-	const void *context;	       /* the receive's, and the provider's alone */
+	const void *context;	       /* the receive's, and the provider's alone, as the next two: */
+	const void *queue;	       /* where its end is told */
+	uint64_t head;		       /* what the MPI had read there when it ended */
 	uint64_t got;		       /* bytes that it brought */
 	uint32_t over;		       /* it has ended well */
 	/* all of them in their order, where the shim has given room for that; count above room: that did not suffice */

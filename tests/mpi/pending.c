@@ -21,6 +21,8 @@
 #define ENOUGH 3    /* pending requests of the library's own, of each case */
 #define TRIES  3000 /* in which there must have been so many */
 #define ROOM   16   /* ints */
+#define WIDE   200  /* receives that are waited for at once */
+#define SOON   20   /* rounds until another tag is tried: two kinds of calls may share one place */
 #define KINDS  9    /* of waits */
 
 static int rank, faults;
@@ -33,6 +35,53 @@ static void expect(bool right, const char *what, long i)
 		return;
 	printf("pending: rank %d: %s, %ld\n", rank, what, i);
 	fflush(stdout);
+}
+
+/* ---- when there are any ---- */
+
+/*
+ * Rank 1 is always late: every message is there when its receive is posted. Until one of these is the library's, in at most so many rounds.
+ * reads: the MPI reads its queue before it is asked for them, and answers what it has to; else the first few are taken by MPI_Recv, which teaches as well.
+ */
+static bool own_though_late(int tag, int rounds, bool reads)
+{
+	static int v[WIDE][ROOM];
+	static MPI_Request r[WIDE];
+	int own = 0, flag, w[ROOM];
+	for (int i = 0; i < rounds && !own; i++) {
+		tag += i % SOON == SOON - 1;
+		for (int k = 0; k < ROOM; k++)
+			w[k] = i + k;
+		for (int k = 0; rank == 0 && k < WIDE; k++)
+			MPI_Send(w, ROOM, MPI_INT, 1, tag, MPI_COMM_WORLD);
+		if (rank == 0) {
+			MPI_Send(NULL, 0, MPI_INT, 1, 62, aside);
+			MPI_Recv(&own, 1, MPI_INT, 1, 63, aside, MPI_STATUS_IGNORE);
+			continue;
+		}
+		MPI_Recv(NULL, 0, MPI_INT, 0, 62, aside, MPI_STATUS_IGNORE);
+		for (int k = 0; k < WIDE; k++) {
+			r[k] = MPI_REQUEST_NULL;
+			if (!reads && i % SOON < 4)
+				MPI_Recv(v[k], ROOM, MPI_INT, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			else
+				MPI_Irecv(v[k], ROOM, MPI_INT, 0, tag, MPI_COMM_WORLD, &r[k]);
+			own |= is_own(r[k]);
+			if (reads)
+				MPI_Iprobe(0, 97, aside, &flag, MPI_STATUS_IGNORE);
+		}
+		MPI_Waitall(WIDE, r, MPI_STATUSES_IGNORE);
+		for (int k = 0; k < WIDE * ROOM; k++)
+			expect(v[k / ROOM][k % ROOM] == i + k % ROOM, "a message that was there", i);
+		MPI_Send(&own, 1, MPI_INT, 0, 63, aside);
+	}
+	return own;
+}
+
+static void late(void)
+{
+	expect(own_though_late(2000, TRIES, false), "no receive is the library's", 0);
+	expect(!own_though_late(3000, 30, true), "learned from what the MPI had read", 0);
 }
 
 /* ---- one is pending, and its sender waits for what the MPI answers ---- */
@@ -428,6 +477,7 @@ int main(int argc, char **argv)
 	alarm(90);
 	if (argc > 3)
 		hear(atoi(argv[3]), argv[2]);
+	late(); /* before anything else has taught the library how requests end */
 	nested();
 	likenesses();
 	meetings();
