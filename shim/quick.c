@@ -208,6 +208,13 @@ static int do_slowly(const struct operation *o)
 	}
 }
 
+/* By the MPI. If it is that of the receive that was watched, that has ended, in a way of which nothing is known here. */
+static void given(const void *request)
+{
+	if (sn_seen_pending && sn_seen_pending == sn_requests_at(request, 0))
+		sn_seen_pending = 0;
+}
+
 static __attribute__((noinline)) int do_watched(const struct operation *o)
 {
 	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
@@ -218,6 +225,8 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 		again &= o->in.peer >= 0 && o->in.tag >= 0 && seen(in, &o->in);
 	bool watches = again && watch(in ? in : out);
 	int rc = do_slowly(o);
+	if (o->request)
+		given(o->request);
 	if (!watches)
 		return rc;
 	watched();
@@ -356,8 +365,9 @@ static inline int irecv(const struct call *c, void *buf, void *request, const un
 	const struct sn_shim_quick *q = quick();
 	if (likely(q && in_turn(e) && sn_requests_ready() && sn_requests_post(q, e, c, buf, request)))
 		return 0;
-	sn_seen_pending = 0; /* it may get the request of one that was watched */
-	return slowly->irecv(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
+	int rc = slowly->irecv(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
+	given(request);
+	return rc;
 }
 
 /* ---- MPI_Sendrecv ---- */

@@ -78,9 +78,41 @@ static bool own_though_late(int tag, int rounds, bool reads)
 	return own;
 }
 
+/*
+ * Likewise, of two kinds by turns. As many of each are posted at once as go by until one is the MPI's, so that this is always the very last one as soon
+ * as the second kind is known.
+ */
+static void both_own_though_late(void)
+{
+	enum { N = 64 };
+	static int v[2 * N][ROOM];
+	MPI_Request r[2 * N];
+	int own = 0, w[ROOM] = {0};
+	for (int i = 0; i < TRIES && own != 3; i++) {
+		int tag = 4000 + i / (5 * SOON) * 2;
+		own = 0;
+		for (int k = 0; rank == 0 && k < 2 * N; k++)
+			MPI_Send(w, ROOM, MPI_INT, 1, tag + k % 2, MPI_COMM_WORLD);
+		if (rank == 0) {
+			MPI_Send(NULL, 0, MPI_INT, 1, 62, aside);
+			MPI_Recv(&own, 1, MPI_INT, 1, 63, aside, MPI_STATUS_IGNORE);
+			continue;
+		}
+		MPI_Recv(NULL, 0, MPI_INT, 0, 62, aside, MPI_STATUS_IGNORE);
+		for (int k = 0; k < 2 * N; k++) {
+			MPI_Irecv(v[k], ROOM, MPI_INT, 0, tag + k % 2, MPI_COMM_WORLD, &r[k]);
+			own |= is_own(r[k]) << k % 2;
+		}
+		MPI_Waitall(2 * N, r, MPI_STATUSES_IGNORE);
+		MPI_Send(&own, 1, MPI_INT, 0, 63, aside);
+	}
+	expect(own == 3, "only receives of one kind are the library's", own);
+}
+
 static void late(void)
 {
 	expect(own_though_late(2000, TRIES, false), "no receive is the library's", 0);
+	both_own_though_late();
 	expect(!own_though_late(3000, 30, true), "learned from what the MPI had read", 0);
 }
 
