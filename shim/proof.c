@@ -433,6 +433,7 @@ void sn_proof_spoil(void)
 
 bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to)
 {
+	lesson.over = 0; /* it does not go on where the last one ended */
 	if (!ready() || !sn_quick_watch(&lesson))
 		return false;
 	lesson = (struct sn_shim_lesson){.thread = &sn_mpi_thread, .steps = seen, .room = SN_STEPS};
