@@ -114,12 +114,12 @@ static void take_more(struct sn_link *link, struct sn_rdv *rdv, const uint8_t *b
 	if (rdv->done < end) {
 		const uint8_t *from = body + rdv->done;
 		uint64_t n = end - rdv->done;
-		char *to = (char *)rdv->iov->iov_base + rdv->done;
+		char *to = rdv->iov_count == 1 ? (char *)rdv->iov->iov_base + rdv->done : NULL;
 		if (!rdv->done) {
 			link->again = link->into == to;
 			link->into = to;
 		}
-		if (sn_unlikely(rdv->iov_count != 1))
+		if (sn_unlikely(!to))
 			sn_iov_write(rdv->iov, rdv->iov_count, rdv->done, from, n);
 		else if (link->again)
 			sn_copy_again(to, from, n);
