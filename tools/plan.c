@@ -8,6 +8,7 @@
 #include "base/conf.h"
 #include "tool.h"
 #include <errno.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,16 +190,28 @@ static bool file_chooses(char *path)
 	return yes;
 }
 
+/* Distributions keep it in /etc/openmpi, or in /etc/openmpi-x86_64. */
+static bool system_chooses(void)
+{
+	glob_t found = {0};
+	bool yes = false;
+	if (glob("/etc/openmpi*/openmpi-mca-params.conf", 0, NULL, &found) == 0)
+		for (size_t i = 0; i < found.gl_pathc && !yes; i++)
+			yes = file_chooses(sn_tool_strdup(found.gl_pathv[i]));
+	globfree(&found);
+	return yes;
+}
+
 /* The environment wins over these files, so what stands there would be lost without a word. */
 static bool files_choose(const struct sn_launcher *l)
 {
 	const char *home = getenv("HOME");
-	char *dir = sn_tool_dirname(l->path);
+	char *real = realpath(l->path, NULL), *dir = sn_tool_dirname(real ? real : l->path);
 	bool yes = getenv("OMPI_MCA_mca_base_param_files") ||
 		   (home && file_chooses(sn_tool_printf("%s/.openmpi/mca-params.conf", home))) ||
-		   file_chooses(sn_tool_printf("%s/../etc/openmpi-mca-params.conf", dir)) ||
-		   file_chooses(sn_tool_strdup("/etc/openmpi/openmpi-mca-params.conf"));
+		   file_chooses(sn_tool_printf("%s/../etc/openmpi-mca-params.conf", dir)) || system_chooses();
 	free(dir);
+	free(real);
 	return yes;
 }
 
@@ -217,14 +230,22 @@ static bool chooses_collectives(const struct sn_launcher *l, char *const *argv)
 	return yes;
 }
 
+/* Has a launcher started this? */
+static bool is_rank(void)
+{
+	return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
+
 /*
  * Of 4 to 8 KiB Open MPI makes an MPI_Allreduce on two ranks by a ring, in two exchanges, though by one of what is shorter or longer
- * (shim/openmpi-allreduce.rules). Rules of the user's own stay.
+ * (shim/openmpi-allreduce.rules). Rules of the user's own stay. One decision for all ranks: each by itself could come to another.
  */
 static void collectives_of_open_mpi(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
 				    const char *provider)
 {
-	char *rules = chooses_collectives(l, argv) ? NULL : find_ours(provider, "openmpi-allreduce.rules");
+	char *rules = is_rank() || chooses_collectives(l, argv)
+			      ? NULL
+			      : find_ours(provider, "openmpi-allreduce.rules");
 	if (rules) {
 		sn_plan_set(p, argv, "OMPI_MCA_coll_tuned_use_dynamic_rules", "1");
 		sn_plan_set(p, argv, "OMPI_MCA_coll_tuned_dynamic_rules_filename", rules);

@@ -266,7 +266,7 @@ class Detection(RunTest):
         self.assertEqual([e.get(n) for n in names], ["1", rules])
         chosen = ((["--mca", "coll_tuned_priority", "1"], {}), (["--mca", "coll", "^tuned"], {}), ([], {"OMPI_MCA_coll_sync_priority": "99"}),
                   (["-x", "OMPI_MCA_coll_tuned_use_dynamic_rules=0"], {}), ([], {names[1]: "/my/rules"}), (["--tune", "file"], {}),
-                  (["-am", "file"], {}), ([], {"OMPI_MCA_mca_base_param_files": "file"}))
+                  (["-am", "file"], {}), ([], {"OMPI_MCA_mca_base_param_files": "file"}), ([], {"OMPI_COMM_WORLD_RANK": "1"}))
         for words, env in chosen:
             e = self.exports(self.dry(path, *words, "-n", "2", "./a.out", **env))
             self.assertEqual([e.get(n) for n in names], [None, None], (words, env))
@@ -274,7 +274,8 @@ class Detection(RunTest):
     def test_no_rules_where_a_file_of_parameters_has_some(self):
         with open(self.dir + "/provider/openmpi-allreduce.rules", "w", encoding="utf-8") as f:
             f.write("0\n")
-        path = self.launcher("bin/mpirun", "mpirun (Open MPI) 5.0.11")
+        path = os.path.join(self.dir, "mpirun")
+        os.symlink(self.launcher("bin/mpirun", "mpirun (Open MPI) 5.0.11"), path)
         name = "OMPI_MCA_coll_tuned_dynamic_rules_filename"
         for place in ("home/.openmpi/mca-params.conf", "etc/openmpi-mca-params.conf"):
             file = os.path.join(self.dir, place)
