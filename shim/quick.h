@@ -77,4 +77,11 @@ bool sn_mpi_is_open_mpi(const void *function);
 /* Do both lie in one library, or program? */
 bool sn_mpi_same_object(const void *a, const void *b);
 
+/* ---- of elsewhere.c ---- */
+extern _Atomic uint32_t sn_mpi_windows; /* there are */
+/* A call begins. True: it makes or frees a window. */
+bool sn_elsewhere_window(const char *name);
+/* What stands before this definition; NULL: nothing. */
+void *sn_elsewhere_stand_in(const char *name, void *definition);
+
 #endif

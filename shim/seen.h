@@ -31,7 +31,7 @@ static inline bool same(const struct call *a, const struct call *b)
 
 static inline const struct sn_shim_quick *quick(void)
 {
-	if (atomic_load_explicit(&sn_mpi_shim.elsewhere, memory_order_relaxed) ||
+	if (atomic_load_explicit(&sn_mpi_windows, memory_order_relaxed) ||
 	    atomic_load_explicit(&sn_mpi_many, memory_order_relaxed))
 		return NULL;
 	return atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);

@@ -145,34 +145,6 @@ bool sn_mpi_is_open_mpi(const void *function)
 	return yes;
 }
 
-/*
- * Windows (shim.h, elsewhere). Counted under each of the two names by itself: a tool may stand before one call
- * and not before the other, and then a call goes through both. Where several threads call, a window counts for ever. True:
- * the next call of this function must be seen, too.
- */
-static bool note_window(const char *name)
-{
-	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
-					    "MPI_Win_create_dynamic"};
-	static _Atomic uint32_t windows[2];
-	bool profiled = *name == 'P', frees, made = false;
-	name += profiled;
-	frees = strcmp(name, "MPI_Win_free") == 0;
-	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
-		made |= strcmp(name, makes[i]) == 0;
-	if (!frees && !made)
-		return false;
-	if (made) {
-		atomic_fetch_add(&windows[profiled], 1);
-	} else {
-		sn_mpi_thread.freeing = sn_mpi_thread.calls;
-		if (!atomic_load(&sn_mpi_many) && atomic_load(&windows[profiled]))
-			atomic_fetch_sub(&windows[profiled], 1);
-	}
-	atomic_store(&sn_mpi_shim.elsewhere, atomic_load(&windows[0]) + atomic_load(&windows[1]));
-	return true;
-}
-
 static void count_thread(void)
 {
 	static _Thread_local bool counted __attribute__((tls_model("initial-exec")));
@@ -208,9 +180,10 @@ void *sn_mpi_enter(uint32_t index)
 	static _Atomic bool asked;
 	if (!atomic_exchange(&asked, true))
 		sn_mpi_is_open_mpi(next);
-	if (note_window(names[index]))
+	if (sn_elsewhere_window(names[index])) /* the next call must be seen, too */
 		return next;
-	next = sn_quick_stand_in(names[index], next);
+	stand_in = sn_elsewhere_stand_in(names[index], next);
+	next = stand_in ? stand_in : sn_quick_stand_in(names[index], next);
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);
 	atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
 	return next;

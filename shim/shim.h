@@ -119,6 +119,8 @@ struct sn_shim {
 	 * The library also waits for what comes by other ways and rings no bell of ours: nobody naps. So it is while there is
 	 * a window, and in the call that frees it. In Open MPI one-sided traffic goes over its BTLs, whose targets take part
 	 * in any MPI call; MPICH and Intel MPI queue what finds no buffer, and send one of the queue for each look.
+	 * And while there are requests that go on by one step for each look, which is how MPICH and Intel MPI write files
+	 * without blocking.
 	 */
 	_Atomic uint32_t elsewhere;
 	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */

@@ -192,6 +192,18 @@ static void waits(int way, unsigned pause_ms)
 		waited(way, pause_ms, true);
 }
 
+static void awake(const char *name, unsigned pause_ms)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+	struct usage before = usage();
+	if (!rank)
+		usleep(pause_ms * 1000);
+	MPI_Bcast(data, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
+	struct usage after = usage();
+	if (rank && after.sleeps - before.sleeps > STRAYS)
+		fault(name, "sleeps", (double)(after.sleeps - before.sleeps));
+}
+
 /*
  * One-sided traffic goes by ways of the MPI's own: nobody sleeps while there is a window, and everybody does after, though
  * Open MPI 5 has opened a second completion queue for it, and goes on reading both in turn.
@@ -200,16 +212,41 @@ static void window(unsigned pause_ms)
 {
 	MPI_Win win;
 	MPI_Win_create(data, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-	MPI_Barrier(MPI_COMM_WORLD);
-	struct usage before = usage();
-	if (!rank)
-		usleep(pause_ms * 1000);
-	MPI_Bcast(data, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
-	struct usage after = usage();
-	if (rank && after.sleeps - before.sleeps > STRAYS)
-		fault("a window", "sleeps", (double)(after.sleeps - before.sleeps));
+	awake("a window", pause_ms);
 	MPI_Win_free(&win);
 	waits(BARRIER, pause_ms);
+}
+
+/*
+ * Likewise while one of two calls for files is not over, in MPICH and Intel MPI, where it goes on by one step for each look; when
+ * both are, everybody sleeps, though the files are open.
+ */
+static void files(unsigned pause_ms)
+{
+#ifndef OPEN_MPI
+	static char path[2][32] = {"/tmp/sennit-waits-XXXXXX", "/tmp/sennit-waits-XXXXXX"}, page[64];
+	MPI_File f[2];
+	MPI_Request r[2];
+	for (int i = 0; i < 2; i++) {
+		if (!rank)
+			close(mkstemp(path[i]));
+		MPI_Bcast(path[i], sizeof(path[i]), MPI_CHAR, 0, MPI_COMM_WORLD);
+		MPI_File_open(MPI_COMM_WORLD, path[i], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f[i]);
+		if (!rank)
+			unlink(path[i]);
+	}
+	MPI_File_iwrite_at_all(f[0], rank * (int)sizeof(page), page, sizeof(page), MPI_CHAR, &r[0]);
+	MPI_File_iread_all_c(f[1], page, sizeof(page), MPI_CHAR, &r[1]);
+	for (int i = 0; i < 2; i++) {
+		awake("a file", pause_ms);
+		MPI_Wait(&r[i], MPI_STATUS_IGNORE);
+	}
+	waits(BARRIER, pause_ms);
+	for (int i = 0; i < 2; i++)
+		MPI_File_close(&f[i]);
+#else
+	(void)pause_ms;
+#endif
 }
 
 /* ---- asking ---- */
@@ -325,6 +362,7 @@ int main(int argc, char **argv)
 	for (int way = 0; way < WAYS; way++)
 		waits(way, pause_ms);
 	window(pause_ms);
+	files(pause_ms);
 	for (int way = 0; way < ASKS; way++)
 		asks(way);
 	int all = 0;

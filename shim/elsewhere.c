@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What rings no bell of ours (shim.h, elsewhere): windows, and requests that go on by steps. */
+#include "quick.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Atomic uint32_t sn_mpi_windows;
+static _Atomic uint32_t stepping;
+
+static void say(void)
+{
+	atomic_store(&sn_mpi_shim.elsewhere, atomic_load(&sn_mpi_windows) + atomic_load(&stepping));
+}
+
+/* ---- windows ---- */
+
+/*
+ * Counted under each of the two names by itself: a tool may stand before one call and not before the other, and then a call goes
+ * through both. Where several threads call, a window counts for ever.
+ */
+bool sn_elsewhere_window(const char *name)
+{
+	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
+					    "MPI_Win_create_dynamic"};
+	static _Atomic uint32_t windows[2];
+	bool profiled = *name == 'P', frees, made = false;
+	name += profiled;
+	frees = strcmp(name, "MPI_Win_free") == 0;
+	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
+		made |= strcmp(name, makes[i]) == 0;
+	if (!frees && !made)
+		return false;
+	if (made) {
+		atomic_fetch_add(&windows[profiled], 1);
+	} else {
+		sn_mpi_thread.freeing = sn_mpi_thread.calls;
+		if (!atomic_load(&sn_mpi_many) && atomic_load(&windows[profiled]))
+			atomic_fetch_sub(&windows[profiled], 1);
+	}
+	atomic_store(&sn_mpi_windows, atomic_load(&windows[0]) + atomic_load(&windows[1]));
+	say();
+	return true;
+}
+
+/* ---- requests that go on by steps ---- */
+
+/*
+ * ROMIO, the part of MPICH and Intel MPI for files, makes a generalized request of its own kind for each call that does not block,
+ * collective or not, with counts of whatever width and from every language; and takes one step of it when somebody who waits for it
+ * looks. It calls the MPI for both ends of such a request as a program would.
+ */
+static struct {
+	pthread_mutex_t lock;
+	uint32_t *request; /* a handle; half of it, where it is an address */
+	uint32_t count;
+} steps = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Where there is no memory it is forgotten: it takes its time then, and nothing else. */
+static void note(uint32_t request, bool begins)
+{
+	uint32_t i = 0, *more;
+	pthread_mutex_lock(&steps.lock);
+	while (i < steps.count && steps.request[i] != request)
+		i++;
+	if (!begins && i < steps.count) {
+		steps.request[i] = steps.request[--steps.count];
+	} else if (begins && i == steps.count &&
+		   (more = realloc(steps.request, (i + 1) * sizeof(*steps.request)))) {
+		steps.request = more;
+		steps.request[steps.count++] = request;
+	}
+	atomic_store(&stepping, steps.count);
+	say();
+	pthread_mutex_unlock(&steps.lock);
+}
+
+static union function {
+	void *symbol;
+	int (*begin)(handle kind, void *state, uint32_t *request);
+	int (*end)(handle request);
+} begin_next[2], end_next[2];
+
+static int begin(int p, handle kind, void *state, uint32_t *request)
+{
+	int rc = begin_next[p].begin(kind, state, request);
+	if (!rc)
+		note(*request, true);
+	return rc;
+}
+
+static int begin_0(handle kind, void *state, uint32_t *request)
+{
+	return begin(0, kind, state, request);
+}
+
+static int begin_1(handle kind, void *state, uint32_t *request)
+{
+	return begin(1, kind, state, request);
+}
+
+static int end_0(handle request)
+{
+	note((uint32_t)request, false);
+	return end_next[0].end(request);
+}
+
+static int end_1(handle request)
+{
+	note((uint32_t)request, false);
+	return end_next[1].end(request);
+}
+
+void *sn_elsewhere_stand_in(const char *name, void *definition)
+{
+	static const union function begins[] = {{.begin = begin_0}, {.begin = begin_1}},
+				    ends[] = {{.end = end_0}, {.end = end_1}};
+	int p = *name == 'P';
+	bool one = !strcmp(name + p, "MPIX_Grequest_class_allocate");
+	if (!one && strcmp(name + p, "MPI_Grequest_complete") != 0)
+		return NULL;
+	(one ? begin_next : end_next)[p].symbol = definition;
+	return (one ? begins : ends)[p].symbol;
+}
