@@ -8,7 +8,8 @@
  *
  * udp: both ends connected; what fits into a datagram by send and recv, else UDP_SEGMENT, UDP_GRO, headers and payload scattered by
  * one recvmsg. ether: AF_PACKET, what fits into a frame out by send, more by sendmmsg, in by a ring, TPACKET_V2. plain: without the ring,
- * recvmmsg, headers and payload scattered. xdp: AF_XDP, which sennit does not use (docs/design.md).
+ * recvmmsg, headers and payload scattered, and what is longer than a page out by a socket that says that it is to lie in one stretch. xdp:
+ * AF_XDP, which sennit does not use (docs/design.md).
  *
  * A stream has at most four UNITs under way: the other end says when it has one.
  */
@@ -16,6 +17,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_packet.h>
+#include <linux/virtio_net.h>
 #include <net/ethernet.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -32,7 +34,8 @@
 #define SECONDS 0.15
 #define MOST	20000
 #define UNIT	(256u << 10)
-#define WINDOW	8 /* messages that have buffers of their own where a stream arrives */
+#define WHOLE	15872 /* bytes of a frame that are to lie in one stretch */
+#define WINDOW	8     /* messages that have buffers of their own where a stream arrives */
 
 int bare_fd;
 unsigned bare_mtu, bare_frag;
@@ -204,13 +207,26 @@ static void packet_open(void)
 	bare_front_fill();
 }
 
-static void packet_bind(void)
+static void packet_bind(int fd, int type)
 {
-	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHERTYPE)};
+	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons((uint16_t)type)};
 
 	ll.sll_ifindex = (int)if_nametoindex("eth0");
-	if (bind(bare_fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
+	if (bind(fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
 		bare_die("bind");
+}
+
+static int whole_fd;
+
+static void whole_open(void)
+{
+	int size = BUFFER, one = 1;
+
+	whole_fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, 0);
+	if (whole_fd < 0 || setsockopt(whole_fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof(one)) < 0)
+		bare_die("PACKET_VNET_HDR");
+	setsockopt(whole_fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+	packet_bind(whole_fd, 0);
 }
 
 static void ether_open(void)
@@ -226,7 +242,8 @@ static void ether_open(void)
 	if (setsockopt(bare_fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
 	    setsockopt(bare_fd, SOL_PACKET, PACKET_RX_RING, &q, sizeof(q)) < 0)
 		bare_die("packet ring");
-	packet_bind();
+	packet_bind(bare_fd, ETHERTYPE);
+	whole_open();
 	ring.base = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED, bare_fd, 0);
 	if (ring.base == MAP_FAILED)
 		bare_die("mmap");
@@ -257,7 +274,8 @@ static void plain_open(void)
 	packet_open();
 	setsockopt(bare_fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
 	setsockopt(bare_fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
-	packet_bind();
+	packet_bind(bare_fd, ETHERTYPE);
+	whole_open();
 }
 
 /* As many frames as a call takes, from `at` on: Ethernet header, header and payload in turn. Returns how many. */
@@ -288,9 +306,27 @@ static void plain_move(size_t at, size_t size, int (*call)(struct mmsghdr *, uns
 	}
 }
 
+/* Each with what the kernel wants to know of it in front: as bulk.c */
+static int out_whole(struct mmsghdr *m, unsigned count)
+{
+	static struct {
+		struct virtio_net_hdr about;
+		uint8_t front[FRONT];
+	} head[64];
+
+	for (unsigned i = 0; i < count; i++) {
+		struct iovec *iov = m[i].msg_hdr.msg_iov;
+		size_t len = FRONT + HEAD + iov[2].iov_len;
+		head[i].about.hdr_len = (uint16_t)(len < WHOLE ? len : WHOLE);
+		memcpy(head[i].front, bare_front, FRONT);
+		iov[0] = (struct iovec){&head[i], sizeof(head[i])};
+	}
+	return sendmmsg(whole_fd, m, count, 0);
+}
+
 static int out(struct mmsghdr *m, unsigned count)
 {
-	return sendmmsg(bare_fd, m, count, 0);
+	return bare_mtu > 4096 ? out_whole(m, count) : sendmmsg(bare_fd, m, count, 0);
 }
 
 static int in(struct mmsghdr *m, unsigned count)

@@ -10,6 +10,11 @@
  * KiB to 1 MiB, and slower for short frames: the kernel maps each into a buffer of its own in pages, where a call copies it.
  * A short frame, which most often is alone, is copied behind its header, so that the call takes one piece.
  *
+ * A frame longer than a page the kernel lays into several, but for its first 14 bytes: both sides then take and give back three pieces of
+ * memory a frame, and whoever looks at its head, as the filters do, finds it in the last place. A socket with PACKET_VNET_HDR
+ * may say how much of each frame is to lie in one stretch. (The segmentation for which this header was made is refused to frames
+ * that are not IP: the kernel compares their type.)
+ *
  * Budget: one system call for up to IN_FRAMES in or SN_NET_BATCH out. Looking costs a call, too, and so is done while something is
  * expected, and else only now and then: what nobody has been waiting for may lie here as well as in a stash.
  */
@@ -18,6 +23,8 @@
 #include "net/call.h"
 #include "net/wire.h"
 #include <errno.h>
+#include <linux/if_packet.h>
+#include <linux/virtio_net.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,20 +34,46 @@
 #define SHORT	     512 /* bytes */
 #define SELDOM	     64	 /* looks of which one is made though nothing is expected */
 #define BUFFER_BYTES (8 << 20)
+#define PAGED	     4000  /* bytes of a frame that the kernel may lay into pages */
+#define WHOLE	     15872 /* of it that are to lie in one stretch: four pages, less what the kernel adds */
 #define REFUSED_LONG 1000000ULL /* ns for which the device may drop one frame again and again */
+
+struct head { /* what stands before a frame when it is sent: for the kernel, and on the wire */
+	struct virtio_net_hdr about;
+	uint8_t ether[SN_ETHER_HEAD];
+};
+_Static_assert(offsetof(struct head, ether) == 10 && sizeof(struct head) == 26, "nothing between");
 
 struct sn_bulk {
 	int fd;
+	int whole; /* a socket that sends long frames in one stretch; -1: there is none */
 	uint32_t mtu, stride;
 	uint64_t room;
 	unsigned looks;
 	struct sn_net_spot spot[SN_NET_BATCH];
 	struct mmsghdr in[IN_FRAMES], out[SN_NET_BATCH];
 	struct iovec in_iov[IN_FRAMES][3], out_iov[SN_NET_BATCH][2 + SN_NET_PIECES];
-	uint64_t send_calls, receive_calls, errors, odd, overruns;
+	struct head head[SN_NET_BATCH];
+	uint64_t send_calls, whole_calls, receive_calls, errors, odd, overruns;
 	uint64_t refused_at; /* clock at which the device began to drop the first frame; 0: it does not */
 	uint8_t bytes[];     /* IN_FRAMES times stride */
 };
+
+/* It has no protocol, so nothing comes in there. -1: the kernel has no such thing, and net.ether_whole_calls stays 0. */
+static int open_whole(const struct sn_iface *iface)
+{
+	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = (int)iface->index};
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+
+	if (fd >= 0 && setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof(one)) == 0 &&
+	    bind(fd, (struct sockaddr *)&ll, sizeof(ll)) == 0) {
+		sn_net_buffers(fd, 0, BUFFER_BYTES);
+		return fd;
+	}
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
 
 int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t mtu, struct sn_bulk **bulk)
 {
@@ -52,9 +85,12 @@ int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t m
 	*bulk = b;
 	b->mtu = mtu;
 	b->stride = stride;
+	b->whole = -1;
 	b->fd = sn_packet_socket(port, true);
 	if (b->fd < 0)
 		return b->fd;
+	if (mtu >= PAGED)
+		b->whole = open_whole(iface);
 	b->room = sn_net_buffers(b->fd, BUFFER_BYTES, BUFFER_BYTES);
 	return sn_packet_bind(b->fd, iface);
 }
@@ -63,7 +99,16 @@ void sn_bulk_close(struct sn_bulk *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
+	if (b->whole >= 0)
+		close(b->whole);
 	free(b);
+}
+
+void sn_bulk_in_child(struct sn_bulk *b)
+{
+	close(b->fd);
+	if (b->whole >= 0)
+		close(b->whole);
 }
 
 int sn_bulk_fd(const struct sn_bulk *b)
@@ -125,7 +170,13 @@ static void describe(struct sn_bulk *b, const struct sn_net_out *frames, unsigne
 	for (unsigned i = 0; i < count; i++) {
 		const struct sn_net_out *f = &frames[i];
 		struct iovec *iov = b->out_iov[i];
+		struct head *h = &b->head[i];
 		iov[0] = (struct iovec){(void *)f->to->bytes, SN_ETHER_HEAD};
+		if (b->whole >= 0) {
+			h->about.hdr_len = (uint16_t)SN_MIN_OF(SN_ETHER_HEAD + f->len, (uint32_t)WHOLE);
+			memcpy(h->ether, f->to->bytes, SN_ETHER_HEAD);
+			iov[0] = (struct iovec){h, sizeof(*h)};
+		}
 		memcpy(iov + 1, f->iov, f->iov_count * sizeof(*iov));
 		b->out[i].msg_hdr = (struct msghdr){.msg_iov = iov, .msg_iovlen = 1 + f->iov_count};
 	}
@@ -133,15 +184,17 @@ static void describe(struct sn_bulk *b, const struct sn_net_out *frames, unsigne
 
 unsigned sn_bulk_send(struct sn_bulk *b, const struct sn_net_out *frames, unsigned count, int *error)
 {
-	bool alone = count == 1 && frames->len <= SHORT;
+	bool alone = count == 1 && frames->len <= SHORT, whole = !alone && b->whole >= 0;
 	unsigned done = 0;
 
 	if (!alone)
 		describe(b, frames, count);
 	while (done < count) {
 		b->send_calls++;
+		b->whole_calls += whole;
 		int n = alone ? send_short(b, frames)
-			      : sendmmsg(b->fd, b->out + done, count - done, MSG_DONTWAIT | MSG_NOSIGNAL);
+			      : sendmmsg(whole ? b->whole : b->fd, b->out + done, count - done,
+					 MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && !lost(b, error))
 			break;
 		if (n >= 0)
@@ -212,6 +265,7 @@ void sn_bulk_counters(struct sn_bulk *b, void (*fn)(void *arg, const char *name,
 {
 	b->overruns += sn_packet_overruns(b->fd);
 	fn(arg, "net.ether_send_calls", b->send_calls);
+	fn(arg, "net.ether_whole_calls", b->whole_calls);
 	fn(arg, "net.ether_bulk_receives", b->receive_calls);
 	fn(arg, "net.ether_send_errors", b->errors);
 	fn(arg, "net.ether_bulk_odd_frames", b->odd);

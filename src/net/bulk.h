@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The Ethernet driver's second socket: everything leaves by it, and the frames that carry the bodies of rendezvous (DATA and PUSH) come in. */
+/*
+ * The Ethernet driver's second socket: everything leaves by it (long frames by one more), and the frames that carry the bodies of
+ * rendezvous (DATA and PUSH) come in.
+ */
 #ifndef SN_NET_BULK_H
 #define SN_NET_BULK_H
 
@@ -11,6 +14,7 @@ struct sn_bulk;
 /* For frames to this endpoint port, which are up to mtu bytes long. Negative sn_error. */
 int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t mtu, struct sn_bulk **bulk);
 void sn_bulk_close(struct sn_bulk *b);
+void sn_bulk_in_child(struct sn_bulk *b); /* closes what it must not keep open for the parent */
 int sn_bulk_fd(const struct sn_bulk *b);
 uint64_t sn_bulk_room(const struct sn_bulk *b);
 /* As the driver's send and receive. *error: the errno of what the system refused for good, else untouched. */

@@ -200,7 +200,7 @@ static void packet_in_child(void *drv)
 	struct packet *p = drv;
 
 	close(p->fd);
-	close(sn_bulk_fd(p->bulk));
+	sn_bulk_in_child(p->bulk);
 	if (p->kernel)
 		sn_kpull_in_child(p->kernel);
 }

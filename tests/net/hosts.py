@@ -227,6 +227,7 @@ def case_traffic(driver, mtus=(1500, 1500), messages=400):
     total = finish(start(names, "traffic", messages, DRIVERS[driver]), 60)
     need(total, "net.tx_rendezvous")
     refuse(total, "net.drop_mac", "net.drop_record", "net.drop_check")
+    need(total, "net.ether_whole_calls", driver == "ether" and max(mtus) > 4096)  # long frames in one stretch
 
 
 def case_four(driver):
@@ -560,6 +561,7 @@ CASES = {
     "udp_one_copy_9000": lambda: case_one_copy(9000),
     "ether": lambda: case_traffic("ether"),
     "ether_9000": lambda: case_traffic("ether", (9000, 9000)),
+    "ether_65535": lambda: case_traffic("ether", (65535, 65535)),
     "ether_mismatch": lambda: case_traffic("ether", (1500, 9000)),
     "ether_four": lambda: case_four("ether"),
     "ether_loss_0.1": lambda: case_bad_wire("ether", loss=0.1),
