@@ -218,7 +218,7 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 	watch(r, EPOLL_CTL_DEL);
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
 	/* It will look by itself, or the progress thread in its place; see later whether they did. */
-	if (application_calls(r) || sn_bell_guarded())
+	if (application_calls(r) || sn_net_just_posted(&r->stay, sn_now_ns()) || sn_bell_guarded())
 		look_again(r, HOT_PERIOD);
 	else
 		serve_quietly(r);

@@ -5,11 +5,13 @@
 #define STAYS_NS 10000u
 #define AWAY_NS	 50000u /* without a look, beyond the pause that was due: he was away */
 #define TRUSTED	 16
+#define POST_NS	 50000u /* within which he posts on, or begins to wait */
 
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
 {
 	s->done = now;
 	s->left = STAYS;
+	atomic_store_explicit(&s->posted, now, memory_order_relaxed);
 	return s->stayed < TRUSTED;
 }
 
@@ -29,4 +31,9 @@ bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
 		return false;
 	s->stayed += s->stayed < TRUSTED;
 	return true;
+}
+
+bool sn_net_just_posted(const struct sn_net_stay *s, uint64_t now)
+{
+	return now < atomic_load_explicit(&s->posted, memory_order_relaxed) + POST_NS;
 }

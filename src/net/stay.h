@@ -9,13 +9,15 @@
 #ifndef SN_NET_STAY_H
 #define SN_NET_STAY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct sn_net_stay {
-	unsigned left;	 /* looks until it shows that he waits; 0: he did not leave */
-	unsigned stayed; /* times in a row that he did not go away, TRUSTED at most */
-	uint64_t done;	 /* clock when he was last inside, or said that he may go */
+	unsigned left;		 /* looks until it shows that he waits; 0: he did not leave */
+	unsigned stayed;	 /* times in a row that he did not go away, TRUSTED at most */
+	uint64_t done;		 /* clock when he was last inside, or said that he may go */
+	_Atomic uint64_t posted; /* clock when he said so */
 };
 
 /* ns until the next look, by one who has heard nothing for `silence`. At last a watched descriptor would have rung. */
@@ -28,6 +30,11 @@ static inline uint64_t sn_net_pause(uint64_t silence)
 
 /* He may go away now. False: he is trusted to stay. */
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now);
+/*
+ * He posted something a moment ago. What is watched from then on may ring before he is through, and where the thread that it wakes has
+ * only his core, it must not take him for somebody who has gone: it would do his work in his place, a frame at a time, each with a wake.
+ */
+bool sn_net_just_posted(const struct sn_net_stay *s, uint64_t now);
 /* A look that began at `now`; none was due for `pause` ns after the last. True: he has shown that he waits. */
 bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause);
 

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who posts something long to another host, and whether he is taken for somebody who has gone: by made-up clocks. */
+#include "base/base.h"
+#include "net/stay.h"
+#include "unit.h"
+
+#define US 1000u
+
+static uint64_t clock_ns = 1000000 * US;
+
+/* A window of posts, and then looks 1 us apart until it shows that he waits. */
+static bool posts_and_waits(struct sn_net_stay *s)
+{
+	bool may_go = sn_net_may_go(s, clock_ns);
+
+	for (unsigned looks = 1; !sn_net_looks(s, clock_ns += US, 0); looks++) {
+		s->done = clock_ns;
+		assert_true(looks < 100);
+	}
+	return may_go;
+}
+
+static void who_always_waits_is_trusted(void **state)
+{
+	struct sn_net_stay s = {0};
+	unsigned windows = 1;
+
+	for (; posts_and_waits(&s); windows++)
+		assert_true(windows < 100);
+	assert_true(windows > 1);
+	assert_false(posts_and_waits(&s));
+}
+
+static void until_he_was_away(void **state)
+{
+	struct sn_net_stay s = {0};
+
+	while (posts_and_waits(&s))
+		;
+	assert_false(sn_net_may_go(&s, clock_ns));
+	assert_false(sn_net_looks(&s, clock_ns += 1000 * US, 0));
+	assert_true(posts_and_waits(&s));
+}
+
+/* The thread that his own post has woken finds him there, and one that wakes later does not. */
+static void who_posted_a_moment_ago_is_here(void **state)
+{
+	struct sn_net_stay s = {0};
+
+	assert_false(sn_net_just_posted(&s, clock_ns));
+	sn_net_may_go(&s, clock_ns);
+	assert_true(sn_net_just_posted(&s, clock_ns + 10 * US));
+	assert_false(sn_net_just_posted(&s, clock_ns + 1000 * US));
+	sn_net_looks(&s, clock_ns + 999 * US, 0); /* a look is not a post: whether he looks is counted */
+	assert_false(sn_net_just_posted(&s, clock_ns + 1000 * US));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_always_waits_is_trusted),
+		cmocka_unit_test(until_he_was_away),
+		cmocka_unit_test(who_posted_a_moment_ago_is_here),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
