@@ -5,12 +5,10 @@
  * that nothing of theirs is used before it is checked.
  */
 #include "local/local.h"
-#include "local_exchange.h"
-#include "progress/memfd.h"
+#include "local_dial.h"
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <sys/un.h>
 
 #include <cmocka.h>
 
@@ -157,39 +155,6 @@ static void a_head_from_nowhere(void **state)
 
 /* ---- the handshake ------------------------------------------------------------------------------------------- */
 
-static int dial(const struct sn_ep *ep)
-{
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	int n = snprintf(sa.sun_path + 1, sizeof(sa.sun_path) - 1, "sennit-%016llx",
-			 (unsigned long long)ep->ids.id);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	CHECK(fd >= 0);
-	CHECK(connect(fd, (struct sockaddr *)&sa,
-		      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
-	return fd;
-}
-
-static void say(int fd, const void *what, size_t len, const int *fds, uint32_t fd_count)
-{
-	union {
-		char bytes[CMSG_SPACE(8 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	memset(&control, 0, sizeof(control));
-	struct iovec v = {(void *)(uintptr_t)what, len};
-	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
-	if (fd_count) {
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
-	}
-	CHECK(sendmsg(fd, &msg, MSG_NOSIGNAL) == (ssize_t)len);
-}
-
 /* Say this, and be thrown out for it. */
 static void be_refused(struct sn_ep *ep, const void *what, size_t len, const int *fds, uint32_t fd_count)
 {
@@ -203,22 +168,6 @@ static void be_refused(struct sn_ep *ep, const void *what, size_t len, const int
 	side_progress(ep);
 	assert_int_equal(ep->peer_count, 0);
 }
-
-static int memory(size_t bytes, bool sealed)
-{
-	void *at;
-	if (sealed) {
-		int fd = sn_memfd_new("test", bytes, &at);
-		CHECK(fd >= 0);
-		munmap(at, bytes);
-		return fd;
-	}
-	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	CHECK(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
-	return fd;
-}
-
-#define RING 65536u
 
 enum { GOOD, UNSEALED, SMALL, WRONG, BAD_BELL, BAD_BOARD, SETS };
 static int sets[SETS][3]; /* descriptors: the bell, the board, the channel */
@@ -246,18 +195,6 @@ static void sets_close(void)
 	close(sets[UNSEALED][2]);
 	close(sets[SMALL][2]);
 	close(sets[BAD_BELL][0]);
-}
-
-static struct sn_local_hello honest(const struct sn_ep *ep)
-{
-	struct sn_local_hello hello = {.magic = SN_LOCAL_MAGIC, .version = SN_LOCAL_VERSION, .pid = 1};
-	struct sn_ep fake = {.ids.id = 5, .part = ep->part};
-	struct address a = side_address(&fake);
-	memcpy(hello.key, ep->ids.key, sizeof(hello.key));
-	hello.ring_bytes = RING;
-	hello.addr_len = sizeof(a);
-	memcpy(hello.addr, &a, sizeof(a));
-	return hello;
 }
 
 #define LIE(change, set, count)                                                                              \
