@@ -130,6 +130,7 @@ static void channel_drop(struct sn_link *link)
 		munmap(link->rx.chan, link->rx_bytes);
 	link->tx_bytes = link->rx_bytes = 0;
 	link->rx.cells = NULL;
+	link->rx.chan = NULL; /* whoever asks what the peer shows there asks for this */
 }
 
 static void opened(struct sn_link *link)

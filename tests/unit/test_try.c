@@ -314,6 +314,26 @@ static void what_is_waited_for_comes_whatever_it_is(void **state)
 	assert_true(!told.count || told.last.op != SN_OP_RECV);
 }
 
+/* Its memory is no longer mapped: nothing of what it showed there is asked for. */
+static void who_has_gone_is_not_looked_for(void **state)
+{
+	static char in[LONG];
+	static const size_t sizes[] = {0, 8, 4096, 8192, EAGER, LONG};
+	sn_completion c;
+	uint64_t len;
+	get_going();
+	asked = 2;
+	end_at_third();
+	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		assert_int_equal(sn_recv(side[1].ep, side[1].peer, in, sizes[k], 5, EXACT, end_at_third, &c),
+				 SN_OK);
+		assert_int_equal(c.status, SN_ERR_PEER_GONE);
+		assert_int_equal(
+			sn_try_recv(side[1].ep, side[1].peer, in, sizes[k], 5, EXACT, 5, LOOKS, &len),
+			SN_ERR_AGAIN);
+	}
+}
+
 #define TURNS 500
 
 static _Atomic uint64_t wanted;
@@ -505,6 +525,7 @@ int main(void)
 						sides_close),
 		cmocka_unit_test_setup_teardown(what_has_begun_to_come_is_waited_for, setup, sides_close),
 		cmocka_unit_test_setup_teardown(what_is_waited_for_comes_whatever_it_is, setup, sides_close),
+		cmocka_unit_test_setup_teardown(who_has_gone_is_not_looked_for, setup, sides_close),
 		cmocka_unit_test_setup_teardown(one_that_stays_is_told_to_who_asks, setup, sides_close),
 		cmocka_unit_test_setup_teardown(one_that_is_handed_over_keeps_its_place, setup, sides_close),
 		cmocka_unit_test_setup_teardown(one_that_is_dropped_was_never_posted, setup, sides_close),
