@@ -71,15 +71,21 @@ void sn_board_clear(struct sn_board *b, int slot)
 	slot_free(b, slot);
 }
 
+/* How many serials after this one the board has shown. The word holds 40 bits of it: at ten million a second, a day's worth. */
+static uint64_t age_of(uint64_t serial, uint64_t shown)
+{
+	return (shown - 1 - serial) & SN_BOARD_AGES;
+}
+
 /* Read one slot: does it fit, and is it older than the best so far? */
 static bool slot_fits(const struct sn_board_slot *s, uint64_t id, uint64_t bits, uint64_t shown,
 		      const struct sn_board_claim *best, struct sn_board_claim *c)
 {
 	uint64_t word = atomic_load_explicit(&s->word, memory_order_acquire);
-	uint64_t serial = word >> SN_BOARD_SERIAL_SHIFT;
-	if (word != word_of(serial, 0, SN_BOARD_POSTED) || serial >= shown)
-		return false;
-	if (best->slot >= 0 && serial > best->serial)
+	uint64_t serial = word >> SN_BOARD_SERIAL_SHIFT, age = age_of(serial, shown);
+	if (word != word_of(serial, 0, SN_BOARD_POSTED) || age > SN_BOARD_AGES / 2)
+		return false; /* the latter: newer than what was read of the board */
+	if (best->slot >= 0 && age < age_of(best->serial, shown))
 		return false;
 	if ((s->source && s->source != id) || (bits & s->mask) != s->bits || s->seg_count > SN_BOARD_SEGS)
 		return false;

@@ -38,6 +38,7 @@ enum { SN_BOARD_FREE = 0, SN_BOARD_POSTED = 1, SN_BOARD_CLAIMED = 2 };
 /* serial (40) | claimant's tag (22) | state (2) */
 #define SN_BOARD_SERIAL_SHIFT 24
 #define SN_BOARD_TAG_MASK     0xfffffcu
+#define SN_BOARD_AGES	      (UINT64_MAX >> SN_BOARD_SERIAL_SHIFT) /* serials are compared modulo this plus 1 */
 
 struct sn_board_slot {
 	_Atomic uint64_t word;	   /*  0 */
@@ -76,7 +77,6 @@ static inline void sn_board_tick(struct sn_board *b)
 
 /* ---- the receiver's side (one thread at a time: the endpoint's lock) ---- */
 
-/* The next serial number; every receive that could overlap with an exposed one takes one, in posting order. */
 /* Expose a receive; the slot, or -1 if none is free or it has too many segments. Serials grow from call to call. */
 int sn_board_post(struct sn_board *b, uint64_t serial, uint64_t source, uint64_t bits, uint64_t mask,
 		  const struct iovec *iov, uint32_t count, uint64_t room, uint32_t heap, uint64_t region);
