@@ -326,7 +326,6 @@ static void board_drop(struct sn_link *link)
 	if (link->board)
 		munmap(link->board, SN_BOARD_BYTES);
 	link->board = NULL;
-	sn_heap_unmap(&link->heap);
 }
 
 /*
@@ -381,6 +380,7 @@ static void bury(struct sn_link *link)
 	sn_claim_end(link, status);
 	sn_rdv_end(link, status);
 	sn_send_drop(link, true, status);
+	sn_heap_unmap(&link->heap); /* what a copy engine had left undone was still read there */
 	sn_core_peer_gone(link->peer, status);
 }
 
@@ -426,6 +426,7 @@ void sn_link_free(struct sn_link *link)
 		if (rdv->segs.at != rdv->segs.few)
 			free(rdv->segs.at);
 	}
+	sn_heap_unmap(&link->heap);
 	sn_slots_destroy(&link->send_slots);
 	sn_slots_destroy(&link->rdv_slots);
 	rival_set(link, false);
