@@ -169,8 +169,11 @@ static void settle(const struct sn_link *link, const struct sn_rdv *rdv)
 		sn_heap_refetch(&link->rail->heap, rdv->iov, rdv->iov_count, from, rdv->want - from);
 }
 
-/* The helper's turn. True: it is over, one way or the other, and the job is the opener's again. */
-static bool help(struct sn_link *link, const struct part *p, bool allowed, bool *good)
+/*
+ * The helper's turn. True: it is over, one way or the other, and the job is the opener's again. rdv: what is received, if it is
+ * the receiver that helps.
+ */
+static bool help(struct sn_link *link, const struct part *p, struct sn_rdv *rdv, bool allowed, bool *good)
 {
 	struct sn_job *job = p->share->job;
 	uint32_t total = p->share->total;
@@ -185,7 +188,9 @@ static bool help(struct sn_link *link, const struct part *p, bool allowed, bool 
 	*good = sn_job_complete(job, total);
 	if (!*good && !sn_job_failed(job))
 		return false;
-	sn_job_helper(job, SN_HELPER_LEFT);
+	if (*good && rdv)
+		settle(link, rdv);
+	sn_job_helper(job, SN_HELPER_LEFT); /* from here on it may be another message's */
 	return true;
 }
 
@@ -315,10 +320,8 @@ static bool step_claimed(struct sn_link *link, struct sn_rdv *rdv)
 		sn_rdv_free(link, rdv);
 		return true;
 	}
-	if (!help(link, &p, sn_rdv_may_read(link) || rdv->share.mapped, &good))
+	if (!help(link, &p, rdv, sn_rdv_may_read(link) || rdv->share.mapped, &good))
 		return false;
-	if (good)
-		settle(link, rdv);
 	struct sn_req *req = good ? sn_claim_take(link, slot) : NULL;
 	if (!good) /* an announcement that names the slot follows */
 		link->rail->show[slot].helper = NULL;
@@ -437,7 +440,7 @@ static bool step_sent(struct sn_link *link, struct sn_send *s)
 {
 	struct part p = part_of_send(s);
 	bool good;
-	if (!help(link, &p, sn_rdv_may_write(link) || s->share.mapped, &good))
+	if (!help(link, &p, NULL, sn_rdv_may_write(link) || s->share.mapped, &good))
 		return false;
 	if (good) {
 		sn_send_end(link, s, SN_OK);
