@@ -168,11 +168,22 @@ static void conn_gone(struct sn_conn *conn, int status)
 		conn_farewell(conn, status);
 }
 
-/* Watch the process at the other end. Without a pidfd (old kernel, invisible pid) the socket has to do. */
+/* Descriptors that arrive in a message are lost if there is no room for them: make room in time. False: there is no more. */
+static bool has_margin(int newest)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) || (rlim_t)newest + FD_MARGIN <= limit.rlim_cur)
+		return true;
+	return sn_fd_limit_raise();
+}
+
+/* Watch the process at the other end. Without a pidfd (old kernel, invisible pid, few descriptors) the socket has to do. */
 static void watch_life(struct sn_conn *conn)
 {
 	int fd = -1;
 	socklen_t len = sizeof(fd);
+	if (!has_margin(conn->sock.fd))
+		return;
 	if (getsockopt(conn->sock.fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len))
 		fd = conn->copy.pid ? (int)syscall(SYS_pidfd_open, conn->copy.pid, 0) : -1;
 	if (fd >= 0 && sn_service_watch(&conn->life, fd, EPOLLIN))
@@ -336,18 +347,10 @@ static int sock_read(struct sn_conn *conn)
 
 /* ---- accepting ----------------------------------------------------------------------------------------------- */
 
-/* Descriptors that arrive in a message are lost if there is no room for them: make room in time. */
-static void keep_margin(int newest)
-{
-	struct rlimit limit;
-	if (!getrlimit(RLIMIT_NOFILE, &limit) && (rlim_t)newest + FD_MARGIN > limit.rlim_cur)
-		sn_fd_limit_raise();
-}
-
 static void accepted(struct sn_rail *rail, int fd)
 {
 	pid_t pid = 0;
-	keep_margin(fd);
+	has_margin(fd);
 	if (!same_user(fd, &pid)) {
 		rail->count.bad_handshakes++;
 		sn_warn("a local connection by another user (pid %d) is refused", (int)pid);
