@@ -31,8 +31,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define UNIT	    ((size_t)4096)
-#define ARENAS	    8 /* generations with blocks in use: when there are more, malloc serves */
+#define UNIT	    ((size_t)4096) /* and a page: where pages are larger, there is no heap */
+#define ARENAS	    8		   /* generations with blocks in use: when there are more, malloc serves */
 #define RUNS	    ((size_t)1 << 18)
 #define RETAIN	    ((size_t)128 << 20)
 #define FD_FROM	    700 /* out of the way of programs that count on low numbers */
@@ -460,7 +460,7 @@ __attribute__((constructor)) static void start(void)
 	if (fd >= 0)
 		close(fd);
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
-	bool off = mode == '2' || huge_pages_always() ||
+	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_always() ||
 		   (setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
 				!strcmp(setting, "false")));
 	pthread_mutex_lock(&heap.lock);
