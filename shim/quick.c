@@ -167,14 +167,15 @@ static void learn(struct entry *e, const struct sn_shim_way *way)
 
 static void learn_send(struct entry *e, const void *buf)
 {
-	if (lesson.sent == buf || !lesson.send.len)
+	if (lesson.sent == buf || (!lesson.send.len && !e->call.count))
 		learn(e, &lesson.send);
 }
 
 static void learn_recv(struct entry *e, const void *buf, const void *status)
 {
 	const struct call *c = &e->call;
-	if (lesson.over && lesson.recv.len <= SN_SHIM_LONGEST && (lesson.received == buf || !lesson.recv.len))
+	if (lesson.over && lesson.recv.len <= SN_SHIM_LONGEST &&
+	    (lesson.received == buf || (!lesson.recv.len && !c->count)))
 		learn(e, &lesson.recv);
 	if (e->known && wanted(status))
 		sn_mpi_status_seen = e->known = status_is(status, c->peer, c->tag, lesson.got);
@@ -220,7 +221,8 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
 	struct entry *out = sends ? entry_of(sends_seen, &o->out) : NULL;
 	struct entry *in = recvs ? entry_of(recvs_seen, &o->in) : NULL;
-	bool again = !out || seen(out, &o->out);
+	/* to nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody */
+	bool again = !out || (o->out.peer >= 0 && seen(out, &o->out));
 	if (in) /* no wildcard: its status cannot be known before */
 		again &= o->in.peer >= 0 && o->in.tag >= 0 && seen(in, &o->in);
 	bool watches = again && watch(in ? in : out);

@@ -300,6 +300,44 @@ static void exchanges(void)
 	}
 }
 
+/*
+ * A shift at its end: nothing is sent to nobody, also where the MPI answers, in that very call, a message whose sender waits to
+ * hear that it is received. What was said too often would end a later one too early.
+ */
+static void to_nobody(void)
+{
+	int v[ROOM], w[ROOM], early = 0, done = 0;
+	MPI_Request r;
+	MPI_Status s;
+	for (int i = 0; i < 30; i++) {
+		fill(v, ROOM, i);
+		if (rank == 0) {
+			MPI_Sendrecv(w, 0, MPI_INT, MPI_PROC_NULL, 10, v, ROOM, MPI_INT, 1, 10,
+				     MPI_COMM_WORLD, &s);
+			calls++;
+			check(v, ROOM, i, "a message of a shift's end");
+			send(w, 0, MPI_PROC_NULL, 10, MPI_COMM_WORLD);
+		} else if (rank == 1) {
+			usleep(500); /* it is waited for */
+			MPI_Ssend(v, ROOM, MPI_INT, 0, 10, MPI_COMM_WORLD);
+		}
+	}
+	if (rank == 0) {
+		recv(w, 1, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		recv(v, 1, 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		check(v, ROOM, 30, "a message after shifts");
+	} else if (rank == 1) {
+		fill(v, ROOM, 30);
+		MPI_Issend(v, ROOM, MPI_INT, 0, 10, MPI_COMM_WORLD, &r);
+		for (int i = 0; i < 100 && !early; i++)
+			MPI_Test(&r, &early, MPI_STATUS_IGNORE);
+		expect(!early, "a synchronous message ended before it was received", 0);
+		send(v, ROOM, 0, 11, MPI_COMM_WORLD); /* only now it will be */
+		for (done = early; !done;)
+			MPI_Test(&r, &done, MPI_STATUS_IGNORE);
+	}
+}
+
 /* What MPI_Isend gives is a request like any other: each is found complete once, by whatever call. */
 static void end_requests(MPI_Request *r, int n, int i)
 {
@@ -385,6 +423,7 @@ int main(int argc, char **argv)
 		communicators();
 		types();
 		exchanges();
+		to_nobody();
 		requests();
 		floods();
 	}
