@@ -50,6 +50,19 @@ static void add_needed(const struct image *im, uint64_t name, struct sn_elf *elf
 	memcpy(elf->needed[elf->needed_count++], s, len + 1);
 }
 
+/* A list that is too long is none. */
+static void set_search(const struct image *im, uint64_t list, bool first, struct sn_elf *elf)
+{
+	if (list >= im->size || (first && *elf->search)) /* with DT_RUNPATH, DT_RPATH does not count */
+		return;
+	const char *s = (const char *)im->base + list;
+	size_t len = strnlen(s, im->size - list);
+	if (len >= sizeof(elf->search) || len == im->size - list)
+		return;
+	memcpy(elf->search, s, len + 1);
+	elf->search_first = first;
+}
+
 static void read_dynamic(const struct image *im, const Elf64_Ehdr *eh, const Elf64_Phdr *dyn,
 			 struct sn_elf *elf)
 {
@@ -68,8 +81,12 @@ static void read_dynamic(const struct image *im, const Elf64_Ehdr *eh, const Elf
 	     at += sizeof(d)) {
 		if (d.d_tag == DT_NULL)
 			break;
-		if (d.d_tag == DT_NEEDED && d.d_un.d_val < im->size)
+		if (d.d_un.d_val >= im->size)
+			continue;
+		if (d.d_tag == DT_NEEDED)
 			add_needed(im, strings + d.d_un.d_val, elf);
+		else if (d.d_tag == DT_RUNPATH || d.d_tag == DT_RPATH)
+			set_search(im, strings + d.d_un.d_val, d.d_tag == DT_RPATH, elf);
 	}
 }
 

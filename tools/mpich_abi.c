@@ -142,19 +142,70 @@ bool sn_mpich_installed_suits(const struct sn_launcher *l)
 	return yes;
 }
 
-const char *sn_mpich_program_library(char *const *argv)
+/* The first file in argv that asks for an MPI library, and which. file (or NULL): its path; the caller frees it. */
+static const char *program(char *const *argv, struct sn_elf *elf, char **file)
 {
 	static const char *const libraries[] = {"libmpich.so.12", "libmpi.so.12", "libmpi.so.40"};
 	for (; *argv; argv++) {
-		char *file = **argv == '-' ? NULL : sn_tool_which(*argv);
-		struct sn_elf elf;
-		bool ok = file && sn_elf_read(file, &elf);
-		free(file);
+		*file = **argv == '-' ? NULL : sn_tool_which(*argv);
+		bool ok = *file && sn_elf_read(*file, elf);
 		for (unsigned i = 0; ok && i < sizeof(libraries) / sizeof(libraries[0]); i++)
-			if (sn_elf_needs(&elf, libraries[i]))
+			if (sn_elf_needs(elf, libraries[i]))
 				return libraries[i];
+		free(*file);
 	}
+	*file = NULL;
 	return NULL;
+}
+
+const char *sn_mpich_program_library(char *const *argv)
+{
+	struct sn_elf elf;
+	char *file;
+	const char *library = program(argv, &elf, &file);
+	free(file);
+	return library;
+}
+
+/* The program's own list, in which $ORIGIN is its directory. */
+static void dirs_add_search(struct dirs *d, const char *file, const char *list)
+{
+	static const char origin[] = "$ORIGIN";
+	char *bin = sn_tool_dirname(file);
+	for (const char *p = list; *p;) {
+		size_t n = strcspn(p, ":"),
+		       skip = strncmp(p, origin, sizeof(origin) - 1) ? 0 : sizeof(origin) - 1;
+		if (n)
+			dirs_add(d, sn_tool_printf("%s%.*s", skip ? bin : "", (int)(n - skip), p + skip));
+		p += n + (p[n] == ':');
+	}
+	free(bin);
+}
+
+enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv)
+{
+	struct sn_elf elf;
+	char *file;
+	struct dirs d = {.count = 0};
+	const char *library = program(argv, &elf, &file);
+	if (!library) {
+		free(file);
+		return SN_MPICH_UNKNOWN;
+	}
+	if (elf.search_first)
+		dirs_add_search(&d, file, elf.search);
+	dirs_add_list(&d, getenv("LD_LIBRARY_PATH"), "");
+	if (!elf.search_first)
+		dirs_add_search(&d, file, elf.search);
+	dirs_add_system(&d);
+	char *found = find_in(&d, library, false);
+	enum sn_mpich_kind kind = !found || !suits(found) ? SN_MPICH_UNKNOWN
+				  : is_intel(found)	  ? SN_MPICH_INTEL
+							  : SN_MPICH_ITSELF;
+	free(found);
+	free(file);
+	dirs_free(&d);
+	return kind;
 }
 
 /* musl's loader ends a program whose LD_PRELOAD asks for symbols of glibc. */
@@ -218,7 +269,8 @@ static void add_links(struct sn_plan *p, const char *library, const char *dir)
 	add_link(p, "mpich", sn_tool_printf("%s/mpich", dir));
 }
 
-int sn_mpich_redirect(struct sn_plan *p, const struct sn_launcher *l, const char *given, bool *intel)
+int sn_mpich_redirect(struct sn_plan *p, const struct sn_launcher *l, const char *given,
+		      enum sn_mpich_kind *kind)
 {
 	char *library = given ? realpath(given, NULL) : sn_mpich_find(l);
 	if (given && (!library || !suits(library))) {
@@ -246,7 +298,7 @@ int sn_mpich_redirect(struct sn_plan *p, const struct sn_launcher *l, const char
 		free(library);
 		return -1;
 	}
-	*intel = is_intel(library);
+	*kind = is_intel(library) ? SN_MPICH_INTEL : SN_MPICH_ITSELF;
 	char *dir = sn_tool_dirname(library);
 	add_links(p, library, dir);
 	sn_plan_prepend(p, "LD_LIBRARY_PATH", p->link_dir);

@@ -323,13 +323,14 @@ static char **copy_arguments(char *const *argv)
 /*
  * MPICH and Intel MPI: a program may be linked with a libmpich.so.12 that cannot use libfabric (Debian's); it is then
  * given another library with the same ABI. Python and scripts show no library: then the launcher's own build decides.
+ * The launchers of both start programs that run on either library, and each has to be told in its own words.
  */
 static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
 			       const char *mpich_lib)
 {
 	bool launcher = l->mpi == SN_MPI_MPICH || l->mpi == SN_MPI_INTEL;
 	const char *wants = sn_mpich_program_library(argv + launcher);
-	bool intel = false, redirect = launcher && !l->ofi;
+	bool redirect = launcher && !l->ofi;
 	if (wants && strcmp(wants, "libmpi.so.40") == 0 && launcher)
 		sn_plan_note(
 			p,
@@ -337,12 +338,13 @@ static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, c
 			l->title);
 	if (wants)
 		redirect = strcmp(wants, "libmpich.so.12") == 0 && !sn_mpich_installed_suits(l);
-	if (!redirect && !mpich_lib)
-		return 0;
-	if (sn_mpich_redirect(p, l, mpich_lib, &intel) != 0)
+	enum sn_mpich_kind kind = sn_mpich_program_runs_on(argv + launcher);
+	if ((redirect || mpich_lib) && sn_mpich_redirect(p, l, mpich_lib, &kind) != 0)
 		return -1;
-	if (intel && l->mpi == SN_MPI_MPICH)
+	if (kind == SN_MPICH_INTEL && l->mpi == SN_MPI_MPICH)
 		for_intel_mpi(p, argv);
+	if (kind == SN_MPICH_ITSELF && l->mpi == SN_MPI_INTEL)
+		for_mpich(p, argv);
 	return 0;
 }
 

@@ -56,14 +56,18 @@ void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir);
 /* Which MPI library does the program in argv ask for: "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", or NULL if that
  * does not show (a script, Python). */
 const char *sn_mpich_program_library(char *const *argv);
+/* Which of those that can use libfabric does it run on, as far as that shows: MPICH, and what is built from it, or Intel's? */
+enum sn_mpich_kind { SN_MPICH_UNKNOWN, SN_MPICH_ITSELF, SN_MPICH_INTEL };
+enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv);
 /* Can something be loaded under the first program in argv? */
 enum sn_program { SN_PROGRAM_OPEN, SN_PROGRAM_STATIC, SN_PROGRAM_OTHER_LIBC };
 enum sn_program sn_mpich_program_kind(char *const *argv, const char **name);
 /* Can the libmpich.so.12 that such a program would load by itself use libfabric? */
 bool sn_mpich_installed_suits(const struct sn_launcher *l);
 /* Add to the plan what makes libmpich.so.12 resolve to a library that can. given: the user's choice or NULL. -1 with a
- * message printed if none is at hand. *intel tells whether it is Intel's. */
-int sn_mpich_redirect(struct sn_plan *p, const struct sn_launcher *l, const char *given, bool *intel);
+ * message printed if none is at hand. */
+int sn_mpich_redirect(struct sn_plan *p, const struct sn_launcher *l, const char *given,
+		      enum sn_mpich_kind *kind);
 /* Find such a library: its path (caller frees), or NULL. */
 char *sn_mpich_find(const struct sn_launcher *l);
 

@@ -61,6 +61,8 @@ struct sn_elf {
 	/* names of the libraries it asks for; only for files of this program's own class */
 	char needed[64][64];
 	unsigned needed_count;
+	char search[1024]; /* where it wants them looked for: DT_RUNPATH or DT_RPATH, or "" */
+	bool search_first; /* DT_RPATH: before LD_LIBRARY_PATH */
 };
 /* false: not an ELF file, or not readable. */
 bool sn_elf_read(const char *path, struct sn_elf *elf);

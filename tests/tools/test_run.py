@@ -366,6 +366,27 @@ class Detection(RunTest):
         self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
                                                "I_MPI_FABRICS": "ofi", "I_MPI_HYDRA_ENV": "all"})
 
+    def test_the_library_that_the_program_runs_on_is_told(self):
+        hydra = self.launcher("m/mpiexec", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'"))
+        intel = self.launcher("i/mpiexec.hydra", "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626")
+        self.library("mpich/libmpi.so.12", b"libfabric.so.1", b"MPICH Version:\t5")
+        self.library("intel/libmpi.so.12", b"libfabric.so.1", b"Intel(R) MPI Library %s for Linux* OS")
+        self.compile("libmpi.so.12", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12")
+
+        def told(launcher, kind, *words, **env):
+            program = self.compile("p-" + kind, "-Wl,--no-as-needed", "-L" + self.dir, "-l:libmpi.so.12", *words)
+            e = self.exports(self.dry(launcher, "-n", "2", program, **env))
+            return "MPIR_CVAR_NOLOCAL" in e, "I_MPI_FABRICS" in e
+
+        with_mpich = "-Wl,--enable-new-dtags,-rpath,/nothing:" + self.dir + "/mpich"
+        self.assertEqual(told(intel, "mpich", with_mpich), (True, True))
+        self.assertEqual(told(hydra, "mpich", with_mpich), (True, False))
+        self.assertEqual(told(hydra, "intel", "-Wl,--enable-new-dtags,-rpath,$ORIGIN/intel"), (True, True))
+        self.assertEqual(told(intel, "intel", "-Wl,--enable-new-dtags,-rpath,$ORIGIN/intel"), (False, True))
+        self.assertEqual(told(intel, "mpich", with_mpich, LD_LIBRARY_PATH=self.dir + "/intel"), (False, True))
+        self.assertEqual(told(intel, "old", "-Wl,--disable-new-dtags,-rpath," + self.dir + "/mpich",
+                              LD_LIBRARY_PATH=self.dir + "/intel"), (True, True))
+
     def test_unknown_launcher_gets_everything(self):
         lines = self.dry(self.launcher("mpirun", "my own mpirun 1.0"), "./a.out")
         self.assertTrue(any("does not say which MPI" in line for line in lines))
