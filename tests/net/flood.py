@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Frames that nobody should accept, at one endpoint: flood.py DRIVER HEX-ADDRESS SECONDS
+"""Frames that nobody should accept, at one endpoint: flood.py DRIVER [SECONDS]
 
-Runs in the namespace of the other host. Listens to the real frames on eth0 and sends, to the endpoint whose address is
-given, random bytes, random bytes behind a right-looking header, and real frames cut, changed, aimed elsewhere or said twice.
+Runs in the namespace of the other host. Listens to the real frames on eth0 and sends, to the endpoint whose address comes on
+standard input once this says that it listens, until another line comes: random bytes, random bytes behind a right-looking header, and real frames cut, changed, aimed elsewhere or said twice.
 The key in the address is not used: whoever has it may send. Prints how many it sent.
 
-With "?" for the address that comes on standard input, once this says that it listens. With "-" likewise, and all that was heard
-until then is sent there, unchanged, again and again.
+With SECONDS, all that was heard until the address came is sent there for that time, unchanged, again and again.
 """
 import random
 import select
@@ -96,16 +95,17 @@ def heard_by(ear, driver, host=None):
     return real if real and len(real) < 1472 else None
 
 
-def flood(driver, address, seconds):
+def told():
+    return select.select([sys.stdin], [], [], 0)[0]
+
+
+def flood(driver):
     rnd = random.Random(1)
     ear = listen()
-    if address == "?":
-        print("listening", flush=True)
-        address = sys.stdin.readline()
-    address = bytes.fromhex(address)
-    mouth = Mouth(driver, address, ear.getsockname()[4])
-    heard, count, end = [], 0, time.monotonic() + seconds
-    while time.monotonic() < end:
+    print("listening", flush=True)
+    mouth = Mouth(driver, bytes.fromhex(sys.stdin.readline()), ear.getsockname()[4])
+    heard, count = [], 0
+    while not told():
         real = heard_by(ear, driver, mouth.host)
         if real:
             heard = heard[-200:] + [real]
@@ -118,7 +118,7 @@ def replay(driver, seconds):
     ear = listen()
     print("listening", flush=True)
     heard = []
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not told():
         select.select([sys.stdin, ear], [], [])
         real = heard_by(ear, driver)
         if real and len(heard) < 50000:
@@ -134,8 +134,8 @@ def replay(driver, seconds):
 
 
 def main():
-    driver, address, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    print(replay(driver, seconds) if address == "-" else flood(driver, address, seconds), flush=True)
+    driver, *seconds = sys.argv[1:]
+    print(replay(driver, float(seconds[0])) if seconds else flood(driver), flush=True)
 
 
 main()

@@ -127,8 +127,11 @@ class Rank:
         return line.decode()
 
     def say(self, text):
-        self.proc.stdin.write(text.encode() + b"\n")
-        self.proc.stdin.flush()
+        try:
+            self.proc.stdin.write(text.encode() + b"\n")
+            self.proc.stdin.flush()
+        except BrokenPipeError:
+            fail("rank %r has ended" % self.rank)
 
     def verdict(self, until):
         while True:
@@ -140,8 +143,10 @@ class Rank:
                 fail(line)
 
     def wait_for(self, word, until):
-        while word not in self.line(until):
-            pass
+        while word not in (line := self.line(until)):
+            if line.startswith("FAILED"):
+                fail(line)
+        return line
 
 
 def fail(why):
@@ -251,39 +256,6 @@ def case_bad_wire(driver, mtu=1500, messages=300, **harm):
         need(total, "net.drop_check")
 
 
-def case_cable(driver, word):
-    """The cable is out for 1.5 s (one way or both), in the middle of everything: it costs time only."""
-    names = hosts(2)
-    wire = Wire(names)
-    if driver != "ether":
-        address(names)
-    ranks = start(names, "traffic", 2000, DRIVERS[driver])
-    time.sleep(0.3)
-    wire.say(word)
-    time.sleep(1.5)
-    wire.say("heal")
-    total = finish(ranks, 60)
-    refuse(total, "net.peers_gone")
-
-
-def case_link(driver):
-    """The interface itself goes down for 1.5 s in the middle of everything, and comes up again: it costs time only."""
-    names = two(driver)
-    ranks = start(names, "held", 6000, DRIVERS[driver])
-    time.sleep(0.3)
-    sh("ip", "-n", names[0], "link", "set", "eth0", "down")
-    for r in ranks:
-        r.say("GO")
-    for r in ranks:
-        r.wait_for("goes on", awake() + 60)
-    time.sleep(1.5)
-    sh("ip", "-n", names[0], "link", "set", "eth0", "up")
-    total = finish(ranks, 60)
-    refuse(total, "net.peers_gone")
-    if not total.get("net.resend_timer", 0) + total.get("net.again_timer", 0):
-        fail("nothing was under way: %r" % total)
-
-
 STATES = ("unmet", "handshake", "eager", "announced", "serving", "fetching", "idle")
 
 
@@ -298,38 +270,6 @@ def fated(names, env, state):
     ranks[1].say(ranks[0].address)
     ranks[0].wait_for("ready", until)
     return ranks
-
-
-def case_frozen(driver):
-    """Everybody is frozen for longer than the peer time-out, as a suspended virtual machine or a frozen container is: time
-    in which nobody could look is not silence. Ranks wake one after the other."""
-    names = two(driver)
-    # Long beside what this test may be without a core while it has stopped the one and not yet the other.
-    ranks = start(names, "traffic", 4000, dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="4000"))
-    for _ in range(2):
-        time.sleep(0.2)
-        for r in ranks:
-            os.kill(r.proc.pid, signal.SIGSTOP)
-        for r in ranks:
-            meets(r.proc, signal.SIGSTOP)
-        time.sleep(4.6)
-        for r in ranks:
-            r.proc.send_signal(signal.SIGCONT)
-            time.sleep(0.2)
-    refuse(finish(ranks, 60), "net.peers_gone")
-
-
-def case_stopped(driver):
-    """One rank after the other is stopped for seconds and continued, within the peer time-out: it costs time only."""
-    ranks = start(two(driver), "traffic", 4000, DRIVERS[driver])
-    for r in ranks:
-        time.sleep(0.2)
-        meets(r.proc, signal.SIGSTOP)
-        time.sleep(2.5)
-        if any(other.proc.poll() is not None for other in ranks):
-            fail("a rank has ended beside one that was stopped")
-        r.proc.send_signal(signal.SIGCONT)
-    refuse(finish(ranks, 60), "net.peers_gone")
 
 
 def state_of(pid, task):
@@ -391,7 +331,7 @@ def case_restart(driver):
     that was seen on the wire comes again and again, to both sides."""
     names = two(driver)
     env = dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="3000")
-    flood = [sys.executable, os.path.join(HERE, "flood.py"), driver, "-", "3"]
+    flood = [sys.executable, os.path.join(HERE, "flood.py"), driver, "3"]
     echoes = [Rank(names[1 - i], None, flood) for i in range(2)]  # what is said to 0 comes from 1's host
     until = awake() + 40
     for e in echoes:
@@ -420,24 +360,6 @@ def case_restart(driver):
         fail("%d peers were given up" % total["net.peers_gone"])
 
 
-def case_two_jobs(driver):
-    """Two jobs on the same hosts, with the same tags and at the same time, never see each other; nor does a stranger get in
-    who has an endpoint's address but not its key."""
-    names = two(driver)
-    jobs = [start(names, "traffic", 600, DRIVERS[driver], seed=seed) for seed in (1, 2)]
-    target = jobs[0][0].address
-    stranger = Rank(names[1], 0, [FATES, 0, "handshake"], dict(DRIVERS[driver], SENNIT_PEER_TIMEOUT="1000"))
-    stranger.line(awake() + 60)
-    stranger.say(target[:24] + "%02x" % (int(target[24:26], 16) ^ 1) + target[26:])  # byte 12: the key begins
-    totals = [finish(jobs[1], 60), finish(jobs[0], 60, lambda: stranger.verdict(awake() + 60))]
-    for total in totals:
-        refuse(total, "net.drop_record", "net.drop_check", "net.peers_gone", "net.restarts")
-        if total["net.connects"] != 2:
-            fail("%d connections in a job of two" % total["net.connects"])
-    refuse(totals[0], "net.drop_mac")
-    need(totals[1], "net.drop_mac")
-
-
 def case_compute(driver):
     """A receiver computes for 6 s without calls, longer than the peer time-out of 3 s: served by its service thread."""
     names = two(driver)
@@ -464,21 +386,6 @@ def case_deliver(driver):
     ranks[0].wait_for("waiting", awake() + 60)
     ranks[1].say("GO")
     finish(ranks, 60)
-
-
-def case_flood(driver):
-    """Forged, cut, changed, misdirected and repeated frames at an endpoint while it works: nothing lost, nothing accepted."""
-    names = two(driver)
-    flood = Rank(names[1], None, [sys.executable, os.path.join(HERE, "flood.py"), driver, "?", "4"])
-    until = awake() + 60
-    flood.wait_for("listening", until)  # before anything is said, or all may be over when it begins to hear
-    ranks = start(names, "traffic", 1500, DRIVERS[driver])
-    flood.say(ranks[0].address)
-    total = finish(ranks, 90, lambda: print("flood: %s frames" % flood.line(awake() + 60)))
-    refuse(total, "net.peers_gone", "net.restarts", "net.drop_record")
-    need(total, "net.drop_mac", 100)
-    need(total, "net.drop_link", 100)
-    need(total, "net.drop_short", 100)
 
 
 def case_incast(driver):
@@ -544,16 +451,11 @@ CASES = {
     "udp_loss_1": lambda: case_bad_wire("udp", loss=1),
     "udp_loss_10": lambda: case_bad_wire("udp", loss=10, messages=100),
     "udp_harm": lambda: case_bad_wire("udp", loss=1, duplicate=2, reorder=5, corrupt=1),
-    "udp_cable": lambda: case_cable("udp", "cut"),
-    "udp_link": lambda: case_link("udp"),
-    "udp_oneway": lambda: case_cable("udp", "oneway"),
     "udp_kill": lambda: case_fates("udp", "kill"),
     "udp_stop": lambda: case_fates("udp", "stop"),
     "udp_cut_off": lambda: case_fates("udp", "cut"),
     "udp_restart": lambda: case_restart("udp"),
-    "udp_two_jobs": lambda: case_two_jobs("udp"),
     "udp6_harm": lambda: case_bad_wire("udp6", loss=1, duplicate=2, reorder=5, corrupt=1),
-    "udp_flood": lambda: case_flood("udp"),
     "udp_incast": lambda: case_incast("udp"),
     "udp_compute": lambda: case_compute("udp"),
     "udp_deliver": lambda: case_deliver("udp"),
@@ -569,22 +471,13 @@ CASES = {
     "ether_loss_10": lambda: case_bad_wire("ether", loss=10, messages=100),
     "ether_harm": lambda: case_bad_wire("ether", loss=1, duplicate=2, reorder=5, corrupt=1),
     "ether_harm_9000": lambda: case_bad_wire("ether", mtu=9000, loss=1, duplicate=2, reorder=5, corrupt=1),
-    "ether_cable": lambda: case_cable("ether", "cut"),
-    "ether_link": lambda: case_link("ether"),
-    "ether_oneway": lambda: case_cable("ether", "oneway"),
     "ether_kill": lambda: case_fates("ether", "kill"),
     "ether_stop": lambda: case_fates("ether", "stop"),
     "ether_cut_off": lambda: case_fates("ether", "cut"),
     "ether_restart": lambda: case_restart("ether"),
-    "ether_two_jobs": lambda: case_two_jobs("ether"),
-    "ether_flood": lambda: case_flood("ether"),
     "ether_incast": lambda: case_incast("ether"),
-    "udp_frozen": lambda: case_frozen("udp"),
     "ether_compute": lambda: case_compute("ether"),
     "ether_deliver": lambda: case_deliver("ether"),
-    "ether_frozen": lambda: case_frozen("ether"),
-    "udp_stopped": lambda: case_stopped("udp"),
-    "ether_stopped": lambda: case_stopped("ether"),
 }
 SOAK = {"soak_" + d: (lambda d=d: case_soak(d)) for d in DRIVERS}
 EXTRA = {
@@ -604,20 +497,21 @@ def tear_down():
         subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, timeout=60)
 
 
-def main():
+def main(cases, more=None):
+    """Runs the case that the arguments name, of these; `more` are not in the list."""
     if len(sys.argv) == 2 and sys.argv[1] == "--list":
-        print("\n".join(CASES))
+        print("\n".join(cases))
         return
     if os.geteuid() != 0:
         print("skipped: making network namespaces needs root")
         sys.exit(SKIP)
     signal.signal(signal.SIGTERM, lambda *a: sys.exit(1))
     try:
-        dict(CASES, **EXTRA, **SOAK)[sys.argv[3]]()
+        dict(cases, **(more or {}))[sys.argv[3]]()
         print("passed")
     finally:
         tear_down()
 
 
 if __name__ == "__main__":
-    main()
+    main(CASES, dict(EXTRA, **SOAK))

@@ -3,11 +3,12 @@
  * One process of a network test, driven over its standard streams by hosts.py:
  *   peer RANK COUNT MODE SEED MESSAGES
  * It prints "ADDR hex", reads COUNT lines of addresses, does what MODE says, prints a line that starts with OK or FAILED, and
- * then goes on making progress until "QUIT" comes. MODE "held" is traffic of which the last part waits for one more line: it is
- * not over before what is to happen in its midst.
+ * then goes on making progress until "QUIT" comes. MODE "endless" is traffic until "GO" comes, so that it is not over before what
+ * is to happen in its midst; meanwhile the name of a counter, or "received" for the messages that came, is answered with "SAYS n".
  */
 #include "peer.h"
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,15 +51,20 @@ struct flow { /* with one peer: WINDOW messages each way at a time */
 	sn_req *send[WINDOW], *recv[WINDOW];
 	uint8_t *out[WINDOW], *in[WINDOW];
 	unsigned long recv_posted;
+	unsigned long coming; /* messages of the peer's, as far as it has said how many they are */
+	sn_req *last[2];      /* endless: that word there and here */
 };
 
-#define HELD 500 /* messages to each peer that wait, if any do */
+#define AFTER                                                                                                \
+	100 /* endless: messages to each peer behind the word how many there are; more than a window, so it comes in time */
 
-static bool holding;
+static bool endless;
+static struct flow flows[PEERS];
+static unsigned long leaving; /* messages to each peer */
 
 static void flow_post(struct flow *f, unsigned p)
 {
-	while (f->recv_posted < messages && f->recv_posted < f->received + WINDOW) {
+	while (f->recv_posted < f->coming && f->recv_posted < f->received + WINDOW) {
 		unsigned w = f->recv_posted % WINDOW;
 		size_t len = length_of(key_of(p, rank, f->recv_posted));
 		f->in[w] = malloc(len + 1);
@@ -68,7 +74,7 @@ static void flow_post(struct flow *f, unsigned p)
 			die("sn_irecv", rc);
 		f->recv_posted++;
 	}
-	while (f->sent < messages - (holding ? HELD : 0) && f->sent < f->send_done + WINDOW) {
+	while (f->sent < leaving && f->sent < f->send_done + WINDOW) {
 		unsigned w = f->sent % WINDOW;
 		uint64_t key = key_of(rank, p, f->sent);
 		size_t len = length_of(key);
@@ -107,49 +113,115 @@ static bool flow_test(struct flow *f, unsigned p)
 	return moved;
 }
 
-static bool told_to_go_on(void)
+static bool over(const struct flow *f)
+{
+	return f->received == f->coming && f->send_done == leaving && !f->last[0] && !f->last[1];
+}
+
+/* Everything, in and out; endless until the peers have said how much it is. */
+static void flows_start(void)
+{
+	leaving = endless ? ULONG_MAX : messages;
+	for (unsigned p = 0; p < ranks; p++) {
+		struct flow *f = &flows[p];
+		f->coming = leaving;
+		if (endless && p != rank &&
+		    sn_irecv(ep, peers[p], &f->coming, sizeof(f->coming), 8, UINT64_MAX, &f->last[1]))
+			die("sn_irecv", 0);
+	}
+}
+
+static void say_how_many(void)
+{
+	unsigned long most = 0;
+
+	for (unsigned p = 0; p < ranks; p++)
+		most = flows[p].sent > most ? flows[p].sent : most;
+	leaving = most + AFTER;
+	for (unsigned p = 0; p < ranks; p++)
+		if (p != rank && sn_isend(ep, peers[p], &leaving, sizeof(leaving), 8, &flows[p].last[0]))
+			die("sn_isend", 0);
+	endless = false;
+}
+
+static void last_words(struct flow *f)
+{
+	sn_completion c = {0};
+
+	for (int i = 0; i < 2; i++)
+		if (f->last[i] && sn_test(ep, f->last[i], &c) == SN_OK) {
+			if (c.status)
+				die("the last word", c.status);
+			f->last[i] = NULL;
+		}
+}
+
+struct asked {
+	const char *name;
+	uint64_t value;
+};
+
+static void add_asked(void *arg, const char *name, uint64_t value)
+{
+	struct asked *a = arg;
+
+	if (strcmp(name, a->name) == 0)
+		a->value += value;
+}
+
+/* One line of input, if there is one. */
+static void hear(void)
 {
 	struct pollfd in = {.fd = 0, .events = POLLIN};
-	char line[16];
+	char line[64];
+	struct asked a = {.name = line};
 
 	if (poll(&in, 1, 0) <= 0)
-		return false;
+		return;
 	if (!fgets(line, sizeof(line), stdin))
 		exit(1);
-	puts("INFO goes on");
+	line[strcspn(line, "\n")] = 0;
+	if (strcmp(line, "GO") == 0) {
+		say_how_many();
+		return;
+	}
+	for (unsigned p = 0; p < ranks; p++)
+		add_asked(&a, "received", flows[p].received);
+	sn_counters(ep, add_asked, &a);
+	printf("SAYS %llu\n", (unsigned long long)a.value);
 	fflush(stdout);
-	return true;
 }
 
 static void traffic(void)
 {
-	static struct flow flows[PEERS];
 	bool all = false;
 	uint64_t idle = 0;
 
-	while (!all) {
+	flows_start();
+	for (unsigned turn = 0; !all; turn++) {
 		bool moved = false;
 		all = true;
 		for (unsigned p = 0; p < ranks; p++) {
 			if (p == rank)
 				continue;
+			last_words(&flows[p]);
 			flow_post(&flows[p], p);
 			moved |= flow_test(&flows[p], p);
-			all &= flows[p].received == messages && flows[p].send_done == messages;
+			all &= over(&flows[p]);
 		}
 		if (moved)
 			idle = 0;
 		else if (!all)
 			sn_relax(&ep, 1, &idle, 1000);
-		if (!moved && holding)
-			holding = !told_to_go_on();
+		if (endless && (!moved || turn % 64 == 0))
+			hear();
 	}
-	printf("OK %lu messages each way with each of %u\n", messages, ranks - 1);
+	printf("OK %lu messages to each of %u\n", leaving, ranks - 1);
 }
 
-static void held(void)
+static void until_told(void)
 {
-	holding = true;
+	endless = true;
 	traffic();
 }
 
@@ -366,8 +438,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"traffic", traffic}, {"held", held},	 {"pingpong", pingpong},
-		     {"compute", compute}, {"deliver", deliver}, {"incast", incast}};
+	} modes[] = {{"traffic", traffic}, {"endless", until_told}, {"pingpong", pingpong},
+		     {"compute", compute}, {"deliver", deliver},    {"incast", incast}};
 
 	if (argc < 6)
 		return 2;
