@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Faults under MPI programs: the stress of tests/mpi with the kernel's copies refused, ranks in namespaces of their own,
-ranks stopped and ranks killed.
+ranks stopped and ranks killed; these also on several hosts.
 
-    mpi.py --build BUILD --work FOLDER CASE MPI
+    mpi.py --build BUILD --work FOLDER [--across HOSTS:DRIVER] CASE MPI
 """
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi"))
+from across import Across  # noqa: E402
 from job import Mpi, Runner, fail, judge, marked_processes, skip, tail  # noqa: E402
 from run import STRESS_OPTIONS  # noqa: E402
 
@@ -40,6 +42,8 @@ class Case:
         self.stress = os.path.join(args.build, "tests", "mpi", built_for, "stress")
         if not os.path.exists(self.stress):
             skip(f"{self.stress} is not built")
+        if args.across:
+            self.runner.across = Across(args.across, self.runner.work)
 
     def run(self, wrapper=(), ranks=2, seconds=4, env=None, during=None, options=()):
         command = [*wrapper, self.stress, "-t", str(seconds), "-w", "40", *STRESS_OPTIONS.get(self.mpi.name, []),
@@ -176,6 +180,20 @@ class Case:
         if len(done) < 3:
             fail("the core did not go and come")
 
+    def died(self, result, what):
+        """It ended with an error, and nothing is left of it on any host."""
+        if result.timed_out:
+            print(tail(result.text))
+            fail(f"{what}: the job did not end")
+        if result.status == 0:
+            fail(f"{what}, and the job says that all is well")
+        left = [name for name in result.left if "/mpich_shm_" not in name]  # MPICH's own, which it leaves behind
+        if self.runner.across:
+            left += self.runner.across.left()
+        if left:
+            fail(f"{what}: left behind: {', '.join(left)}")
+        print(f"{what}: the job ended with status {result.status}")
+
     def killed(self):
         """The launcher ends the job, with an error, soon; nothing is left of it."""
         when = []
@@ -188,15 +206,59 @@ class Case:
 
         result = self.run(ranks=3, seconds=50, during=during)
         took = time.monotonic() - when[0] if when else 0
-        if result.timed_out or not when or took > 30:
+        if not when or took > 30:
             print(tail(result.text))
             fail(f"the job did not end within 30 s of the death of a rank ({took:.0f} s)")
-        if result.status == 0:
-            fail("a rank was killed and the job says that all is well")
-        left = [name for name in result.left if "/mpich_shm_" not in name]  # MPICH's own, which it leaves behind
-        if left:
-            fail(f"left behind: {', '.join(left)}")
-        print(f"a rank killed: the job ended with status {result.status}")
+        self.died(result, "a rank killed")
+
+    def far_rank(self, mark, ranks):
+        """One on the second host, in the midst of traffic that has no end by itself."""
+        return next(pid for pid in self.ranks_of(mark, ranks) if self.runner.across.is_on(pid, 1))
+
+    def far_death(self, what, ranks, wrapper=(), env=None):
+        killed = []
+
+        def during(mark):
+            killed.append(self.far_rank(mark, ranks))
+            os.kill(killed[0], signal.SIGKILL)
+
+        result = self.run(wrapper, ranks, env=env, during=during, options=["-f", os.path.join(self.runner.work, "never")])
+        if not killed:
+            print(tail(result.text))
+            fail("the job ended before a rank was killed")
+        self.died(result, what)
+        return result
+
+    def far_killed(self):
+        """A rank on another host. The launcher sees it, and ends the job."""
+        self.far_death("a rank on another host killed", 4)
+
+    def far_silent(self):
+        """The launcher sees a shell instead, which lives on: the other rank finds out, and ends with an error."""
+        ended = os.path.join(self.runner.work, "ended")
+        shell = ["sh", "-c", '"$0" "$@"; s=$?; [ $s = 137 ] || : > %s; until [ -e %s ]; do sleep 0.1; done; exit $s' % (ended, ended)]
+        result = self.far_death("a rank on another host died unseen", 2, shell, {"SENNIT_PEER_TIMEOUT": "3000"})
+        if not re.search(r"the peer at \S+ has been silent for \d+ ms", result.text):
+            print(tail(result.text))
+            fail("it does not say who was silent")
+
+    def far_stopped(self):
+        """Short of the peer time-out it costs time only."""
+        stopped = []
+
+        def during(mark):
+            pid = self.far_rank(mark, 4)
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(3)
+            os.kill(pid, signal.SIGCONT)
+            stopped.append(pid)
+            with open(end, "w", encoding="ascii"):
+                pass
+
+        end = os.path.join(self.runner.work, "end")
+        judge(self.run(ranks=4, seconds=1, during=during, options=["-f", end]), "a rank on another host stopped", 4, 10)
+        if not stopped:
+            fail("the job ended before a rank was stopped")
 
 
 def main():
@@ -204,12 +266,18 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--work", required=True)
     parser.add_argument("--timeout", type=float, default=60)
+    parser.add_argument("--across", help="over several hosts: HOSTS:DRIVER")
     parser.add_argument("case", choices=["refused", "refused_to_read", "refused_midway", "pid_namespaces",
-                                         "user_namespaces", "stopped", "moved", "hotplug", "killed"])
+                                         "user_namespaces", "stopped", "moved", "hotplug", "killed", "far_killed", "far_silent", "far_stopped"])
     parser.add_argument("mpi")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    getattr(Case(args), args.case)()
+    case = Case(args)
+    try:
+        getattr(case, args.case)()
+    finally:
+        if case.runner.across:
+            case.runner.across.end()
 
 
 if __name__ == "__main__":

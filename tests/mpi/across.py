@@ -126,6 +126,24 @@ class Across:
             if result.status == 0 and total.get(name):
                 fail("%s is %d" % (name, total[name]))
 
+    def is_on(self, pid, host):
+        """Does this process run on the host with this number?"""
+        return os.stat("/proc/%d/ns/net" % pid).st_ino == os.stat("/run/netns/" + self.names[host]).st_ino
+
+    def left(self):
+        """Processes and sockets on the hosts, in words. A launcher's daemons may end a moment after it."""
+        for _ in range(300):
+            found = []
+            for name in self.names:
+                found += ["process " + pid for pid in net.sh("ip", "netns", "pids", name).stdout.decode().split()]
+                for kind in ("udp", "udp6", "packet", "unix"):
+                    text = net.sh(*net.on(name, "cat", "/proc/net/" + kind)).stdout.decode()
+                    found += ["%s: a socket: %s" % (name, line) for line in text.splitlines()[1:]]
+            if not found:
+                break
+            time.sleep(0.1)
+        return found
+
     def end(self):
         for d in self.daemons:
             d.kill()

@@ -167,7 +167,7 @@ class Runner:
         os.makedirs(self.tmp, exist_ok=True)
         mark = uuid.uuid4().hex
         listing = os.path.join(self.work, f"{name}.shm")
-        command = (self.across.command(mpi, ranks, env or {}) if self.across else mpi.command(ranks)) + (launch or []) + list(program)
+        command = (self.across.command(mpi, ranks, {MARK: mark, **(env or {})}) if self.across else mpi.command(ranks)) + (launch or []) + list(program)
         if sennit:
             command = [os.path.join(self.build, "bin", "sennit"), "run", "--"] + command
         environ = self.environment(mpi, sennit, {MARK: mark, **(env or {})})
