@@ -18,6 +18,23 @@ SCRIPTS = (".py", ".sh", ".cmake", "CMakeLists.txt", "Makefile", "Kbuild")
 FOLDERS = ("include", "src", "ofi", "mx", "shim", "tools", "bench", "tests", "cmake", "kmod", ".ci")
 
 
+# What each room may include of others: the table in docs/design.md, "Rooms".
+API = ("sennit", "sennit_ioctl.h")  # the latter is the kernel module's interface
+ROOMS = {
+    "src/base": API,
+    "src/match": ("base",) + API,
+    "src/sched": ("base",) + API,
+    "src/copy": ("base",) + API,
+    "src/progress": ("base", "shim.h") + API,
+    "src/local": ("base", "copy", "progress", "core/rail.h") + API,
+    "src/net": ("base", "copy", "progress", "sched", "core/rail.h") + API,
+    "src/core": ("base", "match", "progress") + API,
+    "ofi": ("base", "progress", "shim.h") + API,
+    "mx": ("base", "net/iface.h", "progress", "myriexpress.h", "mx_extensions.h") + API,
+    "shim": ("base/launched.h", "copy/heap.h"),
+}
+
+
 def skip(why):
     print("skipped: " + why)
     sys.exit(77)
@@ -48,8 +65,20 @@ def long_functions(lines, most):
             start = None
 
 
+def arrows(root):
+    """Includes of what a room should not know."""
+    for room, knows in ROOMS.items():
+        folder = os.path.join(root, room)
+        for name in sorted(n for n in os.listdir(folder) if n.endswith(CODE)):
+            for header in re.findall(r'^#include "([^"]+)"', text(os.path.join(folder, name)), re.M):
+                first = header.split("/")[0]
+                own = os.path.exists(os.path.join(folder, header)) or first == os.path.basename(room)
+                if not own and header not in knows and first not in knows:
+                    yield f"{room}/{name}: includes {header}, which that room does not know (docs/design.md, Rooms)"
+
+
 def check_style(root, _build):
-    found = list(dead_links(root))
+    found = list(dead_links(root)) + list(arrows(root))
     for path in files(root, CODE + SCRIPTS):
         body = text(path)
         lines = body.splitlines()
