@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which drivers the network rail opens, and on what: the setting SENNIT_NET. */
+/* Which drivers the network rail opens, and on what: the setting SENNIT_NET; and how their descriptors are watched. */
 #include "net/ports.h"
 #include "base/conf.h"
 #include "base/log.h"
 #include "net/iface.h"
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 
 struct ports {
 	struct sn_net_cfg_port *port;
@@ -84,4 +86,33 @@ unsigned sn_net_ports_fds(const struct sn_net_cfg_port *ports, unsigned count, i
 	for (unsigned i = 0; i < count; i++)
 		n += ports[i].driver->fds(ports[i].drv, fd + n);
 	return n;
+}
+
+int sn_net_ports_watch(const struct sn_net_cfg_port *ports, unsigned count, int epoll, int how)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
+	int fd[SN_NET_PORTS_FDS], rc = 0;
+	unsigned n = sn_net_ports_fds(ports, count, fd);
+
+	for (unsigned i = 0; i < n; i++) {
+		e.data.fd = fd[i];
+		rc |= epoll_ctl(epoll, how, fd[i], &e);
+	}
+	return rc;
+}
+
+void sn_net_error_taken(int fd)
+{
+	int error;
+
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){sizeof(error)});
+}
+
+void sn_net_ports_rang(int epoll)
+{
+	struct epoll_event e;
+
+	while (epoll_wait(epoll, &e, 1, 0) > 0)
+		if (e.events & EPOLLERR)
+			sn_net_error_taken(e.data.fd);
 }

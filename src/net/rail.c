@@ -66,16 +66,9 @@ struct net_rail {
 	uint64_t services;
 };
 
-/* Have the drivers' descriptors watched, once, or no more. Negative: it cannot be. */
 static int watch(const struct net_rail *r, int how)
 {
-	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
-	int fd[SN_NET_PORTS_FDS], rc = 0;
-	unsigned n = sn_net_ports_fds(r->port, r->ports, fd);
-
-	for (unsigned i = 0; i < n; i++)
-		rc |= epoll_ctl(r->inner, how, fd[i], &e);
-	return rc;
+	return sn_net_ports_watch(r->port, r->ports, r->inner, how);
 }
 
 static void arm(struct net_rail *r)
@@ -211,10 +204,8 @@ static void on_timer(struct sn_timer *t)
 static void on_readable(struct sn_watch *w, uint32_t events)
 {
 	struct net_rail *r = sn_container(w, struct net_rail, watch);
-	struct epoll_event e;
 
-	while (epoll_wait(r->inner, &e, 1, 0) > 0)
-		; /* takes the one shot out, so that this descriptor is quiet again */
+	sn_net_ports_rang(r->inner);
 	watch(r, EPOLL_CTL_DEL);
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
 	/* It will look by itself, or the progress thread in its place; see later whether they did. */
@@ -349,6 +340,9 @@ static void close_step(struct net_rail *r)
 	sn_net_progress(r->net);
 	wait = sn_net_deadline(r->net) / SN_NET_MS;
 	poll(p, n, (int)SN_MIN_OF(wait, 5u));
+	for (unsigned i = 0; i < n; i++)
+		if (p[i].revents & POLLERR)
+			sn_net_error_taken(fd[i]);
 	sn_net_progress(r->net);
 }
 

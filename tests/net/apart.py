@@ -61,12 +61,16 @@ def fair(driver, flooder):
     net.finish(ranks, 60)
 
 
-def wakes(driver):
-    """Rank 0 sends when rank 1 is ready: asleep, or computing."""
+def wakes(driver, down=()):
+    """Rank 0 sends when rank 1 is ready: asleep, or computing. Before these messages rank 1's interface goes down and up again."""
     most = {"udp": 20, "ether": 16}[driver]
-    (sender, receiver), until = start(net.two(driver), [most], driver, WAKES)
-    for _ in range(83):
+    names = net.two(driver)
+    (sender, receiver), until = start(names, [most], driver, WAKES)
+    for lap in range(83):
         receiver.wait_for("ready", until)
+        if lap in down:
+            for to in ("down", "up"):
+                net.sh("ip", "-n", names[1], "link", "set", "eth0", to)
         sender.say("GO")
     net.finish([sender, receiver], 60)
 
@@ -83,6 +87,7 @@ CASES = {
     "fair_ether_floods": lambda: fair("ether", 0),
     "wakes_udp": lambda: wakes("udp"),
     "wakes_ether": lambda: wakes("ether"),
+    "wakes_ether_down": lambda: wakes("ether", (20, 41, 60)),
 }
 
 
