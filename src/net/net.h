@@ -348,6 +348,7 @@ struct sn_net_pull {
 	uint64_t start, blocks, next_block; /* blocks are counted from byte `start` */
 	uint64_t given[SN_NET_RAILS];	    /* bytes asked for on each lane */
 	bool wait;			    /* no lane takes a block of it now */
+	uint32_t first_round;		    /* no PULL for it has an older one */
 	uint32_t kernel;		    /* kpull.c: the module's number for it while that fetches it */
 	struct sn_kmod_region *region;
 	bool lazy;		 /* nobody waits for it: */

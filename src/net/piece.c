@@ -134,6 +134,12 @@ static struct sn_net_pull *pull_of(struct sn_net_link *l, uint32_t rdv)
 	return NULL;
 }
 
+/* Not an answer to an older fetch, which has ended: numbers come back after 2,048 fetches, and a rail may be as late as that. */
+static bool answers(const struct sn_net_pull *p, uint32_t round)
+{
+	return round - p->first_round <= p->link->round - p->first_round;
+}
+
 struct sn_net_found sn_net_find(struct sn_net_link *l, const struct sn_wire_data *d, uint32_t len)
 {
 	const struct sn_wire_push *push = (const void *)d;
@@ -142,7 +148,7 @@ struct sn_net_found sn_net_find(struct sn_net_link *l, const struct sn_wire_data
 
 	if (asked) {
 		f.pull = sn_net_table_get(&l->net->pull_table, le32toh(d->pull));
-		fits = f.pull && f.pull->link == l;
+		fits = f.pull && f.pull->link == l && answers(f.pull, le32toh(d->round));
 	} else {
 		f.pull = pull_of(l, le32toh(push->rdv));
 		fits = f.pull && le32toh(d->h.seq) - f.pull->seq - 1 < SN_NET_STASH_SEQ;

@@ -328,6 +328,7 @@ static struct sn_net_pull *pull_new(struct sn_net_link *l, const struct sn_rdv *
 	p->link = l;
 	p->rdv = rdv->number;
 	p->seq = rdv->seq;
+	p->first_round = l->round + 1;
 	p->lazy = rdv->lazy;
 	p->len = p->left = len;
 	p->frag = SN_MIN_OF(rdv->frag, n->mtu - HEAD);

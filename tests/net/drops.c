@@ -259,24 +259,35 @@ static const struct sn_net_pull *fetched(void)
 	}
 	return sn_container(at_b->pulls.next, struct sn_net_pull, node);
 }
-static void data(uint64_t offset, uint32_t len)
+/* In answer to this PULL of the fetch; 0: to the last one before it. */
+static void data(uint64_t offset, uint32_t len, uint32_t round)
 {
+	uint32_t before = at_b->round;
 	const struct sn_net_pull *p = fetched();
 
 	if (p == NULL)
 		return;
 	forge_begin(SN_WIRE_DATA, (uint32_t)sizeof(f.data) + len);
 	f.data.pull = htole32(p->number);
+	f.data.round = htole32(before + round);
 	f.data.offset = htole64(offset);
 	forge_sealed();
 }
 static void data_beyond_its_message(void)
 {
-	data(100000, 100);
+	data(100000, 100, 1);
 }
 static void data_between_pieces(void)
 {
-	data(1, 100);
+	data(1, 100, 1);
+}
+static void data_of_an_old_fetch(void)
+{
+	data(0, MTU - sizeof(f.data), 0);
+}
+static void data_not_asked_for_yet(void)
+{
+	data(0, MTU - sizeof(f.data), SN_NET_BLOCKS + 1);
 }
 
 /* One of four pieces of 1,000 bytes, sent this many MSG frames after the announcement that b heard last. */
@@ -496,6 +507,8 @@ static const struct row {
 	{SN_DROP_PULL, "DATA unasked", data_unasked, false},
 	{SN_DROP_RANGE, "DATA beyond its message", data_beyond_its_message, false},
 	{SN_DROP_RANGE, "DATA between pieces", data_between_pieces, false},
+	{SN_DROP_PULL, "DATA of an old fetch", data_of_an_old_fetch, false},
+	{SN_DROP_PULL, "DATA not asked for yet", data_not_asked_for_yet, false},
 	{SN_DROP_PUSH, "PUSH seen before", push_seen_before, false},
 	{SN_DROP_PUSH, "one PUSH too many", one_push_too_many, false},
 	{SN_DROP_PUSH, "PUSH without memory", push_without_memory, false},
