@@ -298,6 +298,10 @@ static struct sn_net_stash *stash_new(struct sn_net_link *l, const struct sn_wir
 	return s;
 }
 
+/*
+ * All pieces of one rendezvous carry one number of a MSG frame. Where they differ and the number of the rendezvous does not, that has come
+ * back after 2,048 others, and the older one has ended: of it nothing is kept, nor put beside the newer one's.
+ */
 void sn_net_stash(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len)
 {
 	uint32_t frag = le16toh(w->frag), count = le16toh(w->count);
@@ -311,10 +315,15 @@ void sn_net_stash(struct sn_net_link *l, const struct sn_wire_push *w, const uin
 		return;
 	}
 	struct sn_net_stash *s = stash_find(l, le32toh(w->rdv));
+	if (s && (int32_t)(le32toh(w->h.seq) - s->seq) > 0) {
+		stash_put(n, s);
+		s = NULL;
+	}
 	if (s == NULL)
 		s = stash_new(l, w);
 	unsigned piece = (unsigned)(offset / frag);
-	if (s == NULL || s->frag != frag || s->count != count || has(s, piece)) {
+	if (s == NULL || s->seq != le32toh(w->h.seq) || s->frag != frag || s->count != count ||
+	    has(s, piece)) {
 		n->drops[SN_DROP_PUSH]++;
 		return;
 	}

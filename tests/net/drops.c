@@ -306,6 +306,17 @@ static void push_seen_before(void)
 	push(1, 1, 2000, 1000);
 	push(1, 1, 2000, 1000);
 }
+static void push_of_an_older_one(void)
+{
+	push(1, 2, 2000, 1000);
+	push(1, 1, 0, 1000);
+}
+static void push_of_a_newer_one(void)
+{
+	push(1, 1, 2000, 1000);
+	push(1, 2, 2000, 1000);
+	push(1, 2, 2000, 1000);
+}
 static void one_push_too_many(void)
 {
 	for (uint32_t rdv = 1; rdv <= SN_NET_STASHES + 1; rdv++)
@@ -510,6 +521,8 @@ static const struct row {
 	{SN_DROP_PULL, "DATA of an old fetch", data_of_an_old_fetch, false},
 	{SN_DROP_PULL, "DATA not asked for yet", data_not_asked_for_yet, false},
 	{SN_DROP_PUSH, "PUSH seen before", push_seen_before, false},
+	{SN_DROP_PUSH, "PUSH of an older rendezvous than is kept", push_of_an_older_one, false},
+	{SN_DROP_PUSH, "PUSH of a newer rendezvous, twice", push_of_a_newer_one, false},
 	{SN_DROP_PUSH, "one PUSH too many", one_push_too_many, false},
 	{SN_DROP_PUSH, "PUSH without memory", push_without_memory, false},
 	{SN_DROP_PUSH, "PUSH between pieces that are asked for", push_of_what_is_asked_for, false},
