@@ -435,7 +435,7 @@ static bool train_fits(struct sn_net_link *l, uint64_t bytes)
 	if (l->net->cfg.ports > 1 || l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue) ||
 	    !sn_list_empty(&l->dones) || w->port->full || w->flight + frames > w->cwnd ||
 	    in_flight(l) + frames > SN_WIRE_WINDOW || w->port->out_count + frames > SN_NET_BATCH ||
-	    (l->open.frame && l->open.at > w->mtu))
+	    (l->open.frame && l->open.room > w->mtu)) /* that would leave in slices */
 		return false;
 	while (n < frames && (frame[n] = sn_net_frame_get(l->net)) != NULL)
 		n++;

@@ -537,6 +537,39 @@ static void ahead(uint64_t seed)
 	model_end();
 }
 
+/*
+ * The length of frames is given up while one of that length is being filled, and the driver has no room: what comes next and is taken into
+ * several frames at once does not fill it, for it would leave in slices, which take the driver's room, and the next frames find none.
+ */
+static void shrinks(uint64_t seed)
+{
+	const struct sim_net_params p = {.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048};
+
+	sim.random = seed;
+	sim_start(sim_rand(), &p);
+	model_start();
+	sim.bare = true;
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	node_post(a, b, 8);
+	settle(TIMEOUT, 2);
+	sim_run(sim.now + SIM_MS);
+	struct sn_net_link *l = sn_container(a->net->links.next, struct sn_net_link, node);
+	for (unsigned i = 0; i < 20 && l->open.frame == NULL; i++)
+		node_post(a, b, 8);
+	sn_net_probe_hole(&l->way[0]);
+	if (l->open.frame == NULL || l->open.room <= l->way[0].mtu)
+		sim_fail("no long frame is being filled");
+	sim.p.refuse = 1;
+	node_post(a, b, 3000 + sim_below(1000));
+	sim_run(sim.now + SIM_MS);
+	sim.p.refuse = 0;
+	settle(TIMEOUT, 2);
+	model_check_all(false);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long count = argc > 1 ? strtoul(argv[1], NULL, 0) : 3000;
@@ -556,6 +589,8 @@ int main(int argc, char **argv)
 			ahead(seed);
 		else if (seed % 50 == 11)
 			one_rail_left(seed);
+		else if (seed % 50 == 19)
+			shrinks(seed);
 		else if (seed % 10 == 3)
 			rejoin(seed);
 		else if (seed % 10 == 7)
