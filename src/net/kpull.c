@@ -20,6 +20,7 @@ struct sn_kpull {
 	struct sennit_net_ring *ring;
 	int event;
 	uint32_t id, tail;
+	uint64_t unread;	      /* completions taken of which the event has not been read */
 	struct sennit_net_port first; /* what it was opened with */
 	int port[SN_NET_RAILS]; /* the kernel's index for each of the engine's ports; -1: not the kernel's */
 };
@@ -245,14 +246,28 @@ static void learn(struct sn_net_pull *p, const struct sennit_net_done *d)
 	}
 }
 
+/*
+ * The event is read before the ring: so what is signalled and not taken here keeps it readable. The kernel writes to the ring first, so a
+ * signal may be later than this look; the next one reads it, or it would wake for nothing who sleeps on it, again and again.
+ */
+static void read_event(struct sn_kpull *k)
+{
+	uint64_t signals;
+
+	if (read(k->event, &signals, sizeof(signals)) == sizeof(signals))
+		k->unread -= signals;
+}
+
 int sn_kpull_poll(struct sn_kpull *k, struct sn_net *n)
 {
-	uint64_t unused;
 	int events = 0;
 
+	if (k->unread || k->tail != __atomic_load_n(&k->ring->head, __ATOMIC_ACQUIRE))
+		read_event(k);
 	while (k->tail != __atomic_load_n(&k->ring->head, __ATOMIC_ACQUIRE)) {
 		struct sennit_net_done d = k->ring->done[k->tail++ % SENNIT_NET_RING];
 		struct sn_net_pull *p = sn_net_table_get(&n->pull_table, (uint32_t)d.cookie);
+		k->unread++;
 		if (p == NULL || p->kernel != d.number) /* cancelled meanwhile */
 			continue;
 		leave(k, p);
@@ -262,7 +277,5 @@ int sn_kpull_poll(struct sn_kpull *k, struct sn_net *n)
 		sn_net_pull_kernel_done(p, d.status == 0 ? p->len : SN_MIN_OF(d.done, p->len));
 		events++;
 	}
-	if (events && read(k->event, &unused, sizeof(unused)) < 0)
-		sn_debug("kernel module: no event");
 	return events;
 }

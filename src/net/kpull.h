@@ -3,7 +3,7 @@
  * Fetches handed to the kernel module (docs/kmod.md), for Ethernet ports where it is loaded: the data come in softirqs, by
  * all rails of the peer, whether this process runs or not. What the kernel does not take, or gives up, pull.c does.
  *
- * Budget: one system call for a fetch, none to notice its end.
+ * Budget: one system call for a fetch, none to look whether one has ended, and one when some have.
  */
 #ifndef SN_NET_KPULL_H
 #define SN_NET_KPULL_H
