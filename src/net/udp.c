@@ -3,9 +3,9 @@
  * Frames over UDP, IPv4 or IPv6: one frame a datagram.
  *
  * Frames of one length to one peer leave as one large datagram that the kernel (or the card) cuts up (UDP_SEGMENT), and
- * arrive joined again (UDP_GRO); several such in one call (sendmmsg, recvmmsg). Each of the three is tried and given up
- * for good when the kernel refuses it. Path MTU discovery is ours (probe.c): the kernel is told to set "don't fragment" and
- * to have no opinion.
+ * arrive joined again (UDP_GRO); several such in one call (sendmmsg, recvmmsg). The calls are given up for good when
+ * the kernel does not know them; joining for a second when it is refused, which may be for one way or length of frames only. Path MTU
+ * discovery is ours (probe.c): the kernel is told to set "don't fragment" and to have no opinion.
  *
  * While fetches are under way a call scatters what it reads: the heads here, the bodies to where those that should come next
  * belong. So the payload is copied once. What turns out to be something else is copied again.
@@ -32,13 +32,14 @@
 #define OUT_IOVS     (SN_NET_BATCH * (2 + SN_NET_PIECES)) /* fewer than the 1,024 of a call */
 #define SEGMENTS     64					  /* the kernel's limit for one joined datagram */
 #define PAD	     8					  /* the part of a segment that may be filled up */
+#define APART	     1000000000ULL			  /* ns without joining, after a refusal */
 #define BUFFER_BYTES (8 << 20)				  /* of a socket that receives */
 
 _Static_assert(sizeof(union sn_udp_addr) <= sizeof(struct sn_net_path), "a path holds any UDP address");
 
 struct udp {
 	int fd;
-	bool v6, loopback, segment, mmsg;
+	bool v6, loopback, mmsg;
 	uint8_t prefix;
 	uint32_t mtu;
 	uint64_t room;
@@ -50,6 +51,7 @@ struct udp {
 	char device[IF_NAMESIZE]; /* that the sockets are held to */
 	struct iovec out_iov[OUT_IOVS];
 	union sn_udp_cmsg out_control[SN_NET_BATCH];
+	uint64_t apart_until; /* clock up to which no frames are joined; 0: they are */
 	uint64_t send_calls, joined, errors;
 	int trouble;
 };
@@ -155,7 +157,7 @@ static int udp_open(const char *where, void **drv, struct sn_addr_part *part)
 	sn_udp_in_open(&u->outs, &u->fd);
 	u->prefix = u->v6 ? iface.prefix6 : iface.prefix4;
 	u->mtu = SN_MIN_OF(iface.mtu, 65535u) - (u->v6 ? 48 : 28);
-	u->segment = u->mmsg = true;
+	u->mmsg = true;
 	u->room = set_options(u, u->fd);
 	if (u->outs.in >= 0)
 		set_options(u, u->outs.in);
@@ -229,7 +231,7 @@ static unsigned group(const struct udp *u, const struct sn_net_out *f, unsigned 
 	unsigned n = 1;
 
 	*size = f[0].len;
-	if (!u->segment)
+	if (u->apart_until)
 		return 1;
 	if (count > 2 && f[1].len > *size && f[2].len <= f[1].len)
 		*size = f[1].len;
@@ -276,6 +278,8 @@ static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigne
 {
 	unsigned msgs = 0, iovs = 0;
 
+	if (u->apart_until && sn_now_ns() >= u->apart_until)
+		u->apart_until = 0;
 	for (unsigned i = 0; i < count; msgs++) {
 		struct msghdr *m = &u->out[msgs].msg_hdr;
 		uint32_t segment;
@@ -349,6 +353,12 @@ static int send_one(struct udp *u, const struct sn_net_out *f)
 	return 1;
 }
 
+/* This kernel, or the way there, does not cut datagrams up. Any other error would meet the frames one by one, too. */
+static bool is_refusal(int error)
+{
+	return error == EIO || error == EINVAL || error == EOPNOTSUPP;
+}
+
 static unsigned udp_send(void *drv, const struct sn_net_out *frames, unsigned count)
 {
 	struct udp *u = drv;
@@ -362,9 +372,8 @@ static unsigned udp_send(void *drv, const struct sn_net_out *frames, unsigned co
 		int n = send_msgs(u, at, msgs - at);
 		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
 			return done;
-		if (n < 0 && u->out_frames[at] > 1 && errno != EMSGSIZE && errno != EHOSTUNREACH &&
-		    errno != ENETUNREACH) {
-			u->segment = false; /* this kernel or card does not cut datagrams up */
+		if (n < 0 && u->out_frames[at] > 1 && is_refusal(errno)) {
+			u->apart_until = sn_now_ns() + APART;
 			msgs = describe(u, frames + done, count - done);
 			at = 0;
 			continue;
