@@ -10,6 +10,9 @@ import bench
 OURS = "sennit"
 BARE = ("capilat", "capirate", "capiratio", "capibw", "capibwpart", "capimap", "capimappart")  # rows with nobody to compare with
 LEVEL = 0.97                                 # from here on sennit counts as level: noise
+KERNEL_COPY = ("Open MPI 4", "Open MPI 4 UCX", "Open MPI 5", "Open MPI 5 UCX", "MPICH 4", "MPICH 5")
+KERNEL_FROM = 256 << 10                      # bytes, from which on all of these let the kernel copy
+STREAMS = ("bw", "cold", "used")
 
 
 def kinds_in_order(rows):
@@ -212,8 +215,28 @@ def top(data, rows):
              f"{', '.join(sorted({r.regime for r in rows} - {'any'}))}.", "",
              "| " + " | ".join(h or "by" for h in HEADS) + " |", "|" + "---|" * len(HEADS)]
     lines += ["| " + " | ".join(line(r)) + " |" for r in rows]
+    lines += against_the_kernel(rows)
     if data["notes"]:
         lines += ["", "What went wrong in the run:", "", *(f"- {n}" for n in data["notes"])]
+    return lines
+
+
+def against_the_kernel(rows):
+    """Asked for where cores are near: twice the best of those who let the kernel copy."""
+    ratios = {}
+    for r in rows:
+        peers = [r.median[w] for w in KERNEL_COPY if w in r.median]
+        size = int(re.split("[:@]", r.name)[1])
+        if r.regime == "near" and r.kind in STREAMS and size >= KERNEL_FROM and r.ours and peers:
+            ratios.setdefault(size, {})[r.kind] = r.median[r.ours] / max(peers)
+    if not ratios:
+        return []
+    lines = ["", "Cores near, bandwidth over that of the best of the stacks whose long messages are copied once by the kernel "
+             f"({', '.join(KERNEL_COPY)}), of which twice is promised:", "",
+             "| | " + " | ".join(bench.TITLES[kind] for kind in STREAMS) + " |", "|" + "---|" * (1 + len(STREAMS))]
+    for size, of in sorted(ratios.items()):
+        told = [f"{of[k]:.2f}" + ("" if of[k] >= 2 else " MISSED") if k in of else "" for k in STREAMS]
+        lines.append(f"| {bench.human(size)} | " + " | ".join(told) + " |")
     return lines
 
 
