@@ -447,7 +447,7 @@ void sn_send_drop(struct sn_link *link, bool all, int status); /* queued message
 /* part.c: eager messages that are copied out while they are copied in */
 #define SN_PART_FROM  8193u /* bytes: two pages go in one piece, sooner than with a hand-over */
 #define SN_PART_PAGE  4096u
-#define SN_PART_FIRST 8192u  /* the most that goes before the receiver hears of it */
+#define SN_PART_FIRST 12288u /* the most that goes before the receiver hears of it */
 #define SN_PART_MOST  32768u /* and the most in one step after that */
 #define SN_PART_LEAST 1536u  /* a shorter one is not worth a hand-over of its own */
 enum { SN_PART_DONE = 0, SN_PART_LATER = 1000, SN_PART_WHOLE }; /* unlike anything that the core returns */
@@ -456,15 +456,16 @@ static inline uint32_t sn_part_cells(const struct sn_head *head)
 	return sn_rec_cells(sizeof(struct sn_rec_part) + head->imm_len + head->len);
 }
 /*
- * How much of the body follows what is there. Half of a message is copied out while the other half is copied in. Smaller
- * steps overlap more, but each costs a line that goes to the receiver and back, and its copy begins anew with lines that
- * nobody has asked for: page by page, 64 KiB between cores that share no cache took 1.6 times as long. Up to the end of a
- * page, where the processor's prefetching stops: beyond it, the receiver's would take lines away that this side is just
- * writing.
+ * How much of the body follows what is there. Half of a message is copied out while the other half is copied in, of a
+ * longer one a quarter while the next one is. Smaller steps overlap more, but each costs a line that goes to the receiver
+ * and back, and its copy begins anew with lines that nobody has asked for: page by page, 64 KiB between cores that share no
+ * cache took 1.6 times as long. Up to the end of a page, where the processor's prefetching stops: beyond it, the receiver's
+ * would take lines away that this side is just writing.
  */
 static inline uint32_t sn_part_step(const uint8_t *body, uint32_t at, uint32_t len)
 {
-	uint32_t n = SN_MIN_OF(len / 2, at ? SN_PART_MOST : SN_PART_FIRST), left = len - at;
+	uint32_t quarter = SN_MAX_OF(SN_MIN_OF(len / 4, SN_PART_MOST), SN_PART_FIRST),
+		 n = SN_MIN_OF(len / 2, at ? quarter : SN_PART_FIRST), left = len - at;
 	n = ((n + SN_PART_PAGE - 1) & ~(SN_PART_PAGE - 1)) -
 	    (uint32_t)((uintptr_t)(body + at) & (SN_PART_PAGE - 1));
 	if (n < SN_PART_LEAST)

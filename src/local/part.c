@@ -3,7 +3,7 @@
  * Longer eager messages are copied out of the ring while they are still being copied in.
  *
  * Of a message of 16 KiB most of the time goes into two copies, one after the other: the receiver sees it when the
- * last byte is in the ring. So from SN_PART_FROM on the sender publishes the record when its first half, or 8 KiB, is there, and
+ * last byte is in the ring. So from SN_PART_FROM on the sender publishes the record when its first half, or 12 KiB, is there, and
  * says in the record's first line how many bytes are (`filled`), a step at a time. The receiver looks
  * for a posted receive at once, and copies what is there at each look; it never waits for the rest, so a sender that has
  * lost its core holds up nobody but its own later messages.

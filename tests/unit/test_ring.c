@@ -280,7 +280,7 @@ static void a_long_message_is_handed_over_in_few_steps(void **state)
 	static const struct {
 		uint32_t len;
 		unsigned steps;
-	} most[] = {{SN_PART_FROM, 2}, {16384, 2}, {65536, 4}, {262144, 9}, {524287, 17}};
+	} most[] = {{SN_PART_FROM, 2}, {16384, 2}, {32768, 3}, {65536, 4}, {262144, 9}, {524287, 17}};
 	uint8_t *page = segment(0);
 	for (uint32_t off = 0; off < 4096; off += SN_CELL) {
 		const uint8_t *body = page + off;
@@ -291,6 +291,7 @@ static void a_long_message_is_handed_over_in_few_steps(void **state)
 				assert_true(n && n <= most[i].len - at);
 				if (!at)
 					assert_true(n <= SN_PART_FIRST + SN_PART_LEAST);
+				assert_true(n <= SN_MAX_OF(most[i].len / 4, SN_PART_FIRST) + SN_PART_PAGE);
 				if (at + n < most[i].len)
 					assert_int_equal((off + at + n) % 4096, 0);
 			}
