@@ -55,6 +55,7 @@ struct pending {
 static struct talk *talks;
 static struct sn_req *reqs;
 uint64_t model_messages, model_bytes, model_gone;
+void (*model_taken)(unsigned from, uint64_t len);
 
 static uint8_t pattern(uint64_t seed, uint64_t i)
 {
@@ -297,6 +298,15 @@ void node_post(struct node *from, struct node *to, uint64_t len)
 
 /* ---- the core's side of the contract ---- */
 
+/* A message is there, whole. */
+static void tell(const struct talk *t, uint64_t len)
+{
+	if (model_taken)
+		for (unsigned i = 0; i < SIM_NODES; i++)
+			if (sim.node[i] && sim.node[i]->ids.id == t->from_id)
+				model_taken(i, len);
+}
+
 static void check_quiet(const struct node *n)
 {
 	if (n->net->quiet)
@@ -358,6 +368,7 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 		for (uint64_t i = 0; i < m->len && !sim.failed; i++)
 			if (((const uint8_t *)in->body)[i] != pattern(m->seed, i))
 				sim_fail("byte %lu of message %u is wrong", (unsigned long)i, index);
+		tell(t, m->len);
 	} else if (sim_chance(n->late)) {
 		struct pending *p = calloc(1, sizeof(*p));
 		*p = (struct pending){peer, in->rdv, t, index, n->pending};
@@ -401,6 +412,8 @@ void sn_core_pulled(struct sn_req *r, int status)
 	for (uint64_t i = 0; status == 0 && i < r->len && !sim.failed; i++)
 		if (r->buf[EDGE + i] != pattern(r->seed, i))
 			sim_fail("byte %lu of %lu fetched is wrong", (unsigned long)i, (unsigned long)r->len);
+	if (status == 0)
+		tell(r->talk, r->len);
 }
 
 void sn_core_peer_gone(struct sn_peer_state *peer, int status)

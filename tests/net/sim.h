@@ -130,5 +130,7 @@ void model_start(void);
 void model_end(void);
 unsigned model_undelivered(void);
 extern uint64_t model_messages, model_bytes, model_gone;
+extern void (*model_taken)(unsigned from,
+			   uint64_t len); /* unless NULL, told of each message that is there, whole */
 
 #endif
