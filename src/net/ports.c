@@ -110,9 +110,9 @@ void sn_net_error_taken(int fd)
 
 void sn_net_ports_rang(int epoll)
 {
-	struct epoll_event e;
+	struct epoll_event e[SN_NET_PORTS_FDS]; /* all that there can be */
 
-	while (epoll_wait(epoll, &e, 1, 0) > 0)
-		if (e.events & EPOLLERR)
-			sn_net_error_taken(e.data.fd);
+	for (int n = epoll_wait(epoll, e, SN_NET_PORTS_FDS, 0); n > 0; n--)
+		if (e[n - 1].events & EPOLLERR)
+			sn_net_error_taken(e[n - 1].data.fd);
 }

@@ -7,8 +7,8 @@
  * otherwise the pause between two looks is a sixteenth of the silence so far, 200 us at most, so that a frame waits hardly longer
  * than it was waited for, and one who talks to local peers meanwhile pays next to nothing. After 150 us of silence the descriptor is *armed*: the
  * process's service thread is told once when it becomes readable, rings the bell (which ends naps; the earliest nap comes
- * later than that) and sets `rang`. Not sooner: the thread that wakes takes its core from a rank that polls. With no
- * peer connected the looks stop: an endpoint whose peers are all local makes no system call for the network.
+ * later than that) and sets `rang`. Not sooner: the thread that wakes takes its core from a rank that polls; who comes back and waits begins anew.
+ * With no peer connected the looks stop: an endpoint whose peers are all local makes no system call for the network.
  * Who posts something long may go away, and arms at once (stay.h); who then is seen to wait disarms.
  *
  * The application computing. If the progress thread is on guard, what becomes readable wakes it, and it looks in the application's place.
@@ -28,6 +28,7 @@
 #include "net/show.h"
 #include "net/stay.h"
 #include "progress/bell.h"
+#include "progress/caller.h"
 #include "progress/engine.h"
 #include "progress/relax.h"
 #include "progress/service.h"
@@ -204,18 +205,20 @@ static void on_timer(struct sn_timer *t)
 static void on_readable(struct sn_watch *w, uint32_t events)
 {
 	struct net_rail *r = sn_container(w, struct net_rail, watch);
-
 	sn_net_ports_rang(r->inner);
 	watch(r, EPOLL_CTL_DEL);
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
-	/* It will look by itself, or the progress thread in its place; see later whether they did. */
-	if (application_calls(r) || sn_net_just_posted(&r->stay, sn_now_ns()) || sn_bell_guarded())
+	atomic_store_explicit(&r->rang, true, memory_order_release);
+	/* It looks by itself, not beside the progress thread on its core; or that does. See later whether they did. */
+	bool woken = sn_bell_wake_self();
+	if (woken || application_calls(r) || sn_net_just_posted(&r->stay, sn_now_ns()) || sn_bell_guarded())
 		look_again(r, HOT_PERIOD);
 	else
 		serve_quietly(r);
-	atomic_store_explicit(&r->rang, true, memory_order_release);
-	sn_bell_ring_self();
-	sn_engine_kick(false);
+	if (!woken) {
+		sn_bell_ring_self();
+		sn_engine_kick(false);
+	}
 }
 
 static void in_child(struct sn_fork_hook *hook)
@@ -527,13 +530,13 @@ static int net_progress(void *rail)
 	if (!due(r))
 		return 0;
 	enter(r);
-	uint64_t pause = sn_net_pause(r->looked - r->last);
+	uint64_t before = r->looked, pause = sn_net_pause(before - r->last);
 	int events = sn_net_progress(r->net);
 	sn_net_show(r->net);
 	r->looked = r->net->clock_seen;
 	if (sn_net_looks(&r->stay, r->looked, pause))
 		disarm(r);
-	if (events)
+	if (events || (sn_net_away(r->looked - before, pause) && sn_caller_waits()))
 		r->last = r->looked;
 	else if (r->looked > r->last + SN_RELAX_FAR_ARM)
 		arm(r);

@@ -3,7 +3,6 @@
 
 #define STAYS	 8 /* looks, each within STAYS_NS of the one before */
 #define STAYS_NS 10000u
-#define AWAY_NS	 50000u /* without a look, beyond the pause that was due: he was away */
 #define TRUSTED	 16
 #define POST_NS	 50000u /* within which he posts on, or begins to wait */
 
@@ -21,7 +20,7 @@ bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
 
 	if (s->left == 0)
 		return false;
-	if (gap > AWAY_NS + pause)
+	if (sn_net_away(gap, pause))
 		s->stayed = 0;
 	if (gap > STAYS_NS) {
 		s->left = STAYS;

@@ -28,6 +28,12 @@ static inline uint64_t sn_net_pause(uint64_t silence)
 	return silence < fresh ? 0 : silence / part < most ? silence / part : most;
 }
 
+/* So long was nobody here between two looks, of which the second was due `pause` after the first: he was away. */
+static inline bool sn_net_away(uint64_t gap, uint64_t pause)
+{
+	return gap > 50000u + pause;
+}
+
 /* He may go away now. False: he is trusted to stay. */
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now);
 /*

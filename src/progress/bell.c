@@ -172,16 +172,23 @@ int sn_bell_wake(struct sn_bell *bell)
 	return 1;
 }
 
-void sn_bell_ring_self(void)
+bool sn_bell_wake_self(void)
 {
 	struct sn_bell *bell = atomic_load_explicit(&own.bell, memory_order_acquire);
 	if (!bell)
-		return;
+		return false;
 	/* Within the process there is no membarrier to rely on (the waiter's own fence suffices only against senders):
 	 * count up in any case, so that a waiter between its last look and its sleep does not fall asleep. */
 	atomic_fetch_add_explicit(&bell->seq, 1, memory_order_seq_cst);
-	if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst))
-		futex_wake(bell);
+	if (!atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst))
+		return false;
+	futex_wake(bell);
+	return true;
+}
+
+void sn_bell_ring_self(void)
+{
+	sn_bell_wake_self();
 }
 
 /* ---- the guard ---- */

@@ -118,6 +118,7 @@ bool sn_bell_guarded(void);
 
 /* Wake the threads of this process that sleep on its bell. From any thread, also with no bell. */
 void sn_bell_ring_self(void);
+bool sn_bell_wake_self(void); /* likewise; true: some did */
 
 /*
  * May the owner of this bell need a core that this thread may run on? Two ranks that are bound to a core each never do,

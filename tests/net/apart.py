@@ -66,7 +66,7 @@ def wakes(driver, down=()):
     most = {"udp": 20, "ether": 16}[driver]
     names = net.two(driver)
     (sender, receiver), until = start(names, [most], driver, WAKES)
-    for lap in range(83):
+    for lap in range(93):
         receiver.wait_for("ready", until)
         if lap in down:
             for to in ("down", "up"):
@@ -87,7 +87,7 @@ CASES = {
     "fair_ether_floods": lambda: fair("ether", 0),
     "wakes_udp": lambda: wakes("udp"),
     "wakes_ether": lambda: wakes("ether"),
-    "wakes_ether_down": lambda: wakes("ether", (20, 41, 60)),
+    "wakes_ether_down": lambda: wakes("ether", (30, 51, 70)),
 }
 
 
