@@ -17,7 +17,9 @@ Cells, each of which can run by itself and add to what stands in out/progress.js
     threads  8-byte messages of 1 and 8 threads a rank, each with its own communicator (MPI_THREAD_MULTIPLE)
     udp, ether    idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
 Each round runs every candidate once, in an order that changes; shown are medians and ranges. N rounds of every cell are run
-however long they take, further ones only within M minutes. Writes out/progress.json.
+however long they take, further ones only within M minutes. What the thread costs is told by runs with it and without, one after
+the other, for which the cores lay alike, near or far (or one would be told that a far core is the thread's fault): where these
+are too few, further ones are made of those rows alone, for a few minutes more. Writes out/progress.json.
 """
 import argparse
 import json
@@ -44,6 +46,10 @@ NO_THREAD = ", no thread"
 FEW = 2  # ranks, with a core each
 ALLOWED = 1.05  # latency with the thread over latency without
 WORSE = 1.03    # a turn without an idle core, likewise
+COSTS = ("lat", "total")  # kinds of rows that say what the thread costs
+PAIRS = 7        # runs with it and without, of each of them
+PAIRS_TRIED = 3 * PAIRS
+PAIRS_TIME = 360  # s, for all that are missing
 LIMIT = 60      # s of a run; in a crowd, where some MPIs take a thousand times as long as others, SHORT
 SHORT = 20
 STEPS = {"allreduce": lambda n: math.log2(n), "alltoall": lambda n: n - 1, "exchange": lambda n: 1, "pairs": lambda n: 1}  # of a rank
@@ -101,11 +107,18 @@ def compile_for(build, chosen):
     return programs
 
 
+def place(before, after):
+    """Where the cores lay, by the probes around a figure; None: not known, or they moved."""
+    if min(before, after) <= 0 or (before < bench.NEAR_NS) != (after < bench.NEAR_NS):
+        return None
+    return "near" if before < bench.NEAR_NS else "far"
+
+
 def figures(text, rows):
-    """{row: value} of what the program printed."""
+    """{row: (value, place)} of what the program printed."""
     kinds = {r.split(":")[0] for r in rows}
     found = [line.split() for line in text.splitlines()]
-    return {w[0]: float(w[1]) for w in found if len(w) >= 4 and w[0].split(":")[0] in kinds}
+    return {w[0]: (float(w[1]), place(float(w[2]), float(w[3]))) for w in found if len(w) >= 4 and w[0].split(":")[0] in kinds}
 
 
 def run(command, env, cwd, limit):
@@ -158,49 +171,82 @@ class Progress:
         self.end = time.monotonic() + args.minutes * 60
         self.turn = 0
         self.samples = {}  # "cell/row@ranks" -> candidate -> [values]
+        self.pairs = {}    # likewise -> candidate with the thread -> [[value with it, value without]]
         self.machine = bench.machine(self.build)
         if (args.append or args.report) and os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as f:
                 before = json.load(f)
-            self.samples = before["samples"]
+            self.samples, self.pairs = before["samples"], before.get("pairs", {})
             if args.report:
                 self.machine = before["machine"]
         self.words = args.only.split(";") if args.only else []
         self.sizes = [size_of(s) for s in args.sizes.split(",")]
 
-    def note(self, cell, ranks, name, found):
-        for row, value in found.items():
-            self.samples.setdefault(f"{cell}/{row}@{ranks}", {}).setdefault(name, []).append(value)
+    def note(self, cell, ranks, round_of, pairs_alone):
+        """round_of: {candidate: its figures}. Pairs alone: not all candidates ran, and the tables compare them."""
+        for who, found in round_of.items():
+            without = round_of.get(who + NO_THREAD, {})
+            for row, (value, where) in found.items():
+                name = f"{cell}/{row}@{ranks}"
+                if not pairs_alone:
+                    self.samples.setdefault(name, {}).setdefault(who, []).append(value)
+                if row.split(":")[0] in COSTS and where and where == without.get(row, (0, None))[1]:
+                    self.pairs.setdefault(name, {}).setdefault(who, []).append([value, without[row][0]])
 
     def left(self):
         return LIMIT if self.turn < self.args.least else self.end - time.monotonic()
 
-    def node(self, cell, turn, chosen, programs):
+    def in_turn(self, chosen):
+        """Who is alone with his counterpart comes first or second by turns, too."""
+        at = self.turn % len(chosen)
+        return chosen[at:] + chosen[:at]
+
+    def node(self, cell, chosen, programs, kinds=None):
         for ranks in ([2] if cell != "crowd" else [int(n) for n in self.args.ranks.split(",")]):
-            rows = rows_of(cell, ranks, self.sizes)
-            for i in range(len(chosen)):
-                c = chosen[(i + turn) % len(chosen)]
-                if self.left() < 5 or not rows:
-                    return
+            rows, found = self.rows(cell, ranks, kinds), {}
+            for c in self.in_turn(chosen) if rows else []:
+                if self.left() < 5:
+                    break
                 program = os.path.join(programs, f"{'threads' if cell == 'threads' else 'rows'}.{c.mpi}")
                 command = c.command([program, *rows], ranks, self.build)
                 text = run(command, c.environment(ranks), programs, min(SHORT if cell == "crowd" else LIMIT, self.left()))
-                self.note(cell, ranks, c.name, figures(text, rows))
+                found[c.name] = figures(text, rows)
+            self.note(cell, ranks, found, bool(kinds))
 
-    def hosts(self, cell, turn, between):
+    def hosts(self, cell, chosen, between, kinds=None):
         if os.geteuid() != 0:
             print(f"{cell}: left out, making network namespaces needs root")
             return
-        chosen, rows = between.chosen(cell), rows_of(cell, 2, self.sizes)
+        rows, found = self.rows(cell, 2, kinds), {}
         names = between.net.hosts_up(2, self.args.mtu)
         try:
-            for i in range(len(chosen)):
-                c = chosen[(i + turn) % len(chosen)]
+            for c in self.in_turn(chosen):
                 if self.left() < 5:
-                    return
-                self.note(cell, 2, c.name, between.run(c, names, rows, min(LIMIT, self.left())))
+                    break
+                found[c.name] = between.run(c, names, rows, min(LIMIT, self.left()))
         finally:
             between.net.hosts_down()
+        self.note(cell, 2, found, bool(kinds))
+
+    def rows(self, cell, ranks, kinds):
+        return [r for r in rows_of(cell, ranks, self.sizes) if not kinds or r.split(":")[0] in kinds]
+
+    def short_of_pairs(self, cell, chosen):
+        """Who is to run again, with the thread and without."""
+        names = {c.name for c in chosen}
+        rows = [f"{cell}/{':'.join(r.split(':')[:2])}@2" for r in self.rows(cell, 2, COSTS)]
+        short = {who for who in names if who + NO_THREAD in names
+                 and any(len(self.pairs.get(name, {}).get(who, [])) < PAIRS for name in rows)}
+        return [c for c in chosen if c.name.replace(NO_THREAD, "") in short]
+
+    def find_pairs(self, cell, chosen, again):
+        for _ in range(PAIRS_TRIED):
+            short = self.short_of_pairs(cell, chosen)
+            if not short or self.left() < 5:
+                return
+            self.turn += 1
+            again(short)
+            self.save()
 
     def run(self):
         cells = self.args.cells.split(",")
@@ -212,16 +258,21 @@ class Progress:
         for self.turn in range(self.args.rounds):
             for cell in cells:
                 if cell in NODE:
-                    self.node(cell, self.turn, chosen, programs)
+                    self.node(cell, chosen, programs)
                 elif cell in HOSTS:
-                    self.hosts(cell, self.turn, between)
+                    self.hosts(cell, between.chosen(cell), between)
                 else:
                     sys.exit(f"progress.py: there is no cell {cell}; there are {', '.join(NODE + HOSTS)}")
                 self.save()
+        self.end = max(self.end, time.monotonic() + PAIRS_TIME)
+        for cell in [c for c in cells if c in COSTS]:
+            self.find_pairs(cell, chosen, lambda who, cell=cell: self.node(cell, who, programs, COSTS))
+        for cell in [c for c in cells if c in HOSTS and os.geteuid() == 0]:
+            self.find_pairs(cell, between.chosen(cell), lambda who, cell=cell: self.hosts(cell, who, between, COSTS))
 
     def save(self):
         with open(self.path, "w", encoding="utf-8") as f:
-            json.dump({"machine": self.machine, "samples": self.samples}, f)
+            json.dump({"machine": self.machine, "samples": self.samples, "pairs": self.pairs}, f)
 
 
 # ---- what it says ----
@@ -253,16 +304,16 @@ def text_of(values):
     return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
-def costs(samples):
-    """[(row, MPI, with the thread over without, allowed or not)]: what the thread itself costs."""
+def costs(pairs):
+    """["row, MPI: with the thread over without"], of what the thread itself costs."""
     found = []
-    for name in in_order(samples):
-        kind = name.partition("/")[2].split(":")[0]
-        for who, values in samples[name].items():
-            without = samples[name].get(who + NO_THREAD)
-            if kind in ("lat", "total") and without:
-                ratio = statistics.median(values) / statistics.median(without)
-                found.append((title(name), who, ratio, ratio <= (ALLOWED if kind == "lat" else WORSE)))
+    for name in in_order(pairs):
+        allowed = ALLOWED if name.partition("/")[2].startswith("lat:") else WORSE
+        for who, both in pairs[name].items():
+            ratios = [a / b for a, b in both]
+            ratio = statistics.median(ratios)
+            verdict = f", too few to tell ({len(both)})" if len(both) < PAIRS else ", more than allowed" if ratio > allowed else ""
+            found.append(f"{title(name)}, {who}: {ratio:.3f} ({min(ratios):.3f} to {max(ratios):.3f}{verdict})")
     return found
 
 
@@ -288,7 +339,7 @@ def best(samples, less, wanted):
     return f"{text_of(found[who])}, {who.replace('sennit, ', 'over ').replace(NO_THREAD, '').replace(', async', '')}"
 
 
-def section(samples):
+def section(samples, pairs):
     """The lines of docs/performance.md."""
     def ours(who):
         return who.startswith("sennit")
@@ -301,9 +352,10 @@ def section(samples):
         kind = name.partition("/")[2].split(":")[0]
         cells = [best(samples[name], kind in bench.LESS_IS_BETTER, wanted) for _, wanted in groups]
         lines.append(f"| {title(name)} | {bench.UNITS.get(kind, 'us')} | " + " | ".join(cells) + " |")
-    cost = [f"- {row}, {who}: {ratio:.3f}{'' if fine else ' (more than allowed)'}" for row, who, ratio, fine in costs(samples)]
+    cost = [f"- {line}" for line in costs(pairs)]
     if cost:
-        lines += ["", f"What the thread costs, with it over without it ({ALLOWED} is allowed for latency, {WORSE} for work):", "", *cost]
+        lines += ["", f"What the thread costs: with it over without it, medians and ranges of pairs of runs for which the cores lay alike "
+                  f"({ALLOWED} is allowed for latency, {WORSE} for work):", "", *cost]
     ratios = crowds(samples)
     if ratios:
         lines += ["", f"The time over that of {FEW} ranks times ranks a core times the messages that each rank has to "
@@ -314,14 +366,14 @@ def section(samples):
     return lines
 
 
-def show(samples):
+def show(samples, pairs):
     for name in in_order(samples):
         print(f"\n{title(name)}")
         for who, values in samples[name].items():
             print(f"  {who:34} {text_of(values)}")
     print()
-    for row, who, ratio, fine in costs(samples):
-        print(f"the thread costs: {row}, {who}: {ratio:.3f}{'' if fine else '  MORE THAN ALLOWED'}")
+    for line in costs(pairs):
+        print(f"the thread costs: {line}")
     for row, who, ratio in crowds(samples):
         print(f"over proportional: {row}, {who}: {ratio:.2f}")
 
@@ -346,12 +398,13 @@ def main():
     progress = Progress(args)
     if not args.report:
         progress.run()
-    show(progress.samples)
+    show(progress.samples, progress.pairs)
     for name, cells in SECTIONS.items():
-        part = {row: values for row, values in progress.samples.items() if row.partition("/")[0] in cells}
-        print("\n".join(section(part)) if args.table and part else "")
+        part, pairs = ({row: values for row, values in of_all.items() if row.partition("/")[0] in cells}
+                       for of_all in (progress.samples, progress.pairs))
+        print("\n".join(section(part, pairs)) if args.table and part else "")
         if args.doc and part:
-            report.put_part(args.doc, name, section(part) + ["", report.measured(progress.machine)])
+            report.put_part(args.doc, name, section(part, pairs) + ["", report.measured(progress.machine)])
 
 
 if __name__ == "__main__":
