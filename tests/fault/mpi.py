@@ -235,11 +235,15 @@ class Case:
 
     def far_silent(self):
         """The launcher sees a shell instead, which lives on: the other rank finds out, and ends with an error."""
-        ended = os.path.join(self.runner.work, "ended")
-        shell = ["sh", "-c", '"$0" "$@"; s=$?; [ $s = 137 ] || : > %s; until [ -e %s ]; do sleep 0.1; done; exit $s' % (ended, ended)]
+        ended, said = (os.path.join(self.runner.work, name) for name in ("ended", "said"))
+        # in a file what it says, for MPICH's launcher may end before it has passed that on
+        shell = ["sh", "-c", '"$0" "$@" 2>> %s; s=$?; [ $s = 137 ] || : > %s; until [ -e %s ]; do sleep 0.1; done; exit $s'
+                 % (said, ended, ended)]
         result = self.far_death("a rank on another host died unseen", 2, shell, {"SENNIT_PEER_TIMEOUT": "3000"})
-        if not re.search(r"the peer at \S+ has been silent for \d+ ms", result.text):
-            print(tail(result.text))
+        with open(said, encoding="utf-8", errors="replace") as f:
+            text = f.read()
+        if not re.search(r"the peer at \S+ has been silent for \d+ ms", text):
+            print(tail(result.text), tail(text), sep="\n")
             fail("it does not say who was silent")
 
     def far_stopped(self):
