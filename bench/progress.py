@@ -198,7 +198,7 @@ class Progress:
 
     def in_turn(self, chosen):
         """Who is alone with his counterpart comes first or second by turns, too."""
-        at = self.turn % len(chosen)
+        at = self.turn % max(len(chosen), 1)
         return chosen[at:] + chosen[:at]
 
     def node(self, cell, chosen, programs, kinds=None):

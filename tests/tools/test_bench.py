@@ -127,16 +127,20 @@ class ProgressTest(unittest.TestCase):
     SAMPLES = {"lat/lat:8@2": {"sennit, Open MPI 4": [1.2, 1.1, 1.0], "sennit, Open MPI 4, no thread": [1.0], "MPICH 5": [2], "MPICH 5, async": [30]},
                "overlap/hiderecv:1048576@2": {"sennit, MPICH 5": [0.97], "MPICH 5": [0.1]},
                "udp/total:65536@2": {"sennit udp": [1.01], "sennit udp, no thread": [1.0]}}
+    PAIRS = {"lat/lat:8@2": {"sennit, Open MPI 4": [[1.1, 1.0]] * 7, "sennit, Open MPI 5": [[3.0, 1.0]]},
+             "udp/total:65536@2": {"sennit udp": [[1.01, 1.0]] * 7}}
 
     def test_what_the_thread_costs_is_judged(self):
-        costs = {row: (round(ratio, 2), fine) for row, _, ratio, fine in progress.costs(self.SAMPLES)}
-        self.assertEqual(costs, {"latency, 8 B, one node": (1.1, False),
-                                 "work and an exchange, over the work alone, 64 KiB, between hosts, UDP": (1.01, True)})
+        total = "work and an exchange, over the work alone, 64 KiB, between hosts, UDP"
+        self.assertEqual(progress.costs(self.PAIRS),
+                         ["latency, 8 B, one node, sennit, Open MPI 4: 1.100 (1.100 to 1.100, more than allowed)",
+                          "latency, 8 B, one node, sennit, Open MPI 5: 3.000 (3.000 to 3.000, too few to tell (1))",
+                          total + ", sennit udp: 1.010 (1.010 to 1.010)"])
 
     def test_its_section_names_the_best_of_each_kind(self):
-        text = "\n".join(progress.section(self.SAMPLES))
+        text = "\n".join(progress.section(self.SAMPLES, self.PAIRS))
         for words in ("1.1 (1 to 1.2), over Open MPI 4 | 1 (1 to 1), over Open MPI 4 | 2 (2 to 2), MPICH 5 | 30 (30 to 30), MPICH 5 |",
-                      "hidden share, receiver computes, 1 MiB, one node", "1.100 (more than allowed)"):
+                      "hidden share, receiver computes, 1 MiB, one node", "1.100 (1.100 to 1.100, more than allowed)"):
             self.assertIn(words, text)
 
 
