@@ -64,6 +64,7 @@ struct net_rail {
 	uint64_t looked;     /* clock at the last look */
 	bool expects;	     /* a fetch was under way then */
 	struct sn_net_stay stay;
+	bool back; /* who was away waits now, and nothing has come since */
 	uint64_t services;
 };
 
@@ -536,9 +537,11 @@ static int net_progress(void *rail)
 	r->looked = r->net->clock_seen;
 	if (sn_net_looks(&r->stay, r->looked, pause))
 		disarm(r);
-	if (events || (sn_net_away(r->looked - before, pause) && sn_caller_waits()))
+	bool back = !r->back && sn_net_away(r->looked - before, pause) && sn_caller_waits();
+	if (events || back) {
 		r->last = r->looked;
-	else if (r->looked > r->last + SN_RELAX_FAR_ARM)
+		r->back = back; /* once: then each nap, too, is an absence, and what comes has to ring */
+	} else if (r->looked > r->last + SN_RELAX_FAR_ARM)
 		arm(r);
 	r->expects = sn_net_expects(r->net);
 	holds(r);
