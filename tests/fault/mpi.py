@@ -239,7 +239,7 @@ class Case:
         # in a file what it says, for MPICH's launcher may end before it has passed that on
         shell = ["sh", "-c", '"$0" "$@" 2>> %s; s=$?; [ $s = 137 ] || : > %s; until [ -e %s ]; do sleep 0.1; done; exit $s'
                  % (said, ended, ended)]
-        result = self.far_death("a rank on another host died unseen", 2, shell, {"SENNIT_PEER_TIMEOUT": "3000"})
+        result = self.far_death("a rank on another host died unseen", 2, shell, {"SENNIT_PEER_TIMEOUT": "6000"})
         with open(said, encoding="utf-8", errors="replace") as f:
             text = f.read()
         if not re.search(r"the peer at \S+ has been silent for \d+ ms", text):
