@@ -2,7 +2,7 @@
 # A thin front for CMake, Ninja and CTest.
 #   make            build into build/                  make demo     the stock MPI of this machine with and without sennit
 #   make check      build, run the tests               make soak     the long ones, and those that disturb the machine
-#   make bench      sennit and every MPI of this machine side by side, 22 minutes (QUICK=1: 90 s; DOC=1: docs/performance.md)
+#   make bench      sennit and every MPI of this machine side by side, 22 to 28 minutes (QUICK=1: 90 s; DOC=1: docs/performance.md)
 #   make install    into PREFIX (also DESTDIR)         make uninstall   what that put there (with the same PREFIX, DESTDIR)
 #   make clean      remove build/
 # `demo` and `check` first install what is missing on Debian and Ubuntu (cmake/deps.sh says what, before it does).

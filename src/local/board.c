@@ -84,7 +84,7 @@ static bool slot_fits(const struct sn_board_slot *s, uint64_t id, uint64_t bits,
 	uint64_t word = atomic_load_explicit(&s->word, memory_order_acquire);
 	uint64_t serial = word >> SN_BOARD_SERIAL_SHIFT, age = age_of(serial, shown);
 	if (word != word_of(serial, 0, SN_BOARD_POSTED) || age > SN_BOARD_AGES / 2)
-		return false; /* the latter: newer than what was read of the board */
+		return false; /* the latter: newer than what was read of the board, or posted half a turn ago */
 	if (best->slot >= 0 && age < age_of(best->serial, shown))
 		return false;
 	if ((s->source && s->source != id) || (bits & s->mask) != s->bits || s->seg_count > SN_BOARD_SEGS)
