@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Frames straight over Ethernet: an AF_PACKET socket with a ring that the kernel fills (TPACKET_V2), for the shortest way in
- * there is without a driver of our own. The bodies of rendezvous come in by another socket, by which everything leaves (bulk.c). Both need
- * CAP_NET_RAW in the network namespace.
+ * there is without a driver of our own. The bodies of rendezvous come in by another socket, by which everything leaves but long frames,
+ * which have one of their own (bulk.c). All need CAP_NET_RAW in the network namespace.
  *
  * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol frame.
  * The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in 65,536), and by type, so that each

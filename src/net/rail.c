@@ -211,15 +211,15 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
 	/* It looks by itself, not beside the progress thread on its core; or that does. See later whether they did. */
-	bool woken = sn_bell_wake_self();
-	if (woken || application_calls(r) || sn_net_just_posted(&r->stay, sn_now_ns()) || sn_bell_guarded())
+	bool calls = application_calls(r), woken = sn_bell_wake_self();
+	if (woken || calls || sn_net_just_posted(&r->stay, sn_now_ns()) || sn_bell_guarded())
 		look_again(r, HOT_PERIOD);
 	else
 		serve_quietly(r);
-	if (!woken) {
+	if (!woken)
 		sn_bell_ring_self();
+	if (!woken || !sn_engine_alone()) /* who was woken looks at his own endpoint */
 		sn_engine_kick(false);
-	}
 }
 
 static void in_child(struct sn_fork_hook *hook)

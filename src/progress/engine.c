@@ -26,7 +26,7 @@ static struct {
 	pthread_mutex_t changing; /* join and leave, one at a time; taken before mutex */
 	pthread_mutex_t mutex;	  /* the list; held while clients are visited */
 	struct sn_list clients;
-	unsigned count;
+	_Atomic unsigned count;
 	bool running;
 	_Atomic bool stop, ticking;
 	pthread_t thread;
@@ -347,6 +347,11 @@ void sn_engine_stay(void)
 		return;
 	judge(left, sn_now_ns(), true);
 	atomic_store_explicit(&habit.left, 0, memory_order_relaxed);
+}
+
+bool sn_engine_alone(void)
+{
+	return atomic_load_explicit(&engine.count, memory_order_relaxed) < 2;
 }
 
 void sn_engine_kick(bool force)

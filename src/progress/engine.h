@@ -46,6 +46,8 @@ void sn_engine_leave(struct sn_engine_client *client);
  * False: it is trusted to stay. And: it stays, and looks by itself. */
 bool sn_engine_hint(bool trusting);
 void sn_engine_stay(void);
+/* At most one endpoint of this process is looked after. */
+bool sn_engine_alone(void);
 /* There is work right now: wake the thread if the application is thought to be away (or, with force, anyway). */
 void sn_engine_kick(bool force);
 
