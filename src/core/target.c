@@ -20,7 +20,8 @@ static void tell(struct sn_peer_state *peer, sn_op op, uint64_t key, uint64_t le
 		.op = op, .peer = peer->num, .bits = key, .len = len, .full_len = len, .data = data};
 	if (flags & SN_H_DATA)
 		c.flags = SN_COMP_DATA;
-	struct sn_req *later = peer->ep->visited ? sn_core_req_new(peer->ep) : NULL;
+	bool after = peer->ep->visited || !sn_list_empty(&peer->ep->deferred); /* the others came first */
+	struct sn_req *later = after ? sn_core_req_new(peer->ep) : NULL;
 	if (later) { /* without memory for it, it is told now: better by another thread than never */
 		later->role = SN_ROLE_TARGET;
 		later->comp = c;
