@@ -89,6 +89,7 @@ enum {				      /* sn_completion.flags */
        SN_COMP_DATA = 1u << 0,	      /* .data is what the sender attached */
        SN_COMP_BUFFER_DONE = 1u << 1, /* a multi-receive buffer is used up and belongs to the caller again */
        SN_COMP_FORGET = 1u << 2, /* the request was posted with SN_FORGET and succeeded (callback only) */
+       SN_COMP_MARK = 1u << 3,	 /* the message is marked */
 };
 
 /* How an operation ended. */
@@ -167,6 +168,7 @@ enum {			    /* sn_msg.flags */
        SN_CQ = 1u << 5,
        /* send: complete only once the message lies in memory of the receiver's host, matched or not */
        SN_DELIVERED = 1u << 6,
+       SN_MARK = 1u << 7, /* sn_try_send, sn_inject: the message is marked, which its receiver may ask for */
 };
 #define SN_INJECT_MAX 4096
 
@@ -205,7 +207,7 @@ SN_API int sn_post_mrecv(sn_ep *ep, const sn_msg *msg, sn_req **req);
 
 /*
  * A tagged send of at most SN_INJECT_MAX bytes that are taken before the call returns and that nobody will ask after: what
- * sn_post_send does with SN_INJECT | SN_FORGET, by the shortest way. flags: 0 or SN_DATA, data then travels along.
+ * sn_post_send does with SN_INJECT | SN_FORGET, by the shortest way. flags: SN_MARK, and SN_DATA, data then travels along.
  */
 SN_API int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
 		     uint32_t flags);
@@ -219,7 +221,7 @@ SN_API int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t
 		    uint32_t flags, void *context);
 
 /*
- * Likewise, if the message can leave at once, and nobody hears of it. flags: 0 or SN_DATA. SN_ERR_AGAIN: nothing was done, for
+ * Likewise, if the message can leave at once, and nobody hears of it. flags: SN_DATA, SN_MARK. SN_ERR_AGAIN: nothing was done, for
  * whatever reason; sn_tsend says more.
  */
 SN_API int sn_try_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
@@ -240,6 +242,8 @@ SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bi
  */
 SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		       uint64_t exactly, unsigned looks, uint64_t *len);
+/* Was the message marked (SN_MARK) that the last sn_try_recv or sn_recv brought? 0 or 1. Of an endpoint of one thread (SN_THREAD_SERIAL). */
+SN_API int sn_try_marked(const sn_ep *ep);
 
 /*
  * Such a receive that stays posted when the call returns. On an endpoint with on_complete, too, nobody hears of it but who asks,

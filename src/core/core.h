@@ -181,6 +181,7 @@ struct sn_ep {
 	uint8_t addr[SN_ADDR_MAX];
 	size_t addr_len;
 	struct sn_core_counters count;
+	uint32_t tried_flags; /* of what sn_try_recv or sn_recv took last */
 };
 
 /* Changes in a forked child; an endpoint of another epoch is the parent's. */
@@ -249,6 +250,13 @@ static inline void sn_core_recv_free(sn_ep *ep, struct sn_req *req)
 static inline bool sn_core_recv_tells(const sn_ep *ep, const struct sn_req *req)
 {
 	return req->role == SN_ROLE_CALLBACK && !ep->visited && sn_list_empty(&ep->deferred);
+}
+
+/* Of a message's head, what its receive tells. */
+static inline uint32_t sn_core_comp_flags(uint8_t flags)
+{
+	_Static_assert((int)SN_COMP_DATA == SN_H_DATA >> 1 && (int)SN_COMP_MARK == SN_H_MARK, "one shift");
+	return (flags & SN_H_DATA) >> 1 | (flags & SN_H_MARK);
 }
 
 /* Copy up to three segment lists into the request. */

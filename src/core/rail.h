@@ -41,6 +41,7 @@ enum {			       /* sn_head.flags; on the wire */
        SN_H_SYNC = 1u << 0,    /* the sender waits for an ACK upon matching (imm carries the operation id) */
        SN_H_DATA = 1u << 1,    /* .data is meaningful */
        SN_H_ARRIVED = 1u << 2, /* the sender waits for an ACK upon arrival (likewise) */
+       SN_H_MARK = 1u << 3,    /* one bit of the sender's own, for who receives by sn_try_recv or sn_recv */
        SN_H_MASK = 0x0f,       /* the core's flags; higher bits belong to the rails */
 };
 

@@ -136,8 +136,7 @@ static uint64_t recv_matched(struct sn_req *req, struct sn_peer_state *peer, uin
 	req->comp.full_len = len;
 	req->comp.len = SN_MIN_OF(len, req->room);
 	req->comp.data = data;
-	if (flags & SN_H_DATA)
-		req->comp.flags |= SN_COMP_DATA;
+	req->comp.flags |= sn_core_comp_flags(flags);
 	return req->comp.len;
 }
 
@@ -320,7 +319,7 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 		sn_copy_48(req->comp.buf, body, len);
 	req->peer = peer;
 	req->comp.peer = peer->num;
-	req->comp.flags |= flags & SN_H_DATA ? SN_COMP_DATA : 0;
+	req->comp.flags |= sn_core_comp_flags(flags);
 	req->comp.bits = bits;
 	req->comp.len = req->comp.full_len = len;
 	req->comp.data = data;

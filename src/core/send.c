@@ -12,8 +12,8 @@
 /* For post_now. */
 static inline uint32_t what(uint8_t kind, uint32_t flags)
 {
-	_Static_assert(SN_DATA == SN_H_DATA << 1, "one shift");
-	return kind | (flags & SN_DATA) << 7;
+	_Static_assert((int)SN_DATA == SN_H_DATA << 1 && (int)SN_MARK == SN_H_MARK << 4, "one shift each");
+	return kind | (flags & SN_DATA) << 7 | (flags & SN_MARK) << 4;
 }
 
 /* On the node, sent is delivered. */
@@ -66,7 +66,7 @@ static void send_forgotten(sn_ep *ep, struct sn_peer_state *peer, const sn_msg *
 {
 	struct sn_out out = {
 		.head = {.kind = kind,
-			 .flags = msg->flags & SN_DATA ? SN_H_DATA : 0,
+			 .flags = (uint8_t)(what(0, msg->flags) >> 8),
 			 .bits = msg->bits,
 			 .data = msg->data,
 			 .len = len,
@@ -154,8 +154,7 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 		.iov_count = req->seg_count,
 		.must_copy = (msg->flags & SN_INJECT) != 0,
 	};
-	if (msg->flags & SN_DATA)
-		out.head.flags |= SN_H_DATA;
+	out.head.flags = (uint8_t)(what(0, msg->flags) >> 8);
 	bool arrival = waits_for_arrival(req->peer, msg);
 	if (sn_unlikely(arrival || msg->flags & SN_SYNC)) {
 		struct sn_imm_sync imm = {sn_core_req_op(req)};
@@ -239,7 +238,7 @@ int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
 	      uint32_t flags)
 {
 	if (sn_likely(knows(ep, to) && (buf || !len) && len <= SN_INJECT_MAX &&
-		      !(flags & ~(uint32_t)SN_DATA) && (ep->quiet || !ep->attr.on_complete))) {
+		      !(flags & ~(uint32_t)(SN_DATA | SN_MARK)) && (ep->quiet || !ep->attr.on_complete))) {
 		sn_lock(&ep->lock);
 		bool sent = goes(ep, to, buf, len, bits, data, flags);
 		sn_unlock(&ep->lock);
@@ -282,7 +281,7 @@ int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, 
 int sn_try_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
 		uint32_t flags)
 {
-	if (sn_unlikely(!knows(ep, to) || (!buf && len) || flags & ~(uint32_t)SN_DATA))
+	if (sn_unlikely(!knows(ep, to) || (!buf && len) || flags & ~(uint32_t)(SN_DATA | SN_MARK)))
 		return SN_ERR_AGAIN;
 	sn_lock(&ep->lock);
 	bool sent = goes(ep, to, buf, len, bits, data, flags);

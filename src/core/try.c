@@ -131,6 +131,7 @@ static inline bool sensible(const sn_ep *ep, sn_peer from, const void *buf, size
 static void taken(struct sn_req *req, uint64_t *len)
 {
 	*len = req->comp.len;
+	req->ep->tried_flags = req->comp.flags; /* sn_try_marked() */
 	req->ep->count.recvs++;
 	req->ep->count.tried_recvs++;
 	sn_core_req_free(req);
@@ -165,6 +166,11 @@ out:
 	return rc;
 }
 
+int sn_try_marked(const sn_ep *ep)
+{
+	return ep && ep->tried_flags & SN_COMP_MARK;
+}
+
 /* Of a kind that neither the callback nor sn_poll hears of. */
 int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 	    void (*meanwhile)(void), sn_completion *c)
@@ -189,6 +195,8 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		meanwhile();
 		rc = sn_test(ep, req, c);
 	}
+	if (!rc && !ep->lock.enabled)
+		ep->tried_flags = c->flags;
 	return rc;
 }
 

@@ -481,6 +481,41 @@ static void one_that_is_dropped_was_never_posted(void **state)
 	assert_int_equal(sn_try_drop(late), SN_ERR_INVALID);
 }
 
+/* Whether it is there before its receive or not, is long or short, and whoever waits for it: a mark is of this message and no other. */
+static void a_mark_comes_with_its_message(void **state)
+{
+	static char out[SN_INJECT_MAX], in[SN_INJECT_MAX];
+	const size_t lengths[] = {0, 8, 300, SN_INJECT_MAX};
+	for (unsigned i = 0; i < 64; i++) {
+		size_t len = lengths[i % 4];
+		bool marked = i / 4 % 2, early = i / 8 % 2, surely = i / 16 % 2, injected = i / 32;
+		uint32_t flags = (marked ? SN_MARK : 0) | (i % 3 ? SN_DATA : 0);
+		uint64_t got = 0;
+		int rc = (injected ? sn_inject : sn_try_send)(side[0].ep, side[0].peer, out, len, 5, 77,
+							      flags);
+		assert_int_equal(rc, SN_OK);
+		if (early)
+			move();
+		if (surely) {
+			sn_completion c;
+			assert_int_equal(sn_recv(side[1].ep, side[1].peer, in, len, 5, EXACT, move, &c),
+					 SN_OK);
+			assert_int_equal(c.status, SN_OK);
+			assert_int_equal(c.flags, (marked ? SN_COMP_MARK : 0u) | (i % 3 ? SN_COMP_DATA : 0u));
+			got = c.len;
+		} else {
+			assert_int_equal(
+				sn_try_recv(side[1].ep, side[1].peer, in, len, 5, EXACT, 5, LOOKS, &got),
+				SN_OK);
+		}
+		assert_int_equal(got, len);
+		assert_int_equal(sn_try_marked(side[1].ep), marked);
+		assert_int_equal(sn_try_marked(side[0].ep), 0);
+	}
+	assert_int_equal(sn_try_marked(NULL), 0);
+	told.count = 0;
+}
+
 static void nonsense_is_not_tried(void **state)
 {
 	uint64_t got = 0, len;
@@ -529,6 +564,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_that_stays_is_told_to_who_asks, setup, sides_close),
 		cmocka_unit_test_setup_teardown(one_that_is_handed_over_keeps_its_place, setup, sides_close),
 		cmocka_unit_test_setup_teardown(one_that_is_dropped_was_never_posted, setup, sides_close),
+		cmocka_unit_test_setup_teardown(a_mark_comes_with_its_message, setup, sides_close),
 		cmocka_unit_test_setup_teardown(nonsense_is_not_tried, setup, sides_close),
 		cmocka_unit_test_setup_teardown(in_a_crowd_the_sender_gets_the_core, setup_crowd,
 						teardown_crowd),
