@@ -228,6 +228,10 @@ int sn_ofi_query_atomic(struct fid_domain *fid, enum fi_datatype datatype, enum 
 void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain);
 int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
+/* Changes with each look at any of them that finds something. */
+uint64_t sn_ofi_events(void);
+/* Such a look at one of them. */
+void sn_ofi_look(void *ep);
 /* Move every endpoint forward; true if something happened in the domain since the last call. */
 bool sn_ofi_set_progress(struct sn_ofi_set *set);
 /* A read has found something: the library need not yield after it (shim/shim.c). */

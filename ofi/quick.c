@@ -7,6 +7,8 @@
  */
 #include "ofi.h"
 #include "progress/caller.h"
+#include "progress/relax.h"
+#include "progress/turns.h"
 #include "shim.h"
 
 /* One more look for so many bytes, whose two copies take that long. */
@@ -231,6 +233,24 @@ static uint32_t drop(void *posted)
 	return !sn_try_drop(posted);
 }
 
+/* ---- for collectives (shim/flat.h) ---- */
+
+static uint32_t marked(const struct sn_shim_way *w)
+{
+	_Static_assert(SN_SHIM_MARK == SN_MARK, "of a way's flags, too");
+	return (uint32_t)sn_try_marked(w->ep);
+}
+
+static uint32_t crowded(void)
+{
+	return sn_relax_crowded() && !sn_turns_doubted();
+}
+
+static uint32_t awake(int (*poll)(void *arg), void *arg)
+{
+	return sn_relax_awake(poll, arg);
+}
+
 void sn_ofi_quick_open(void)
 {
 	static const struct sn_shim_quick quick = {.learn = learn,
@@ -241,7 +261,12 @@ void sn_ofi_quick_open(void)
 						   .post = post_again,
 						   .test = test,
 						   .take = take,
-						   .drop = drop};
+						   .drop = drop,
+						   .marked = marked,
+						   .crowded = crowded,
+						   .awake = awake,
+						   .progress = sn_ofi_look,
+						   .events = sn_ofi_events};
 	struct sn_shim *shim = sn_caller_shim();
 
 	if (shim)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collective.h"
-#include "proof.h"
+#include "flat.h"
 #include <string.h>
 
 #define ENTRIES	  64
@@ -56,20 +56,13 @@ static void meanwhile(void)
 	sn_proof_mpi.iprobe(any, -1, waits_in, &flag, (void *)(uintptr_t)!open_mpi);
 }
 
-/* MPI_ERR_OTHER: the provider's word for it has been said on standard error. */
-static __attribute__((noinline)) int failed(handle comm)
-{
-	int code = sn_quick_is_open_mpi() ? 16 : 15;
-	sn_proof_mpi.call_errhandler(comm, code);
-	return code;
-}
-
 static __attribute__((noinline)) int send_late(const struct sn_shim_quick *q, const struct sn_seen *e,
-					       const struct sn_step *s, const void *buf)
+					       const struct sn_step *s, const struct sn_shim_way *way,
+					       const void *buf)
 {
 	if (s == e->step)
 		return NOT_BEGUN;
-	return q->send_surely(&s->way, buf) < 0 ? failed(e->call.comm) : 0;
+	return q->send_surely(way, buf) < 0 ? sn_proof_failed(e->call.comm) : 0;
 }
 
 static __attribute__((noinline)) int recv_late(const struct sn_shim_quick *q, const struct sn_seen *e,
@@ -78,40 +71,60 @@ static __attribute__((noinline)) int recv_late(const struct sn_shim_quick *q, co
 	if (s == e->step)
 		return NOT_BEGUN;
 	waits_in = e->call.comm;
-	return q->recv_surely(&s->way, buf, meanwhile) < 0 ? failed(e->call.comm) : 0;
+	return q->recv_surely(&s->way, buf, meanwhile) < 0 ? sn_proof_failed(e->call.comm) : 0;
+}
+
+/* marks: flat.h. Whether this rank wants to go over, and all that has come was marked. */
+static __attribute__((noinline)) int do_marked(const struct sn_shim_quick *q, const struct sn_seen *e,
+					       const struct sn_step *s, void *buf, bool *marks)
+{
+	struct sn_shim_way way = s->way;
+	int rc = 0;
+	if (s->recvs) {
+		rc = q->recv(&way, buf) >= 0 ? 0 : recv_late(q, e, s, buf);
+		*marks = !rc && q->marked(&way);
+	} else {
+		way.flags |= SN_SHIM_MARK;
+		rc = q->send(&way, buf) ? 0 : send_late(q, e, s, &way, buf);
+	}
+	return rc;
 }
 
 static inline int do_step(const struct sn_shim_quick *q, const struct sn_seen *e, const struct sn_step *s,
-			  void *buf)
+			  void *buf, bool *marks)
 {
+	if (!likely(!*marks))
+		return do_marked(q, e, s, buf, marks);
 	if (s->recvs)
 		return likely(q->recv(&s->way, buf) >= 0) ? 0 : recv_late(q, e, s, buf);
-	return likely(q->send(&s->way, buf)) ? 0 : send_late(q, e, s, buf);
+	return likely(q->send(&s->way, buf)) ? 0 : send_late(q, e, s, &s->way, buf);
 }
 
 /* 0, an error of the MPI's, or NOT_BEGUN. */
-static inline int move(const struct sn_shim_quick *q, const struct sn_seen *e, const void *from, void *to)
+static inline int move(const struct sn_shim_quick *q, const struct sn_seen *e, const void *from, void *to,
+		       bool *marks)
 {
 	char *base[2] = {to, (char *)(uintptr_t)from};
 	int rc = 0;
-	if (e->own_len)
+	if (to && from && e->own_len) /* a barrier has none of them */
 		memmove(base[0] + e->own_in, base[1] + e->own_out, e->own_len);
 	for (const struct sn_step *s = e->step; !rc && s < e->step + e->steps; s++)
-		rc = do_step(q, e, s, base[s->out] + s->at);
+		rc = do_step(q, e, s, base[s->out] + s->at, marks);
 	return rc;
 }
 
 /* Likewise. A pair of steps is a message out and one in. */
-static inline int reduce(const struct sn_shim_quick *q, const struct sn_seen *e, const void *from, void *to)
+static inline int reduce(const struct sn_shim_quick *q, const struct sn_seen *e, const void *from, void *to,
+			 bool *marks)
 {
-	static char came[SN_ROOM];
+	static char came[SN_ROOM] __attribute__((aligned(64)));
 	size_t len = e->step->way.len;
 	int rc = 0;
 	if (!sn_in_place(from))
 		memcpy(to, from, len);
 	for (unsigned k = 0; 2 * k < e->steps; k++) {
-		if ((rc = do_step(q, e, &e->step[2 * k], to)) ||
-		    (rc = do_step(q, e, &e->step[2 * k + 1], came)))
+		if ((rc = do_step(q, e, &e->step[2 * k], to, marks)) ||
+		    (rc = do_step(q, e, &e->step[2 * k + 1], came, marks)))
 			break;
 		sn_combine(e, k, to, came, len);
 	}
@@ -124,6 +137,7 @@ void sn_collective_forget(void)
 {
 	generation++;
 	sn_proof_spoil();
+	sn_flat_forget();
 }
 
 /* From here on, if it is the second such call in a row. What is watched in vain is not watched the next 2 to 64 times. */
@@ -167,11 +181,17 @@ static __attribute__((noinline)) int do_watched(const struct sn_collective *c, c
 static inline int call(const struct sn_collective *c, const void *from, void *to,
 		       const union function *slowly)
 {
+	struct sn_flat *f = sn_flat_of(c);
+	if (f)
+		return sn_flat_do(f, c, from, to);
 	struct sn_seen *e = entry_of(c);
 	const struct sn_shim_quick *q = quick(e, c);
 	if (!likely(q))
 		return do_watched(c, from, to, slowly);
-	int rc = c->kind == SN_ALLREDUCE ? reduce(q, e, from, to) : move(q, e, from, to);
+	bool marks = sn_flat_wanted(q, e);
+	int rc = c->kind == SN_ALLREDUCE ? reduce(q, e, from, to, &marks) : move(q, e, from, to, &marks);
+	if (!likely(!marks) && !rc)
+		sn_flat_agreed(e);
 	return likely(rc != NOT_BEGUN) ? rc : do_slowly(c, from, to, slowly);
 }
 

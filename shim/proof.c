@@ -25,7 +25,8 @@ static struct {
 } places[SN_STEPS];
 static struct sn_shim_lesson lesson;
 static char messages[SN_STEPS * SN_ROOM];
-static char brought[SN_STEPS * SN_ROOM]; /* by this rank to a sum; then, what would be got the quick way */
+static char brought[SN_STEPS * SN_ROOM]
+	__attribute__((aligned(64))); /* by this rank to a sum; then, what would be got the quick way */
 static size_t brought_len;
 
 bool sn_in_place(const void *from)
@@ -33,15 +34,27 @@ bool sn_in_place(const void *from)
 	return (uintptr_t)from == (sn_quick_is_open_mpi() ? 1 : UINTPTR_MAX);
 }
 
+/* MPI_ERR_OTHER */
+__attribute__((noinline)) int sn_proof_failed(handle comm)
+{
+	int code = sn_quick_is_open_mpi() ? 16 : 15;
+	sn_proof_mpi.call_errhandler(comm, code);
+	return code;
+}
+
 /*
- * sum and what came, in the order of recursive doubling, step by step with the rank whose number differs in that bit: Open MPI
- * takes the lower rank's first, MPICH and Intel MPI what came.
+ * In the order of recursive doubling, step by step with the rank whose number differs in that bit: Open MPI takes the lower
+ * rank's first, MPICH and Intel MPI what came.
  */
+bool sn_proof_turned(unsigned rank, unsigned step)
+{
+	return sn_quick_is_open_mpi() && !(rank >> step & 1);
+}
+
 void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, size_t len)
 {
 	const struct sn_collective *c = &e->call;
-	bool turned = sn_quick_is_open_mpi() && !(e->rank >> step & 1);
-	if (turned) {
+	if (sn_proof_turned((unsigned)e->rank, step)) {
 		sn_proof_mpi.reduce_local(sum, came, c->count, c->type, c->op);
 		memcpy(sum, came, len);
 	} else {
@@ -59,6 +72,8 @@ static bool find(struct sn_proof_mpi *mpi)
 		size_t at;
 	} functions[] = {
 		{"PMPI_Reduce_local", offsetof(struct sn_proof_mpi, reduce_local)},
+		{"PMPI_Bcast", offsetof(struct sn_proof_mpi, bcast)},
+		{"PMPI_Allreduce", offsetof(struct sn_proof_mpi, allreduce)},
 		{"PMPI_Iprobe", offsetof(struct sn_proof_mpi, iprobe)},
 		{"PMPI_Comm_call_errhandler", offsetof(struct sn_proof_mpi, call_errhandler)},
 		{"PMPI_Comm_rank", offsetof(struct sn_proof_mpi, comm_rank)},
@@ -150,11 +165,10 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /*
- * May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? Asked at each call that is
- * watched, and what is loaded is walked through only when something has been: to ask for a library that is not there by
+ * Asked at each call that is watched, and what is loaded is walked through only when something has been: to ask for a library that is not there by
  * dlopen() is to look for it in every folder, 50 us each time.
  */
-static bool has_gpu(void)
+bool sn_proof_has_gpu(void)
 {
 	static unsigned long long seen_loads;
 	static bool has;
@@ -217,7 +231,7 @@ static bool is_bcast(const struct sn_collective *c, const void *buf)
 /* brought: by this rank. */
 static bool is_allreduce(struct sn_seen *e, const void *result)
 {
-	static char came[SN_ROOM];
+	static char came[SN_ROOM] __attribute__((aligned(64)));
 	const struct sn_collective *c = &e->call;
 	size_t len = brought_len;
 	unsigned steps = lesson.count / 2;
@@ -369,7 +383,7 @@ static bool is_blocks(struct sn_seen *e, const void *from, const void *to)
 {
 	static struct blocks b;
 	unsigned order[SN_STEPS], own[2] = {0, 0};
-	if (has_gpu() || !all_over() || !blocks_of(&b, &e->call, from, to))
+	if (sn_proof_has_gpu() || !all_over() || !blocks_of(&b, &e->call, from, to))
 		return false;
 	for (unsigned i = 0, n = arrange(e, order); i < n; i++) {
 		const struct sn_shim_step *s = &seen[order[i]];
@@ -421,6 +435,7 @@ static void learn(struct sn_seen *e)
 	e->known = e->alike >= WATCHES;
 	e->turn = e->known ? SN_QUICK_PERIOD - 1 : 0;
 	e->fails = 0;
+	e->flat = SN_FLAT_UNKNOWN;
 }
 
 /* ---- watching ---- */
@@ -444,7 +459,8 @@ bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to)
 		lesson.bytes_room = sizeof(messages);
 	}
 	brought_len = 0;
-	if (c->kind == SN_ALLREDUCE && (e->alike || (builtin(c->type) && builtin(c->op))) && !has_gpu()) {
+	if (c->kind == SN_ALLREDUCE && (e->alike || (builtin(c->type) && builtin(c->op))) &&
+	    !sn_proof_has_gpu()) {
 		brought_len = bytes_of(c->count, c->type);
 		memcpy(brought, sn_in_place(from) ? to : from, brought_len);
 	}

@@ -27,6 +27,8 @@ struct sn_step {
 	bool out; /* the buffer is that of what this rank brings along, else of what it gets */
 };
 
+enum { SN_FLAT_UNKNOWN, SN_FLAT_FITS, SN_FLAT_NEVER }; /* flat.h: can such calls be flat? */
+
 struct sn_seen {
 	struct sn_collective call; /* seen, in this generation */
 	bool known;		   /* the steps are what it leads to */
@@ -34,6 +36,7 @@ struct sn_seen {
 	int turn; /* above 0: calls until one is the MPI's, and watched; below: calls that are not even watched */
 	int fails;
 	int rank;
+	int flat;
 	uint32_t own_len, own_out, own_in; /* of what it brings along this stays here */
 	unsigned steps;
 	struct sn_step step[SN_STEPS];
@@ -42,6 +45,8 @@ struct sn_seen {
 /* The MPI's, found when it is asked for the first time whether anything can go without it: to look for a name takes longer than a call. */
 struct sn_proof_mpi {
 	int (*reduce_local)(const void *in, void *inout, int count, handle type, handle op);
+	int (*bcast)(void *buf, int count, handle type, int root, handle comm);
+	int (*allreduce)(const void *out, void *in, int count, handle type, handle op, handle comm);
 	int (*iprobe)(int source, int tag, handle comm, int *flag, void *status);
 	int (*call_errhandler)(handle comm, int code);
 	int (*comm_rank)(handle comm, int *rank);
@@ -53,6 +58,12 @@ struct sn_proof_mpi {
 extern struct sn_proof_mpi sn_proof_mpi;
 
 bool sn_in_place(const void *from);
+/* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
+bool sn_proof_has_gpu(void);
+/* Does the rank's own come first at this step of a reduction? */
+bool sn_proof_turned(unsigned rank, unsigned step);
+/* The provider's word for it has been said on standard error: the error handler is called. The error's code. */
+int sn_proof_failed(handle comm);
 /* sum and what came, at this step. */
 void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, size_t len);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collective.h"
+#include "flat.h"
 #include "requests.h"
 #include <dlfcn.h>
 #include <string.h>
@@ -397,10 +398,14 @@ static inline int both(const struct operation *o)
 /* After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there. */
 static int ends(int call, int p, void *a, void *b)
 {
+	bool comm = call == COMM_FREE || call == COMM_DISCONNECT;
+	handle was = !comm || !a ? 0 : sn_mpi_family == OPEN_MPI ? *(handle *)a : *(uint32_t *)a;
 	sn_requests_give();
 	sn_quick_forget();
 	int rc = next[p][call].ends(a, b);
 	sn_quick_forget();
+	if (was && !rc)
+		sn_flat_end(was);
 	return rc;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shim.h"
 #include "crowd.h"
+#include "flat.h"
 #include "requests.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -37,6 +38,7 @@ static struct sn_shim_thread *this_thread(void)
 static void forget(const void *ep)
 {
 	sn_quick_forget();
+	sn_flat_gone(ep);
 	sn_requests_gone(ep);
 }
 

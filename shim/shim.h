@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 8
+#define SN_SHIM_VERSION 9
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -44,6 +44,7 @@ struct sn_shim_way {
 	uint64_t exactly; /* receive: the match bits of the message that it took */
 	uint32_t peer, flags;
 };
+#define SN_SHIM_MARK 0x80 /* among the flags of a send: the message is marked */
 
 /* One of many (collective.c). */
 struct sn_shim_step {
@@ -103,6 +104,17 @@ struct sn_shim_quick {
 	struct sn_shim_ahead *(*take)(struct sn_shim_ahead *ahead);
 	/* False: a message has come for it, and is lost. */
 	uint32_t (*drop)(void *posted);
+	/* Was the message marked that recv() or recv_surely() has brought last? */
+	uint32_t (*marked)(const struct sn_shim_way *way);
+	/* More ranks than cores, and who yields hands the core on? */
+	uint32_t (*crowded)(void);
+	/* For who waits for other memory: poll() is called until it finds something (true), or it is time to sleep. The core is
+	 * given away in between. */
+	uint32_t (*awake)(int (*poll)(void *arg), void *arg);
+	/* Moves what comes and goes by this endpoint, as a read of its queue does. */
+	void (*progress)(void *ep);
+	/* Another number than before: something has come since. */
+	uint64_t (*events)(void);
 };
 
 struct sn_shim {

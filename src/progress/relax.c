@@ -39,7 +39,7 @@
 #define POLLED_YIELD_MIN 100000u
 
 static _Atomic unsigned crowd, far_rails;
-static _Atomic uint64_t count_naps, count_yields;
+static _Atomic uint64_t count_naps, count_yields, count_awake;
 
 /*
  * Of the ranks of this node, too, that this process has not spoken to: in pairs each knows one other. Not if it is bound: they
@@ -79,6 +79,7 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
 {
 	fn(arg, "progress.naps", atomic_load_explicit(&count_naps, memory_order_relaxed));
 	fn(arg, "progress.yields", atomic_load_explicit(&count_yields, memory_order_relaxed));
+	fn(arg, "progress.awake", atomic_load_explicit(&count_awake, memory_order_relaxed));
 	fn(arg, "progress.spreads", sn_spread_moves());
 }
 
@@ -274,6 +275,20 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	if (found)
 		*idle = 0;
 	return found;
+}
+
+bool sn_relax_awake(int (*poll)(void *arg), void *arg)
+{
+	uint64_t idle = 0;
+
+	atomic_store_explicit(&count_awake, atomic_load_explicit(&count_awake, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	while (!sn_relax_step(&idle, 0, poll, arg)) {
+		uint64_t now = sn_now_ns();
+		if (now - idle >= awake_ns(sn_relax_crowded(), now))
+			return false;
+	}
+	return true;
 }
 
 /*

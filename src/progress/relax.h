@@ -23,6 +23,12 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
  */
 void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
 
+/*
+ * Likewise for who looks at memory of his own, where no bell rings: poll() is called until it finds something (true), or until it is
+ * time to sleep.
+ */
+bool sn_relax_awake(int (*poll)(void *arg), void *arg);
+
 /* What was done so far in this process. */
 void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 

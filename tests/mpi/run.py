@@ -40,8 +40,8 @@ PROGRAMS = {
     "pending": ["pending.c"],
     "asked": ["asked.c"],
     "again_tool": ["again.c"],
-    "together": ["together.c"],
-    "together_tool": ["together.c"],
+    "together": ["together.c", "together_flat.c"],
+    "together_tool": ["together.c", "together_flat.c"],
 }
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c"}
@@ -67,6 +67,7 @@ def build(args):
         compiler = Mpi(name).compiler()
         if not shutil.which(compiler):
             skip(f"{compiler} is not here (apt install libopenmpi-dev)")
+        subprocess.run(["cc", "-shared", "-o", os.path.join(folder, "libcuda.so.1"), "-x", "c", "/dev/null"], check=True)
         for program, sources in PROGRAMS.items():
             binary = os.path.join(folder, program)
             tool = [f"{binary}.so"] if program in TOOLS else []
@@ -116,6 +117,11 @@ UNTIL_HEARD = '"$0" -d "$@" 2>> "$1.said"; [ $? = 137 ] || : > "$1.end"; for i i
 
 
 KINDS = ("barrier", "bcast", "allreduce", "alltoall", "allgather")  # of collectives
+FLAT = ("barrier", "allreduce")  # where ranks outnumber cores
+
+
+def flat(args, runner):
+    counters(own_program(args, runner), ("progress.awake",), True)
 
 
 def together(args, runner):
@@ -123,10 +129,16 @@ def together(args, runner):
     if args.rest[-1] == "-k":
         for kind in KINDS:
             print(kind)
-            again(argparse.Namespace(**{**vars(args), "rest": [*args.rest, kind]}), runner)
+            alone = ["-w"] if kind in FLAT else []
+            again(argparse.Namespace(**{**vars(args), "rest": [*args.rest[:-1], *alone, "-k", kind]}), runner)
+        for kind in FLAT:
+            print(f"{kind}, flat")
+            flat(argparse.Namespace(**{**vars(args), "rest": [*args.rest[:-1], "-b", "-k", kind]}), runner)
         return
     if "-d" in args.rest:
         death(args, runner)
+    elif "-f" in args.rest:
+        flat(args, runner)
     else:
         again(args, runner)
 
@@ -152,7 +164,7 @@ def death(args, runner, *how):
     binary = os.path.join(programs_folder(args, mpi.name), args.what)
     with tempfile.TemporaryDirectory() as folder:
         word = os.path.join(folder, "word")
-        result = runner.run(mpi, ranks, ["sh", "-c", UNTIL_HEARD, binary, word, *how], timeout=args.timeout)
+        result = runner.run(mpi, ranks, ["sh", "-c", UNTIL_HEARD, binary, word, *how, *(["-b"] if ranks > 2 else [])], timeout=args.timeout)
         said = result.text
         if os.path.exists(f"{word}.said"):  # not so if it has not even started
             with open(f"{word}.said", encoding="utf-8", errors="replace") as file:

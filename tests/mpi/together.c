@@ -5,35 +5,35 @@
  * something changes between two of them, where some ranks go through their MPI and others do not, where one is late, and
  * beside other messages and collectives that are under way.
  *
- *     together [-m | -d FILE | -k KIND]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's; -d: of two ranks one dies, and the
- *                                           other hears of it, and makes FILE; -k: calls of one kind alone
+ *     together [-b] [-w] [-m | -d FILE | -k KIND | -f]
+ *         -b: on two cores, so that more ranks make their collectives flat; -w: rank 1 runs without libsennit-mpi.so, so that nobody does.
+ *         -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's; -d: a rank dies, and the others hear of it, and make FILE; -k: calls of
+ *         one kind alone; -f: what matters where they are flat
  *
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
+#include "together.h"
 #include <fcntl.h>
-#include <mpi.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ROUNDS 150
-#define ROOM   24 /* ints, or doubles */
-#define LONG   3000
-#define PAGE   512  /* doubles */
-#define MANY   3000 /* calls of a kind */
-#define MOST   32   /* ranks */
+#define LONG 3000
+#define MANY 3000 /* calls of a kind */
+#define MOST 32	  /* ranks */
 
 extern long tool_calls(void) __attribute__((weak));
 
-static int rank, ranks, faults;
-static long calls; /* that a tool should have seen */
+int rank, ranks;
+static int faults;
+long calls; /* that a tool should have seen */
 
-static void expect(bool right, const char *what, long i)
+void expect(bool right, const char *what, long i)
 {
 	if (right || faults++ > 5)
 		return;
@@ -47,7 +47,7 @@ static void straggle(int i)
 		usleep(i % 2 ? 20 : 3000);
 }
 
-static void barrier(MPI_Comm comm)
+void barrier(MPI_Comm comm)
 {
 	MPI_Barrier(comm);
 	calls++;
@@ -59,7 +59,7 @@ static void bcast(void *buf, int n, MPI_Datatype type, int root, MPI_Comm comm)
 	calls++;
 }
 
-static void allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+void allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
 	MPI_Allreduce(from, to, n, type, op, comm);
 	calls++;
@@ -77,7 +77,7 @@ static void allgather(const void *out, int n, MPI_Datatype type, void *in, MPI_C
 	calls++;
 }
 
-static void one_bcast(int *v, int n, int root, MPI_Comm comm, int i)
+void one_bcast(int *v, int n, int root, MPI_Comm comm, int i)
 {
 	int me, bad = 0;
 	MPI_Comm_rank(comm, &me);
@@ -126,7 +126,7 @@ static void one_allgather(int n, MPI_Comm comm, bool in_place, int i)
 }
 
 /* Of numbers that say which ranks they came from, and how often. */
-static void one_sum(int n, MPI_Comm comm, bool in_place, int i)
+void one_sum(int n, MPI_Comm comm, bool in_place, int i)
 {
 	int v[ROOM], sum[ROOM + 1], me, all, bad = 0;
 	MPI_Comm_rank(comm, &me);
@@ -136,7 +136,7 @@ static void one_sum(int n, MPI_Comm comm, bool in_place, int i)
 	sum[n] = -1;
 	allreduce(in_place ? MPI_IN_PLACE : v, sum, n, MPI_INT, MPI_SUM, comm);
 	for (int k = 0; k < n; k++)
-		bad += sum[k] != ((i + k) * all << 8) + (0x11111111 & ((1 << 4 * all) - 1));
+		bad += sum[k] != ((i + k) * all << 8) + (int)(0x11111111 & ((1ULL << 4 * all) - 1));
 	expect(!bad && sum[n] == -1, "a sum", i);
 }
 
@@ -227,29 +227,31 @@ static void own(void)
 }
 
 /* Everybody has come before anybody goes: each counts where all can look. */
-static void barriers(void)
+void barriers(MPI_Comm comm)
 {
 	char path[64] = "";
-	int fd = -1, late = 0;
-	if (rank == 0) {
+	int fd = -1, late = 0, me, all;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &all);
+	if (me == 0) {
 		fd = memfd_create("together", 0);
 		expect(fd >= 0 && !ftruncate(fd, 4096), "memory", 0);
 		snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
 	}
-	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
+	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, comm);
 	calls++;
-	if (rank > 0)
+	if (me > 0)
 		fd = open(path, O_RDWR);
 	_Atomic int *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	for (int i = 1; at != MAP_FAILED && i < 3 * ROUNDS; i++) {
 		straggle(i);
-		atomic_store(&at[rank], i);
-		barrier(MPI_COMM_WORLD);
-		for (int r = 0; r < ranks; r++)
+		atomic_store(&at[me], i);
+		barrier(comm);
+		for (int r = 0; r < all; r++)
 			late += atomic_load(&at[r]) < i;
 	}
 	expect(at != MAP_FAILED && !late, "a barrier that somebody had not come to", late);
-	barrier(MPI_COMM_WORLD);
+	barrier(comm);
 	close(fd);
 }
 
@@ -477,7 +479,7 @@ static void all_kinds(void)
 	bits(ROOM);
 	bits(PAGE);
 	own();
-	barriers();
+	barriers(MPI_COMM_WORLD);
 	communicators();
 	halves();
 	beside();
@@ -486,19 +488,60 @@ static void all_kinds(void)
 	unequal_groups();
 }
 
+static void bind_to_two(void)
+{
+	cpu_set_t has, two;
+	CPU_ZERO(&two);
+	if (sched_getaffinity(0, sizeof(has), &has))
+		return;
+	for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&two) < 2; c++)
+		if (CPU_ISSET(c, &has))
+			CPU_SET(c, &two);
+	sched_setaffinity(0, sizeof(two), &two);
+}
+
+/* Once more, as if nobody had put anything in front. */
+static void without(char **argv)
+{
+	const char *names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}, *it = NULL;
+	for (int i = 0; i < 3 && !it; i++)
+		it = getenv(names[i]);
+	if (it && !strcmp(it, "1") && getenv("LD_PRELOAD")) {
+		unsetenv("LD_PRELOAD");
+		execv("/proc/self/exe", argv);
+	}
+}
+
+static char what(int argc, char **argv, char **word)
+{
+	char chosen = 0;
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "-b"))
+			bind_to_two();
+		else if (!strcmp(argv[i], "-w"))
+			without(argv);
+		else if (argv[i][0] == '-')
+			chosen = argv[i][1];
+		else
+			*word = argv[i];
+	}
+	return chosen;
+}
+
 int main(int argc, char **argv)
 {
-	bool many = argc > 1 && !strcmp(argv[1], "-m");
+	char *word = NULL, chosen = what(argc, argv, &word);
 	int provided;
-	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+	MPI_Init_thread(&argc, &argv, chosen == 'm' ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	alarm(100);
-	if (argc > 2 && !strcmp(argv[1], "-d"))
-		death(argv[2]);
-	bool one = argc > 2 && !strcmp(argv[1], "-k");
-	if (one)
-		one_kind(argv[2]);
+	if (chosen == 'd' && word)
+		death(word);
+	if (chosen == 'k' && word)
+		one_kind(word);
+	else if (chosen == 'f')
+		flat_ones();
 	else
 		all_kinds();
 	if (tool_calls)
