@@ -170,7 +170,7 @@ static uint64_t began(int pid, bool *known)
 	char path[32], text[512];
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	*known = fd >= 0 || errno == ENOENT;
+	*known = fd >= 0;
 	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 	if (fd >= 0)
 		close(fd);
@@ -352,7 +352,7 @@ static void look_for_mpi(const struct sn_flat *f)
 	if (f->ep)
 		q->progress(f->ep);
 	sn_mpi_thread.kind = SN_SHIM_POLLS;
-	sn_proof_mpi.iprobe(open_mpi ? -1 : -2, -1, f->comm, &flag, (void *)(uintptr_t)!open_mpi);
+	sn_proof_mpi.iprobe(open_mpi ? -1 : -2, SN_NOBODYS_TAG, f->comm, &flag, (void *)(uintptr_t)!open_mpi);
 	sn_mpi_thread.kind = kind;
 }
 

@@ -57,6 +57,12 @@ struct sn_proof_mpi {
 };
 extern struct sn_proof_mpi sn_proof_mpi;
 
+/*
+ * For a look at the MPI's affairs by MPI_Iprobe: the largest tag that each MPI has, which hardly anybody uses. If a message lies there that
+ * is found, MPICH does not look any further, and its collectives that do not block stand still.
+ */
+#define SN_NOBODYS_TAG 32767
+
 bool sn_in_place(const void *from);
 /* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
 bool sn_proof_has_gpu(void);

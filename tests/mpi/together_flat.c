@@ -108,20 +108,25 @@ static void needed(MPI_Comm comm)
 {
 	static int out[1 << 18], in[1 << 18];
 	int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, got = -1, mine = rank;
-	MPI_Request r;
+	int one = 1, sum = 0;
+	MPI_Request r[2];
 	MPI_Win win;
 	for (int i = 0; i < 20; i++) {
 		out[i] = i + rank;
 		if (i == 10)
 			MPI_Send(&mine, 1, MPI_INT, right, 6, comm);
-		MPI_Irecv(in, 1 << 18, MPI_INT, left, 5, comm, &r);
-		if (rank == i % ranks)
+		MPI_Irecv(in, 1 << 18, MPI_INT, left, 5, comm, &r[0]);
+		MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &r[1]);
+		if (rank == i % ranks) {
 			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
+			MPI_Wait(&r[1], MPI_STATUS_IGNORE);
+		}
 		one_sum(2, comm, false, i);
 		barrier(comm);
 		if (rank != i % ranks)
 			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
-		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+		expect(sum == ranks, "a sum that does not block", i);
 		expect(in[i] == i + left, "a long message", i);
 	}
 	MPI_Recv(&got, 1, MPI_INT, left, 6, comm, MPI_STATUS_IGNORE);
