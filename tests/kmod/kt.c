@@ -244,20 +244,31 @@ uint64_t kt_pinned(void)
 	return info.pinned_pages;
 }
 
-/* Pages are let go by a worker, so a little later than the call that dropped them. */
+/*
+ * Pages are let go by a worker, so a little later than the call that dropped them. One good look is enough: another process of the
+ * test may pin some between two.
+ */
 void kt_wait_unpinned(uint64_t at_most)
 {
-	for (int i = 0; i < 3000 && kt_pinned() > at_most; i++)
+	uint64_t now = kt_pinned();
+
+	for (int i = 0; i < 3000 && now > at_most; i++) {
 		usleep(10000);
-	KT_CHECK(kt_pinned() <= at_most);
+		now = kt_pinned();
+	}
+	KT_CHECK(now <= at_most);
 }
 
 /* Just so many, when the workers are through that set some aside to pin ahead and give back what was pinned already. */
 void kt_wait_pinned(uint64_t pages)
 {
-	for (int i = 0; i < 3000 && kt_pinned() != pages; i++)
+	uint64_t now = kt_pinned();
+
+	for (int i = 0; i < 3000 && now != pages; i++) {
 		usleep(10000);
-	KT_CHECK(kt_pinned() == pages);
+		now = kt_pinned();
+	}
+	KT_CHECK(now == pages);
 }
 
 uint64_t kt_vm_pin_kb(void)
