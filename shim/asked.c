@@ -150,11 +150,12 @@ int sn_own_get_some(int n, void *requests, int *count, int *indices, void *statu
 	*count = 0;
 	for (int i = 0; i < n && !rc; i++) {
 		handle h = at(requests, i);
-		some |= h != sn_own_null;
-		if (h == sn_own_null || (rc = sn_own_get_status(h, &flag, status_at(statuses, *count))) ||
-		    !flag)
+		if (h == sn_own_null)
 			continue;
-		indices[(*count)++] = i;
+		some = 1;
+		rc = sn_own_get_status(h, &flag, status_at(statuses, *count));
+		if (!rc && flag)
+			indices[(*count)++] = i;
 	}
 	if (!some)
 		*count = UNDEFINED;
