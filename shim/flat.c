@@ -346,13 +346,11 @@ static int come(void)
 static void look_for_mpi(const struct sn_flat *f)
 {
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
-	bool open_mpi = sn_quick_is_open_mpi();
 	uint32_t kind = sn_mpi_thread.kind;
-	int flag;
 	if (f->ep)
 		q->progress(f->ep);
 	sn_mpi_thread.kind = SN_SHIM_POLLS;
-	sn_proof_mpi.iprobe(open_mpi ? -1 : -2, SN_NOBODYS_TAG, f->comm, &flag, (void *)(uintptr_t)!open_mpi);
+	sn_proof_look(f->comm);
 	sn_mpi_thread.kind = kind;
 }
 

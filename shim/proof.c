@@ -9,6 +9,12 @@
 
 #define WATCHES 2 /* that led to the same, before one goes without the MPI */
 
+/*
+ * For a look at the MPI's affairs by MPI_Iprobe: the largest tag that each MPI has, which hardly anybody uses. If a message lies there that
+ * is found, MPICH does not look any further, and its collectives that do not block stand still.
+ */
+#define NOBODYS_TAG 32767
+
 /* Of its match bits, where the sender's rank is. Others send that as data. */
 #define INTELS_RANK UINT64_C(0x0fffff0000000000)
 
@@ -40,6 +46,13 @@ __attribute__((noinline)) int sn_proof_failed(handle comm)
 	int code = sn_quick_is_open_mpi() ? 16 : 15;
 	sn_proof_mpi.call_errhandler(comm, code);
 	return code;
+}
+
+void sn_proof_look(handle comm)
+{
+	bool open_mpi = sn_quick_is_open_mpi();
+	int any = open_mpi ? -1 : -2, flag;
+	sn_proof_mpi.iprobe(any, NOBODYS_TAG, comm, &flag, (void *)(uintptr_t)!open_mpi);
 }
 
 /*

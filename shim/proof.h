@@ -57,12 +57,6 @@ struct sn_proof_mpi {
 };
 extern struct sn_proof_mpi sn_proof_mpi;
 
-/*
- * For a look at the MPI's affairs by MPI_Iprobe: the largest tag that each MPI has, which hardly anybody uses. If a message lies there that
- * is found, MPICH does not look any further, and its collectives that do not block stand still.
- */
-#define SN_NOBODYS_TAG 32767
-
 bool sn_in_place(const void *from);
 /* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
 bool sn_proof_has_gpu(void);
@@ -70,6 +64,8 @@ bool sn_proof_has_gpu(void);
 bool sn_proof_turned(unsigned rank, unsigned step);
 /* The provider's word for it has been said on standard error: the error handler is called. The error's code. */
 int sn_proof_failed(handle comm);
+/* The MPI looks after its own affairs. */
+void sn_proof_look(handle comm);
 /* sum and what came, at this step. */
 void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, size_t len);
 
