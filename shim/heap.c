@@ -64,7 +64,7 @@ static struct {
 	unsigned count; /* slots of at[] that were ever used */
 	uint32_t made;
 	struct arena *now; /* the one that new blocks come from */
-	bool off, hooked;
+	bool decided, off; /* off is for good */
 	_Atomic uintptr_t low, high;
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER, .low = UINTPTR_MAX};
 
@@ -126,9 +126,13 @@ static void *mapped(size_t bytes, int flags, int fd)
 
 __attribute__((visibility("default"))) _Atomic uint32_t sennit_heap_generation; /* in use now; 0: none */
 
+static void decide(void);
+
 /* With the lock held. */
 static struct arena *arena_make(void)
 {
+	if (!heap.decided)
+		decide();
 	if (heap.now || heap.off)
 		return heap.now;
 	unsigned slot = 0;
@@ -450,7 +454,11 @@ static bool huge_pages_always(void)
 	return n > 0 && strstr(text, "[always]");
 }
 
-__attribute__((constructor)) static void start(void)
+/*
+ * With the lock held, before the first arena: may there be any? That may be long before our constructor, for the libraries
+ * behind us run theirs first, and what they allocate must be inherited across a fork as well.
+ */
+static void decide(void)
 {
 	const char *setting = getenv("SENNIT_HEAP");
 	char mode = '0';
@@ -463,9 +471,15 @@ __attribute__((constructor)) static void start(void)
 	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_always() ||
 		   (setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
 				!strcmp(setting, "false")));
-	pthread_mutex_lock(&heap.lock);
 	heap.off |= off || pthread_atfork(before_fork, in_parent, in_child);
-	heap.hooked = !heap.off;
+	heap.decided = true;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	pthread_mutex_lock(&heap.lock);
+	if (!heap.decided)
+		decide();
 	pthread_mutex_unlock(&heap.lock);
 }
 
@@ -475,7 +489,7 @@ __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info 
 __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out)
 {
 	pthread_mutex_lock(&heap.lock);
-	const struct arena *a = heap.hooked ? arena_make() : NULL;
+	const struct arena *a = arena_make();
 	int rc = a && fd_good(a) ? 0 : -1;
 	if (!rc)
 		*out = (struct sn_heap_info){.version = 1,

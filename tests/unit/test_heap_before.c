@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Libraries of a program run their constructors before the shareable heap runs its own: what they allocate is inherited across
+ * a fork, with the heap and with the heap switched off. The program runs itself again with both libraries in front;
+ * SENNIT_HEAP_LIB and SENNIT_BEFORE_LIB say where they are.
+ */
+#include "check.h"
+#include "copy/heap.h"
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define N ((size_t)1 << 20)
+
+/* In the program that has both in front: 0, or what was wrong. */
+static int look(bool off)
+{
+	struct sn_heap_info own;
+	int status;
+	unsigned char **at = (unsigned char **)dlsym(RTLD_DEFAULT, "sennit_test_before");
+	CHECK(at && *at);
+	if (!off && !sn_heap_own(&own)) {
+		fprintf(stderr,
+			"the heap leaves itself out here: huge pages always, limited address space, or "
+			"no overcommit\n");
+		return 77;
+	}
+	if (off)
+		CHECK(!sn_heap_own(&own));
+	pid_t pid = fork();
+	if (!pid) {
+		for (size_t i = 0; i < N; i++)
+			if ((*at)[i] != 7)
+				_exit(1);
+		memset(*at, 8, N);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "the child was killed by signal %d\n", WTERMSIG(status));
+	CHECK(status == 0);
+	CHECK((*at)[0] == 7 && (*at)[N - 1] == 7);
+	return 0;
+}
+
+static int again(const char *mode, const char *preload)
+{
+	int status;
+	pid_t pid = fork();
+	if (!pid) {
+		setenv("LD_PRELOAD", preload, 1);
+		setenv("SENNIT_HEAP", mode, 1);
+		execl("/proc/self/exe", "test_heap_before", mode, (char *)NULL);
+		_exit(127);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	const char *heap = getenv("SENNIT_HEAP_LIB"), *before = getenv("SENNIT_BEFORE_LIB");
+	char preload[4096];
+	if (argc > 1)
+		return look(!strcmp(argv[1], "no"));
+	if (!heap || !before || access(heap, R_OK) || access(before, R_OK)) {
+		fprintf(stderr,
+			"SENNIT_HEAP_LIB or SENNIT_BEFORE_LIB names no library: this build has none\n");
+		return 77;
+	}
+	CHECK((size_t)snprintf(preload, sizeof(preload), "%s:%s", heap, before) < sizeof(preload));
+	CHECK(again("no", preload) == 0);
+	int with = again("yes", preload);
+	if (WIFEXITED(with) && WEXITSTATUS(with) == 77)
+		return 77;
+	CHECK(with == 0);
+	return 0;
+}
