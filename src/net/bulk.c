@@ -95,20 +95,18 @@ int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t m
 	return sn_packet_bind(b->fd, iface);
 }
 
-void sn_bulk_close(struct sn_bulk *b)
+void sn_bulk_in_child(struct sn_bulk *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
 	if (b->whole >= 0)
 		close(b->whole);
-	free(b);
 }
 
-void sn_bulk_in_child(struct sn_bulk *b)
+void sn_bulk_close(struct sn_bulk *b)
 {
-	close(b->fd);
-	if (b->whole >= 0)
-		close(b->whole);
+	sn_bulk_in_child(b);
+	free(b);
 }
 
 int sn_bulk_fd(const struct sn_bulk *b)
