@@ -12,7 +12,10 @@
  * Rules of the receiver: expose a receive only if no earlier open receive that is not on the board overlaps with it; match a
  * message from the ring with an exposed receive only after taking it off the board by compare-and-swap; publish the
  * ring's head only after the message has been matched or queued as unexpected.
- * Planted errors, each of which must be found: -DNO_COUNT, -DNO_EMPTY, -DEARLY_HEAD, -DNO_OVERLAP.
+ * With -DKILL a sender may be killed before its claim, between the two stores of it, and before it reports it: the receive
+ * is then given back (with an error), nobody waits for it for ever, and a claim of the other sender is left alone.
+ * Planted errors, each of which must be found: -DNO_COUNT, -DNO_EMPTY, -DEARLY_HEAD, -DNO_OVERLAP; with -DKILL: -DSTALE (the
+ * claimant of the slot's last use is left there), -DNO_TAG (the claimant alone tells whose claim it is).
  */
 #ifndef SENDERS
 #define SENDERS 2
@@ -43,6 +46,12 @@ byte shown; /* the count on the board: serials below it are on the board or neve
 
 /* the board: 0 free, 2 * serial + 2 posted, 2 * serial + 3 claimed */
 byte word[SLOTS];
+byte holder[SLOTS];   /* the tag inside the word: swapped with it */
+byte claimant[SLOTS]; /* 0 none, else sender + 1: a store behind the swap */
+bool reported[SLOTS]; /* the record of a finished claim stands in the ring */
+byte claimed;	      /* ghost: entries claimed and not yet finished */
+bool dead[2], swept[2];
+byte broken[2]; /* ghost: claims that their sender did not live to report */
 
 byte unexpected[4];
 byte waiting;
@@ -50,6 +59,18 @@ byte waiting;
 #define FITS(m, s, r) ((rtag[r] == ANY || rtag[r] == mtag[m]) && (rsrc[r] == ANY || rsrc[r] == s))
 #define MEET(r, q) ((rtag[r] == ANY || rtag[q] == ANY || rtag[r] == rtag[q]) && \
 		    (rsrc[r] == ANY || rsrc[q] == ANY || rsrc[r] == rsrc[q]))
+
+inline perhaps_die(held)
+{
+#ifdef KILL
+	if
+	:: atomic { dead[s] = true; broken[s] = held; goto killed }
+	:: true
+	fi
+#else
+	skip
+#endif
+}
 
 /* ghost: message m of sender s takes receive r now; called inside atomic */
 inline match(m, s, r)
@@ -121,14 +142,24 @@ proctype sender(byte s)
 		fi;
 		if
 		:: best != NONE ->
+			perhaps_die(0);
 			atomic { /* compare-and-swap */
 				if
 				:: word[seen] == 2 * best + 2 ->
 					word[seen] = 2 * best + 3;
+					holder[seen] = s;
+					claimed++;
 					match(m, s, best)
 				:: else -> best = NONE
 				fi
 			}
+			if
+			:: best != NONE ->
+				perhaps_die(1);
+				claimant[seen] = s + 1;
+				perhaps_die(1)
+			:: else
+			fi
 		:: else
 		fi;
 		if
@@ -137,11 +168,14 @@ proctype sender(byte s)
 				(head[s] == tail[s]);
 				tail[s] = tail[s] + 1;
 				head[s] = head[s] + 1;
-				eaten[s] = eaten[s] + 1
+				eaten[s] = eaten[s] + 1;
+				reported[seen] = true
 			}
 		fi;
 		k++
-	od
+	od;
+killed:
+	skip
 }
 
 /* Take message m from the ring of sender s: match it or queue it. */
@@ -162,7 +196,7 @@ inline consume(m, s)
 					rslot[r] = NONE;
 					match(m, s, r);
 					hit = r
-				:: word[rslot[r]] == 2 * r + 3 -> word[rslot[r]] = 0; rslot[r] = NONE
+				:: word[rslot[r]] == 2 * r + 3 -> skip
 				fi
 			}
 		:: else
@@ -236,6 +270,9 @@ inline post()
 		:: i == SLOTS || !ok -> break
 		:: i < SLOTS && ok && word[i] == 0 ->
 			rslot[r] = i;
+#ifndef STALE
+			claimant[i] = 0;
+#endif
 			word[i] = 2 * r + 2;
 			ok = false
 		:: i < SLOTS && ok && word[i] != 0 -> i++
@@ -244,6 +281,42 @@ inline post()
 	fi;
 	shown = posts
 }
+
+/* The entry is free again; its receive has ended. */
+inline clear(slot)
+{
+	rslot[(word[slot] - 3) / 2] = NONE;
+	word[slot] = 0;
+	reported[slot] = false;
+	claimed--
+}
+
+#ifdef NO_TAG
+#define HELD_BY(s) (claimant[i] == s + 1 || claimant[i] == 0)
+#else
+#define HELD_BY(s) (holder[i] == s && (claimant[i] == s + 1 || claimant[i] == 0))
+#endif
+
+/* The sender is known to be dead, and everything that it has put into the ring is consumed. */
+inline sweep(s)
+{
+	i = 0;
+	do
+	:: i == SLOTS -> break
+	:: else ->
+		atomic {
+			if
+			:: word[i] % 2 == 1 && HELD_BY(s) -> assert(holder[i] == s); clear(i)
+			:: else
+			fi;
+			i++
+		}
+	od;
+	i = 0;
+	swept[s] = true
+}
+
+#define EXPECTED(s) (swept[s] -> tail[s] + broken[s] : MSGS)
 
 proctype receiver()
 {
@@ -261,7 +334,15 @@ proctype receiver()
 #endif
 		consume(s * MSGS + eaten[s], s);
 		atomic { eaten[s] = eaten[s] + 1; head[s] = eaten[s] }
-	:: posts == RECVS && taken == SENDERS * MSGS -> break
+	:: atomic { reported[0] -> clear(0) }
+	:: atomic { reported[1] -> clear(1) }
+	:: dead[0] && !swept[0] && eaten[0] == tail[0] && !reported[0] && !reported[1] -> sweep(0)
+#if SENDERS == 2
+	:: dead[1] && !swept[1] && eaten[1] == tail[1] && !reported[0] && !reported[1] -> sweep(1)
+	:: posts == RECVS && !claimed && taken == EXPECTED(0) + EXPECTED(1) -> break
+#else
+	:: posts == RECVS && !claimed && taken == EXPECTED(0) -> break
+#endif
 	od
 }
 
