@@ -230,10 +230,11 @@ static bool chooses_collectives(const struct sn_launcher *l, char *const *argv)
 	return yes;
 }
 
-/* Has a launcher started this? */
-static bool is_rank(void)
+/* Is this one of several that a launcher has started? Not if it is a launcher itself: one in a shell of `srun --pty` is of rank 0. */
+static bool is_rank(const struct sn_launcher *l)
 {
-	return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+	return (l->mpi == SN_MPI_PROGRAM || l->mpi == SN_MPI_UNKNOWN) &&
+	       (getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK"));
 }
 
 /*
@@ -243,7 +244,7 @@ static bool is_rank(void)
 static void collectives_of_open_mpi(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
 				    const char *provider)
 {
-	char *rules = is_rank() || chooses_collectives(l, argv)
+	char *rules = is_rank(l) || chooses_collectives(l, argv)
 			      ? NULL
 			      : find_ours(provider, "openmpi-allreduce.rules");
 	if (rules) {
@@ -270,42 +271,124 @@ static void for_intel_mpi(struct sn_plan *p, char *const *argv)
 	sn_plan_set(p, argv, "I_MPI_FABRICS", "ofi");
 }
 
+/* What ranks on other nodes need of the environment; returns how many names. The caller frees each. */
+static size_t exported(const struct sn_plan *p, char *const *argv, char **names)
+{
+	size_t n = 0;
+	for (unsigned i = 0; i < p->env_count; i++)
+		if (strncmp(p->env[i].name, "OMPI_MCA_", 9) != 0 && !set_by_arguments(argv, p->env[i].name))
+			names[n++] = sn_tool_strdup(p->env[i].name);
+	for (char **e = environ; *e; e++) {
+		char *name = sn_tool_printf("%.*s", (int)strcspn(*e, "="), *e);
+		if (strncmp(name, "SENNIT_", 7) == 0 && !set_by_arguments(argv, name))
+			names[n++] = name;
+		else
+			free(name);
+	}
+	return n;
+}
+
 /*
- * Open MPI passes variables other than OMPI_MCA_* to other nodes only when asked with -x, once per variable. It takes
+ * The file in which --app says what is to be started, or NULL. It may be an argument of the program's as well; so nothing is done
+ * about it that would be wrong there, and beside an -x of the user's the parameter below would be.
+ */
+static const char *appfile(char *const *argv)
+{
+	const char *file = NULL;
+	for (; argv[0]; argv++) {
+		if (argv[1] && (strcmp(argv[0], "--app") == 0 || strcmp(argv[0], "-app") == 0))
+			file = argv[1];
+		if (strcmp(argv[0], "-x") == 0 || strcmp(argv[0], "--x") == 0)
+			return NULL;
+	}
+	return file;
+}
+
+static bool file_exports(const char *path)
+{
+	char line[4096], *rest;
+	bool yes = false;
+	FILE *f = fopen(path, "re");
+	while (f && !yes && fgets(line, sizeof(line), f))
+		for (char *word = strtok_r(line, " \t\n", &rest); word && !yes;
+		     word = strtok_r(NULL, " \t\n", &rest))
+			yes = strcmp(word, "-x") == 0 || strcmp(word, "--x") == 0;
+	if (f)
+		fclose(f);
+	return yes;
+}
+
+/*
+ * Open MPI 4 drops its command line's -x where --app names a file of programs; this parameter reaches all of them. False: one has
+ * an -x, which it cannot be mixed with.
+ */
+static bool export_to_file(struct sn_plan *p, const char *file, char *const *names, size_t count)
+{
+	if (file_exports(file)) {
+		sn_plan_note(
+			p,
+			"%s has options -x: each of its lines needs -x FI_PROVIDER_PATH -x FI_PROVIDER, too, "
+			"if ranks run on other nodes",
+			file);
+		return false;
+	}
+	char *list = sn_tool_strdup("");
+	for (size_t i = 0; i < count; i++) {
+		char *more = sn_tool_printf("%s%s%s", list, i ? ";" : "", names[i]);
+		free(list);
+		list = more;
+	}
+	add(p, "OMPI_MCA_mca_base_env_list", list, false);
+	free(list);
+	return true;
+}
+
+/* -x NAME for each name at out[n] and after; returns where they end. */
+static size_t put_exports(char *const *names, size_t count, char **out, size_t n)
+{
+	for (size_t i = 0; i < count; i++) {
+		out[n++] = sn_tool_strdup("-x");
+		out[n++] = sn_tool_strdup(names[i]);
+	}
+	return n;
+}
+
+/*
+ * Open MPI passes variables other than OMPI_MCA_* to other nodes only when asked with -x, once per variable, and 4.x only for
+ * the program before whose name that stands, where several are started as one job (mpirun -n 1 ./a : -n 3 ./b). It takes
  * them from its own environment. -x cannot be mixed with the parameter mca_base_env_list (4.x ends the job).
  */
-static char **insert_exports(struct sn_plan *p, char *const *argv)
+static char **insert_exports(struct sn_plan *p, const struct sn_launcher *l, char *const *argv)
 {
-	size_t argc = 0, env_count = 0, n = 0;
-	while (argv[argc])
-		argc++;
+	size_t argc = 0, env_count = 0, n = 0, programs = 1, count = 0;
+	const char *file = l->mpi == SN_MPI_OPEN4 ? appfile(argv) : NULL;
+	bool listed = false;
+	for (; argv[argc]; argc++)
+		programs += strcmp(argv[argc], ":") == 0;
 	for (char **e = environ; *e; e++)
 		env_count++;
-	char **out = calloc(argc + 1 + 2 * (env_count + SN_PLAN_ENV_MAX), sizeof(*out));
-	if (!out)
+	char **names = calloc(env_count + SN_PLAN_ENV_MAX, sizeof(*names));
+	char **out = calloc(argc + 1 + programs * 2 * (env_count + SN_PLAN_ENV_MAX), sizeof(*out));
+	if (!out || !names) {
+		free(out);
+		free(names);
 		return NULL;
-	out[n++] = sn_tool_strdup(argv[0]);
-	bool list = getenv("OMPI_MCA_mca_base_env_list") || mca_argument(argv, "mca_base_env_list");
-	if (list)
+	}
+	if (getenv("OMPI_MCA_mca_base_env_list") || mca_argument(argv, "mca_base_env_list"))
 		sn_plan_note(p, "mca_base_env_list is set, so no -x options are added: name FI_PROVIDER_PATH "
 				"and FI_PROVIDER "
 				"in it if ranks run on other nodes");
-	for (unsigned i = 0; i < p->env_count && !list; i++) {
-		if (strncmp(p->env[i].name, "OMPI_MCA_", 9) == 0 || set_by_arguments(argv, p->env[i].name))
-			continue;
-		out[n++] = sn_tool_strdup("-x");
-		out[n++] = sn_tool_strdup(p->env[i].name);
-	}
-	for (char **e = environ; *e && !list; e++) {
-		char *name = sn_tool_printf("%.*s", (int)strcspn(*e, "="), *e);
-		if (strncmp(name, "SENNIT_", 7) == 0 && !set_by_arguments(argv, name)) {
-			out[n++] = sn_tool_strdup("-x");
-			out[n++] = sn_tool_strdup(name);
-		}
-		free(name);
-	}
-	for (size_t i = 1; i < argc; i++)
+	else
+		count = exported(p, argv, names);
+	listed = file && count && export_to_file(p, file, names, count);
+	for (size_t i = 0; i < argc; i++) {
 		out[n++] = sn_tool_strdup(argv[i]);
+		if (!listed && (i == 0 || strcmp(argv[i], ":") == 0))
+			n = put_exports(names, count, out, n);
+	}
+	for (size_t i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
 	return out;
 }
 
@@ -407,7 +490,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 	note_the_program(p, l, argv);
 	if (!open_mpi && check_mpich_library(p, l, argv, mpich_lib) != 0)
 		return -1;
-	p->argv = open_mpi ? insert_exports(p, argv) : copy_arguments(argv);
+	p->argv = open_mpi ? insert_exports(p, l, argv) : copy_arguments(argv);
 	if (!p->argv) {
 		sn_tool_complain("out of memory");
 		return -1;

@@ -99,10 +99,10 @@ class Across:
         """Where the launcher runs: on the first host."""
         return net.on(self.names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec "$@"', "sh")
 
-    def command(self, mpi, ranks, env):
-        """env: what the job's processes need besides what `sennit run` hands on by itself."""
-        each = -(-ranks // len(self.names))
-        kept = [word for name in env for word in ("-x", name)]
+    def command(self, mpi, ranks, env, apart=0):
+        """env: what the job's processes need besides what `sennit run` hands on by itself. apart: ranks that come behind these."""
+        each = -(-(ranks + apart) // len(self.names))
+        kept = self.kept(env)
         hosts = ",".join("%s:%d" % (a, each) for a in self.addresses)
         if mpi.name == "o4":
             return [mpi.launcher, "--mca", "plm_rsh_agent", self.agent, "--mca", "oob_tcp_if_include", "eth0",
@@ -111,6 +111,16 @@ class Across:
             return [mpi.launcher, "--prtemca", "plm_ssh_agent", self.agent, "--prtemca", "oob_tcp_if_include", "eth0",
                     "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", *kept, "-H", hosts, "-n", str(ranks)]
         return [mpi.launcher, "-launcher", "ssh", "-launcher-exec", self.agent, "-hosts", hosts, "-n", str(ranks)]
+
+    @staticmethod
+    def kept(env):
+        """What tells Open MPI to hand these variables on."""
+        return [word for name in env for word in ("-x", name)]
+
+    def apart(self, mpi, ranks, env):
+        """The last ranks of a job, as a program of its own, on the last host."""
+        own = [*self.kept(env), "-H", "%s:%d" % (self.addresses[-1], ranks)] if mpi.name in ("o4", "o5") else []
+        return [":", *own, "-n", str(ranks)]
 
     def check(self, result, ranks):
         """Did the hosts speak to each other over sennit, and those beside each other the short way?"""

@@ -160,17 +160,22 @@ class Runner:
         return env
 
     def run(self, mpi, ranks, program, *, sennit=True, timeout=60, env=None, name="job", launch=None,
-            during=None):
+            during=None, apart=0):
         """One job to its end, at most `timeout` seconds. launch: arguments for the launcher besides the number of
-        ranks. during: called with the job's mark in a thread of its own when the job has started."""
+        ranks. during: called with the job's mark in a thread of its own when the job has started. apart: over several hosts,
+        so many more ranks are started as a program of their own, which is the same one."""
         self.tmp = os.path.join("/tmp", f"job-{os.getpid()}")
         os.makedirs(self.tmp, exist_ok=True)
         mark = uuid.uuid4().hex
         listing = os.path.join(self.work, f"{name}.shm")
-        command = (self.across.command(mpi, ranks, {MARK: mark, **(env or {})}) if self.across else mpi.command(ranks)) + (launch or []) + list(program)
+        handed = {MARK: mark, **(env or {})}
+        command = (self.across.command(mpi, ranks, handed, apart) if self.across else mpi.command(ranks)) + (launch or []) + list(program)
+        if apart:
+            command += self.across.apart(mpi, apart, handed) + list(program)
+            ranks += apart
         if sennit:
             command = [os.path.join(self.build, "bin", "sennit"), "run", "--"] + command
-        environ = self.environment(mpi, sennit, {MARK: mark, **(env or {})})
+        environ = self.environment(mpi, sennit, handed)
         if self.across:
             command = self.across.prefix() + command
             environ["SENNIT_NET"] = self.across.driver

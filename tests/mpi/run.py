@@ -198,7 +198,8 @@ def python(args, runner):
             skip("mpi4py is not here (apt install python3-mpi4py)")
     else:
         mpi.needs_python()
-    result = runner.run(mpi, ranks, [interpreter, os.path.join(HERE, "program.py")], timeout=args.timeout)
+    apart = ranks // 2 if runner.across else 0  # as coupled models are started: mpirun -n 2 ./ocean : -n 2 ./air
+    result = runner.run(mpi, ranks - apart, [interpreter, os.path.join(HERE, "program.py")], timeout=args.timeout, apart=apart)
     verdict(result, f"mpi4py program on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"program\.py: all right")
 
 

@@ -266,10 +266,20 @@ class Detection(RunTest):
         self.assertEqual([e.get(n) for n in names], ["1", rules])
         chosen = ((["--mca", "coll_tuned_priority", "1"], {}), (["--mca", "coll", "^tuned"], {}), ([], {"OMPI_MCA_coll_sync_priority": "99"}),
                   (["-x", "OMPI_MCA_coll_tuned_use_dynamic_rules=0"], {}), ([], {names[1]: "/my/rules"}), (["--tune", "file"], {}),
-                  (["-am", "file"], {}), ([], {"OMPI_MCA_mca_base_param_files": "file"}), ([], {"OMPI_COMM_WORLD_RANK": "1"}))
+                  (["-am", "file"], {}), ([], {"OMPI_MCA_mca_base_param_files": "file"}))
         for words, env in chosen:
             e = self.exports(self.dry(path, *words, "-n", "2", "./a.out", **env))
             self.assertEqual([e.get(n) for n in names], [None, None], (words, env))
+
+    def test_one_decision_for_all_ranks_about_the_rules_for_the_collectives_of_open_mpi(self):
+        with open(self.dir + "/provider/openmpi-allreduce.rules", "w", encoding="utf-8") as f:
+            f.write("0\n")
+        name = "OMPI_MCA_coll_tuned_use_dynamic_rules"
+        launcher = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
+        for path, ours in ((launcher, True), (shutil.which("true"), False)):
+            self.assertIn(name, self.exports(self.dry(path)))
+            for rank in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"):
+                self.assertEqual(name in self.exports(self.dry(path, **{rank: "0"})), ours, (path, rank))
 
     def test_no_rules_where_a_file_of_parameters_has_some(self):
         with open(self.dir + "/provider/openmpi-allreduce.rules", "w", encoding="utf-8") as f:
@@ -297,6 +307,26 @@ class Detection(RunTest):
         lines = self.dry(path, "-x", "FI_PROVIDER=tcp", "-n", "2", "./a.out")
         self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x GLIBC_TUNABLES -x FI_PROVIDER=tcp -n 2 ./a.out")
         self.assertTrue(any("FI_PROVIDER is set on the command line" in line for line in lines))
+
+    def test_each_of_several_programs_is_given_them(self):
+        path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4")
+        lines = self.dry(path, "-n", "1", "./a.out", "b", ":", "-n", "2", "./c.out", SENNIT_NET="udp")
+        given = "-x FI_PROVIDER_PATH -x FI_PROVIDER -x GLIBC_TUNABLES -x SENNIT_NET"
+        self.assertEqual(lines[-1], f"{path} {given} -n 1 ./a.out b : {given} -n 2 ./c.out")
+
+    def test_a_file_of_programs_is_given_them(self):
+        file = os.path.join(self.dir, "programs")
+        for version, text, own, listed in (("4.1.4", "-n 1 ./a.out", [], True), ("4.1.4", "-x A -n 1 ./a.out", [], False),
+                                           ("4.1.4", "-n 1 ./a.out", ["-x", "A", "./b.out"], False), ("5.0.11", "-n 1 ./a.out", [], False)):
+            path = self.launcher("mpirun", "mpirun (Open MPI) " + version)
+            with open(file, "w", encoding="utf-8") as f:
+                f.write(text + "\n")
+            lines = self.dry(path, *own, "--app", file, SENNIT_NET="udp")
+            e = self.exports(lines)
+            self.assertEqual(e.get("OMPI_MCA_mca_base_env_list"),  # quoted, as a shell wants it
+                             "'FI_PROVIDER_PATH;FI_PROVIDER;GLIBC_TUNABLES;SENNIT_NET'" if listed else None, text)
+            self.assertEqual("-x FI_PROVIDER" in lines[-1], not listed, text)
+            self.assertEqual(any("of its lines needs" in line for line in lines), "-x" in text and version.startswith("4"), text)
 
     def test_base_env_list_excludes_x(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4")
