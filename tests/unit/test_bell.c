@@ -403,8 +403,6 @@ static void nobody_naps_before_the_network_would_ring(void **state)
 			judged++;
 		}
 	}
-	if (judged < 10)
-		print_message("a busy machine: %d of 10 judged\n", judged);
 	uint64_t long_ago = 1;
 	napped();
 	sn_relax_step(&long_ago, 100, nothing, NULL);
@@ -413,6 +411,11 @@ static void nobody_naps_before_the_network_would_ring(void **state)
 	uint64_t idle = sn_now_ns() - 60000;
 	sn_relax_step(&idle, 100, nothing, NULL);
 	assert_int_equal(napped(), 1);
+	if (judged)
+		return;
+	print_message("a busy machine: each step was interrupted for longer than the time after which a nap "
+		      "is right\n");
+	skip();
 }
 
 static void in_a_crowd_waiting_yields_at_once(void **state)
