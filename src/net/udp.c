@@ -20,6 +20,7 @@
 #include "net/call.h"
 #include "net/driver.h"
 #include "net/iface.h"
+#include "net/join.h"
 #include "net/udp_in.h"
 #include "net/udp_out.h"
 #include <errno.h>
@@ -29,11 +30,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OUT_IOVS     (SN_NET_BATCH * (2 + SN_NET_PIECES)) /* fewer than the 1,024 of a call */
-#define SEGMENTS     64					  /* the kernel's limit for one joined datagram */
-#define PAD	     8					  /* the part of a segment that may be filled up */
-#define APART	     1000000000ULL			  /* ns without joining, after a refusal */
-#define BUFFER_BYTES (8 << 20)				  /* of a socket that receives */
+#define APART	     1000000000ULL /* ns without joining, after a refusal */
+#define BUFFER_BYTES (8 << 20)	   /* of a socket that receives */
 
 _Static_assert(sizeof(union sn_udp_addr) <= sizeof(struct sn_net_path), "a path holds any UDP address");
 
@@ -49,14 +47,12 @@ struct udp {
 	int out_fd[SN_NET_BATCH];	   /* that it leaves through */
 	struct sn_udp_outs outs;
 	char device[IF_NAMESIZE]; /* that the sockets are held to */
-	struct iovec out_iov[OUT_IOVS];
+	struct iovec out_iov[SN_JOIN_IOVS];
 	union sn_udp_cmsg out_control[SN_NET_BATCH];
 	uint64_t apart_until; /* clock up to which no frames are joined; 0: they are */
 	uint64_t send_calls, joined, errors;
 	int trouble;
 };
-
-static uint8_t padding[65536]; /* zeros; never written */
 
 /* ---- open ---- */
 
@@ -216,34 +212,10 @@ static unsigned udp_fds(void *drv, int fd[SN_NET_FDS])
 
 /* ---- out ---- */
 
-static bool same_way(const struct sn_net_out *a, const struct sn_net_out *b)
-{
-	return a->to == b->to || memcmp(a->to, b->to, sizeof(*a->to)) == 0;
-}
-
-/*
- * How many of the frames from here on go into one datagram, and the length of its segments: equally long, only the last may
- * be shorter. A short frame before longer ones is padded, which costs less than a datagram of its own (3 us); a frame
- * says itself where it ends.
- */
+/* How many of the frames from here on go into one datagram, and the length of its segments. */
 static unsigned group(const struct udp *u, const struct sn_net_out *f, unsigned count, uint32_t *size)
 {
-	unsigned n = 1;
-
-	*size = f[0].len;
-	if (u->apart_until)
-		return 1;
-	if (count > 2 && f[1].len > *size && f[2].len <= f[1].len)
-		*size = f[1].len;
-	while (n < count && n < SEGMENTS && f[n].len <= *size && same_way(&f[n], &f[0]) &&
-	       (n + 1) * *size <= 65535 - 48) {
-		n++;
-		if (f[n - 1].len < *size - *size / PAD)
-			break;
-	}
-	if (n == 1)
-		*size = f[0].len;
-	return n;
+	return sn_join_count(f, u->apart_until ? 1 : count, size);
 }
 
 /* Which socket sends there; the datagram says where to if that does not know it. */
@@ -260,19 +232,6 @@ static int to_whom(struct udp *u, const struct sn_net_path *path, struct msghdr 
 	return u->fd;
 }
 
-/* A piece more, which may lie right behind the one before. Returns how many more entries that takes. */
-static unsigned add_piece(const struct msghdr *m, struct iovec *next, const struct iovec *piece)
-{
-	struct iovec *last = next - 1;
-
-	if (next > m->msg_iov && (uint8_t *)last->iov_base + last->iov_len == piece->iov_base) {
-		last->iov_len += piece->iov_len;
-		return 0;
-	}
-	*next = *piece;
-	return 1;
-}
-
 /* Describe the frames as datagrams; returns how many there are. */
 static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigned count)
 {
@@ -286,13 +245,8 @@ static unsigned describe(struct udp *u, const struct sn_net_out *frames, unsigne
 		unsigned n = group(u, frames + i, count - i, &segment);
 		*m = (struct msghdr){.msg_iov = &u->out_iov[iovs]};
 		u->out_fd[msgs] = to_whom(u, frames[i].to, m);
-		for (unsigned k = i; k < i + n; k++) {
-			for (uint32_t v = 0; v < frames[k].iov_count; v++)
-				iovs += add_piece(m, &u->out_iov[iovs], &frames[k].iov[v]);
-			if (k < i + n - 1 && segment > frames[k].len)
-				u->out_iov[iovs++] = (struct iovec){padding, segment - frames[k].len};
-		}
-		m->msg_iovlen = (size_t)(&u->out_iov[iovs] - m->msg_iov);
+		m->msg_iovlen = sn_join_out(m->msg_iov, frames + i, n, segment);
+		iovs += (unsigned)m->msg_iovlen;
 		u->out_frames[msgs] = n;
 		if (n > 1) {
 			m->msg_control = &u->out_control[msgs];

@@ -5,6 +5,7 @@
 #include "net/udp_in.h"
 #include "base/base.h"
 #include "net/call.h"
+#include "net/join.h"
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -19,7 +20,7 @@
 
 bool sn_udp_in_new(struct sn_udp_in *u)
 {
-	u->bytes = malloc((size_t)SN_UDP_MSGS * SN_UDP_BYTES);
+	u->bytes = malloc((size_t)SN_UDP_MSGS * SN_JOIN_BYTES);
 	u->ask = 1;
 	u->mmsg = true;
 	return u->bytes != NULL;
@@ -63,47 +64,12 @@ static ssize_t read_one(struct sn_udp_in *u, struct iovec *iov, size_t count)
 
 static inline void read_plain(struct sn_udp_in *u)
 {
-	ssize_t n = sn_net_call_recv(u->from, u->bytes, SN_UDP_BYTES);
+	ssize_t n = sn_net_call_recv(u->from, u->bytes, SN_JOIN_BYTES);
 
 	u->calls++;
 	u->plain_calls++;
 	u->msg[0] = (struct mmsghdr){.msg_len = n > 0 ? (unsigned)n : 0};
 	u->count = n > 0;
-}
-
-/* The pieces to read a train into: frame i's head, and all of it if no place is known, lies where it would lie anyway. */
-static unsigned train_pieces(struct sn_udp_in *u, uint32_t size, unsigned placed)
-{
-	size_t rest = (size_t)placed * size;
-	unsigned pieces = 0;
-
-	for (unsigned i = 0; i < placed; i++) {
-		u->train[pieces++] = (struct iovec){u->bytes + (size_t)i * size, SN_NET_HEAD};
-		u->train[pieces++] = (struct iovec){u->spot[i].at, u->spot[i].len};
-		uint32_t used = SN_NET_HEAD + u->spot[i].len;
-		if (used < size) /* a frame that is longer, or filled up */
-			u->train[pieces++] = (struct iovec){u->bytes + (size_t)i * size + used, size - used};
-	}
-	if (rest < SN_UDP_BYTES)
-		u->train[pieces++] = (struct iovec){u->bytes + rest, SN_UDP_BYTES - rest};
-	return pieces;
-}
-
-/* All that was read, in one piece, where the second datagram of a call would lie. */
-static void gather(struct sn_udp_in *u, size_t n)
-{
-	uint8_t *to = u->bytes + SN_UDP_BYTES;
-
-	for (const struct iovec *v = u->train; n > 0; v++) {
-		size_t part = SN_MIN_OF(n, v->iov_len);
-		memcpy(to, v->iov_base, part);
-		to += part;
-		n -= part;
-	}
-	u->msg[1] = u->msg[0];
-	u->at = 1;
-	u->count = 2;
-	u->placed = 0;
 }
 
 /* The next datagram, its bodies at the places where they belong if it is what is expected. False: nothing is. */
@@ -115,15 +81,17 @@ static bool fill_placed(struct sn_udp_in *u, const struct sn_net_place *place)
 	u->placed = place->expect(place->arg, u->spot, SN_NET_BATCH, &size);
 	if (u->placed == 0)
 		return false;
-	ssize_t n = read_one(u, u->train, train_pieces(u, size, u->placed));
+	ssize_t n = read_one(u, u->train, sn_join_in(u->train, u->bytes, size, u->spot, u->placed));
 	if (n < 0)
 		return true;
 	u->msg[0].msg_len = (unsigned)n;
 	u->count = 1;
 	uint32_t segment = segment_size(&u->msg[0].msg_hdr, (uint32_t)n);
 	bool fits = segment == size || n <= SN_NET_HEAD || (segment == (uint32_t)n && segment < size);
-	if (!fits)
-		gather(u, SN_MIN_OF((size_t)n, (size_t)SN_UDP_BYTES));
+	if (!fits) {
+		sn_join_undo(u->bytes, size, u->spot, u->placed, (size_t)n);
+		u->placed = 0;
+	}
 	return true;
 }
 
@@ -148,7 +116,7 @@ static void fill(struct sn_udp_in *u)
 		return;
 	}
 	for (unsigned i = 0; i < ask; i++) {
-		u->iov[i] = (struct iovec){u->bytes + (size_t)i * SN_UDP_BYTES, SN_UDP_BYTES};
+		u->iov[i] = (struct iovec){u->bytes + (size_t)i * SN_JOIN_BYTES, SN_JOIN_BYTES};
 		u->msg[i].msg_hdr = (struct msghdr){.msg_iov = &u->iov[i],
 						    .msg_iovlen = 1,
 						    .msg_control = &u->control[i],
@@ -294,7 +262,7 @@ unsigned sn_udp_receive(struct sn_udp_in *u, struct sn_net_in *frames, unsigned 
 			uint32_t len = SN_MIN_OF(size, m->msg_len - u->offset);
 			unsigned i = u->offset / size;
 			frames[n++] = (struct sn_net_in){
-				.data = u->bytes + (size_t)u->at * SN_UDP_BYTES + u->offset,
+				.data = u->bytes + (size_t)u->at * SN_JOIN_BYTES + u->offset,
 				.len = len,
 				.spot = i < u->placed && len > SN_NET_HEAD ? &u->spot[i] : NULL};
 			u->offset += len;

@@ -3,11 +3,10 @@
 #ifndef SN_NET_UDP_IN_H
 #define SN_NET_UDP_IN_H
 
-#include "net/driver.h"
+#include "net/join.h"
 #include <sys/socket.h>
 
-#define SN_UDP_MSGS  8	   /* datagrams a call */
-#define SN_UDP_BYTES 65536 /* longest, joined */
+#define SN_UDP_MSGS 8 /* datagrams a call */
 
 union sn_udp_cmsg { /* room for one control message with a segment size */
 	struct cmsghdr align;
@@ -23,7 +22,7 @@ struct sn_udp_in {
 	bool plain, mmsg; /* the kernel joins nothing for `one`; recvmmsg is there */
 	unsigned single,
 		run; /* datagrams from `one` that were one frame; looks at it in a row that found something */
-	uint8_t *bytes; /* SN_UDP_MSGS times SN_UDP_BYTES */
+	uint8_t *bytes; /* SN_UDP_MSGS times SN_JOIN_BYTES */
 	struct mmsghdr msg[SN_UDP_MSGS];
 	struct iovec iov[SN_UDP_MSGS];
 	union sn_udp_cmsg control[SN_UDP_MSGS];
@@ -32,7 +31,7 @@ struct sn_udp_in {
 	uint32_t offset;    /* in that one */
 	unsigned placed;    /* frames of the only datagram whose ends stand at spot */
 	struct sn_net_spot spot[SN_NET_BATCH];
-	struct iovec train[3 * SN_NET_BATCH + 1];
+	struct iovec train[SN_JOIN_IN];
 	uint64_t calls, plain_calls, truncated;
 };
 
