@@ -296,9 +296,9 @@ class Bench:
 
 
 def bare_once(program, names, way, kind, size):
-    """What the bare program measures between two hosts, or None. The Ethernet driver sends bodies of rendezvous without rings."""
+    """What the bare program measures between two hosts, or None. The Ethernet driver joins bodies, and has no ring for them."""
     def start(i):
-        calls = "plain" if way == "ether" and size >= LARGE[0] else way
+        calls = "joined" if way == "ether" and size >= LARGE[0] else way
         return subprocess.Popen(["ip", "netns", "exec", names[i], "taskset", "-c", str(i % os.cpu_count()), program, calls,
                                  str(i), str(size)] + ([kind] if kind == "stream" else []), stdout=subprocess.PIPE, text=True)
     other = start(1)

@@ -3,13 +3,13 @@
  * The kernel's own limit between two hosts: ping-pong and stream with the very calls that sennit's drivers make, and nothing above
  * them: no matching, no authentication, no acknowledgement, no loss. One copy out, one copy in.
  *
- *   net_bare udp|ether|plain|xdp 0|1 SIZE          0 starts, once 1 listens, and prints "SIZE us-one-way" (the median);
- *   net_bare udp|ether|plain|xdp 0|1 SIZE stream   "SIZE MB/s"; 10.77.0.1 and .2 on eth0
+ *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE          0 starts, once 1 listens, and prints "SIZE us-one-way" (the median);
+ *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE stream   "SIZE MB/s"; 10.77.0.1 and .2 on eth0
  *
  * udp: both ends connected; what fits into a datagram by send and recv, else UDP_SEGMENT, UDP_GRO, headers and payload scattered by
  * one recvmsg. ether: AF_PACKET, what fits into a frame out by send, more by sendmmsg, in by a ring, TPACKET_V2. plain: without the ring,
- * recvmmsg, headers and payload scattered, and what is longer than a page out by a socket that says that it is to lie in one stretch. xdp:
- * AF_XDP, which sennit does not use (docs/design.md).
+ * recvmmsg, headers and payload scattered, and what is longer than a page out by a socket that says that it is to lie in one stretch. joined: likewise, many frames
+ * behind one head that looks like IP's, for the kernel to cut up, as src/net/bulk.c does. xdp: AF_XDP, which sennit does not use (docs/design.md).
  *
  * A stream has at most four UNITs under way: the other end says when it has one.
  */
@@ -20,6 +20,7 @@
 #include <linux/virtio_net.h>
 #include <net/ethernet.h>
 #include <netinet/in.h>
+#include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,11 +32,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECONDS 0.15
-#define MOST	20000
-#define UNIT	(256u << 10)
-#define WHOLE	15872 /* bytes of a frame that are to lie in one stretch */
-#define WINDOW	8     /* messages that have buffers of their own where a stream arrives */
+#define SECONDS	   0.15
+#define MOST	   20000
+#define UNIT	   (256u << 10)
+#define WHOLE	   15872 /* bytes of a frame that are to lie in one stretch */
+#define GSO_UDP_L4 5	 /* VIRTIO_NET_HDR_GSO_UDP_L4, since Linux 6.2 */
+#define WINDOW	   8	 /* messages that have buffers of their own where a stream arrives */
 
 int bare_fd;
 unsigned bare_mtu, bare_frag;
@@ -358,6 +360,95 @@ static void ether_send(size_t at, size_t size)
 	send(bare_fd, frame, FRONT + HEAD + size, MSG_DONTWAIT);
 }
 
+/* ---- joined ---- */
+
+struct __attribute__((packed)) joined { /* what stands before a train of frames */
+	struct virtio_net_hdr about;
+	uint8_t ether[14];
+	struct iphdr ip;
+	struct udphdr udp;
+};
+
+#define JOINED_HEAD (sizeof(struct joined) - sizeof(struct virtio_net_hdr))
+
+static struct sockaddr_ll joined_to; /* says that it is IP */
+
+static void joined_open(void)
+{
+	int size = BUFFER;
+
+	packet_open();
+	bare_frag = bare_mtu - (JOINED_HEAD - 14) - HEAD;
+	setsockopt(bare_fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
+	packet_bind(bare_fd, ETHERTYPE);
+	whole_open();
+	joined_to = (struct sockaddr_ll){
+		.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP), .sll_halen = ETH_ALEN};
+	joined_to.sll_ifindex = (int)if_nametoindex("eth0");
+}
+
+static struct joined joined_head(size_t frames, size_t bytes)
+{
+	struct joined h = {.ip = {.version = 4,
+				  .ihl = 5,
+				  .ttl = 1,
+				  .protocol = IPPROTO_UDP,
+				  .tot_len = htons((uint16_t)(28 + bytes))},
+			   .udp = {.len = htons((uint16_t)(8 + bytes))}};
+
+	memcpy(h.ether, bare_front, sizeof(h.ether));
+	h.about.hdr_len = (uint16_t)(frames > 1			   ? JOINED_HEAD
+				     : JOINED_HEAD + bytes < WHOLE ? JOINED_HEAD + bytes
+								   : WHOLE);
+	if (frames > 1) {
+		h.about.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+		h.about.gso_type = GSO_UDP_L4;
+		h.about.gso_size = (uint16_t)(HEAD + bare_frag);
+		h.about.csum_start = offsetof(struct joined, udp) - offsetof(struct joined, ether);
+		h.about.csum_offset = offsetof(struct udphdr, check);
+	}
+	return h;
+}
+
+static void joined_send(size_t at, size_t size)
+{
+	struct iovec iov[1 + 128];
+
+	for (size_t end = at + size; at < end;) {
+		struct msghdr m = {.msg_iov = iov};
+		size_t pieces, bytes = train(iov + 1, &pieces, at, end);
+		struct joined head = joined_head(pieces / 2, bytes + pieces / 2 * HEAD);
+		iov[0] = (struct iovec){&head, sizeof(head)};
+		m.msg_iovlen = 1 + pieces;
+		if (pieces > 2) {
+			m.msg_name = &joined_to;
+			m.msg_namelen = sizeof(joined_to);
+		}
+		if (sendmsg(whole_fd, &m, 0) >= 0)
+			at += bytes;
+		else if (errno != EAGAIN && errno != ENOBUFS)
+			bare_die("sendmsg");
+	}
+}
+
+static void joined_receive(size_t at, size_t size)
+{
+	struct iovec iov[1 + 128];
+	uint8_t head[JOINED_HEAD];
+
+	iov[0] = (struct iovec){head, sizeof(head)};
+	for (size_t end = at + size; at < end;) {
+		struct msghdr m = {.msg_iov = iov};
+		train(iov + 1, &m.msg_iovlen, at, end);
+		m.msg_iovlen++;
+		ssize_t n = recvmsg(bare_fd, &m, 0);
+		if (n < 0)
+			continue;
+		size_t bytes = (size_t)n - JOINED_HEAD;
+		at += bytes - (bytes + HEAD + bare_frag - 1) / (HEAD + bare_frag) * HEAD;
+	}
+}
+
 /* ---- all ---- */
 
 static const struct way {
@@ -367,6 +458,7 @@ static const struct way {
 	{"udp", udp_open, udp_send, udp_receive},
 	{"ether", ether_open, ether_send, ether_receive},
 	{"plain", plain_open, plain_send, plain_receive},
+	{"joined", joined_open, joined_send, joined_receive},
 	{"xdp", xdp_open, xdp_send, xdp_receive},
 };
 static const struct way *way;

@@ -280,8 +280,8 @@ static void talk(sn_ep *ep, struct other *o, const char *host, const struct line
 	if (rc == SN_ERR_PEER_GONE)
 		sn_doctor_report(
 			SN_HEALTH_MISSING, host,
-			ether ? "both hosts on one Ethernet segment (a switch, no router); let ethertype "
-				"88B6 pass"
+			ether ? "both hosts on one Ethernet segment (a switch, no router); let ethertypes "
+				"88B5 and 88B6 pass"
 			      : "allow UDP between these hosts in the firewalls of both, ports of "
 				"net.ipv4.ip_local_port_range; or name the interface: SENNIT_NET=udp:eth1",
 			"it answers over `ssh`, but %s does not get through on %s",

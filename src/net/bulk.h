@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The Ethernet driver's second socket: everything leaves by it (long frames by one more), and the frames that carry the bodies of
- * rendezvous (DATA and PUSH) come in.
+ * The Ethernet driver's second socket: everything leaves by it (what is long or joined by one more), and the frames that carry the
+ * bodies of rendezvous come in. See bulk.c.
  */
 #ifndef SN_NET_BULK_H
 #define SN_NET_BULK_H
@@ -11,8 +11,8 @@
 
 struct sn_bulk;
 
-/* For frames to this endpoint port, which are up to mtu bytes long. Negative sn_error. */
-int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], uint32_t mtu, struct sn_bulk **bulk);
+/* For frames to this endpoint port. Negative sn_error. */
+int sn_bulk_open(const struct sn_iface *iface, const uint8_t port[2], struct sn_bulk **bulk);
 void sn_bulk_close(struct sn_bulk *b);
 void sn_bulk_in_child(struct sn_bulk *b); /* closes what it must not keep open for the parent */
 int sn_bulk_fd(const struct sn_bulk *b);
@@ -24,11 +24,13 @@ unsigned sn_bulk_receive(struct sn_bulk *b, struct sn_net_in *frames, unsigned m
 void sn_bulk_counters(struct sn_bulk *b, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 
 /* ---- packet.c: what both sockets have in common ---- */
-#define SN_ETHERTYPE  0x88B6 /* IEEE 802 local experimental ethertype 2 */
-#define SN_ETHER_HEAD 16     /* 14 and the port */
-/* A socket for the frames to this port; bulk: to DATA and PUSH, else to all others. Not bound yet. */
-int sn_packet_socket(const uint8_t port[2], bool bulk);
-int sn_packet_bind(int fd, const struct sn_iface *iface);
+#define SN_ETHERTYPE	  0x88B6 /* IEEE 802 local experimental ethertype 2 */
+#define SN_ETHERTYPE_BODY 0x88B5 /* and 1: bodies */
+#define SN_ETHER_HEAD	  16	 /* 14 and the port */
+#define SN_ETHER_BODY	  42 /* 14, what looks like an IPv4 header, and what looks like UDP's, with the port */
+/* A socket for the frames to this port, of one of the types. Not bound yet. */
+int sn_packet_socket(const uint8_t port[2], bool body);
+int sn_packet_bind(int fd, const struct sn_iface *iface, int type);
 uint64_t sn_packet_overruns(int fd); /* since the last time */
 
 #endif

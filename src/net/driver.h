@@ -21,10 +21,17 @@ struct sn_net_path { /* where a frame goes; the driver's business */
 
 #define SN_NET_PIECES 8 /* segments of a body that a frame is gathered from; how many pay, output.c says */
 
+enum sn_net_how { /* for a driver that tells bodies from the rest (sn_net_driver.joins) */
+		  SN_OUT_PLAIN,
+		  SN_OUT_BODY,	 /* a piece of a body */
+		  SN_OUT_JOINED, /* likewise, and may share a packet with those before and behind it */
+};
+
 struct sn_net_out { /* a frame to send: header and pieces of the body, valid until send() returns */
 	struct iovec iov[1 + SN_NET_PIECES];
 	uint32_t iov_count;
 	uint32_t len;
+	enum sn_net_how how;
 	const struct sn_net_path *to;
 };
 
@@ -58,6 +65,7 @@ struct sn_net_place {
 struct sn_net_driver {
 	const char *name;
 	uint32_t together; /* frames up to this long are best handed over lying side by side */
+	bool joins;	   /* joins frames only where it is told that the path carries such packets */
 	/*
 	 * Open on the interface or address `where` (NULL or "": choose). *part is this end's address part. Negative
 	 * sn_error: not available here (sn_fail says why).

@@ -65,6 +65,8 @@
 #define SN_NET_LATE	   (300 * 1000ULL)  /* ns without a look */
 #define SN_NET_LATENESS	   (20 * SN_NET_MS) /* a look may be so late: longer than HOT_MOST of rail.c */
 #define SN_NET_RETRY_MOST  (200 * SN_NET_MS)
+#define SN_NET_PLAIN_AFTER 4 /* times that the shortest pieces are asked for in vain */
+#define SN_NET_PLAIN	   (60000 * SN_NET_MS)
 #define SN_NET_ASK	   8 /* questions in vain after which a silent peer is gone */
 #define SN_NET_ASK_FULL	   4 /* what one of them counts; 1 if we were late after it */
 #define SN_NET_ASK_LONG	   4 /* time-outs by the clock, after which each counts in full */
@@ -109,6 +111,7 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_GATHERED, /* pieces of several segments, gathered by the rail */
 		    SN_NC_PACKED,   /* the same, copied together first */
 		    SN_NC_KERNEL_PULLS,
+		    SN_NC_JOIN_DOUBTS,
 		    SN_NC_COUNT
 };
 
@@ -183,6 +186,12 @@ struct sn_net_way { /* how we reach a peer from the port with the same index */
 	uint32_t mtu, ceiling;
 	uint64_t probe_at, try_at, tried_at;
 	unsigned probe_step, probe_tries;
+	/* may frames be joined on it? (probe.c) */
+	bool joins;
+	uint64_t join_at;
+	uint64_t
+		plain_until; /* bodies go as all other frames do: those of their own type do not come through */
+	unsigned join_tries;
 };
 
 struct sn_net_lane { /* a way of the peer's, as it arrives here */
@@ -579,17 +588,6 @@ void sn_net_out_data(struct sn_net_job *job, unsigned bit);
 void sn_net_flush(struct sn_net *n);
 void sn_net_flush_port(struct sn_net_port *p);
 
-/* ---- probe.c ---- */
-uint32_t sn_net_probe_hope(
-	const struct sn_net_link *l); /* the frame size that the best path probably carries */
-void sn_net_probe_start(struct sn_net_way *w);
-void sn_net_probe_try(struct sn_net_way *w); /* the shortest probe: does anything come through? */
-void sn_net_probe_train(struct sn_net_way *w);
-void sn_net_probe_in(struct sn_net_link *l, const struct sn_wire_probe *p, uint32_t len);
-void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p);
-uint64_t sn_net_probe_timer(struct sn_net_way *w);
-void sn_net_probe_hole(struct sn_net_way *w); /* frames of this size stopped coming through */
-
 /* ---- way.c ---- */
 /* Set up the ways to a peer of which one address part is known. False: no port leads there. */
 bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part);
@@ -616,5 +614,6 @@ void sn_net_way_down(struct sn_net_way *w);	/* nothing comes through */
 uint64_t sn_net_way_timer(struct sn_net_way *w);
 
 #include "net/fetch.h"
+#include "net/probe.h"
 
 #endif

@@ -32,6 +32,7 @@ static struct sn_net_tx *entry(struct sn_net_way *w, enum sn_net_what what, stru
 	tx->ref = NULL;
 	tx->own = NULL;
 	(*out)->to = &w->path;
+	(*out)->how = SN_OUT_PLAIN;
 	return tx;
 }
 
@@ -158,6 +159,7 @@ void sn_net_out_alone(struct sn_net_way *w, struct sn_net_slot *slot)
 
 	seal_slot(w, slot);
 	out->to = &w->path;
+	out->how = SN_OUT_PLAIN;
 	out->iov[0] = (struct iovec){slot->frame, slot->len};
 	out->iov_count = 1;
 	out->len = slot->len;
@@ -284,6 +286,20 @@ static void sign(struct sn_net_port *p)
 	}
 }
 
+/*
+ * What our kernel's module has asked for comes by the other type of frame. The shortest pieces are asked for where others do not come
+ * through: those are not joined.
+ */
+static enum sn_net_how how_to_carry(const struct sn_net_job *job)
+{
+	if ((!job->push && job->pull & SN_WIRE_PULL_KERNEL) ||
+	    job->send->link->net->now < job->way->plain_until)
+		return SN_OUT_PLAIN;
+	if (!job->way->joins || (!job->push && sn_net_shortest(job->frag)))
+		return SN_OUT_BODY;
+	return SN_OUT_JOINED;
+}
+
 /* A piece of a rendezvous. */
 void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 {
@@ -296,6 +312,7 @@ void sn_net_out_data(struct sn_net_job *job, unsigned bit)
 	struct sn_net_tx *tx = entry(w, SN_TX_DATA, &out);
 	struct sn_wire_data *d = (void *)tx->room;
 
+	out->how = how_to_carry(job);
 	tx->ref = job;
 	tx->bit = bit;
 	job->want &= ~(1ULL << bit);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Frames straight over Ethernet: an AF_PACKET socket with a ring that the kernel fills (TPACKET_V2), for the shortest way in
- * there is without a driver of our own. The bodies of rendezvous come in by another socket, by which everything leaves but long frames,
- * which have one of their own (bulk.c). All need CAP_NET_RAW in the network namespace.
+ * there is without a driver of our own. The bodies of rendezvous come in by another socket, by which everything leaves but what is long
+ * or joined, which has one of its own (bulk.c). All need CAP_NET_RAW in the network namespace.
  *
- * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol frame.
- * The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in 65,536), and by type, so that each
- * frame comes to one of the two sockets.
+ * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol frame; bodies have
+ * a type of their own, and another head. The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in
+ * 65,536). What a peer's kernel sends for ours, which has asked for it (DATA with the top bit in its number), is the module's.
  *
  * Budget: receiving looks at one word of shared memory and makes no system call; frames are read where the kernel put
  * them. Sending costs one system call for a batch. While a body is expected a look costs one call.
@@ -21,6 +21,7 @@
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <netinet/udp.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -107,48 +108,57 @@ static int set_ring(struct packet *p)
 
 /* ---- what bulk.c needs, too ---- */
 
-/* Only frames with our port, of the kinds for this socket. The socket is bound to the ethertype, so that is already decided. */
-static int set_filter(int fd, const uint8_t port[2], bool bulk)
+/* Only frames with our port. The socket is bound to the ethertype, so that is already decided. */
+static int set_filter(int fd, const uint8_t port[2], bool body)
 {
-	/* DATA for the kernel's fetches, whose numbers have the top bit, is the module's. */
-	const uint32_t type = SN_ETHER_HEAD + offsetof(struct sn_wire_head, type),
-		       top = SN_ETHER_HEAD + offsetof(struct sn_wire_data, pull) + 3;
-	struct sock_filter code[] = {
-		{BPF_LD | BPF_H | BPF_ABS, 0, 0, 14},
-		{BPF_JMP | BPF_JEQ | BPF_K, 0, 7, (uint32_t)port[0] << 8 | port[1]},
-		{BPF_LD | BPF_B | BPF_ABS, 0, 0, type},
-		{BPF_JMP | BPF_JEQ | BPF_K, 3, 0, SN_WIRE_PUSH},
-		{BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SN_WIRE_DATA},
-		{BPF_LD | BPF_B | BPF_ABS, 0, 0, top},
-		{BPF_JMP | BPF_JSET | BPF_K, 2, 0, 0x80},
-		{BPF_RET | BPF_K, 0, 0, bulk ? UINT32_MAX : 0}, /* a piece of a body */
-		{BPF_RET | BPF_K, 0, 0, bulk ? 0 : UINT32_MAX}, /* any other */
-		{BPF_RET | BPF_K, 0, 0, 0},
-	};
+	const uint32_t own = (uint32_t)port[0] << 8 | port[1],
+		       at = body ? SN_ETHER_BODY - sizeof(struct udphdr) + offsetof(struct udphdr, dest)
+				 : SN_ETHER_HEAD - 2,
+		       type = SN_ETHER_HEAD + offsetof(struct sn_wire_head, type),
+		       number = SN_ETHER_HEAD + offsetof(struct sn_wire_data, pull);
+	struct sock_filter code[] =
+		{
+			{BPF_LD | BPF_H | BPF_ABS, 0, 0, at},
+			{BPF_JMP | BPF_JEQ | BPF_K, 0, 5, own},
+			{BPF_LD | BPF_B | BPF_ABS, 0, 0, type},
+			{BPF_JMP | BPF_JEQ | BPF_K, 0, 2, SN_WIRE_DATA},
+			{BPF_LD | BPF_B | BPF_ABS, 0, 0, number + 3}, /* little endian: its top bit */
+			{BPF_JMP | BPF_JSET | BPF_K, 1, 0, SN_WIRE_PULL_KERNEL >> 24},
+			{BPF_RET | BPF_K, 0, 0, UINT32_MAX},
+			{BPF_RET | BPF_K, 0, 0, 0},
+		},
+			   of_bodies[] = {
+				   code[0],
+				   {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, own},
+				   {BPF_RET | BPF_K, 0, 0, UINT32_MAX},
+				   {BPF_RET | BPF_K, 0, 0, 0},
+			   };
 	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
 
+	if (body)
+		prog = (struct sock_fprog){sizeof(of_bodies) / sizeof(of_bodies[0]), of_bodies};
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) < 0)
 		return sn_fail(SN_ERR_PERM, "packet filter: %s", strerror(errno));
 	return 0;
 }
 
-int sn_packet_socket(const uint8_t port[2], bool bulk)
+int sn_packet_socket(const uint8_t port[2], bool body)
 {
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return sn_fail(SN_ERR_PERM, "a packet socket needs CAP_NET_RAW in this network namespace: %s",
 			       strerror(errno));
-	int rc = set_filter(fd, port, bulk);
+	int rc = set_filter(fd, port, body);
 	if (rc)
 		close(fd);
 	return rc ? rc : fd;
 }
 
-int sn_packet_bind(int fd, const struct sn_iface *iface)
+int sn_packet_bind(int fd, const struct sn_iface *iface, int type)
 {
 	struct sockaddr_ll ll = {.sll_family = AF_PACKET,
-				 .sll_protocol = htons(SN_ETHERTYPE),
+				 .sll_protocol = htons((uint16_t)type),
 				 .sll_ifindex = (int)iface->index};
 
 	if (bind(fd, (struct sockaddr *)&ll, sizeof(ll)) < 0)
@@ -173,10 +183,9 @@ static int set_up(struct packet *p, const struct sn_iface *iface)
 
 	if (rc >= 0)
 		rc = set_ring(p);
-	/* The kernel shows a frame first to who was bound last, and what it shows to the last one it need not clone. */
 	if (!rc)
-		rc = sn_bulk_open(iface, p->port, p->mtu, &p->bulk);
-	return rc ? rc : sn_packet_bind(p->fd, iface);
+		rc = sn_bulk_open(iface, p->port, &p->bulk);
+	return rc ? rc : sn_packet_bind(p->fd, iface, SN_ETHERTYPE);
 }
 
 static void packet_close(void *drv)
@@ -225,7 +234,7 @@ static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
 		return sn_fail(SN_ERR_NOMEM, "no memory for a packet socket");
 	memcpy(p->mac, iface.mac, 6);
 	sn_random(p->port, sizeof(p->port));
-	p->mtu = SN_MIN_OF(iface.mtu, 65535u) - 2; /* the port is part of the Ethernet payload */
+	p->mtu = SN_MIN_OF(iface.mtu, 65535u) - (SN_ETHER_BODY - 14);
 	rc = set_up(p, &iface);
 	if (rc) {
 		packet_close(p);
@@ -343,6 +352,8 @@ static void packet_counters(void *drv, void (*fn)(void *arg, const char *name, u
 
 const struct sn_net_driver sn_net_packet = {
 	.name = "ether",
+	.together = 2048,
+	.joins = true,
 	.open = packet_open,
 	.close = packet_close,
 	.resolve = packet_resolve,

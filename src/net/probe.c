@@ -3,6 +3,10 @@
  * The path's frame size (packetization layer path MTU discovery, RFC 8899, in the small): frames of the sizes worth trying
  * are sent padded and answered; the longest that is answered is used. Until then, and after a black hole, frames have
  * the size that every path carries.
+ *
+ * And whether frames that are joined come through (sn_net_driver.joins). Each end may know that it can join them and take them
+ * apart; what lies between shows only by trying: a bridge to a card, a program that forwards frames. So two frames are sent joined, of
+ * which the second is marked, and answered so, once so much has been sent that they are little. Nothing is joined until then, nor after doubts.
  */
 #include "net/net.h"
 
@@ -11,6 +15,7 @@ static const uint32_t ladder[] = {0 /* the ceiling */, 8900, 4000, 1400};
 #define STEPS	    (sizeof(ladder) / sizeof(ladder[0]))
 #define TRIES	    3
 #define TRAIN_FRAME 4000 /* long enough to fill a wire, short enough to greet many peers */
+#define JOIN_AFTER  64	 /* frames sent on a way, of which two more are little */
 #define AGAIN                                                                                                \
 	(5000 * SN_NET_MS) /* a path that carried less is tried again: a loss may have been the reason */
 
@@ -32,7 +37,8 @@ uint32_t sn_net_probe_hope(const struct sn_net_link *l)
 	return most;
 }
 
-static void probe_frame(struct sn_net_way *w, uint32_t size, unsigned train)
+/* The driver is to join what is marked so. Returns the frame, not sealed. */
+static struct sn_wire_probe *probe_frame(struct sn_net_way *w, uint32_t size, enum sn_net_how how)
 {
 	struct sn_net_link *l = w->link;
 	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBE, sizeof(*p));
@@ -40,21 +46,27 @@ static void probe_frame(struct sn_net_way *w, uint32_t size, unsigned train)
 
 	p->h.len = htole16((uint16_t)size);
 	p->size = htole32(size);
-	p->train = (uint8_t)train;
+	out->how = how;
 	if (size > sizeof(*p)) {
 		out->iov[1] = (struct iovec){(void *)zeros, size - sizeof(*p)};
 		out->iov_count = 2;
 		out->len = size;
 	}
-	sn_net_out_seal(w->port, &l->tx_key);
 	l->net->counts[SN_NC_PROBES]++;
+	return p;
+}
+
+static void probe_seal(const struct sn_net_way *w)
+{
+	sn_net_out_seal(w->port, &w->link->tx_key);
 }
 
 static void probe_out(struct sn_net_way *w)
 {
 	struct sn_net *n = w->link->net;
 
-	probe_frame(w, step_size(w), 0);
+	probe_frame(w, step_size(w), SN_OUT_PLAIN);
+	probe_seal(w);
 	w->probe_tries++;
 	w->probe_at = n->now + sn_net_rto(&w->rtt, 0);
 	sn_net_arm(n, w->probe_at);
@@ -72,7 +84,8 @@ void sn_net_probe_start(struct sn_net_way *w)
 void sn_net_probe_try(struct sn_net_way *w)
 {
 	w->tried_at = w->link->net->now;
-	probe_frame(w, sizeof(struct sn_wire_probe), 0);
+	probe_frame(w, sizeof(struct sn_wire_probe), SN_OUT_PLAIN);
+	probe_seal(w);
 }
 
 /* Frames back to back, so that the peer sees how fast they come: its first figure for this rail. */
@@ -80,14 +93,68 @@ void sn_net_probe_train(struct sn_net_way *w)
 {
 	if (w->link->net->cfg.ports < 2)
 		return;
-	for (unsigned i = 0; i < SN_NET_TRAIN; i++)
-		probe_frame(w, SN_MIN_OF(w->mtu, (uint32_t)TRAIN_FRAME), i + 1);
+	for (unsigned i = 0; i < SN_NET_TRAIN; i++) {
+		probe_frame(w, SN_MIN_OF(w->mtu, (uint32_t)TRAIN_FRAME), SN_OUT_PLAIN)->train =
+			(uint8_t)(i + 1);
+		probe_seal(w);
+	}
 }
 
-uint64_t sn_net_probe_timer(struct sn_net_way *w)
+/* ---- joined frames ---- */
+
+static void join_out(struct sn_net_way *w)
 {
-	if (w->link->net->now < w->probe_at || w->state != SN_WAY_UP)
-		return w->state == SN_WAY_UP ? w->probe_at : SN_NET_NEVER;
+	struct sn_net *n = w->link->net;
+
+	sn_net_flush_port(w->port);	   /* both are of one batch */
+	for (unsigned i = 0; i < 2; i++) { /* together longer than a frame: nobody passes them on as one */
+		probe_frame(w, w->mtu / 2 + 64, SN_OUT_JOINED)->joined = i == 1;
+		probe_seal(w);
+	}
+	w->join_tries++;
+	w->join_at = n->now + sn_net_rto(&w->rtt, 0);
+	sn_net_arm(n, w->join_at);
+}
+
+static void join_start(struct sn_net_way *w)
+{
+	w->joins = false;
+	w->join_tries = 0;
+	join_out(w);
+}
+
+void sn_net_probe_join(struct sn_net_way *w)
+{
+	if (w->port->driver->joins && w->state == SN_WAY_UP && w->mtu > SN_WIRE_BASE_MTU &&
+	    w->bytes > (uint64_t)JOIN_AFTER * w->mtu)
+		join_start(w);
+}
+
+static uint64_t join_timer(struct sn_net_way *w)
+{
+	uint64_t now = w->link->net->now;
+
+	if (now < w->join_at)
+		return w->join_at;
+	if (w->join_tries == TRIES) {
+		w->join_tries = 0;
+		w->join_at = now + AGAIN;
+	} else {
+		join_out(w);
+	}
+	return w->join_at;
+}
+
+void sn_net_probe_doubt(struct sn_net_way *w)
+{
+	w->link->net->counts[SN_NC_JOIN_DOUBTS]++;
+	join_start(w);
+}
+
+static uint64_t size_timer(struct sn_net_way *w)
+{
+	if (w->link->net->now < w->probe_at)
+		return w->probe_at;
 	if (w->probe_step == STEPS) {
 		sn_net_probe_start(w);
 		return w->probe_at;
@@ -104,6 +171,14 @@ uint64_t sn_net_probe_timer(struct sn_net_way *w)
 	else
 		w->probe_at = w->link->net->now + AGAIN;
 	return w->probe_at;
+}
+
+uint64_t sn_net_probe_timer(struct sn_net_way *w)
+{
+	if (w->state != SN_WAY_UP)
+		return SN_NET_NEVER;
+	uint64_t size = size_timer(w), join = join_timer(w);
+	return SN_MIN_OF(size, join);
 }
 
 /*
@@ -145,6 +220,7 @@ void sn_net_probe_in(struct sn_net_link *l, const struct sn_wire_probe *probe, u
 	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBED, sizeof(*p));
 	p->size = htole32(len);
 	p->rail = probe->h.rail;
+	p->joined = probe->joined;
 	sn_net_out_seal(w->port, &l->tx_key);
 }
 
@@ -173,6 +249,10 @@ void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p)
 	if (size <= sizeof(*p))
 		w->tried_at = 0;
 	sn_net_way_answered(w);
+	if (p->joined && w->join_at != SN_NET_NEVER) {
+		w->joins = true;
+		w->join_at = SN_NET_NEVER;
+	}
 	size_found(w, size);
 }
 
@@ -185,5 +265,8 @@ void sn_net_probe_hole(struct sn_net_way *w)
 	w->probe_step = STEPS;
 	w->probe_tries = 0;
 	w->probe_at = w->link->net->now + AGAIN / 10;
+	w->joins = false;
+	w->join_tries = 0;
+	w->join_at = SN_NET_NEVER;
 	sn_net_arm(w->link->net, w->probe_at);
 }

@@ -145,6 +145,11 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 		n->drops[SN_DROP_RANGE]++;
 		return;
 	}
+	bool shortest = sn_net_shortest(le32toh(p->frag));
+	if (way->joins && (p->tries || shortest))
+		sn_net_probe_doubt(way);
+	if (p->tries >= SN_NET_PLAIN_AFTER && shortest && way->port->driver->joins)
+		way->plain_until = n->now + SN_NET_PLAIN;
 	sn_net_push_heard(l, p->push);
 	sn_net_push_asked(s, le64toh(p->offset), le64toh(p->want));
 	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)
@@ -217,6 +222,8 @@ static bool serve_one(struct sn_net_port *p, bool whole)
 	struct sn_net_job *job = sn_container(p->jobs.next, struct sn_net_job, node);
 	const struct sn_net_send *s = job->send;
 	unsigned train = sn_wire_block(job->frag);
+	if (!sn_net_join_asked(job->way))
+		sn_net_probe_join(job->way);
 	if (whole && waiting(p) < train)
 		return false;
 	bool several =

@@ -61,9 +61,9 @@ static void show_ways(struct sn_net_link *l, struct shown *s)
 		if (s->out[i] == NULL)
 			s->out[i] = sn_live_add(l->net->cfg.ids.id, s->scope, name, "");
 		sn_live_text(s->out[i],
-			     "%s, %s, frames of %u, %.0f us round trip, %u of %u under way, %.1f MB sent",
-			     w->port->driver->name, state_name(w), w->mtu, (double)w->rtt.srtt / 1e3,
-			     w->flight, w->cwnd, (double)w->bytes / 1e6);
+			     "%s, %s, frames of %u%s, %.0f us round trip, %u of %u under way, %.1f MB sent",
+			     w->port->driver->name, state_name(w), w->mtu, w->joins ? ", many a packet" : "",
+			     (double)w->rtt.srtt / 1e3, w->flight, w->cwnd, (double)w->bytes / 1e6);
 	}
 }
 

@@ -34,7 +34,7 @@ static void way_init(struct sn_net_link *l, unsigned i)
 
 	*w = (struct sn_net_way){.link = l, .port = &l->net->port[i], .cwnd = SN_WIRE_WINDOW / 2};
 	w->mtu = w->ceiling = SN_MIN_OF(w->port->mtu, (uint32_t)SN_WIRE_BASE_MTU);
-	w->rto_at = w->probe_at = w->try_at = SN_NET_NEVER;
+	w->rto_at = w->probe_at = w->try_at = w->join_at = SN_NET_NEVER;
 }
 
 /* The way is to lead to the peer's part j, if its port goes there. */

@@ -19,12 +19,13 @@
 #define SN_WIRE_SLICE	  1024
 #define SN_WIRE_BASE_MTU                                                                                     \
 	1232 /* frames of this size get through everywhere: IPv6's 1280 less its and UDP's header */
-#define SN_WIRE_FRAG_MIN 256
-#define SN_WIRE_RAILS	 8     /* rails of one endpoint */
-#define SN_WIRE_BLOCK	 65000 /* bytes of a block with headers: what one cut-up datagram carries */
-#define SN_WIRE_PUSHES	 512   /* pieces that may be pushed for one rendezvous */
-#define SN_WIRE_LAZY	 0x80  /* flags of RDV: nobody waits for DONE */
-#define SN_WIRE_WORD_MAX 30    /* log2 of the most that may be pushed */
+#define SN_WIRE_FRAG_MIN    256
+#define SN_WIRE_RAILS	    8		 /* rails of one endpoint */
+#define SN_WIRE_BLOCK	    65000	 /* bytes of a block with headers: what one cut-up datagram carries */
+#define SN_WIRE_PUSHES	    512		 /* pieces that may be pushed for one rendezvous */
+#define SN_WIRE_PULL_KERNEL (1ULL << 31) /* in the numbers of fetches by a kernel, and in no others */
+#define SN_WIRE_LAZY	    0x80	 /* flags of RDV: nobody waits for DONE */
+#define SN_WIRE_WORD_MAX    30		 /* log2 of the most that may be pushed */
 
 enum sn_wire_type {
 	SN_WIRE_HELLO = 1,
@@ -102,7 +103,8 @@ struct SN_PACKED sn_wire_pull {
 	uint32_t round;	       /* 76 */
 	uint8_t rail;	       /* 80 */
 	uint8_t push;	       /* 81 */
-	uint8_t reserved[2];   /* 82 */
+	uint8_t tries;	       /* 82 */
+	uint8_t reserved;      /* 83 */
 	uint32_t rate;	       /* 84 */
 };
 _Static_assert(sizeof(struct sn_wire_pull) == 88, "PULL");
@@ -129,7 +131,8 @@ struct SN_PACKED sn_wire_probe {
 	uint32_t size;	       /* 40 */
 	uint8_t rail;	       /* 44 */
 	uint8_t train;	       /* 45 */
-	uint16_t reserved;     /* 46 */
+	uint8_t joined;	       /* 46 */
+	uint8_t reserved;      /* 47 */
 };
 _Static_assert(sizeof(struct sn_wire_probe) == 48, "PROBE");
 

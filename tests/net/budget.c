@@ -219,7 +219,7 @@ static const struct most {
 		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 1.2, 3, 1, 32, 40, 1.35, 512 << 10},
 		/* The same, and short ones behind their header; pieces of bodies have a socket of their own (src/net/bulk.c), at
 	 * which somebody looks while they are expected. */
-		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 0.05, 3, 2, 64, 64, 0.3, 256 << 10},
+		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 0.05, 3, 2, 32, 40, 1.35, 512 << 10},
 },
   *most;
 
@@ -454,7 +454,7 @@ static int try(bool ether)
 	b = node_new(1, 3000 * SIM_MS, 16384);
 	for (int i = 0; i < 20; i++) { /* connected, the path known, what comes next guessed */
 		node_post(a, b, i == 10 ? MIB : 100);
-		node_post(b, a, 100);
+		node_post(b, a, i == 10 ? MIB : 100);
 		settle();
 		quiet();
 	}

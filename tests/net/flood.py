@@ -15,7 +15,8 @@ import struct
 import sys
 import time
 
-ETHERTYPE = 0x88B6
+ETHERTYPE, BODIES = 0x88B6, 0x88B5
+DATA, PUSH = 7, 11
 OUTGOING = 4
 
 
@@ -30,6 +31,8 @@ def payload_of(driver, frame, host):
     """The protocol frame in a packet heard on the wire, or None."""
     kind = struct.unpack("!H", frame[12:14])[0]
     if driver == "ether":
+        if kind == BODIES:  # the first, if several are joined
+            return frame[42:42 + (struct.unpack("!I", frame[26:30])[0] or len(frame))]
         return frame[16:] if kind == ETHERTYPE else None
     if kind != 0x0800 or frame[23] != 17 or host not in (None, frame[30:34]):
         return None
@@ -61,17 +64,19 @@ class Mouth:
         self.host = b""
         if driver == "ether":
             self.head = part[4][:6] + mac + struct.pack("!H", ETHERTYPE) + part[4][6:8]
+            self.body_head = part[4][:6] + mac + struct.pack("!HB21xH4x", BODIES, 0x45, struct.unpack("!H", part[4][6:8])[0])
             self.out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
             self.out.bind(("eth0", 0))
         else:
             self.host, port = part[2][:4], struct.unpack("!H", part[2][4:6])[0]
-            self.head = b""
+            self.head = self.body_head = b""
             self.out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self.out.connect((socket.inet_ntoa(self.host), port))
 
     def say(self, body):
+        of_bodies = len(body) > 1 and body[1] in (DATA, PUSH)
         try:
-            self.out.send(self.head + body)
+            self.out.send((self.body_head if of_bodies else self.head) + body)
             return 1
         except OSError:
             time.sleep(0.001)

@@ -189,6 +189,18 @@ static uint64_t drv_room(void *drv)
 	return 1 << 20;
 }
 
+/* Does this frame share a packet with the one before or behind it? */
+static bool is_joined(const struct sn_net_out *frames, unsigned count, unsigned i)
+{
+	const struct sn_net_out *f = &frames[i];
+
+	if (f->how != SN_OUT_JOINED)
+		return false;
+	if (i > 0 && f[-1].how == SN_OUT_JOINED && f[-1].to->bytes[0] == f->to->bytes[0])
+		return true;
+	return i + 1 < count && f[1].how == SN_OUT_JOINED && f[1].to->bytes[0] == f->to->bytes[0];
+}
+
 static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned count)
 {
 	static uint8_t flat[SN_WIRE_LEN_MAX];
@@ -205,7 +217,10 @@ static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned co
 		}
 		if (len != frames[i].len || le16toh(((struct sn_wire_head *)flat)->len) != len)
 			sim_fail("a frame of type %u is %u bytes, but says %u", flat[1], len, frames[i].len);
-		transmit(port->node->slot, frames[i].to->bytes[0], port->rail, flat, len);
+		if (sim.unjoined && is_joined(frames, count, i))
+			sim.lost++;
+		else
+			transmit(port->node->slot, frames[i].to->bytes[0], port->rail, flat, len);
 	}
 	return count;
 }
@@ -286,6 +301,7 @@ static void drv_counters(void *drv, void (*fn)(void *arg, const char *name, uint
 
 const struct sn_net_driver sim_driver = {
 	.name = "sim",
+	.joins = true,
 	.resolve = drv_resolve,
 	.mtu = drv_mtu,
 	.room = drv_room,

@@ -6,7 +6,7 @@
  * The devices are called eth0. It prints "READY" and, at SIGTERM or when its standard input ends, what it did. "cut", "heal"
  * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP,
  * "halfwall" but UDP from A; "version" makes A's frames look like those of another version of the protocol, "key" like those
- * for another key. The last of several lines counts, also
+ * for another key; "bodies" loses what has the ethertype of bodies. The last of several lines counts, also
  * when they are read at once: a wire that has to wait for its core must not stay cut.
  */
 #include <errno.h>
@@ -28,7 +28,7 @@
 static uint64_t state;
 static double loss, duplicate, reorder, corrupt;
 static unsigned long passed, lost, doubled, swapped, damaged;
-static bool cut_ab, cut_ba, firewall_ab, firewall_ba;
+static bool cut_ab, cut_ba, firewall_ab, firewall_ba, no_bodies;
 static int altered = -1; /* the byte of the protocol's frames that is changed on the way from A to B */
 
 static double chance(void)
@@ -73,8 +73,8 @@ static int tap_in(const char *netns, int mtu)
 /* A frame of the protocol: over Ethernet, or over UDP, where no checksum is right, too. */
 static void alter(uint8_t *frame, ssize_t len, int at)
 {
-	if (len > 60 && frame[12] == 0x88 && frame[13] == 0xb6)
-		frame[16 + at]++;
+	if (len > 60 && frame[12] == 0x88 && (frame[13] == 0xb6 || frame[13] == 0xb5))
+		frame[(frame[13] == 0xb6 ? 16 : 42) + at]++;
 	if (len > 60 && frame[12] == 8 && frame[13] == 0 && frame[14] == 0x45 && frame[23] == 17) {
 		frame[40] = frame[41] = 0;
 		frame[42 + at]++;
@@ -96,7 +96,8 @@ static void forward(int from, int to, bool cut, bool firewall, int alter_at, uin
 		if (len <= 0)
 			break;
 		bool udp = len > 23 && frame[12] == 8 && frame[13] == 0 && frame[23] == 17;
-		if (cut || (firewall && udp) || chance() < loss) {
+		bool body = no_bodies && len > 14 && frame[12] == 0x88 && frame[13] == 0xb5;
+		if (cut || body || (firewall && udp) || chance() < loss) {
 			lost++;
 			continue;
 		}
@@ -130,6 +131,7 @@ static void obey(const char *word)
 	cut_ab = cut_ba || strcmp(word, "oneway") == 0;
 	firewall_ba = strcmp(word, "firewall") == 0;
 	firewall_ab = firewall_ba || strcmp(word, "halfwall") == 0;
+	no_bodies = strcmp(word, "bodies") == 0;
 	altered = strcmp(word, "version") == 0 ? 0
 		  : strcmp(word, "key") == 0   ? 8
 					       : -1; /* 8: what the key has made */
