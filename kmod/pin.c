@@ -84,8 +84,9 @@ static void sn_pin_release(struct sn_pinset *ps)
 	for (i = 0; i < ps->count && READ_ONCE(ps->dirty); i++)
 		sn_pin_dirty(ps->pages[i]);
 	unpin_user_pages(ps->pages, ps->count);
-	sn_pin_uncharge(r->ctx->mm, ps->count);
+	/* Before they are free to be charged again: what is pinned by the counters is never more than what is charged. */
 	sn_count(SENNIT_C_PAGES_UNPINNED, ps->count);
+	sn_pin_uncharge(r->ctx->mm, ps->count);
 	kvfree(ps);
 	sn_region_put(r);
 }
