@@ -142,10 +142,15 @@ static void reads(struct node *n)
 	sim_fail("nothing arrives");
 }
 
-/* Everything that was posted arrives; who has nothing to read does not look, but for what has to be done by itself. */
-static void settle(void)
+/*
+ * Everything that was posted arrives; who has nothing to read does not look, but for what has to be done by itself. False: the clock
+ * had to go on for that.
+ */
+static bool settle(void)
 {
-	for (unsigned idle = 0, rounds = 0; model_undelivered() && idle < 1000 && rounds < 100000; rounds++) {
+	unsigned idle = 0;
+
+	for (unsigned rounds = 0; model_undelivered() && idle < 1000 && rounds < 100000; rounds++) {
 		bool any = false;
 		for (int i = 0; i < 2; i++) {
 			struct node *n = i ? a : b;
@@ -163,6 +168,7 @@ static void settle(void)
 	}
 	if (model_undelivered())
 		sim_fail("not everything arrives");
+	return idle == 0;
 }
 
 static void at_most(const char *what, double got, double most)
@@ -248,7 +254,7 @@ static void plain_ones(struct cost *before)
 		reads(to);
 		node_progress(to);
 	}
-	struct cost c = cost_since(before);
+	struct cost c = counted(before);
 
 	at_most("calls with message headers, of all that receive",
 		(double)(c.receives - c.plain) / (double)c.receives, 0.15);
@@ -269,8 +275,11 @@ static void peeked_ones(struct cost *before)
 		calls += receives - had;
 		node_post(from, to, 8);
 		node_progress(from);
-		if (!readable(to, 10000))
-			sim_fail("nothing arrives");
+		if (!readable(to, 3000)) { /* lost by the kernel: then it is a timer's turn */
+			lost = true;
+			counted(before);
+			return;
+		}
 		uint64_t before_peek = sim.clocks;
 		bool took = sn_net_peek(to->net) > 0;
 		read += sim.clocks - before_peek;
@@ -278,7 +287,7 @@ static void peeked_ones(struct cost *before)
 		if (!took)
 			node_progress(to);
 	}
-	cost_since(before);
+	counted(before);
 	at_most("messages that no peek took, part", 1 - (double)taken / (2 * PINGS), 0.1);
 	at_most("peeks in vain that could not tell, part", 1 - (double)in_vain / (2 * PINGS), 0.1);
 	at_most("readings of the clock by a peek", (double)read / (2 * PINGS), 0.14);
@@ -348,7 +357,8 @@ static void lone_one(struct cost *before)
 
 /*
  * The first of several that are posted in a row leaves at once; the others share trains, also when the first look comes, which
- * may be the post's own. The next one brings what is left. Of those that have arrived the receiver tells two at a time.
+ * may be the post's own. The next one brings what is left. Of those that have arrived the receiver tells two at a time. All of
+ * that in no time: where the kernel is so late with a datagram that timers have their turn, calls are theirs.
  */
 static void in_a_row(struct cost *before)
 {
@@ -361,7 +371,7 @@ static void in_a_row(struct cost *before)
 	node_progress(a);
 	at_most("calls that send 8 of 16 KiB", (double)(sends - from), most->row_sends);
 	from = sends;
-	settle();
+	lost |= !settle();
 	at_most("calls that answer them", (double)(sends - from), most->row_answers);
 	cost_since(before);
 }
