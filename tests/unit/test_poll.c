@@ -57,7 +57,8 @@ static void stay_away(bool (*enough)(void))
 
 /*
  * Who waits sleeps: in the half second after the first 50 us naps grow by a quarter each time, which makes about 40, and the
- * threads behind wake a few dozen times. Each is a sleep, and two system calls (futex, membarrier).
+ * threads behind wake a few dozen times. Each is a sleep, and two system calls (futex, membarrier). The half second begins when he
+ * has slept for the first time: he may be without a core for longer, and then there would be nothing to wait for.
  */
 #define AWAY_MS	   500
 #define SLEEPS_MAX 200
@@ -69,12 +70,35 @@ static long sleeps(void)
 	return u.ru_nvcsw;
 }
 
+/* How often the first thread of a process has slept. */
+static unsigned long sleeps_of(pid_t pid)
+{
+	char path[64], line[128];
+	unsigned long n = 0;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *f = fopen(path, "re");
+	CHECK(f);
+	while (fgets(line, sizeof(line), f) && sscanf(line, "voluntary_ctxt_switches: %lu", &n) != 1)
+		;
+	fclose(f);
+	return n;
+}
+
+static void until_he_sleeps(void)
+{
+	while (!atomic_load(&sh->waiter))
+		usleep(1000);
+	for (unsigned long before = sleeps_of(sh->waiter); sleeps_of(sh->waiter) == before;)
+		usleep(1000);
+}
+
 static void wait_for_one_who_is_away(void)
 {
 	sn_req *req;
 	sn_completion c;
 	char x = 0;
 	if (me) {
+		until_he_sleeps();
 		usleep(AWAY_MS * 1000);
 		CHECK(sn_isend(ep, peer, &x, 1, 1, &req) == 0 && sn_wait(ep, req, &c, PATIENT) == 0);
 		while (!atomic_load(&sh->over))
@@ -84,6 +108,7 @@ static void wait_for_one_who_is_away(void)
 	CHECK(sn_irecv(ep, SN_ANY_PEER, &x, 1, 1, UINT64_MAX, &req) == 0);
 	long before = sleeps();
 	uint64_t start = sn_now_ns();
+	atomic_store(&sh->waiter, getpid());
 	CHECK(sn_wait(ep, req, &c, PATIENT) == 0 && c.status == 0);
 	uint64_t halves =
 		1 + (sn_now_ns() - start) / (AWAY_MS * 1000000u); /* a busy machine makes it longer */
