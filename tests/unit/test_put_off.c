@@ -5,7 +5,6 @@
  */
 #include "core/core.h"
 #include "sides.h"
-#include <time.h>
 
 static uint64_t heard[16];
 static unsigned count;
@@ -22,7 +21,7 @@ static void hear(void *arg, const sn_completion *c)
 
 static void until_heard(unsigned wanted)
 {
-	for (time_t end = time(NULL) + 30; count < wanted && time(NULL) < end;)
+	while (count < wanted) /* what is never told meets the alarm */
 		for (int i = 0; i < 2; i++)
 			sn_progress(side[i].ep);
 	assert_int_equal(count, wanted);
@@ -93,6 +92,7 @@ static void receives_and_accesses_are_told_in_order(void **state)
 
 int main(void)
 {
+	alarm(150);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(accesses_are_told_in_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(receives_and_accesses_are_told_in_order, setup, teardown),
