@@ -115,7 +115,7 @@ static void survivor(struct side *s)
 	await(&s->b->step, 3); /* the parent: it is dead */
 	double start = awake_seconds(s->b, getpid());
 	for (int i = 0; i < n; i++)
-		rc[i] = sn_wait(s->ep, req[i], &ends[i], 20000000);
+		rc[i] = sn_wait(s->ep, req[i], &ends[i], 60000000);
 	double took = awake_seconds(s->b, getpid()) - start;
 	stderr_read(said, sizeof(said));
 	for (int i = 0; i < n; i++) {

@@ -44,7 +44,7 @@ static void wait_status(sn_req *req, int status, sn_completion *c)
 {
 	sn_completion mine = {0};
 	c = c ? c : &mine;
-	CHECK(sn_wait(ep, req, c, 20000000) == 0);
+	CHECK(sn_wait(ep, req, c, 60000000) == 0);
 	CHECK(c->status == status);
 }
 
@@ -293,7 +293,7 @@ static void closing_takes_the_board_down(void)
 		memset(buf, 0xff, N);
 		until(1);
 		if (sn_isend(ep, peer, buf, N, 5, &s) == 0)
-			CHECK(sn_wait(ep, s, &c, 5000000) == 0 && c.status == SN_ERR_PEER_GONE);
+			CHECK(sn_wait(ep, s, &c, 60000000) == 0 && c.status == SN_ERR_PEER_GONE);
 		step(2);
 	}
 }

@@ -42,7 +42,7 @@ static void wait_ok(sn_req *req, sn_completion *c, int status)
 {
 	sn_completion mine = {0};
 	c = c ? c : &mine;
-	assert_int_equal(sn_wait(ep, req, c, 5000000), SN_OK);
+	assert_int_equal(sn_wait(ep, req, c, 60000000), SN_OK);
 	assert_int_equal(c->status, status);
 }
 

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 
 #define BYTES	(3u << 20)
-#define PATIENT 20000000 /* us */
+#define PATIENT 60000000 /* us */
 
 struct shared {
 	uint8_t addr[2][SN_ADDR_MAX];

@@ -12,7 +12,7 @@
 #define QUIET	40
 #define FLOOD	20000
 #define SHARE	4 /* of the flood's messages, at most, for each of the quiet one's */
-#define PATIENT 20000000
+#define PATIENT 60000000
 
 struct shared {
 	uint8_t addr[SN_ADDR_MAX];

@@ -11,7 +11,7 @@
 #define LEN	((size_t)256 << 10)
 #define N	64
 #define BOUND	((uint64_t)7 << 20) /* 4 MiB, and what the ring held when they were exceeded */
-#define PATIENT 20000000
+#define PATIENT 60000000
 
 struct shared {
 	struct meeting meeting;
@@ -94,7 +94,7 @@ static void receive_all(void)
 
 static void part(void)
 {
-	meet_other(&sh->meeting, 60);
+	meet_other(&sh->meeting, 150);
 	link_of_peer = ep->peers[peer]->link;
 	buf = malloc(N * LEN);
 	CHECK(buf);

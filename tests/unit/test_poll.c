@@ -15,11 +15,12 @@
 
 #define BYTES	   64
 #define MANY_BYTES ((size_t)4 << 20)
-#define PATIENT	   20000000 /* us */
+#define PATIENT	   60000000 /* us */
 
 struct shared {
 	struct meeting meeting;
 	_Atomic int added, enough, over;
+	_Atomic pid_t waiter; /* who is about to wait */
 };
 static struct shared *sh;
 static uint8_t data[MANY_BYTES], got[MANY_BYTES];
