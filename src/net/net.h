@@ -337,6 +337,7 @@ struct sn_net_block {	     /* asked for and not whole yet */
 	uint8_t last;	       /* the highest piece asked for */
 	uint8_t lane, port;    /* that it was asked for on last, and where that arrives */
 	uint8_t moves;	       /* times it was given to another lane */
+	uint8_t silent;	       /* the lane on which nothing came last */
 	unsigned later;	       /* frames that came though they were asked for later */
 	unsigned tries;	       /* times asked for because nothing came */
 	bool pushed;	       /* not asked for, but on its way */

@@ -154,6 +154,7 @@ void sn_net_ask(struct sn_net_pull *p, struct sn_net_block *b)
 	w->rail = b->lane;
 	w->push = sn_net_push_word(l->net);
 	w->tries = (uint8_t)SN_MIN_OF(b->tries, 255u);
+	w->silent = b->silent;
 	w->rate = htole32((uint32_t)SN_MIN_OF(sn_model_rate_of(&lane->model, p->len, l->net->now) >> 10,
 					      (uint64_t)UINT32_MAX));
 	sn_net_out_seal(way->port, &l->tx_key);

@@ -128,6 +128,21 @@ static struct sn_net_way *way_for(struct sn_net_link *l, unsigned rail, uint32_t
 	return w && w->state != SN_WAY_NONE && len <= w->port->mtu ? w : NULL;
 }
 
+/* What a PULL says against the way that is to carry the answer, and against the one that was to carry it before. */
+static void doubts(struct sn_net_way *way, const struct sn_wire_pull *p)
+{
+	struct sn_net *n = way->link->net;
+	struct sn_net_way *silent = p->tries && p->silent < n->cfg.ports ? &way->link->way[p->silent] : NULL;
+	bool shortest = sn_net_shortest(le32toh(p->frag));
+
+	if (silent && silent->joins)
+		sn_net_probe_doubt(silent);
+	if (shortest && way->joins)
+		sn_net_probe_doubt(way);
+	if (p->tries >= SN_NET_PLAIN_AFTER && shortest && way->port->driver->joins)
+		way->plain_until = n->now + SN_NET_PLAIN;
+}
+
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 {
 	struct sn_net *n = l->net;
@@ -145,11 +160,7 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 		n->drops[SN_DROP_RANGE]++;
 		return;
 	}
-	bool shortest = sn_net_shortest(le32toh(p->frag));
-	if (way->joins && (p->tries || shortest))
-		sn_net_probe_doubt(way);
-	if (p->tries >= SN_NET_PLAIN_AFTER && shortest && way->port->driver->joins)
-		way->plain_until = n->now + SN_NET_PLAIN;
+	doubts(way, p);
 	sn_net_push_heard(l, p->push);
 	sn_net_push_asked(s, le64toh(p->offset), le64toh(p->want));
 	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)

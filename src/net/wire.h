@@ -104,7 +104,7 @@ struct SN_PACKED sn_wire_pull {
 	uint8_t rail;	       /* 80 */
 	uint8_t push;	       /* 81 */
 	uint8_t tries;	       /* 82 */
-	uint8_t reserved;      /* 83 */
+	uint8_t silent;	       /* 83 */
 	uint32_t rate;	       /* 84 */
 };
 _Static_assert(sizeof(struct sn_wire_pull) == 88, "PULL");

@@ -68,7 +68,7 @@ struct sim {
 	uint64_t sent, lost, damaged;
 	uint64_t send_calls; /* of the drivers */
 	uint64_t clocks;     /* readings of the clock */
-	bool unjoined;	     /* packets of several frames are lost */
+	unsigned unjoined;   /* rails on which packets of several frames are lost: a bit for each */
 	bool bare;	     /* no message has immediate data: one in one piece may go the shortest way */
 	bool failed;
 };

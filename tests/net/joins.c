@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Paths that lose packets of several frames, at first, from some moment on, or on one rail of two: frames that leave one by one come
+ * through. Two engines in a simulated network, the time is theirs.
+ */
+#include "sim.h"
+
+static struct node *a, *b;
+static bool failed;
+
+static void begin(uint64_t seed, unsigned rails, unsigned unjoined)
+{
+	const struct sim_net_params p = {.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048};
+
+	sim_start(seed, &p);
+	sim.rails = rails;
+	sim.unjoined = unjoined;
+	for (unsigned i = 0; i < rails; i++) /* both are worth using */
+		sim.rail[i].byte_time_ps = rails > 1 ? 1000 : 0;
+	model_start();
+	a = node_new(0, 3000 * SIM_MS, 16384);
+	b = node_new(1, 3000 * SIM_MS, 16384);
+}
+
+static void end(void)
+{
+	failed |= sim.failed;
+	node_free(a);
+	node_free(b);
+	sim_end();
+	model_end();
+}
+
+static void all_come(uint64_t longest)
+{
+	uint64_t until = sim.now + longest;
+
+	for (unsigned i = 0; i < 4; i++)
+		node_post(a, b, 300000);
+	while (sim.now < until && model_undelivered() && !sim.failed)
+		sim_run(sim.now + 5 * SIM_MS);
+	model_check_all(false);
+}
+
+static const struct sn_net_way *ways(void)
+{
+	return sn_container(a->net->links.next, struct sn_net_link, node)->way;
+}
+
+/* A path that begins to lose joined packets costs time, and little of it; it is used for them again when it carries them again. */
+static void unjoins(unsigned at_first)
+{
+	begin(1 + at_first, 1, at_first);
+	all_come(3000 * SIM_MS);
+	const struct sn_net_way *w = ways();
+	if (w->joins == (at_first == 1))
+		sim_fail(w->joins ? "lost packets are said to pass" : "packets that pass are not tried");
+	sim.unjoined = 0;
+	sim_run(sim.now + 6000 * SIM_MS);
+	all_come(3000 * SIM_MS);
+	if (!w->joins)
+		sim_fail("packets that pass again are not tried again");
+	sim.unjoined = 1;
+	all_come(200 * SIM_MS);
+	if (w->joins || a->net->counts[SN_NC_JOIN_DOUBTS] == 0)
+		sim_fail("packets that are lost are sent again and again");
+	end();
+}
+
+/*
+ * The same on one of two rails, where what does not come by one is asked for on the other: it is that one that is doubted, and the good
+ * one is not.
+ */
+static void one_unjoins(unsigned bad)
+{
+	begin(3 + bad, 2, 0);
+	for (unsigned i = 0; i < 5; i++)
+		all_come(3000 * SIM_MS);
+	const struct sn_net_way *w = ways();
+	if (!w[0].joins || !w[1].joins)
+		sim_fail("packets that pass are not tried");
+	sim.unjoined = 1u << bad;
+	all_come(3000 * SIM_MS);
+	for (unsigned i = 0; i < 20; i++)
+		all_come(50 * SIM_MS);
+	if (w[bad].joins)
+		sim_fail("packets that are lost are sent again and again");
+	if (!w[!bad].joins || a->net->counts[SN_NC_JOIN_DOUBTS] > 2)
+		sim_fail("a good rail is doubted");
+	end();
+}
+
+int main(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		unjoins(i);
+		one_unjoins(i);
+	}
+	return failed;
+}
