@@ -65,8 +65,6 @@
 #define SN_NET_LATE	   (300 * 1000ULL)  /* ns without a look */
 #define SN_NET_LATENESS	   (20 * SN_NET_MS) /* a look may be so late: longer than HOT_MOST of rail.c */
 #define SN_NET_RETRY_MOST  (200 * SN_NET_MS)
-#define SN_NET_PLAIN_AFTER 4 /* times that the shortest pieces are asked for in vain */
-#define SN_NET_PLAIN	   (60000 * SN_NET_MS)
 #define SN_NET_ASK	   8 /* questions in vain after which a silent peer is gone */
 #define SN_NET_ASK_FULL	   4 /* what one of them counts; 1 if we were late after it */
 #define SN_NET_ASK_LONG	   4 /* time-outs by the clock, after which each counts in full */
@@ -188,9 +186,9 @@ struct sn_net_way { /* how we reach a peer from the port with the same index */
 	unsigned probe_step, probe_tries;
 	/* may frames be joined on it? (probe.c) */
 	bool joins;
-	uint64_t join_at;
-	uint64_t
-		plain_until; /* bodies go as all other frames do: those of their own type do not come through */
+	bool body_passed; /* of these tries a frame like those of bodies was answered, alone or joined */
+	bool plain;	  /* such frames do not come through: bodies go as all other frames do */
+	uint64_t join_at, join_from; /* the next try, and the first of these */
 	unsigned join_tries;
 };
 

@@ -292,8 +292,7 @@ static void sign(struct sn_net_port *p)
  */
 static enum sn_net_how how_to_carry(const struct sn_net_job *job)
 {
-	if ((!job->push && job->pull & SN_WIRE_PULL_KERNEL) ||
-	    job->send->link->net->now < job->way->plain_until)
+	if ((!job->push && job->pull & SN_WIRE_PULL_KERNEL) || job->way->plain)
 		return SN_OUT_PLAIN;
 	if (!job->way->joins || (!job->push && sn_net_shortest(job->frag)))
 		return SN_OUT_BODY;

@@ -7,6 +7,8 @@
  * And whether frames that are joined come through (sn_net_driver.joins). Each end may know that it can join them and take them
  * apart; what lies between shows only by trying: a bridge to a card, a program that forwards frames. So two frames are sent joined, of
  * which the second is marked, and answered so, once so much has been sent that they are little. Nothing is joined until then, nor after doubts.
+ * One more is sent alone: where not even that is answered, though the peer is heard on this way, what bodies travel as does not come through,
+ * and they go as all other frames do.
  */
 #include "net/net.h"
 
@@ -104,14 +106,21 @@ void sn_net_probe_train(struct sn_net_way *w)
 
 static void join_out(struct sn_net_way *w)
 {
+	const uint32_t size = w->mtu / 2 + 64; /* two are longer than a frame: nobody passes them on as one */
 	struct sn_net *n = w->link->net;
 
-	sn_net_flush_port(w->port);	   /* both are of one batch */
-	for (unsigned i = 0; i < 2; i++) { /* together longer than a frame: nobody passes them on as one */
-		probe_frame(w, w->mtu / 2 + 64, SN_OUT_JOINED)->joined = i == 1;
+	if (w->join_tries++ == 0) {
+		w->join_from = n->now;
+		w->body_passed = false;
+	}
+	sn_net_probe_try(w);	    /* is the peer there? */
+	sn_net_flush_port(w->port); /* the others are of one batch */
+	probe_frame(w, size, SN_OUT_BODY)->joined = SN_WIRE_PROBE_BODY;
+	probe_seal(w);
+	for (unsigned i = 0; i < 2; i++) {
+		probe_frame(w, size, SN_OUT_JOINED)->joined = i == 1 ? SN_WIRE_PROBE_JOINED : 0;
 		probe_seal(w);
 	}
-	w->join_tries++;
 	w->join_at = n->now + sn_net_rto(&w->rtt, 0);
 	sn_net_arm(n, w->join_at);
 }
@@ -137,6 +146,8 @@ static uint64_t join_timer(struct sn_net_way *w)
 	if (now < w->join_at)
 		return w->join_at;
 	if (w->join_tries == TRIES) {
+		if (!w->body_passed && w->heard_at > w->join_from)
+			w->plain = true;
 		w->join_tries = 0;
 		w->join_at = now + AGAIN;
 	} else {
@@ -147,6 +158,10 @@ static uint64_t join_timer(struct sn_net_way *w)
 
 void sn_net_probe_doubt(struct sn_net_way *w)
 {
+	bool tried = !w->joins && w->join_tries;
+
+	if (tried || !w->port->driver->joins || w->state != SN_WAY_UP)
+		return;
 	w->link->net->counts[SN_NC_JOIN_DOUBTS]++;
 	join_start(w);
 }
@@ -249,7 +264,11 @@ void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p)
 	if (size <= sizeof(*p))
 		w->tried_at = 0;
 	sn_net_way_answered(w);
-	if (p->joined && w->join_at != SN_NET_NEVER) {
+	if (p->joined) {
+		w->body_passed = true;
+		w->plain = false;
+	}
+	if (p->joined == SN_WIRE_PROBE_JOINED && w->join_at != SN_NET_NEVER) {
 		w->joins = true;
 		w->join_at = SN_NET_NEVER;
 	}
@@ -265,7 +284,7 @@ void sn_net_probe_hole(struct sn_net_way *w)
 	w->probe_step = STEPS;
 	w->probe_tries = 0;
 	w->probe_at = w->link->net->now + AGAIN / 10;
-	w->joins = false;
+	w->joins = w->plain = false;
 	w->join_tries = 0;
 	w->join_at = SN_NET_NEVER;
 	sn_net_arm(w->link->net, w->probe_at);

@@ -25,6 +25,6 @@ static inline bool sn_net_join_asked(const struct sn_net_way *w)
 {
 	return w->joins || w->join_at != SN_NET_NEVER;
 }
-void sn_net_probe_doubt(struct sn_net_way *w); /* do joined frames still come through? */
+void sn_net_probe_doubt(struct sn_net_way *w); /* do joined frames, and bodies at all, come through? */
 
 #endif

@@ -131,16 +131,13 @@ static struct sn_net_way *way_for(struct sn_net_link *l, unsigned rail, uint32_t
 /* What a PULL says against the way that is to carry the answer, and against the one that was to carry it before. */
 static void doubts(struct sn_net_way *way, const struct sn_wire_pull *p)
 {
-	struct sn_net *n = way->link->net;
-	struct sn_net_way *silent = p->tries && p->silent < n->cfg.ports ? &way->link->way[p->silent] : NULL;
-	bool shortest = sn_net_shortest(le32toh(p->frag));
+	struct sn_net_link *l = way->link;
+	struct sn_net_way *silent = p->tries && p->silent < l->net->cfg.ports ? &l->way[p->silent] : NULL;
 
-	if (silent && silent->joins)
+	if (silent)
 		sn_net_probe_doubt(silent);
-	if (shortest && way->joins)
+	if (way->joins && sn_net_shortest(le32toh(p->frag)))
 		sn_net_probe_doubt(way);
-	if (p->tries >= SN_NET_PLAIN_AFTER && shortest && way->port->driver->joins)
-		way->plain_until = n->now + SN_NET_PLAIN;
 }
 
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)

@@ -27,6 +27,9 @@
 #define SN_WIRE_LAZY	    0x80	 /* flags of RDV: nobody waits for DONE */
 #define SN_WIRE_WORD_MAX    30		 /* log2 of the most that may be pushed */
 
+#define SN_WIRE_PROBE_JOINED 1 /* `joined` of PROBE and PROBED: it is */
+#define SN_WIRE_PROBE_BODY   2 /* alone, as a body is */
+
 enum sn_wire_type {
 	SN_WIRE_HELLO = 1,
 	SN_WIRE_WELCOME = 2,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Paths that lose packets of several frames, at first, from some moment on, or on one rail of two: frames that leave one by one come
- * through. Two engines in a simulated network, the time is theirs.
+ * Paths that lose packets of several frames, or all that are like bodies, at first, from some moment on, or on one rail of two: what leaves
+ * otherwise comes through. Two engines in a simulated network, the time is theirs.
  */
 #include "sim.h"
 
@@ -77,6 +77,7 @@ static void one_unjoins(unsigned bad)
 	for (unsigned i = 0; i < 5; i++)
 		all_come(3000 * SIM_MS);
 	const struct sn_net_way *w = ways();
+	uint64_t tried = w[!bad].join_from;
 	if (!w[0].joins || !w[1].joins)
 		sim_fail("packets that pass are not tried");
 	sim.unjoined = 1u << bad;
@@ -85,8 +86,33 @@ static void one_unjoins(unsigned bad)
 		all_come(50 * SIM_MS);
 	if (w[bad].joins)
 		sim_fail("packets that are lost are sent again and again");
-	if (!w[!bad].joins || a->net->counts[SN_NC_JOIN_DOUBTS] > 2)
+	if (!w[!bad].joins || w[!bad].join_from != tried)
 		sim_fail("a good rail is doubted");
+	end();
+}
+
+/* Nothing that is like a body comes through on these rails, from the beginning or later: it goes as other frames do, and stays so. */
+static void no_bodies(unsigned rails, unsigned bad, bool later)
+{
+	begin(5 + rails, rails, 0);
+	for (unsigned i = 0; later && i < 3; i++)
+		all_come(50 * SIM_MS);
+	sim.bodiless = bad;
+	for (unsigned i = 0; i < 3; i++)
+		all_come(500 * SIM_MS);
+	for (unsigned i = 0; i < 20; i++) {
+		sim_run(sim.now + 4000 * SIM_MS);
+		all_come(50 * SIM_MS);
+	}
+	const struct sn_net_way *w = ways();
+	for (unsigned i = 0; i < rails; i++)
+		if (w[i].plain != (bad >> i & 1))
+			sim_fail(w[i].plain ? "a good rail has no bodies"
+					    : "bodies are lost again and again");
+	sim.bodiless = 0;
+	sim_run(sim.now + 6000 * SIM_MS);
+	if (w[0].plain || w[rails - 1].plain)
+		sim_fail("what passes again is not tried again");
 	end();
 }
 
@@ -95,6 +121,9 @@ int main(void)
 	for (unsigned i = 0; i < 2; i++) {
 		unjoins(i);
 		one_unjoins(i);
+		no_bodies(1, 1, i);
+		for (unsigned bad = 1; bad < 4; bad++)
+			no_bodies(2, bad, i);
 	}
 	return failed;
 }

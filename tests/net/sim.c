@@ -217,7 +217,8 @@ static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned co
 		}
 		if (len != frames[i].len || le16toh(((struct sn_wire_head *)flat)->len) != len)
 			sim_fail("a frame of type %u is %u bytes, but says %u", flat[1], len, frames[i].len);
-		if (sim.unjoined >> port->rail & 1 && is_joined(frames, count, i))
+		if ((sim.bodiless >> port->rail & 1 && frames[i].how != SN_OUT_PLAIN) ||
+		    (sim.unjoined >> port->rail & 1 && is_joined(frames, count, i)))
 			sim.lost++;
 		else
 			transmit(port->node->slot, frames[i].to->bytes[0], port->rail, flat, len);

@@ -69,6 +69,7 @@ struct sim {
 	uint64_t send_calls; /* of the drivers */
 	uint64_t clocks;     /* readings of the clock */
 	unsigned unjoined;   /* rails on which packets of several frames are lost: a bit for each */
+	unsigned bodiless;   /* rails on which what is not SN_OUT_PLAIN is lost */
 	bool bare;	     /* no message has immediate data: one in one piece may go the shortest way */
 	bool failed;
 };

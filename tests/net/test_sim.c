@@ -194,6 +194,7 @@ static void traffic(uint64_t seed)
 	sim_start(sim_rand(), &p);
 	some_rails();
 	sim.unjoined = sim_chance(0.2) ? (unsigned)sim_rand() : 0;
+	sim.bodiless = sim_chance(0.1) ? (unsigned)sim_rand() : 0;
 	sim.bare = seed & 1;
 	model_start();
 	nodes = 2 + (unsigned)sim_below(3);
