@@ -8,14 +8,17 @@
 
 /*
  * Where no answer to a PULL has been measured the round trip is that of the messages the other way, but for a block that waits for
- * its first answer: that may stand behind others.
+ * its first answer: that may stand behind others. Who sends at this moment is not away; so what is missing at the end of a body is
+ * asked for soon, if there is one rail.
  */
 static uint64_t lane_rto(const struct sn_net_link *l, const struct sn_net_lane *lane,
 			 const struct sn_net_block *b)
 {
 	bool measured = lane->rtt.srtt || b->fresh;
+	bool sends = lane->data_at && lane->data_at + SN_NET_RTO_MIN > b->asked_at && l->net->cfg.ports == 1;
 
-	return sn_net_rto(measured ? &lane->rtt : &l->way[lane->port].rtt, lane->backoff);
+	return sn_net_rto_from(measured ? &lane->rtt : &l->way[lane->port].rtt, lane->backoff,
+			       sends ? SN_NET_RTO_ONE : SN_NET_RTO_MIN);
 }
 
 /* Pieces of this size do not come through on the lane: from now on it is asked for the shortest, in blocks cut anew. */

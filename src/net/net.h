@@ -36,7 +36,7 @@
 #define SN_NET_ACK_DELAY   (100 * 1000ULL) /* ns an acknowledgement may wait for company */
 #define SN_NET_ACK_EVERY   8		   /* frames that may wait for one */
 #define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
-#define SN_NET_RTO_ONE	   (SN_NET_MS / 2)  /* of MSG frames that have no other rail */
+#define SN_NET_RTO_ONE	   (SN_NET_MS / 5)  /* of MSG frames that have no other rail */
 #define SN_NET_HOLE	   (30 * SN_NET_MS) /* that a frame goes unacknowledged before it may be too long */
 #define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
 #define SN_NET_RTO_MAX	   (250 * SN_NET_MS)

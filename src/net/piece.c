@@ -93,6 +93,8 @@ static void learn(struct sn_net_link *l, struct sn_net_block *b, struct sn_net_l
 			sn_model_latency(&lane->model, now - b->asked_at);
 	}
 	l->net->hot = l;
+	if (now > lane->data_at + SN_NET_RTO_ONE)
+		sn_net_arm(l->net, now + SN_NET_RTO_ONE); /* from now on the timer is shorter (again.c) */
 	lane->data_at = now;
 	lane->bytes += len;
 	lane->backoff = 0;

@@ -114,6 +114,10 @@ static struct cost cost_since(struct cost *before)
 	return since;
 }
 
+/* What waits for company has waited long enough, and what was sent is not yet late. */
+#define STEP SN_NET_ACK_DELAY
+_Static_assert(STEP < SN_NET_RTO_ONE, "so that nothing is sent again before its answer is looked for");
+
 static bool readable(const struct node *n, int ms)
 {
 	struct pollfd p[SN_NET_FDS];
@@ -128,14 +132,14 @@ static bool readable(const struct node *n, int ms)
 /* What was sent to it is there: on a busy machine the kernel may deliver a moment later. If it lost it, it is a timer's turn. */
 static void reads(struct node *n)
 {
-	for (unsigned late = 0; late < 200 && !sim.failed; late++) {
+	for (unsigned late = 0; late < 1000 && !sim.failed; late++) {
 		if (readable(n, late ? 10 : 3000)) {
 			node_progress(n);
 			return;
 		}
 		if (model_undelivered() == 0)
 			return;
-		sim.now += SIM_MS;
+		sim.now += STEP;
 		node_progress(a);
 		node_progress(b);
 	}
@@ -162,7 +166,7 @@ static bool settle(void)
 		if (any || readable(a, 5) || readable(b, 5))
 			continue;
 		idle++; /* then it is a timer's turn */
-		sim.now += SIM_MS;
+		sim.now += STEP;
 		node_progress(b);
 		node_progress(a);
 	}
@@ -334,7 +338,7 @@ static void pushed_ones(struct cost *before)
 /* What waited for company, and its answers. */
 static void quiet(void)
 {
-	sim.now += SIM_MS;
+	sim.now += STEP;
 	node_progress(b);
 	node_progress(a);
 	while (readable(a, 5) || readable(b, 5)) {
