@@ -73,10 +73,30 @@ struct objects {
 	size_t count, room;
 };
 
-static void *object_of(const void *symbol)
+struct holder {
+	uintptr_t address;
+	const void *object;
+};
+
+static int holds(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	Dl_info info;
-	return symbol && dladdr(symbol, &info) ? info.dli_fbase : NULL;
+	struct holder *h = arg;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum && !h->object; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		if (p->p_type == PT_LOAD && h->address - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
+			h->object = info->dlpi_phdr;
+	}
+	return h->object != NULL;
+}
+
+/* What is the same for all that lies in one object. Not by dladdr(), which compares each of the object's symbols to name the nearest. */
+static const void *object_of(const void *symbol)
+{
+	struct holder h = {.address = (uintptr_t)symbol};
+	if (symbol)
+		dl_iterate_phdr(holds, &h);
+	return h.object;
 }
 
 /* Only their names: to look into one here could wait for a lock whose holder waits for the one that is held here. */
@@ -111,13 +131,14 @@ static void *find_in(const char *object, const char *name, const void *own)
 
 /*
  * RTLD_NEXT knows only what was loaded for all to see. An interpreter loads its MPI module, and with it the MPI library,
- * for that module alone: then each loaded object is asked in turn.
+ * for that module alone: then each loaded object is asked in turn. That takes some 10 us an object, and a rank asks for a dozen functions
+ * that most MPIs do not have: where all see the MPI itself, what they do not see is not there.
  */
 void *sn_mpi_find(const char *name)
 {
 	struct objects o = {0};
 	void *found = dlsym(RTLD_NEXT, name);
-	if (found)
+	if (found || dlsym(RTLD_NEXT, "PMPI_Init"))
 		return found;
 	dl_iterate_phdr(note_object, &o);
 	for (size_t i = 0; i < o.count && !found; i++)
