@@ -201,7 +201,7 @@ int sn_core_look(sn_ep *ep);	 /* every rail once */
 void sn_core_engine_join(sn_ep *ep);
 void sn_core_defer(struct sn_req *req);
 int sn_core_deliver_deferred(sn_ep *ep);
-void sn_core_leave(sn_ep *ep, uint64_t len, bool far);
+void sn_core_leave(sn_ep *ep, uint64_t len, bool far, bool once);
 
 /* request.c */
 int sn_core_req_pool_grow(sn_ep *ep);
