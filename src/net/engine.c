@@ -331,6 +331,8 @@ int sn_net_progress(struct sn_net *n)
 		n->hold = false;
 	else
 		events += report_ended(n);
+	if (sn_unlikely(n->kept_count) && !n->quiet)
+		sn_net_hellos_kept(n);
 	int frames = sn_net_input(n);
 	if (n->late)
 		sn_net_late_look(n, frames);
@@ -355,7 +357,7 @@ int sn_net_peek(struct sn_net *n)
 {
 	const struct sn_net_port *p = &n->port[0];
 
-	if (n->cfg.ports > 1 || p->asked || n->quiet || p->driver->glance == NULL ||
+	if (n->cfg.ports > 1 || p->asked || n->quiet || n->kept_count || p->driver->glance == NULL ||
 	    !sn_list_empty(&n->work) || !sn_list_empty(&p->jobs))
 		return -1;
 	if (!p->driver->glance(p->drv))
@@ -384,8 +386,9 @@ bool sn_net_holds(const struct sn_net *n)
 
 bool sn_net_busy(const struct sn_net *n)
 {
-	return !sn_list_empty(&n->work) || sn_net_holds(n) || !sn_list_empty(&n->ended_msgs) ||
-	       !sn_list_empty(&n->ended_sends) || !sn_list_empty(&n->ended_pulls);
+	return !sn_list_empty(&n->work) || sn_net_holds(n) || n->kept_count ||
+	       !sn_list_empty(&n->ended_msgs) || !sn_list_empty(&n->ended_sends) ||
+	       !sn_list_empty(&n->ended_pulls);
 }
 
 bool sn_net_expects(const struct sn_net *n)

@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fetching, and what comes unasked: the part of net.h that is about the bodies of rendezvous. */
+/* Fetching, answering, and what comes unasked: the part of net.h that is about the bodies of rendezvous. */
 #ifndef SN_NET_FETCH_H
 #define SN_NET_FETCH_H
 
 #include "net/net.h"
+
+/* ---- serve.c ---- */
+/* No other rendezvous with this peer is under way. */
+static inline bool sn_net_send_alone(const struct sn_net_send *s)
+{
+	return s->link->sends.next->next == &s->link->sends;
+}
+struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
+void sn_net_send_finish(struct sn_net_send *s, int status);
+void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
+void sn_net_serve(struct sn_net *n, bool whole); /* answer some of what waits; whole: in whole trains only */
+void sn_net_served(struct sn_net_port *p);	 /* the batch has left: free what is answered */
+void sn_net_serve_moved(struct sn_net_way *w);	 /* the way is out: what waits goes by another one */
+void sn_net_serve_end(struct sn_net_link *l, int status);
 
 /* ---- pull.c ---- */
 void sn_net_pull(struct sn_net_link *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t iov_count,

@@ -195,10 +195,14 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in, const struct 
 		n->drops[SN_DROP_RANGE]++;
 		return;
 	}
-	l->confirmed = true;
 	sn_net_heard(l);
 	sn_net_way_heard(l, n->in_port, h->rail, len);
 	sn_net_stream_ack(l, le32toh(h->ack), le64toh(h->sack));
+	/* A PROBE leaves before what came with the HELLO is read. */
+	if (sn_unlikely(!l->confirmed) && h->type != SN_WIRE_PROBE) {
+		l->confirmed = true;
+		sn_net_stream_met(l);
+	}
 	if (sn_unlikely(le16toh(h->flags) & SN_WIRE_F_TWICE))
 		sn_net_stream_twice(l);
 	if (le16toh(h->flags) & SN_WIRE_F_ANSWER)

@@ -406,14 +406,42 @@ static void welcome_out(struct sn_net *n, const struct sn_wire_hello *h, uint64_
 	sn_net_flush(n); /* before `back` goes */
 }
 
+/*
+ * The application does not look, and the link needs the core. So it is made at its next look. The newest HELLO of each peer is kept;
+ * and whoever finds no room asks again, but that takes him 10 ms.
+ */
+static void keep_hello(struct sn_net *n, const struct sn_wire_hello *h)
+{
+	unsigned i = 0;
+
+	while (i < n->kept_count && n->kept[i].hello.id != h->id)
+		i++;
+	if (i == SN_NET_HELLOS)
+		return;
+	n->kept[i].hello = *h;
+	n->kept[i].port = n->in_port;
+	n->kept_count = SN_MAX_OF(n->kept_count, i + 1);
+}
+
+void sn_net_hellos_kept(struct sn_net *n)
+{
+	unsigned count = n->kept_count;
+
+	n->kept_count = 0; /* none is kept while they are handled: it is not quiet */
+	for (unsigned i = 0; i < count; i++) {
+		n->in_port = n->kept[i].port;
+		sn_net_hello_in(n, &n->kept[i].hello);
+	}
+}
+
 /* A HELLO that knows our session: the peer is alive and means this session. Make or take the link. */
 static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire_hello *h, uint64_t session)
 {
 	void *link = l;
 
 	if (n->quiet && (l == NULL || l->state == SN_LINK_OPEN || l->state == SN_LINK_GONE)) {
-		welcome_out(n, h,
-			    session); /* it needs the core: the peer asks again, and knows that we live */
+		keep_hello(n, h);
+		welcome_out(n, h, session); /* so the peer knows that we live */
 		return;
 	}
 	if (l && l->state == SN_LINK_OPEN) { /* another session of the same endpoint: the old one is over */
@@ -435,9 +463,10 @@ static void accept(struct sn_net *n, struct sn_net_link *l, const struct sn_wire
 	sn_net_way_back(l, h);
 	open_link(l, h);
 	l->confirmed = true;
-	sn_net_ack_want(l, true);
 	sn_net_probe_start(sn_net_way_main(l));
 	sn_net_ports_out(l);
+	/* It leaves when what came with this HELLO has been read: what it does not name is not here. */
+	sn_net_ack_want(l, true);
 }
 
 static void on_hello(struct sn_net *n, struct sn_net_link *l, const struct sn_wire_hello *h)

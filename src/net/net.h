@@ -38,6 +38,7 @@
 #define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
 #define SN_NET_RTO_ONE	   (SN_NET_MS / 5)  /* of MSG frames that have no other rail */
 #define SN_NET_HOLE	   (30 * SN_NET_MS) /* that a frame goes unacknowledged before it may be too long */
+#define SN_NET_HELLOS	   16		    /* kept for the application; who else asks has to ask again */
 #define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
 #define SN_NET_RTO_MAX	   (250 * SN_NET_MS)
 #define SN_NET_BLOCKS	   16 /* blocks of one fetch asked for at once */
@@ -218,7 +219,7 @@ struct sn_net_link {
 	struct sn_list work_node;		/* net->work */
 	struct sn_net_link *by_session, *by_id; /* hash chains */
 	enum sn_net_state state;
-	bool confirmed; /* a frame of this session has come */
+	bool confirmed; /* a frame of this session has come, other than a PROBE */
 	bool dead;	/* detached: freed when nobody is inside */
 	bool told;	/* the core has been told that it is gone */
 	uint64_t id;
@@ -438,8 +439,13 @@ struct sn_net {
 	uint64_t late_at;	/* when a look came far too late last, in engine time */
 	uint32_t mtu;		/* the longest frame that any port takes */
 	struct sn_strategy strategy;
-	struct sn_net_port *port;  /* cfg.ports of them */
-	struct sn_kpull *kernel;   /* that fetches for some of them; NULL: none */
+	struct sn_net_port *port; /* cfg.ports of them */
+	struct sn_kpull *kernel;  /* that fetches for some of them; NULL: none */
+	struct {
+		struct sn_wire_hello hello;
+		unsigned port;
+	} kept[SN_NET_HELLOS]; /* came in quiet mode and need the core: the application's next look has them */
+	unsigned kept_count;
 	uint8_t addr[SN_ADDR_MAX]; /* the endpoint's, asked for when the application first calls */
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
@@ -518,6 +524,7 @@ void sn_net_gone(struct sn_net_link *l, int status);
 void sn_net_report_gone(struct sn_net_link *l);
 void sn_net_say_gone(const struct sn_net_link *l, int status); /* say.c: before the state changes */
 void sn_net_hello_in(struct sn_net *n, struct sn_wire_hello *h);
+void sn_net_hellos_kept(struct sn_net *n); /* those that came in quiet mode */
 void sn_net_bye_in(struct sn_net_link *l, const struct sn_wire_bye *b);
 void sn_net_bye_out(struct sn_net_link *l, int status, bool answer);
 bool sn_net_goodbye(struct sn_net *n);
@@ -550,6 +557,7 @@ void sn_net_done_post(struct sn_net_link *l, struct sn_net_msg *done, int status
 void sn_net_stream_push(struct sn_net_link *l); /* send what may be sent */
 void sn_net_stream_ack(struct sn_net_link *l, uint32_t ack, uint64_t sack);
 void sn_net_stream_twice(struct sn_net_link *l);
+void sn_net_stream_met(struct sn_net_link *l); /* the peer has the session now, not what left before */
 uint64_t sn_net_stream_rto(const struct sn_net_way *w);
 uint64_t sn_net_stream_timer(struct sn_net_link *l);
 void sn_net_stream_end(struct sn_net_link *l, int status);
@@ -561,20 +569,6 @@ void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint3
 void sn_net_deliver(struct sn_net_link *l); /* what waits in order */
 void sn_net_ack_want(struct sn_net_link *l, bool now);
 void sn_net_inbox_end(struct sn_net_link *l);
-
-/* ---- serve.c ---- */
-/* No other rendezvous with this peer is under way. */
-static inline bool sn_net_send_alone(const struct sn_net_send *s)
-{
-	return s->link->sends.next->next == &s->link->sends;
-}
-struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
-void sn_net_send_finish(struct sn_net_send *s, int status);
-void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
-void sn_net_serve(struct sn_net *n, bool whole); /* answer some of what waits; whole: in whole trains only */
-void sn_net_served(struct sn_net_port *p);	 /* the batch has left: free what is answered */
-void sn_net_serve_moved(struct sn_net_way *w);	 /* the way is out: what waits goes by another one */
-void sn_net_serve_end(struct sn_net_link *l, int status);
 
 /* ---- output.c ---- */
 /* A control frame of len bytes (at most 184): the pointer to fill, header started; NULL never. */

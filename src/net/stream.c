@@ -152,6 +152,23 @@ void sn_net_stream_twice(struct sn_net_link *l)
 	}
 }
 
+/*
+ * What was sent before the peer had made the link it has dropped, unless it says otherwise in the frame that tells of the link, or in one that
+ * is read with it. The timer would be that of a peer of which nothing is known.
+ */
+void sn_net_stream_met(struct sn_net_link *l)
+{
+	for (uint32_t seq = l->tx_una; seq != l->tx_next; seq++) {
+		struct sn_net_slot *s = slot_at(l, seq);
+		if (s->acked || s->again)
+			continue;
+		s->again = true;
+		l->tx_again++;
+	}
+	if (l->tx_again)
+		sn_net_work(l);
+}
+
 static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 {
 	struct sn_net_way *w = &l->way[s->way];

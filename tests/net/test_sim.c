@@ -415,6 +415,41 @@ static void parked(uint64_t seed)
 }
 
 /*
+ * The first message comes while the receiver's service thread minds the network, for some milliseconds: when the application is back
+ * it has the message at once, and not when the sender's timers ask again, which are those of a peer of which nothing is known.
+ */
+static void first_met(uint64_t seed)
+{
+	const struct sim_net_params p = {.delay = 5000,
+					 .jitter = 5000,
+					 .byte_time_ps = 800,
+					 .mtu = 1472,
+					 .path_mtu = 65535,
+					 .queue = 2048};
+
+	sim_start(seed, &p);
+	model_start();
+	struct node *a = node_new(0, TIMEOUT, 16384), *b = node_new(1, TIMEOUT, 16384);
+	unsigned count = 1 + (unsigned)sim_below(4);
+	for (unsigned i = 0; i < count; i++)
+		node_post(a, b, sim_below(1000));
+	uint64_t back = b->asleep_until = sim.now + SIM_MS + sim_below(5 * SIM_MS);
+	b->quiet = true;
+	while (model_undelivered() && sim.now < back + 100 * SIM_MS && !sim.failed) {
+		while (b->pending)
+			node_fetch_later(b);
+		sim_run(sim.now + SIM_MS / 20);
+	}
+	if (sim.now > back + SIM_MS)
+		sim_fail("what was sent first comes %.1f ms late", (double)(sim.now - back) / SIM_MS);
+	settle(20 * TIMEOUT, 2);
+	model_check_all(false);
+	end_nodes(2);
+	sim_end();
+	model_end();
+}
+
+/*
  * A machine under load, or frozen again and again: the processes are late with every look, by seconds, and what lies between
  * them carries something at every other look. Nobody is given up for that; but one who has died meanwhile is, for who is late
  * with every look still looks.
@@ -555,6 +590,8 @@ int main(int argc, char **argv)
 			starved(seed);
 		else if (seed % 50 == 6)
 			tardy(seed);
+		else if (seed % 50 == 14)
+			first_met(seed);
 		else if (seed % 50 == 9)
 			ahead(seed);
 		else if (seed % 50 == 11)
