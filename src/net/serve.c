@@ -128,14 +128,25 @@ static struct sn_net_way *way_for(struct sn_net_link *l, unsigned rail, uint32_t
 	return w && w->state != SN_WAY_NONE && len <= w->port->mtu ? w : NULL;
 }
 
+/* Is something of what this PULL asks for still to be sent? Then we were late, and nothing was lost. */
+static bool waits(const struct sn_net *n, const struct sn_net_send *s, const struct sn_wire_pull *p)
+{
+	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)
+		sn_list_for_each (at, &n->port[i].jobs) {
+			const struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
+			if (job->send == s && job->offset < le64toh(p->end) && job->end > le64toh(p->offset))
+				return true;
+		}
+	return false;
+}
+
 /* What a PULL says against the way that is to carry the answer, and against the one that was to carry it before. */
-static void doubts(struct sn_net_way *way, const struct sn_wire_pull *p)
+static void doubts(struct sn_net_way *way, const struct sn_net_send *s, const struct sn_wire_pull *p)
 {
 	struct sn_net_link *l = way->link;
-	struct sn_net_way *silent = p->tries && p->silent < l->net->cfg.ports ? &l->way[p->silent] : NULL;
 
-	if (silent)
-		sn_net_probe_doubt(silent);
+	if (p->tries && p->silent < l->net->cfg.ports && !waits(l->net, s, p))
+		sn_net_probe_doubt(&l->way[p->silent]);
 	if (way->joins && sn_net_shortest(le32toh(p->frag)))
 		sn_net_probe_doubt(way);
 }
@@ -157,7 +168,7 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 		n->drops[SN_DROP_RANGE]++;
 		return;
 	}
-	doubts(way, p);
+	doubts(way, s, p);
 	sn_net_push_heard(l, p->push);
 	sn_net_push_asked(s, le64toh(p->offset), le64toh(p->want));
 	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)

@@ -100,8 +100,8 @@ static void no_bodies(unsigned rails, unsigned bad, bool later)
 	sim.bodiless = bad;
 	for (unsigned i = 0; i < 3; i++)
 		all_come(500 * SIM_MS);
-	for (unsigned i = 0; i < 20; i++) {
-		sim_run(sim.now + 4000 * SIM_MS);
+	for (unsigned i = 0; i < 4; i++) {
+		sim_run(sim.now + 20000 * SIM_MS);
 		all_come(50 * SIM_MS);
 	}
 	const struct sn_net_way *w = ways();
@@ -116,8 +116,30 @@ static void no_bodies(unsigned rails, unsigned bad, bool later)
 	end();
 }
 
+/* Who was away while he was asked has lost nothing, however often that was. */
+static void away(void)
+{
+	begin(9, 1, 0);
+	for (unsigned i = 0; i < 3; i++)
+		all_come(50 * SIM_MS);
+	for (unsigned i = 0; i < 20; i++) {
+		for (unsigned k = 0; k < 4; k++)
+			node_post(a, b, 300000);
+		sim_run(sim.now + 4000 + sim_below(4000));
+		a->asleep_until = sim.now + 20 * SIM_MS;
+		sim_run(a->asleep_until);
+		all_come(50 * SIM_MS);
+	}
+	if (b->net->counts[SN_NC_AGAIN_TIMER] < 20)
+		sim_fail("nobody was asked again");
+	if (!ways()->joins || a->net->counts[SN_NC_JOIN_DOUBTS])
+		sim_fail("%llu doubts", (unsigned long long)a->net->counts[SN_NC_JOIN_DOUBTS]);
+	end();
+}
+
 int main(void)
 {
+	away();
 	for (unsigned i = 0; i < 2; i++) {
 		unjoins(i);
 		one_unjoins(i);
