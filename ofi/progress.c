@@ -134,10 +134,14 @@ static struct sn_shim_thread *waiting_thread(const struct sn_shim *shim)
 	return t;
 }
 
-/* The library need not yield after this look (shim.c). Beside other threads it may: somebody waits for its lock. */
-static void looked(const struct sn_shim *shim, struct sn_shim_thread *t)
+/*
+ * The library need not yield after this look (shim.c). Beside other threads it may where nothing was found: somebody waits for
+ * its lock, or for this core. Not where something was: MPICH yields then, too, and each window of messages that several looks
+ * bring would be handed on as often.
+ */
+static void looked(const struct sn_shim *shim, struct sn_shim_thread *t, bool found)
 {
-	t->looked = atomic_load_explicit(&shim->threads, memory_order_relaxed) == 1;
+	t->looked = found || atomic_load_explicit(&shim->threads, memory_order_relaxed) == 1;
 }
 
 void sn_ofi_looked(void)
@@ -146,7 +150,7 @@ void sn_ofi_looked(void)
 	struct sn_shim_thread *t = waiting_thread(shim);
 
 	if (t)
-		looked(shim, t);
+		looked(shim, t, true);
 }
 
 uint64_t sn_ofi_events(void)
@@ -349,7 +353,7 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 		found = !anew && relax_in_call(set, t);
 		/* anew in a crowd: a library that yields now does what the next look would do */
 		if (!anew || !sn_relax_crowded())
-			looked(shim, t);
+			looked(shim, t, found);
 		return found;
 	}
 	if (!until_ns && (mark_moved(set, mark) || look_again(set)))

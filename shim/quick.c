@@ -83,10 +83,15 @@ static struct call awaited; /* the receive that is pending, and its buffer */
 static const void *awaited_in;
 handle sn_seen_pending;
 
-/* Does one thread at a time call, as the MPI has promised? It locks nothing then, nor does the provider. */
+/*
+ * Does one thread at a time call, as the MPI has promised? It locks nothing then, nor does the provider. Threads that ask at once
+ * hear the same.
+ */
 static bool serial(void)
 {
-	static enum { UNASKED, YES, NO } answer;
+	enum { UNASKED, YES, NO };
+	static _Atomic int known_answer;
+	int answer = atomic_load_explicit(&known_answer, memory_order_relaxed);
 	if (answer == UNASKED) {
 		union function initialized = {sn_mpi_find("PMPI_Initialized")};
 		union function level = {sn_mpi_find("PMPI_Query_thread")};
@@ -94,6 +99,7 @@ static bool serial(void)
 		if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes)
 			level.asks(&provided);
 		answer = provided < MULTIPLE ? YES : NO;
+		atomic_store_explicit(&known_answer, answer, memory_order_relaxed);
 	}
 	return answer == YES;
 }
@@ -522,12 +528,12 @@ void *sn_quick_stand_in(const char *name, void *definition)
 		sn_mpi_family = family_of(sn_mpi_find("PMPI_Send"));
 	if (call == CALLS && !collective) {
 		void *stand_in = sn_requests_stand_in(name, definition);
-		return stand_in ? stand_in : definition;
+		return stand_in && (!definition || serial()) ? stand_in : definition;
 	}
 	if (!definition)
 		return NULL;
 	if ((call <= BOTH || collective) &&
-	    (sn_mpi_family == UNKNOWN || (!p && sn_quick_is_tools(name, definition))))
+	    (sn_mpi_family == UNKNOWN || !serial() || (!p && sn_quick_is_tools(name, definition))))
 		return definition;
 	if (collective)
 		return sn_collective_stand_in(name, definition);

@@ -21,7 +21,8 @@
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
  *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on;
  *  - any source or any tag: its status cannot be known before;
- *  - where several threads call, or may, as the MPI says itself; while there is a window (shim.h, elsewhere);
+ *  - where several threads call; where they may, as the MPI says itself, nothing of this stands before it; while there is a window (shim.h,
+ *    elsewhere);
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
  * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and

@@ -3,7 +3,8 @@
  * Reading a queue of a domain with one thread: entries go straight into the reader's array, and order holds wherever that
  * cannot be: the array is full, an entry is an error, something lies in the queue already. And which reads look for
  * messages: all but the one right after a read that took all there was, in the same call of an MPI that reads until it
- * hears of no more; what lay in the queue already counts so only in a flood, and not for ever.
+ * hears of no more; what lay in the queue already counts so only in a flood, and not for ever. And after which the MPI
+ * need not give the core away.
  */
 #if __has_include(<rdma/fabric.h>)
 #include "ofi_pair.h"
@@ -239,6 +240,49 @@ static void a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_seco
 	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_SAFE}, look);
 }
 
+/* ---- who yields after a read ---- */
+
+/*
+ * An MPI that yields after each read does so beside other threads only where nothing was found. The threads are of the kind that waits:
+ * what the read before said is overwritten by each.
+ */
+static void yield(struct side *s)
+{
+	struct fi_cq_tagged_entry e;
+	ssize_t n = -FI_EAGAIN;
+	calls.kind = SN_SHIM_WAITS;
+	calls.calls++;
+	calls.freeing = calls.calls - 1;
+	atomic_store(&shim.threads, 2);
+	if (s->me == 0) {
+		together(s);
+		CHECK_OK(fi_tinject(s->ep, &calls, 8, s->peer, 5));
+		together(s);
+		return;
+	}
+	CHECK_OK(fi_trecv(s->ep, &in[0], 8, NULL, s->peer, 5, 0, &contexts[0]));
+	for (int i = 0; i < 3; i++) {
+		calls.looked = 1;
+		CHECK(fi_cq_read(s->cq, &e, 1) == -FI_EAGAIN && !calls.looked);
+	}
+	together(s);
+	while (n == -FI_EAGAIN)
+		n = fi_cq_read(s->cq, &e, 1);
+	CHECK(n == 1 && e.op_context == &contexts[0] && calls.looked);
+	atomic_store(&shim.threads, 1);
+	calls.calls++;
+	for (int i = 0; i < 2;
+	     i++) /* the first empty one after something was found says nothing in a crowd */
+		CHECK(fi_cq_read(s->cq, &e, 1) == -FI_EAGAIN);
+	CHECK(calls.looked);
+	together(s);
+}
+
+static void an_mpi_need_not_yield_after_a_read_that_found_something(void **state)
+{
+	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_SAFE}, yield);
+}
+
 /* ---- receives of others ---- */
 
 static struct sn_shim_ahead ahead;
@@ -313,6 +357,7 @@ int main(void)
 		cmocka_unit_test(entries_keep_their_order_however_they_are_read),
 		cmocka_unit_test(what_lay_there_in_a_flood_needs_no_look_sixteen_times),
 		cmocka_unit_test(a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_second_time),
+		cmocka_unit_test(an_mpi_need_not_yield_after_a_read_that_found_something),
 		cmocka_unit_test(whoever_reads_has_taken_what_others_have_posted),
 	};
 	setenv("SENNIT_PROGRESS", "0", 1); /* nobody else looks */
