@@ -30,8 +30,7 @@ static long membarrier(int command)
 	return syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* The cores that this thread may run on, also told to the peers. False: not known. */
-static bool own_cpus(uint64_t cpus[SN_BELL_CPUS / 64])
+bool sn_bell_tell_cpus(uint64_t cpus[SN_BELL_CPUS / 64])
 {
 	memset(cpus, 0, SN_BELL_CPUS / 8);
 	if (sched_getaffinity(0, SN_BELL_CPUS / 8, (cpu_set_t *)(void *)cpus))
@@ -66,7 +65,7 @@ int sn_bell_open(void)
 			atomic_store_explicit(&bell->need_fence, !own.registered, memory_order_relaxed);
 			atomic_store_explicit(&own.bell, bell, memory_order_release);
 			uint64_t unused[SN_BELL_CPUS / 64];
-			own_cpus(unused);
+			sn_bell_tell_cpus(unused);
 		}
 	}
 	pthread_mutex_unlock(&own.mutex);
@@ -83,12 +82,10 @@ struct sn_bell *sn_bell_own(void)
 	return atomic_load_explicit(&own.bell, memory_order_acquire);
 }
 
-bool sn_bell_rival(const struct sn_bell *theirs)
+bool sn_bell_shares(const uint64_t mine[SN_BELL_CPUS / 64], const struct sn_bell *theirs)
 {
-	uint64_t mine[SN_BELL_CPUS / 64], both = 0, known = 0;
+	uint64_t both = 0, known = 0;
 	int count = 0;
-	if (!own_cpus(mine))
-		return true;
 	for (unsigned i = 0; i < SN_BELL_CPUS / 64; i++) {
 		uint64_t its = theirs ? atomic_load_explicit(&theirs->cpus[i], memory_order_relaxed) : 0;
 		count += __builtin_popcountll(mine[i]);
@@ -96,6 +93,12 @@ bool sn_bell_rival(const struct sn_bell *theirs)
 		both |= its & mine[i];
 	}
 	return known ? both != 0 : count >= sn_topo()->cpus;
+}
+
+bool sn_bell_rival(const struct sn_bell *theirs)
+{
+	uint64_t mine[SN_BELL_CPUS / 64];
+	return !sn_bell_tell_cpus(mine) || sn_bell_shares(mine, theirs);
 }
 
 void sn_bell_before_fork(void)

@@ -42,7 +42,7 @@ struct sn_bell {
 	_Atomic uint64_t id;	     /* 24 the owner's number, drawn by lot */
 	uint64_t group;		     /* 32 the owner's scheduling group (sn_topo()); 0: not known */
 	uint8_t unused[24];
-	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer; all 0: not known */
+	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer, or waited for long; all 0: not known */
 	_Atomic uint64_t cpus[SN_BELL_CPUS / 64];
 };
 
@@ -125,6 +125,10 @@ bool sn_bell_wake_self(void); /* likewise; true: some did */
  * and may spin. NULL, or not known: yes, unless this thread is bound, since a launcher that binds one binds all.
  */
 bool sn_bell_rival(const struct sn_bell *theirs);
+/* In two steps, for several: the cores that this thread may run on, which the peers are told, too (false: not known); and whether the owner
+ * of this bell may need one of them. */
+bool sn_bell_tell_cpus(uint64_t cpus[SN_BELL_CPUS / 64]);
+bool sn_bell_shares(const uint64_t mine[SN_BELL_CPUS / 64], const struct sn_bell *theirs);
 
 /*
  * Sleep until somebody rings or timeout_us have passed, unless poll(arg) finds something when called once more before

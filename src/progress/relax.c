@@ -32,6 +32,7 @@
 #define NAP_MIN_NS	 50000u
 #define FAR_NS		 8000u
 #define FAR_AWAKE_NS	 (SN_RELAX_FAR_ARM + 10000u)
+#define JUDGE_NS	 50000000u
 #define LOOKS		 8  /* between two readings of the clock (25 ns each) */
 #define FIRST_LOOKS	 64 /* of a wait, before the clock is read at all: about 2 us */
 #define CLOCKED		 16 /* of so many waits in a crowd one reads the clock at its first turn */
@@ -39,7 +40,14 @@
 #define POLLED_YIELD_MIN 100000u
 
 static _Atomic unsigned crowd, far_rails;
+static _Atomic unsigned rivals;	  /* as sn_relax_crowd() was told */
+static _Atomic uint64_t judge_at; /* when to ask for the cores again */
 static _Atomic uint64_t count_naps, count_yields, count_awake;
+
+static bool bound(void)
+{
+	return sn_topo_cpus_allowed() < sn_topo()->cpus;
+}
 
 /*
  * Of the ranks of this node, too, that this process has not spoken to: in pairs each knows one other. Not if it is bound: they
@@ -47,16 +55,35 @@ static _Atomic uint64_t count_naps, count_yields, count_awake;
  */
 static unsigned processes(unsigned peers)
 {
-	const struct sn_topo *t = sn_topo();
-	bool bound = sn_topo_cpus_allowed() < t->cpus;
-	return peers && !bound ? SN_MAX_OF(peers + 1, (unsigned)t->launched) : peers + 1;
+	return peers && !bound() ? SN_MAX_OF(peers + 1, (unsigned)sn_topo()->launched) : peers + 1;
+}
+
+static void judge(unsigned peers)
+{
+	bool crowded = processes(peers) > (unsigned)sn_topo_cpus_allowed();
+	atomic_store_explicit(&crowd, crowded, memory_order_relaxed);
 }
 
 void sn_relax_crowd(unsigned peers)
 {
-	/* Affinity may change between two calls, but is too dear to ask for at each step. */
-	bool crowded = processes(peers) > (unsigned)sn_topo_cpus_allowed();
-	atomic_store_explicit(&crowd, crowded, memory_order_relaxed);
+	atomic_store_explicit(&rivals, peers, memory_order_relaxed);
+	judge(peers);
+}
+
+/*
+ * Somebody may bind the process while it runs, or take a core away from the machine, or give it back. To ask for that is too dear at each
+ * step, so who waits on after the first looks does so now and then: ranks that have one core left would keep it from each other, spinning,
+ * and be woken for each message (8 bytes in 56 us instead of 1.5). Who is not bound has those for rivals, too, who have not told where they are.
+ */
+static void judge_again(uint64_t now)
+{
+	if (sn_likely(now < atomic_load_explicit(&judge_at, memory_order_relaxed)))
+		return;
+	atomic_store_explicit(&judge_at, now + JUDGE_NS, memory_order_relaxed);
+	int told = sn_spread_rivals();
+	unsigned met = bound() ? 0 : atomic_load_explicit(&rivals, memory_order_relaxed);
+	if (told >= 0)
+		judge(SN_MAX_OF((unsigned)told, met));
 }
 
 void sn_relax_describe(unsigned peers, char *out, size_t room)
@@ -256,6 +283,7 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	if (!*idle && !many && sn_conf_num(SN_CONF_SPIN) && !sn_relax_far_turns() && first_looks(poll, arg))
 		return true;
 	uint64_t now = sn_now_ns();
+	judge_again(now);
 	if (!*idle) {
 		*idle = now;
 		sn_engine_stay();

@@ -33,7 +33,7 @@ bool sn_relax_awake(int (*poll)(void *arg), void *arg);
 void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 
 /* How many local peers of the busiest endpoint of this process may want its cores: with itself, or what else the launcher has
- * started here, more than its cores means not to spin. */
+ * started here, more than its cores means not to spin. Who waits looks again, every 50 ms, how many cores there are. */
 void sn_relax_crowd(unsigned peers);
 bool sn_relax_crowded(void);
 /* Some answers come from other hosts (true), or no more; calls add up. */

@@ -86,6 +86,32 @@ static bool seen_before(unsigned i, uint64_t id)
 	return false;
 }
 
+static void several(void)
+{
+	atomic_store(&spread.thread, -1);
+	atomic_store_explicit(&spread.next, UINT64_MAX, memory_order_relaxed);
+}
+
+int sn_spread_rivals(void)
+{
+	uint64_t mine[SN_BELL_CPUS / 64];
+	int rivals = 0;
+	if (!alone()) {
+		several();
+		return -1;
+	}
+	if (!sn_bell_tell_cpus(mine))
+		return -1;
+	pthread_mutex_lock(&spread.mutex);
+	for (unsigned i = 0; i < spread.count; i++) {
+		const struct sn_bell *b = spread.bells[i];
+		rivals += sn_bell_shares(mine, b) &&
+			  !seen_before(i, atomic_load_explicit(&b->id, memory_order_relaxed));
+	}
+	pthread_mutex_unlock(&spread.mutex);
+	return rivals;
+}
+
 static void take_census(struct census *c, unsigned here, uint64_t id)
 {
 	pthread_mutex_lock(&spread.mutex);
@@ -141,8 +167,7 @@ static void look(uint64_t now)
 	if (!own || here < 0)
 		return;
 	if (!alone()) {
-		atomic_store(&spread.thread, -1);
-		atomic_store_explicit(&spread.next, UINT64_MAX, memory_order_relaxed);
+		several();
 		atomic_store_explicit(&own->cpu, 0, memory_order_relaxed);
 		return;
 	}

@@ -25,6 +25,12 @@ void sn_spread_after_fork(void); /* in the child: bells are not mapped there */
 /* Are all peers whose bells are mapped known to be in this process's scheduling group? */
 bool sn_spread_one_group(void);
 
+/*
+ * How many peers may want a core of this thread's, as far as they have told; they are told of this thread's. -1: several threads wait, which
+ * may be bound apart, or it is not known.
+ */
+int sn_spread_rivals(void);
+
 /* Who waits in a crowd, at each step. Budget: one load, and every 2 ms a few system calls. */
 void sn_spread_look(uint64_t now);
 
