@@ -15,7 +15,8 @@ Cells, each of which can run by itself and add to what stands in out/progress.js
     total    both ranks work for 20 ms while they exchange a message, no core idle: what a turn takes
     crowd    collectives and ping-pong with 2, 4, 8 and 16 ranks; ping-pong beside ranks that compute
     threads  8-byte messages of 1 and 8 threads a rank, each with its own communicator (MPI_THREAD_MULTIPLE)
-    udp, ether    idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
+    udp, ether    lat, idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
+    suite    mpi4py's test suite with 2, 4, 8 and 16 ranks, of Open MPI 4: not by itself, for it takes minutes
 Each round runs every candidate once, in an order that changes; shown are medians and ranges. N rounds of every cell are run
 however long they take, further ones only within M minutes. What the thread costs is told by runs with it and without, one after
 the other, for which the cores lay alike, near or far (or one would be told that a far core is the thread's fault): where these
@@ -28,7 +29,9 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -39,20 +42,26 @@ import report  # pylint: disable=wrong-import-position
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 NODE = ["lat", "idle", "away", "overlap", "total", "crowd", "threads"]
 HOSTS = ["udp", "ether"]
+SUITE = "suite"
 # The sections of the page, each of which is written if something of it was measured.
 SECTIONS = {"Progress": [c for c in NODE + HOSTS if c not in ("idle", "crowd")],
-            "Ranks that wait, and more ranks than cores": ["idle", "crowd"]}
+            "Ranks that wait, and more ranks than cores": ["idle", "crowd", SUITE]}
 NO_THREAD = ", no thread"
 FEW = 2  # ranks, with a core each
 ALLOWED = 1.05  # latency with the thread over latency without
 WORSE = 1.03    # a turn without an idle core, likewise
 COSTS = ("lat", "total")  # kinds of rows that say what the thread costs
+IDLE = 1         # percent of a core that a waiting rank may use
+AWAKE = {"one node": 50, "between hosts, UDP": 80, "between hosts, Ethernet": 80}  # us after the message that he may be awake, as docs/design.md says
 PAIRS = 7        # runs with it and without, of each of them
 PAIRS_TRIED = 3 * PAIRS
 PAIRS_TIME = 360  # s, for all that are missing
 LIMIT = 60      # s of a run; in a crowd, where some MPIs take a thousand times as long as others, SHORT
 SHORT = 20
-STEPS = {"allreduce": lambda n: math.log2(n), "alltoall": lambda n: n - 1, "exchange": lambda n: 1, "pairs": lambda n: 1}  # of a rank
+STEPS = {"allreduce": lambda n: math.log2(n), "alltoall": lambda n: n - 1, "exchange": lambda n: 1, "pairs": lambda n: 1,
+         SUITE: lambda n: 1}  # of a rank
+NEAR = 1.5      # times proportional
+SUITE_LIMIT = 300  # s
 
 
 def candidates():
@@ -94,7 +103,7 @@ def rows_of(cell, ranks, sizes):
     totals = [f"total:{n}" for n in sizes]
     return {"lat": ["lat:8:200", "lat:4096:200"], "idle": ["idle:0", "wake:8"], "away": ["away:8", "away:65536"],
             "threads": ["threads:1", "threads:8"], "overlap": hide, "total": totals}.get(
-        cell, ["idle:0", "wake:8", *hide, *totals, "away:8"])  # the last one fails over Open MPI 4 between hosts
+        cell, ["lat:8:200", "lat:4096:200", "idle:0", "wake:8", *hide, *totals, "away:8"])  # the last one fails over Open MPI 4 between hosts
 
 
 def compile_for(build, chosen):
@@ -213,6 +222,27 @@ class Progress:
                 found[c.name] = figures(text, rows)
             self.note(cell, ranks, found, bool(kinds))
 
+    def suite(self, chosen):
+        """Its time as a whole, but for how types are made, which sends nothing. A run that did not come to its end is left out."""
+        sys.path.insert(0, os.path.join(ROOT, "tests", "mpi"))
+        import run as tests  # pylint: disable=import-outside-toplevel
+        python, source = (os.path.join(bench.PEERS, *path) for path in (("o4", "bin", "python"), ("mpi4py", "test")))
+        left_out = [word for name in tests.left_out(types.SimpleNamespace(name="o4")) for word in ("-x", name)]
+        for ranks in [int(n) for n in self.args.ranks.split(",")]:
+            found = {}
+            for c in self.in_turn([c for c in chosen if c.mpi == "o4" and not c.env]):
+                with tempfile.TemporaryDirectory(prefix="sennit-suite-") as out:
+                    words = [python, os.path.join(ROOT, "tests", "mpi", "suite.py"), out, "0", source, "-e", "spawn", "-e", "dynproc", *left_out]
+                    start = time.monotonic()
+                    run(c.command(words, ranks, self.build), {**c.environment(ranks), **tests.RECV_MPROBE}, out, SUITE_LIMIT)
+                    took, running = time.monotonic() - start, tests.outcomes(out, ranks)[1]
+                if running:
+                    print(f"the suite, {ranks} ranks, {c.name}: {running[0]} after {took:.0f} s")
+                else:
+                    found[c.name] = {f"{SUITE}:0": (took, None)}
+            self.note(SUITE, ranks, found, False)
+            self.save()
+
     def hosts(self, cell, chosen, between, kinds=None):
         if os.geteuid() != 0:
             print(f"{cell}: left out, making network namespaces needs root")
@@ -261,8 +291,10 @@ class Progress:
                     self.node(cell, chosen, programs)
                 elif cell in HOSTS:
                     self.hosts(cell, between.chosen(cell), between)
+                elif cell == SUITE:
+                    self.suite(chosen)
                 else:
-                    sys.exit(f"progress.py: there is no cell {cell}; there are {', '.join(NODE + HOSTS)}")
+                    sys.exit(f"progress.py: there is no cell {cell}; there are {', '.join(NODE + HOSTS + [SUITE])}")
                 self.save()
         self.end = max(self.end, time.monotonic() + PAIRS_TIME)
         for cell in [c for c in cells if c in COSTS]:
@@ -284,6 +316,8 @@ def title(name):
     cell, _, row = name.partition("/")
     row, _, ranks = row.partition("@")
     place = PLACES.get(cell, "one node")
+    if cell == SUITE:
+        return f"mpi4py's test suite, {ranks} ranks"
     if cell == "threads":
         return f"message rate of {row.partition(':')[2]} threads a rank"
     return f"{bench.title(row)}, {ranks} ranks" if cell == "crowd" else f"{bench.title(row)}, {place}"
@@ -296,7 +330,7 @@ def in_order(samples):
         cell, _, row = name.partition("/")
         kind, size = row.partition("@")[0].split(":")
         kind = {"threads": "rate"}.get(kind, kind)
-        return ((NODE + HOSTS).index(cell), kinds.index(kind) if kind in kinds else 99, kind, int(row.partition("@")[2]), int(size))
+        return ((NODE + HOSTS + [SUITE]).index(cell), kinds.index(kind) if kind in kinds else 99, kind, int(row.partition("@")[2]), int(size))
     return sorted(samples, key=key)
 
 
@@ -317,13 +351,36 @@ def costs(pairs):
     return found
 
 
+def waiting(samples, every):
+    """["place, MPI: ..."], of what a rank that waits uses, and how late it is for the message that ends its wait. every: these samples,
+    and those of who looks."""
+    found = []
+    for name in in_order(samples):
+        cell, _, row = name.partition("/")
+        if not row.startswith("wake:"):
+            continue
+        place = PLACES.get(cell, "one node")
+        latency = every.get(f"{cell if cell in PLACES else 'lat'}/lat:8@2", {})
+        idle = samples.get(f"{cell}/idle:0@2", {})
+        for who, values in samples[name].items():
+            if not who.startswith("sennit") or NO_THREAD in who or who not in idle:
+                continue
+            used = statistics.median(idle[who])
+            words = f"{place}, {who}: {used:.2f} % of a core ({'met' if used < IDLE else 'MISSED'})"
+            if who in latency:  # there and back, where one side is awake; the other's sleep is what is more than that
+                late = statistics.median(values) - 2 * statistics.median(latency[who])
+                words += f", awake {late:.0f} us later than who looks ({'met' if late <= AWAKE[place] else 'MISSED'})"
+            found.append(words)
+    return found
+
+
 def crowds(samples):
     """[(row, who, ratio)]: the time over that of few ranks, times ranks a core, times what each rank has to do."""
     found, cores = [], os.cpu_count() or FEW
     for name in in_order(samples):
         kind, ranks = name.partition("/")[2].split(":")[0], int(name.partition("@")[2])
         few = samples.get(f"{name.partition('@')[0]}@{FEW}", {})
-        if name.startswith("crowd/") and kind in STEPS and ranks > cores:
+        if name.partition("/")[0] in ("crowd", SUITE) and kind in STEPS and ranks > cores:
             fair = ranks / cores * STEPS[kind](ranks) / STEPS[kind](FEW)
             found += [(title(name), who, statistics.median(v) / statistics.median(few[who]) / fair)
                       for who, v in samples[name].items() if who in few]
@@ -339,8 +396,8 @@ def best(samples, less, wanted):
     return f"{text_of(found[who])}, {who.replace('sennit, ', 'over ').replace(NO_THREAD, '').replace(', async', '')}"
 
 
-def section(samples, pairs):
-    """The lines of docs/performance.md."""
+def section(samples, pairs, every=None):
+    """The lines of docs/performance.md; every: the samples of other sections, too."""
     def ours(who):
         return who.startswith("sennit")
     groups = [("sennit", lambda w: ours(w) and NO_THREAD not in w), ("sennit, no thread", lambda w: NO_THREAD in w),
@@ -356,13 +413,18 @@ def section(samples, pairs):
     if cost:
         lines += ["", f"What the thread costs: with it over without it, medians and ranges of pairs of runs for which the cores lay alike "
                   f"({ALLOWED} is allowed for latency, {WORSE} for work):", "", *cost]
+    waits = [f"- {line}" for line in waiting(samples, every or samples)]
+    if waits:
+        lines += ["", f"Ranks that wait: under {IDLE} % of a core is promised, and to be awake at most "
+                  f"{AWAKE['one node']} us after the message on a node and {AWAKE['between hosts, UDP']} us between hosts:", "", *waits]
     ratios = crowds(samples)
     if ratios:
         lines += ["", f"The time over that of {FEW} ranks times ranks a core times the messages that each rank has to "
-                  "exchange one after the other (1 is proportional):", ""]
+                  f"exchange one after the other (1 is proportional, up to {NEAR} is near):", ""]
     for row in dict.fromkeys(row for row, _, _ in ratios):
         of_row = [(who, r) for what, who, r in ratios if what == row]
-        lines.append(f"- {row}: " + ", ".join(f"{who.replace('sennit, ', 'sennit over ')} {r:.2f}" for who, r in of_row))
+        lines.append(f"- {row}: " + ", ".join(f"{who.replace('sennit, ', 'sennit over ')} {r:.2f}{' (near)' if r <= NEAR else ''}"
+                                               for who, r in of_row))
     return lines
 
 
@@ -374,6 +436,8 @@ def show(samples, pairs):
     print()
     for line in costs(pairs):
         print(f"the thread costs: {line}")
+    for line in waiting(samples, samples):
+        print(f"waiting: {line}")
     for row, who, ratio in crowds(samples):
         print(f"over proportional: {row}, {who}: {ratio:.2f}")
 
@@ -402,9 +466,9 @@ def main():
     for name, cells in SECTIONS.items():
         part, pairs = ({row: values for row, values in of_all.items() if row.partition("/")[0] in cells}
                        for of_all in (progress.samples, progress.pairs))
-        print("\n".join(section(part, pairs)) if args.table and part else "")
+        print("\n".join(section(part, pairs, progress.samples)) if args.table and part else "")
         if args.doc and part:
-            report.put_part(args.doc, name, section(part, pairs) + ["", report.measured(progress.machine)])
+            report.put_part(args.doc, name, section(part, pairs, progress.samples) + ["", report.measured(progress.machine)])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.environ["SOURCE"], "bench"))
 import bench  # noqa: E402
@@ -136,6 +137,28 @@ class ProgressTest(unittest.TestCase):
                          ["latency, 8 B, one node, sennit, Open MPI 4: 1.100 (1.100 to 1.100, more than allowed)",
                           "latency, 8 B, one node, sennit, Open MPI 5: 3.000 (3.000 to 3.000, too few to tell (1))",
                           total + ", sennit udp: 1.010 (1.010 to 1.010)"])
+
+    def test_what_waiting_costs_is_judged_and_stated(self):
+        ours, other = "sennit, MPICH 5", "MPICH 5"
+        samples = {"idle/idle:0@2": {ours: [0.3], other: [99]}, "idle/wake:8@2": {ours: [30, 40, 90], ours + progress.NO_THREAD: [30], other: [1]},
+                   "udp/idle:0@2": {"sennit udp": [1.5]}, "udp/wake:8@2": {"sennit udp": [120]}}
+        latency = {"lat/lat:8@2": {ours: [0.5]}, "udp/lat:8@2": {"sennit udp": [6.0]}}
+        self.assertEqual(progress.waiting(samples, {**samples, **latency}),
+                         ["one node, sennit, MPICH 5: 0.30 % of a core (met), awake 39 us later than who looks (met)",
+                          "between hosts, UDP, sennit udp: 1.50 % of a core (MISSED), awake 108 us later than who looks (MISSED)"])
+        self.assertIn("- one node, sennit, MPICH 5: 0.30 % of a core (met)", progress.section(samples, {}))
+
+    def test_the_suites_time_is_held_against_that_of_two_ranks(self):
+        ours, other = "sennit, Open MPI 4", "Open MPI 4"
+        samples = {"suite/suite:0@2": {ours: [20], other: [20]}, "suite/suite:0@8": {ours: [100], other: [400]}}
+        with unittest.mock.patch("os.cpu_count", return_value=2):
+            text = "\n".join(progress.section(samples, {}))
+        self.assertIn("- mpi4py's test suite, 8 ranks: sennit over Open MPI 4 1.25 (near), Open MPI 4 5.00", text)
+        self.assertIn("| mpi4py's test suite, 8 ranks | s | 100 (100 to 100), over Open MPI 4 |", text)
+
+    def test_latency_with_the_thread_is_judged_between_hosts_too(self):
+        self.assertEqual(progress.costs({"ether/lat:8@2": {"sennit ether": [[6.6, 6.0]] * 7}}),
+                         ["latency, 8 B, between hosts, Ethernet, sennit ether: 1.100 (1.100 to 1.100, more than allowed)"])
 
     def test_its_section_names_the_best_of_each_kind(self):
         text = "\n".join(progress.section(self.SAMPLES, self.PAIRS))
