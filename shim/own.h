@@ -79,6 +79,12 @@ static inline handle at(const void *requests, int i)
 	return sn_mpi_family == OPEN_MPI ? ((const uintptr_t *)requests)[i] : ((const uint32_t *)requests)[i];
 }
 
+static inline void *from(void *requests, int i)
+{
+	return (char *)requests +
+	       (size_t)i * (sn_mpi_family == OPEN_MPI ? sizeof(uintptr_t) : sizeof(uint32_t));
+}
+
 static inline void put(void *requests, int i, handle h)
 {
 	if (sn_mpi_family == OPEN_MPI)

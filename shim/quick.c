@@ -4,6 +4,7 @@
 #include "requests.h"
 #include <dlfcn.h>
 #include <string.h>
+#include <time.h>
 
 #define ENTRIES		64
 #define MULTIPLE	3    /* MPI_THREAD_MULTIPLE of every MPI */
@@ -282,16 +283,33 @@ void sn_seen_ends(bool well, const void *status)
 
 /* ---- MPI_Send ---- */
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The turn is the MPI's. But where many calls go by in a moment, its affairs need not go on with each 64th. */
+static __attribute__((noinline)) bool in_turn_again(struct entry *e)
+{
+	if (++e->turn <= 0)
+		return false;
+	uint64_t now = now_ns();
+	bool again = now - e->since < SN_QUICK_NS;
+	if (!again)
+		e->since = now;
+	e->turn = SN_QUICK_PERIOD - 1;
+	return again;
+}
+
 /* Whether it may go the quick way, one time after the other. */
 static inline bool in_turn(struct entry *e)
 {
-	if (likely(e->turn > 0)) {
-		e->turn--;
-		return true;
-	}
-	if (++e->turn > 0)
-		e->turn = SN_QUICK_PERIOD - 1;
-	return false;
+	if (!likely(e->turn > 0))
+		return in_turn_again(e);
+	e->turn--;
+	return true;
 }
 
 static inline bool known(const struct entry *e, const struct call *c)
@@ -325,7 +343,7 @@ static inline int isend(const struct call *c, const void *buf, void *request, co
 	const struct sn_shim_quick *q = quick();
 	int to = c->peer;
 	if (likely(q && in_turn(e) && q->send(&e->way, buf))) {
-		if (likely(sn_requests_ready())) {
+		if (likely(sn_requests_ready)) {
 			sn_requests_complete(request);
 			return 0;
 		}
@@ -368,11 +386,12 @@ static inline int recv(const struct call *c, void *buf, void *status, const unio
 static inline int irecv(const struct call *c, void *buf, void *request, const union function *slowly)
 {
 	struct entry *e = entry_of(recvs_seen, c);
-	if (!known(e, c) || sn_requests_undecided()) /* it may be known from MPI_Recv */
+	bool ready = sn_requests_ready;
+	if (!known(e, c) || (!likely(ready) && sn_requests_undecided())) /* it may be known from MPI_Recv */
 		return do_watched(&(struct operation){IRECV, .in = *c, .to = buf, .request = request,
 						      .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
-	if (likely(q && in_turn(e) && sn_requests_ready() && sn_requests_post(q, e, c, buf, request)))
+	if (likely(q && in_turn(e) && ready && sn_requests_post(q, e, c, buf, request)))
 		return 0;
 	int rc = slowly->irecv(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
 	given(request);

@@ -19,7 +19,7 @@
  *  - a message that is not like the one that was watched, in its match bits (MPIs mark synchronous sends there), or that is too
  *    long: it is left for the MPI, which knows what to do;
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
- *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on;
+ *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in SN_QUICK_NS;
  *  - any source or any tag: its status cannot be known before;
  *  - where several threads call; where they may, as the MPI says itself, nothing of this stands before it; while there is a window (shim.h,
  *    elsewhere);
@@ -44,8 +44,9 @@
  * half of a number makes two calls of one, at worst. */
 typedef uintptr_t handle;
 
-#define SN_QUICK_PERIOD 64 /* calls, of which one is the MPI's */
-#define SN_QUICK_REGION 21 /* bits of an address within a region: 2 MiB */
+#define SN_QUICK_PERIOD 64    /* calls, of which one is the MPI's */
+#define SN_QUICK_NS	16000 /* at least, from one of these to the next */
+#define SN_QUICK_REGION 21    /* bits of an address within a region: 2 MiB */
 /* The turn (calls until one is watched, negative) after another one in vain: 2 to 64 of them. */
 static inline int sn_quick_pause(int *fails)
 {

@@ -13,7 +13,7 @@
 #define TAKEN IRECV /* those before it take requests */
 
 union function sn_own_mpi[CALLS];
-static bool on;		/* given at present */
+bool sn_requests_ready; /* given at present */
 static atomic_bool off; /* never any more */
 handle sn_own_null;
 
@@ -29,14 +29,9 @@ handle sn_requests_at(const void *requests, int i)
 	return at(requests, i);
 }
 
-bool sn_requests_ready(void)
-{
-	return on;
-}
-
 bool sn_requests_undecided(void)
 {
-	return !on && !atomic_load_explicit(&off, memory_order_relaxed);
+	return !sn_requests_ready && !atomic_load_explicit(&off, memory_order_relaxed);
 }
 
 void sn_own_off(void)
@@ -45,8 +40,8 @@ void sn_own_off(void)
 	if (atomic_load_explicit(&off, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&off, true, memory_order_relaxed);
-	if (on)
-		on = false;
+	if (sn_requests_ready)
+		sn_requests_ready = false;
 }
 
 /* ---- giving ---- */
@@ -55,12 +50,13 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const stru
 		      void *request)
 {
 	struct slot *s = sn_own_free;
-	if (!likely(s))
-		return false;
-	s->ahead = (struct sn_shim_ahead){q->post(&e->way, buf), buf, e->way};
-	if (!likely(s->ahead.posted))
+	void *to = likely(s) ? q->post(&e->way, buf) : NULL;
+	if (!likely(to))
 		return false;
 	sn_own_free = s->next;
+	s->ahead.posted = to;
+	s->ahead.buf = buf;
+	s->ahead.way = e->way;
 	s->len = -1;
 	s->entry = e;
 	s->call = *c;
@@ -195,7 +191,7 @@ void sn_requests_gone(const void *ep)
 /* What is left of a request, and how a status is written, are as they were taken to be. */
 static void switch_on(handle left)
 {
-	if (off || on || !sn_mpi_status_seen)
+	if (off || sn_requests_ready || !sn_mpi_status_seen)
 		return;
 	if (left != sn_own_null || !sn_own_null) {
 		off = true;
@@ -204,7 +200,7 @@ static void switch_on(handle left)
 	for (struct slot *s = sn_own_slots; !sn_own_names && s < sn_own_slots + SLOTS; s++)
 		put_back(s);
 	sn_own_names = sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS;
-	on = true;
+	sn_requests_ready = true;
 }
 
 static inline bool to_learn(handle h)
@@ -298,8 +294,16 @@ static inline void fill_one_of(void *statuses, int i, const struct slot *s)
 /* Of one MPI_Waitall: those that are not ours, and ours whose place in it is still to be seen to. */
 struct all {
 	int others, ours;
+	int begin, end; /* the others lie there */
 	struct slot *first;
 };
+
+static inline void is_another(struct all *a, int i)
+{
+	if (!a->others++)
+		a->begin = i;
+	a->end = i + 1;
+}
 
 /* One that is late makes all that have not come the MPI's. */
 static struct all end_all(int n, void *requests, void *statuses)
@@ -309,7 +313,8 @@ static struct all end_all(int n, void *requests, void *statuses)
 	for (int i = 0; i < n; i++) {
 		uintptr_t k = own(at(requests, i));
 		if (k > SLOTS) {
-			a.others += at(requests, i) != sn_own_null;
+			if (at(requests, i) != sn_own_null)
+				is_another(&a, i);
 			continue;
 		}
 		struct slot *s = slot_of(k);
@@ -326,13 +331,20 @@ static struct all end_all(int n, void *requests, void *statuses)
 			fill_one_of(statuses, i, s);
 		else
 			looks = 0;
-		a.others += !come;
+		if (!come)
+			is_another(&a, i);
 		put(requests, i, come ? sn_own_null : s->real);
 		s->at = i;
 		s->next = a.first;
 		a.first = s;
 	}
 	return a;
+}
+
+/* One call in SN_QUICK_PERIOD is the MPI's, so nearly every window has another. The MPI walks through all that it is given, and more than once. */
+static int waitall_others(const struct all *a, void *requests, void *statuses)
+{
+	return sn_own_mpi[WAITALL].all(a->end - a->begin, from(requests, a->begin), statuses);
 }
 
 /* The MPI has seen to the others, and may have written what it takes for the status of nothing. */
@@ -356,7 +368,9 @@ static int waitall(int n, void *requests, void *statuses)
 	if (!likely(sn_own_names))
 		return waitall_real(n, requests, statuses, learned);
 	struct all a = end_all(n, requests, statuses);
-	if (a.others || (wanted(statuses) && a.ours < n))
+	if (likely(a.others && !wanted(statuses) && learned < 0))
+		rc = waitall_others(&a, requests, statuses);
+	else if (a.others || (wanted(statuses) && a.ours < n))
 		rc = waitall_real(n, requests, statuses, learned);
 	settle_all(a.first, requests, statuses);
 	return rc;

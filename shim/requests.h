@@ -30,8 +30,8 @@
 
 #include "seen.h"
 
-/* Can requests of our own be given? */
-bool sn_requests_ready(void);
+/* Requests of our own can be given. */
+extern bool sn_requests_ready;
 /* Is that still to be learned? */
 bool sn_requests_undecided(void);
 /* A receive like the one of the entry. False: nothing was done. */

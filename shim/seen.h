@@ -20,6 +20,7 @@ struct entry {
 	bool known; /* and it was watched: the way is what it led to */
 	int turn;   /* above 0: calls until one is the MPI's; below: calls that are */
 	int fails;
+	uint64_t since; /* ns: the last turn of the MPI */
 	struct sn_shim_way way;
 };
 
