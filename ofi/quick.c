@@ -210,21 +210,24 @@ static struct sn_shim_ahead *take(struct sn_shim_ahead *ahead)
 	return before;
 }
 
-static void *post_again(const struct sn_shim_way *w, void *buf)
+static void *post_again(const struct sn_shim_way *w, void *buf, int64_t *came)
 {
-	sn_req *posted = sn_try_post(w->ep, w->peer, buf, w->len, w->bits, w->mask);
+	sn_req *posted = sn_try_await(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, came);
 
 	sn_ofi_stays += posted != NULL;
 	return posted;
 }
 
-static int64_t test(void *posted, uint64_t exactly, uint32_t looks)
+static int64_t test(void *posted, uint64_t exactly, uint32_t looks, int64_t *came)
 {
-	uint64_t len;
-	int rc = sn_try_test(posted, exactly, looks, &len);
+	int rc = sn_try_awaited(posted, exactly, looks, came);
 
-	sn_ofi_stays -= !rc;
-	return sn_likely(!rc) ? (int64_t)len : rc == SN_ERR_AGAIN ? SN_SHIM_NOT_YET : SN_SHIM_NEVER;
+	return sn_likely(!rc) ? *came : rc == SN_ERR_AGAIN ? SN_SHIM_NOT_YET : SN_SHIM_NEVER;
+}
+
+static uint32_t hold(void *posted, const int64_t *came)
+{
+	return !sn_try_hold(posted, came);
 }
 
 static uint32_t drop(void *posted)
@@ -260,6 +263,8 @@ void sn_ofi_quick_open(void)
 						   .recv_surely = recv_surely,
 						   .post = post_again,
 						   .test = test,
+						   .hold = hold,
+						   .stays = &sn_ofi_stays,
 						   .take = take,
 						   .drop = drop,
 						   .marked = marked,

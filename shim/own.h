@@ -52,8 +52,8 @@ enum {
 /* A receive of ours. It is complete, or posted, or by now the MPI's, and then its name stays ours: the program may have copies of it. */
 struct slot {
 	struct sn_shim_ahead ahead; /* posted NULL: it has come, or is the MPI's */
-	int64_t len;		    /* that have come; negative: not yet */
-	handle real;		    /* the MPI's */
+	int64_t len; /* that have come; negative: not yet. While it is posted the provider writes it */
+	handle real; /* the MPI's */
 	struct entry *entry;
 	struct call call;
 	struct slot *before, *after; /* among those that are posted */
@@ -67,7 +67,7 @@ extern struct slot sn_own_slots[SLOTS];
 extern uintptr_t sn_own_names; /* the first of SLOTS + 1; 0: none was ever given */
 extern struct slot *sn_own_free;
 
-/* It has not come, and is the MPI's from now on. */
+/* It had not come, and is the MPI's from now on, unless it has come now. */
 void sn_own_too_late(struct slot *s);
 /* The MPI's for this one, whatever has become of it; NULL: for a send that is complete. */
 handle sn_own_real(struct slot *s);
@@ -138,24 +138,30 @@ static inline void no_longer_posted(struct slot *s)
 	s->before = s->after = s;
 }
 
+static inline void come(const struct sn_shim_quick *q, struct slot *s)
+{
+	--*q->stays;
+	s->ahead.posted = NULL;
+	no_longer_posted(s);
+	if (s->entry->fails && same(&s->entry->call, &s->call))
+		s->entry->fails = 0;
+}
+
 /* The bytes that have come; SN_SHIM_NOT_YET; SN_SHIM_NEVER: it is the MPI's. One that is complete has no slot. */
 static inline int64_t look(struct slot *s, uint32_t looks)
 {
-	if (!s || s->len >= 0)
-		return s ? s->len : 0;
+	if (!s)
+		return 0;
+	int64_t len = __atomic_load_n(&s->len, __ATOMIC_ACQUIRE);
 	if (!likely(s->ahead.posted))
-		return SN_SHIM_NEVER;
+		return len >= 0 ? len : SN_SHIM_NEVER;
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
-	int64_t len = q->test(s->ahead.posted, s->ahead.way.exactly, looks);
-	if (likely(len >= 0)) {
-		s->ahead.posted = NULL;
-		no_longer_posted(s);
-		s->len = len;
-		if (s->entry->fails && same(&s->entry->call, &s->call))
-			s->entry->fails = 0;
-	} else if (len == SN_SHIM_NEVER) {
+	if (!likely(len >= 0))
+		len = q->test(s->ahead.posted, s->ahead.way.exactly, looks, &s->len);
+	if (likely(len >= 0))
+		come(q, s);
+	else if (len == SN_SHIM_NEVER)
 		sn_own_too_late(s);
-	}
 	return len;
 }
 

@@ -50,14 +50,16 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const stru
 		      void *request)
 {
 	struct slot *s = sn_own_free;
-	void *to = likely(s) ? q->post(&e->way, buf) : NULL;
+	if (!likely(s))
+		return false;
+	s->len = -1;
+	void *to = q->post(&e->way, buf, &s->len);
 	if (!likely(to))
 		return false;
 	sn_own_free = s->next;
 	s->ahead.posted = to;
 	s->ahead.buf = buf;
 	s->ahead.way = e->way;
-	s->len = -1;
 	s->entry = e;
 	s->call = *c;
 	s->after = &posted;
@@ -147,6 +149,11 @@ static void make_real(struct slot *s)
 
 void sn_own_too_late(struct slot *s)
 {
+	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
+	if (!q->hold(s->ahead.posted, &s->len)) { /* the provider's own thread has looked */
+		come(q, s);
+		return;
+	}
 	if (same(&s->entry->call, &s->call))
 		in_vain(s->entry);
 	make_real(s);
@@ -179,6 +186,10 @@ void sn_requests_gone(const void *ep)
 		next = s->after;
 		if (s->ahead.way.ep != ep)
 			continue;
+		if (!q->hold(s->ahead.posted, &s->len)) {
+			come(q, s);
+			continue;
+		}
 		q->drop(s->ahead.posted);
 		s->ahead.posted = NULL;
 		s->real = sn_own_null;
@@ -263,6 +274,10 @@ static __attribute__((noinline)) int wait_late(void *request, struct slot *s, vo
 {
 	if (s->ahead.posted)
 		sn_own_too_late(s);
+	if (s->len >= 0) {
+		end(request, 0, s, status);
+		return 0;
+	}
 	put(request, 0, s->real);
 	int rc = sn_own_mpi[WAIT].wait(request, status);
 	if (at(request, 0) == sn_own_null)
@@ -318,22 +333,24 @@ static struct all end_all(int n, void *requests, void *statuses)
 			continue;
 		}
 		struct slot *s = slot_of(k);
-		bool come = look(s, looks) >= 0;
+		bool here = look(s, looks) >= 0;
 		a.ours++;
-		if (likely(come && (!s || !wanted(statuses)))) {
+		if (!likely(here) && s->ahead.posted) {
+			sn_own_too_late(s);
+			here = s->len >= 0;
+		}
+		if (likely(here && (!s || !wanted(statuses)))) {
 			fill_one_of(statuses, i, s);
 			end(requests, i, s, NULL);
 			continue;
 		}
-		if (!come && s->ahead.posted)
-			sn_own_too_late(s);
-		if (come)
+		if (here)
 			fill_one_of(statuses, i, s);
 		else
 			looks = 0;
-		if (!come)
+		if (!here)
 			is_another(&a, i);
-		put(requests, i, come ? sn_own_null : s->real);
+		put(requests, i, here ? sn_own_null : s->real);
 		s->at = i;
 		s->next = a.first;
 		a.first = s;

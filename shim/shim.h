@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 9
+#define SN_SHIM_VERSION 10
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -96,10 +96,13 @@ struct sn_shim_quick {
 	/* Likewise, however long it takes: 0, or the bytes; negative: an error. meanwhile() is called between looks. */
 	int32_t (*send_surely)(const struct sn_shim_way *way, const void *buf);
 	int64_t (*recv_surely)(const struct sn_shim_way *way, void *buf, void (*meanwhile)(void));
-	/* Likewise, but it stays. NULL: nothing was done. */
-	void *(*post)(const struct sn_shim_way *way, void *buf);
-	/* Has its message come, within so many looks? The bytes, and it is gone; or SN_SHIM_NOT_YET, or SN_SHIM_NEVER: not here. */
-	int64_t (*test)(void *posted, uint64_t exactly, uint32_t looks);
+	/* Likewise, but it stays, until *came is no longer negative: the bytes that have come. NULL: nothing was done. */
+	void *(*post)(const struct sn_shim_way *way, void *buf, int64_t *came);
+	/* Has its message come, within so many looks? *came; or SN_SHIM_NOT_YET, or SN_SHIM_NEVER: not here. */
+	int64_t (*test)(void *posted, uint64_t exactly, uint32_t looks, int64_t *came);
+	/* Before it is handed over, or dropped. False: its message has come. */
+	uint32_t (*hold)(void *posted, const int64_t *came);
+	uint32_t *stays; /* how many there are; who finds that one has come counts it out */
 	/* From now on; NULL: no more. What it was before. */
 	struct sn_shim_ahead *(*take)(struct sn_shim_ahead *ahead);
 	/* False: a message has come for it, and is lost. */

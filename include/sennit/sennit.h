@@ -262,6 +262,17 @@ SN_API int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *
 SN_API void sn_try_hand_over(sn_req *req, void *context);
 /* It is taken back, and the handle is gone. SN_ERR_INVALID: a message had come for it already, and is lost. */
 SN_API int sn_try_drop(sn_req *req);
+/*
+ * sn_try_post of a receive whose end is written where its owner looks: if a message comes as expected (it fits, and has the match
+ * bits `exactly`), *came, negative until then, becomes its bytes in the moment it is in the buffer, by whoever has looked for it, and the handle is
+ * gone. *came has to stay for so long. Read it with acquire order. Any other end of it is told by sn_try_awaited.
+ */
+SN_API sn_req *sn_try_await(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
+			    uint64_t exactly, int64_t *came);
+/* sn_try_test of it, which sets *came as well. */
+SN_API int sn_try_awaited(sn_req *req, uint64_t exactly, unsigned looks, int64_t *came);
+/* From now on it is one of sn_try_post's. SN_ERR_INVALID: *came says that there is none any more. */
+SN_API int sn_try_hold(sn_req *req, const int64_t *came);
 
 /*
  * A tagged receive that is over when the call returns, whatever came and however long that took: *c tells. meanwhile() is called

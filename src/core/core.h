@@ -19,9 +19,10 @@
 
 enum sn_req_state { SN_REQ_FREE, SN_REQ_ACTIVE, SN_REQ_DONE };
 
-enum {			 /* sn_req.role: who looks at the completion */
-       SN_ROLE_HANDLE,	 /* sn_test / sn_wait */
-       SN_ROLE_TRY,	 /* sn_try_recv: takes a message with comp.bits that is brought, at once, or none */
+enum {		       /* sn_req.role: who looks at the completion */
+       SN_ROLE_HANDLE, /* sn_test / sn_wait */
+       SN_ROLE_TRY,    /* sn_try_recv: takes a message with comp.bits that is brought, at once, or none */
+       SN_ROLE_AWAIT, /* sn_try_await: one with comp.bits ends it by a word at comp.context; else as HANDLE */
        SN_ROLE_CALLBACK, /* on_complete */
        SN_ROLE_QUEUE,	 /* sn_poll */
        SN_ROLE_FORGET,	 /* nobody, unless it fails and there is a callback */

@@ -17,6 +17,7 @@
  * locked instruction, no callback; three lines of a request.
  */
 #include "core/core.h"
+#include "match/again.h"
 #include "progress/relax.h"
 
 /* With more processes than cores, each a turn of the others. */
@@ -202,33 +203,95 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 
 /* ---- one that stays ---- */
 
-sn_req *sn_try_post(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask)
+/* It is known to fit on no board (SN_INJECT_MAX), and its peer to be there: then like sn_trecv. */
+static inline sn_req *post_ahead(sn_ep *ep, uint8_t role, sn_peer from, void *buf, size_t room, uint64_t bits,
+				 uint64_t mask, uint64_t exactly, int64_t *came)
 {
+	_Static_assert(SN_LEAVE_FAR <= SN_INJECT_MAX, "it is not shown");
 	if (sn_unlikely(!sensible(ep, from, buf, room, bits, mask) || room >= SN_LEAVE_FAR))
 		return NULL;
 	sn_lock(&ep->lock);
 	struct sn_req *req = sn_core_req_new(ep);
 	if (sn_likely(req)) {
-		sn_core_recv_fill_one(req, SN_ROLE_HANDLE, from, buf, room, bits, mask, NULL);
-		sn_core_recv_place(req, false);
+		const struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
+		sn_core_recv_fill_one(req, role, from, buf, room, bits, mask, came);
+		req->comp.bits = exactly;
+		if (sn_unlikely(!peer || peer->gone || peer->unmet ||
+				!sn_match_post_again(ep->match[0], &req->posted)))
+			sn_core_recv_place(req, false);
 		ep->count.ahead_recvs++;
 	}
 	sn_unlock(&ep->lock);
 	return req;
 }
 
-int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *len)
+sn_req *sn_try_post(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask)
 {
-	sn_ep *ep = req->ep;
+	return post_ahead(ep, SN_ROLE_HANDLE, from, buf, room, bits, mask, bits, NULL);
+}
+
+sn_req *sn_try_await(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
+		     uint64_t exactly, int64_t *came)
+{
+	return post_ahead(ep, SN_ROLE_AWAIT, from, buf, room, bits, mask, exactly, came);
+}
+
+/* With the lock held. */
+static inline int test(struct sn_req *req, uint64_t exactly, uint64_t *len)
+{
 	int rc = SN_ERR_AGAIN;
-	sn_lock(&ep->lock);
-	if (req->state != SN_REQ_DONE)
-		look(req, req->posted.source, sn_relax_crowded() ? SN_MIN_OF(looks, TURNS) : looks);
 	if (sn_likely(req->state == SN_REQ_DONE)) {
 		rc = req->comp.bits == exactly ? req->comp.status : SN_ERR_INVALID;
 		if (sn_likely(!rc))
 			taken(req, len);
 	}
+	return rc;
+}
+
+static inline void look_ahead(struct sn_req *req, unsigned looks)
+{
+	if (req->state != SN_REQ_DONE)
+		look(req, req->posted.source, sn_relax_crowded() ? SN_MIN_OF(looks, TURNS) : looks);
+}
+
+int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *len)
+{
+	sn_ep *ep = req->ep;
+	sn_lock(&ep->lock);
+	look_ahead(req, looks);
+	int rc = test(req, exactly, len);
+	sn_unlock(&ep->lock);
+	return rc;
+}
+
+/*
+ * The word is what counts: when it is written the request is free, and may be another one when a look ends. To whoever looks that
+ * one is not done, at worst, and he looks once more.
+ */
+int sn_try_awaited(sn_req *req, uint64_t exactly, unsigned looks, int64_t *came)
+{
+	sn_ep *ep = req->ep;
+	uint64_t len;
+	int rc = SN_OK;
+	sn_lock(&ep->lock);
+	if (*came < 0)
+		look_ahead(req, looks);
+	if (*came < 0) {
+		rc = test(req, exactly, &len);
+		if (!rc)
+			*came = (int64_t)len;
+	}
+	sn_unlock(&ep->lock);
+	return rc;
+}
+
+int sn_try_hold(sn_req *req, const int64_t *came)
+{
+	sn_ep *ep = req->ep;
+	sn_lock(&ep->lock);
+	int rc = *came < 0 ? SN_OK : SN_ERR_INVALID;
+	if (!rc)
+		req->role = SN_ROLE_HANDLE;
 	sn_unlock(&ep->lock);
 	return rc;
 }

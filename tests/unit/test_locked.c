@@ -197,20 +197,22 @@ static int tried_message(int from, unsigned k)
 	return rc ? rc : len == sizeof(out);
 }
 
-/* Likewise a receive that is posted ahead. */
+/* Likewise a receive that is posted ahead, and says itself when its message has come. */
 static int message_ahead(int from, unsigned k)
 {
-	uint64_t len = 0, out = k;
+	uint64_t out = k;
+	int64_t came = -1;
 	int to = !from, rc;
 	sn_req *ahead;
-	while (!(ahead = sn_try_post(side[to].ep, side[to].peer, &tried, sizeof(tried), 5, UINT64_MAX)))
+	while (!(ahead = sn_try_await(side[to].ep, side[to].peer, &tried, sizeof(tried), 5, UINT64_MAX, 5,
+				      &came)))
 		;
 	while ((rc = sn_try_send(side[from].ep, side[from].peer, &out, sizeof(out), 5, k, SN_DATA)) ==
 	       SN_ERR_AGAIN)
 		;
-	while (!rc && (rc = sn_try_test(ahead, 5, 1, &len)) == SN_ERR_AGAIN)
+	while (!rc && (rc = sn_try_awaited(ahead, 5, 1, &came)) == SN_ERR_AGAIN)
 		rc = 0;
-	return rc ? rc : len == sizeof(out);
+	return rc ? rc : came == sizeof(out);
 }
 
 static void check_told(unsigned k)
