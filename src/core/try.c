@@ -11,7 +11,9 @@
  * Likewise who waits for another host, after a few us: what its message has to pass may wait for this core (relax.h).
  *
  * A receive that stays (sn_try_post) is one with a handle, whatever the endpoint tells, and is looked at in the same way. It is
- * not asked beforehand what it may have: whoever finds that it is not what he expected hands it over, ended as it is.
+ * not asked beforehand what it may have: whoever finds that it is not what he expected hands it over, ended as it is. One that
+ * is awaited (sn_try_await) is told beforehand, and ends by a word of its owner's where the message arrives; so who has posted
+ * many asks for one, and reads the words of the others.
  *
  * Budget: a receive that is like the one before it, whose message comes in one piece: no system call, no allocation, no
  * locked instruction, no callback; three lines of a request.
