@@ -125,6 +125,6 @@ int main(void)
 		lossy_bodies(seed);
 		computes(seed);
 	}
-	printf("%u of %u bodies waited for the timer for a peer who is away\n", slow_bodies, 60 * BODIES);
+	printf("%u of %u bodies waited for the timer for a peer who is away\n", slow_bodies, 60u * BODIES);
 	return failed || slow_bodies > 60 * BODIES / 200;
 }
