@@ -32,11 +32,12 @@
 #include "net/wire.h"
 #include "sched/sched.h"
 
-#define SN_NET_MS	   1000000ULL
-#define SN_NET_ACK_DELAY   (100 * 1000ULL) /* ns an acknowledgement may wait for company */
-#define SN_NET_ACK_EVERY   8		   /* frames that may wait for one */
-#define SN_NET_RTO_MIN	   (2 * SN_NET_MS)
-#define SN_NET_RTO_ONE	   (SN_NET_MS / 5)  /* of MSG frames that have no other rail */
+#define SN_NET_MS	 1000000ULL
+#define SN_NET_ACK_DELAY (100 * 1000ULL) /* ns an acknowledgement may wait for company */
+#define SN_NET_ACK_EVERY 8		 /* frames that may wait for one */
+#define SN_NET_RTO_MIN	 (2 * SN_NET_MS)
+#define SN_NET_RTO_ONE                                                                                       \
+	(SN_NET_MS / 5) /* where there is no other rail: of MSG frames, and of bodies that are coming */
 #define SN_NET_HOLE	   (30 * SN_NET_MS) /* that a frame goes unacknowledged before it may be too long */
 #define SN_NET_HELLOS	   16		    /* kept for the application; who else asks has to ask again */
 #define SN_NET_RTO_FIRST   (20 * SN_NET_MS) /* before the first measurement */
