@@ -155,6 +155,13 @@ def regimes(samples):
         s[1] = "near" if s[1] < end else "far"
 
 
+def place(before, after):
+    """Where the cores lay, by the probes around a figure; None: not known, or they moved."""
+    if min(before, after) <= 0 or (before < NEAR_NS) != (after < NEAR_NS):
+        return None
+    return "near" if before < NEAR_NS else "far"
+
+
 class Bench:
     def __init__(self, args):
         self.args = args

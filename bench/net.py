@@ -8,6 +8,8 @@
 The hosts are network namespaces that this makes (it needs root), joined by a veth pair, by a bridge for the incast, or by
 a lossy wire in user space. Every round runs each candidate once, in an order that changes; shown are medians over the
 rounds, their range, and sennit's ratio to the better of the peers (above 1: sennit is better, also where less is better).
+Near (the two cores shared a cache meanwhile) and far are told apart, by probes around each run; a run during which they moved
+is dropped.
 With --minutes the rest of the time is shared among the parts that are still to come: as many rounds of each as fit.
 """
 import argparse
@@ -117,6 +119,7 @@ class Bench:
         self.rows = {}  # (what, figure, candidate, bytes) -> what is known of it
         self.end = time.monotonic() + args.minutes * 60
         self.parts = 1  # still to come, this one included
+        self.dropped = 0  # runs during which the cores moved
 
     def until(self):
         """When the part that begins now is to be done."""
@@ -150,6 +153,19 @@ class Bench:
         return ["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec taskset -c 0 "$@"',
                 "sh"] + command
 
+    def core_ns(self):
+        """How long a cache line takes from one core to the other."""
+        where = os.path.join(self.build, "bin", "bench_where")
+        return float(subprocess.run([where], capture_output=True, text=True, check=True, timeout=10).stdout)
+
+    def placed(self, measure):
+        """What measure() finds, and where the cores lay meanwhile: near, far, or None if they moved."""
+        before = self.core_ns()
+        found = measure()
+        where = node.place(before, self.core_ns())
+        self.dropped += bool(found) and not where
+        return found, where
+
     def wrong(self, text):
         print(text)
         self.notes.append(text)
@@ -180,32 +196,35 @@ class Bench:
             print(c.name, "\n".join(s for s in r.stdout.splitlines() if (" net." in s) and not s.endswith(" 0")))
         return figures_of(r.stdout)
 
-    def note(self, what, figure, candidate, size, values, up=False):
-        known = self.rows.setdefault((what, figure, candidate, size),
-                                     {"what": what, "figure": figure, "candidate": candidate, "bytes": size, "up": up, "runs": []})
+    def note(self, what, cores, figure, candidate, size, values, up=False):
+        known = self.rows.setdefault((what, cores, figure, candidate, size),
+                                     {"what": what, "cores": cores, "figure": figure, "candidate": candidate, "bytes": size, "up": up,
+                                      "runs": []})
         known["runs"] += values
         known.pop("late", None)
         known["median"] = statistics.median(known["runs"])
 
     def compare(self, title, names, words, show, limit=60):
         """All candidates, `rounds` times in turn; show: {figure's index: (heading, larger is better, format)}."""
-        got = {c.name: [] for c in self.all}
+        got = {where: {c.name: [] for c in self.all} for where in ("near", "far")}
         until, longest = self.until(), 0
         for i in range(self.rounds):
             began = time.monotonic()
             if i and began + longest > until:
                 break
             for c in self.all[i % len(self.all):] + self.all[:i % len(self.all)]:
-                figures = self.once(title, c, names, words, max(5, min(limit, self.end - time.monotonic())))
-                if figures:
-                    got[c.name].append(figures)
+                figures, where = self.placed(lambda c=c: self.once(title, c, names, words, max(5, min(limit, self.end - time.monotonic()))))
+                if figures and where:
+                    got[where][c.name].append(figures)
             longest = max(longest, time.monotonic() - began)
         for index, (heading, up, form) in show.items():
-            self.table(title, heading, got, index, up, form)
+            for where, runs in got.items():
+                if any(runs.values()):
+                    self.table(title, where, heading, runs, index, up, form)
 
-    def table(self, title, heading, got, index, up, form):
+    def table(self, title, where, heading, got, index, up, form):
         sizes = sorted({s for runs in got.values() for run in runs for s in run})
-        print("\n%s: %s" % (title, heading))
+        print("\n%s, cores %s: %s" % (title, where, heading))
         print("%-20s" % "" + "".join("%28s" % human(s) for s in sizes))
         medians = {}
         for c in self.all:
@@ -217,7 +236,7 @@ class Bench:
                     continue
                 medians[c.name, s] = statistics.median(values)
                 cells.append("%28s" % ((form + " (" + form + "-" + form + ")") % (medians[c.name, s], values[0], values[-1])))
-                self.note(title, heading, c.name, s, values, up)
+                self.note(title, where, heading, c.name, s, values, up)
             print("%-20s" % c.name + "".join(cells))
         for c in self.all:
             if not c.ours:
@@ -258,9 +277,10 @@ class Bench:
                       2: (net_page.MEAN, False, "%.0f")}, 20)
         for c in self.all:
             for s in sizes:
-                if (title, c.name) in self.late and (title, net_page.MEAN, c.name, s) not in self.rows:
-                    self.rows[title, net_page.MEAN, c.name, s] = {"what": title, "figure": net_page.MEAN, "candidate": c.name, "bytes": s,
-                                                                "up": False, "runs": [], "late": self.late[title, c.name]}
+                if (title, c.name) in self.late and not any((title, w, net_page.MEAN, c.name, s) in self.rows for w in ("near", "far")):
+                    self.rows[title, "", net_page.MEAN, c.name, s] = {"what": title, "cores": "", "figure": net_page.MEAN,
+                                                                      "candidate": c.name, "bytes": s, "up": False, "runs": [],
+                                                                      "late": self.late[title, c.name]}
         hosts_down()
 
     def incast(self, mtu):
@@ -276,22 +296,24 @@ class Bench:
         sizes = self.sizes or SMALL[:1] + LARGE[:3]
         jobs = [("ping-pong", way, s) for way in net_page.BARE for s in sizes]
         jobs += [("stream", way, s) for way in net_page.BARE for s in sizes if s >= LARGE[0]]
-        got = {job: [] for job in jobs}
+        got = {(*job, where): [] for job in jobs for where in ("near", "far")}
         until = self.until()
         for i in range(self.rounds):
             if i and time.monotonic() > until:
                 break
             for kind, way, size in jobs:
-                value = bare_once(os.path.join(self.build, "bin", "net_bare"), names, way, kind, size)
-                if value:
-                    got[kind, way, size].append(value)
+                value, where = self.placed(lambda kind=kind, way=way, size=size: bare_once(
+                    os.path.join(self.build, "bin", "net_bare"), names, way, kind, size))
+                if value and where:
+                    got[kind, way, size, where].append(value)
         print("\nbare calls, MTU %d: ping-pong, one way us; streams, MB/s" % mtu)
-        for (kind, way, size), values in got.items():
+        for (kind, way, size, where), values in got.items():
             if values:
-                print("%-12s%-8s%8s %10.1f (%.1f-%.1f)" % (kind, way, human(size), statistics.median(values), min(values), max(values)))
+                print("%-12s%-8s%8s %-5s %10.1f (%.1f-%.1f)" % (kind, way, human(size), where, statistics.median(values), min(values),
+                                                              max(values)))
                 streams = kind == "stream"
-                self.note(net_page.LIMIT + ("stream, " if streams else "") + "MTU %d" % mtu, "MB/s" if streams else "one way, us",
-                          way, size, values, streams)
+                self.note(net_page.LIMIT + ("stream, " if streams else "") + "MTU %d" % mtu, where,
+                          "MB/s" if streams else "one way, us", way, size, values, streams)
         hosts_down()
 
 
@@ -358,7 +380,7 @@ def main(argv=None):
 def run(args, measured):
     """Adds the figures of this run."""
     bench, what = Bench(args), args.what.split(",")
-    bench.rows = {(r["what"], r["figure"], r["candidate"], r["bytes"]): r for r in measured["rows"]}
+    bench.rows = {(r["what"], r["cores"], r["figure"], r["candidate"], r["bytes"]): r for r in measured["rows"]}
     mtus = [int(m) for m in args.mtu.split(",")]
     parts = [(getattr(bench, name), mtu) for mtu in mtus for name in ("bare", "latency", "stream") if name in what]
     parts += [(bench.loss, percent) for percent in map(float, args.loss.split(",")) if "loss" in what]
@@ -371,6 +393,8 @@ def run(args, measured):
         net.tear_down()
     measured["rows"] = list(bench.rows.values())
     measured["notes"] += bench.notes
+    if bench.dropped:
+        print("%d runs were dropped: the cores moved meanwhile" % bench.dropped)
 
 
 if __name__ == "__main__":

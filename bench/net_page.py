@@ -34,11 +34,11 @@ def ratio(ours, peer, up):
 
 
 def groups(rows):
-    """[(what, figure, bytes), rows of it], in the order in which they were measured."""
+    """[(what, cores, figure, bytes), rows of it], in the order in which they were measured."""
     found = {}
     for row in rows:
         if not row["what"].startswith(LIMIT):
-            found.setdefault((row["what"], row["figure"], row["bytes"]), []).append(row)
+            found.setdefault((row["what"], row["cores"], row["figure"], row["bytes"]), []).append(row)
     return list(found.items())
 
 
@@ -50,25 +50,29 @@ def judge(rows, up):
 
 
 def limits(rows):
-    """[[where, bytes, driver's name, the bare calls' figure, sennit's, how much worse that is]]"""
+    """[[where, cores, bytes, driver's name, the bare calls' figure, sennit's, how much worse that is]]"""
     found = []
     for row in rows:
         if not row["what"].startswith(LIMIT) or row["candidate"] not in dict(DRIVERS):
             continue
         where, up = row["what"][len(LIMIT):], row.get("up", False)
         where = where if where.startswith("stream") else "ping-pong, " + where
-        ours = best([r for r in rows if (r["what"], r["figure"], r["bytes"]) == (where, row["figure"], row["bytes"]) and
-                     is_ours(r, row["candidate"])], up)
+        here = (where, row["cores"], row["figure"], row["bytes"])
+        ours = best([r for r in rows if (r["what"], r["cores"], r["figure"], r["bytes"]) == here and is_ours(r, row["candidate"])], up)
         if ours:
-            found.append([where, row["bytes"], dict(DRIVERS)[row["candidate"]], row, ours, 1 / ratio(ours, row, up)])
+            found.append([where, row["cores"], row["bytes"], dict(DRIVERS)[row["candidate"]], row, ours, 1 / ratio(ours, row, up)])
     return found
 
 
 def xdp(rows):
-    """[[where, bytes, figure, AF_XDP's, the calls' of the Ethernet driver, the ratio]], all without a protocol."""
-    bare = {(r["what"], r["bytes"], r["candidate"]): r for r in rows if r["what"].startswith(LIMIT)}
-    return [[what[len(LIMIT):], size, row["figure"], row, bare[what, size, "ether"], ratio(row, bare[what, size, "ether"], row.get("up", False))]
-            for (what, size, who), row in bare.items() if who == "xdp" and (what, size, "ether") in bare]
+    """[[where, cores, bytes, figure, AF_XDP's, the calls' of the Ethernet driver, the ratio]], all without a protocol."""
+    bare = {(r["what"], r["cores"], r["bytes"], r["candidate"]): r for r in rows if r["what"].startswith(LIMIT)}
+    found = []
+    for (what, cores, size, who), row in bare.items():
+        driver = bare.get((what, cores, size, "ether"))
+        if who == "xdp" and driver:
+            found.append([what[len(LIMIT):], cores, size, row["figure"], row, driver, ratio(row, driver, row.get("up", False))])
+    return found
 
 
 def promised(what, figure, size, driver):
@@ -93,13 +97,13 @@ def verdict(reached, promise):
 
 
 def losses(rows):
-    """[[percent, bytes, driver's name, mean with none lost, mean with that many lost, the one over the other]] on one wire."""
-    mean = {(r["what"], r["bytes"], r["candidate"]): r for r in rows if r["figure"] == MEAN}
+    """[[percent, cores, bytes, driver's name, mean with none lost, mean with that many lost, the one over the other]] on one wire."""
+    mean = {(r["what"], r["cores"], r["bytes"], r["candidate"]): r for r in rows if r["figure"] == MEAN}
     found = []
-    for (what, size, who), row in mean.items():
-        clean = mean.get((LOST % 0, size, who))
+    for (what, cores, size, who), row in mean.items():
+        clean = mean.get((LOST % 0, cores, size, who))
         if clean and what != LOST % 0:
-            found.append([what.split(", ")[1], size, who, clean, row, row["median"] / clean["median"]])
+            found.append([what.split(", ")[1], cores, size, who, clean, row, row["median"] / clean["median"]])
     return found
 
 
@@ -109,25 +113,25 @@ def table(heads, rows):
 
 def unended(rows):
     """The lines of those that did not end on a lossy wire."""
-    return [[r["what"].split(", ")[1], human(r["bytes"]), r["candidate"], "", f"not done in {r['late']} s", "", "COLLAPSES"]
+    return [[r["what"].split(", ")[1], "", human(r["bytes"]), r["candidate"], "", f"not done in {r['late']} s", "", "COLLAPSES"]
             for r in rows if "late" in r]
 
 
 def section(rows, notes=()):
-    heads = ["row", "figure"] + [f"sennit, {name}" for _, name in DRIVERS] + ["best other", "by"] + [f"ratio, {n}" for _, n in DRIVERS]
+    heads = ["row", "cores", "figure"] + [f"sennit, {name}" for _, name in DRIVERS] + ["best other", "by"] + [f"ratio, {n}" for _, n in DRIVERS]
     lines = ["From `bench/net.py`, a part of `make bench`: two hosts (for the incast nine) that are network "
              "namespaces of this machine, one core each; the others over their own TCP. The ratio is above 1 where sennit is better, also "
              "where less is better. Both hosts share this machine's processor, so the kernel's path costs more of the figure "
              "than between two machines, and the wire costs nothing. Promised are "
              f"{PROMISED_8['ether']:g} times for 8 bytes over Ethernet and {PROMISED_8['udp']:g} over UDP (met or MISSED), and no less than "
              "the best other from 64 KiB on (over Ethernet with MTU 9000), in processor time a byte and in the 99th percentile of the incast's "
-             "short messages.", ""]
+             "short messages. `near`: the two cores shared a cache while the figure was taken, `far`: they did not.", ""]
     late, rows = unended(rows), [r for r in rows if "late" not in r]
     cells = []
-    for (what, figure, size), of_it in groups(rows):
+    for (what, cores, figure, size), of_it in groups(rows):
         ours, peer, ratios = judge(of_it, of_it[0].get("up", False))
         verdicts = [verdict(r, promised(what, figure, size, driver)) for r, (driver, _) in zip(ratios, DRIVERS)]
-        cells.append([f"{what}, {human(size)}", figure] + [text_of(o) if o else "-" for o in ours] +
+        cells.append([f"{what}, {human(size)}", cores, figure] + [text_of(o) if o else "-" for o in ours] +
                      [text_of(peer) if peer else "-", peer["candidate"] if peer else ""] +
                      [f"{r:.2f}" if r else "" for r in ratios] + [" / ".join(verdicts)])
     lines += table(heads + ["verdict"], cells)
@@ -135,24 +139,24 @@ def section(rows, notes=()):
     if lossy or late:
         lines += ["", "Loss, on one wire in user space (which is the slowest part there): the mean one way, against the mean of the same "
                   f"wire that loses nothing. Up to {COLLAPSE} times as long is no collapse.", ""]
-        lines += table(["lost", "size", "by", "none lost, us", "us", "over it", "verdict"],
-                       [[lost, human(size), who, text_of(clean), text_of(row), f"{over:.2f}",
-                         "no collapse" if over <= COLLAPSE else "COLLAPSES"] for lost, size, who, clean, row, over in lossy] + late)
+        lines += table(["lost", "cores", "size", "by", "none lost, us", "us", "over it", "verdict"],
+                       [[lost, cores, human(size), who, text_of(clean), text_of(row), f"{over:.2f}",
+                         "no collapse" if over <= COLLAPSE else "COLLAPSES"] for lost, cores, size, who, clean, row, over in lossy] + late)
     bare = limits(rows)
     if bare:
         lines += ["", "The bare limit: two programs that make the same system calls on the same hosts, with no protocol between, and how much "
                   "longer a message of sennit takes, one way, or how much less a stream carries.", ""]
-        lines += table(["path", "size", "driver", "figure", "bare calls", "sennit", "over it", "verdict"],
-                       [[where, human(size), name, row["figure"], number(row["median"]), number(ours["median"]), f"{over:.2f}",
+        lines += table(["path", "cores", "size", "driver", "figure", "bare calls", "sennit", "over it", "verdict"],
+                       [[where, cores, human(size), name, row["figure"], number(row["median"]), number(ours["median"]), f"{over:.2f}",
                          f"within {NEAR_LIMIT}" if over <= NEAR_LIMIT else f"beyond {NEAR_LIMIT}"]
-                        for where, size, name, row, ours, over in bare])
+                        for where, cores, size, name, row, ours, over in bare])
     other = xdp(rows)
     if other:
         lines += ["", "AF_XDP, copy mode, which no driver uses (design.md says why), beside the calls of the Ethernet driver, both bare. Above 1: "
                   "AF_XDP is better.", ""]
-        lines += table(["path", "size", "figure", "AF_XDP", "Ethernet driver's calls", "ratio"],
-                       [[where, human(size), figure, number(row["median"]), number(ours["median"]), f"{r:.2f}"]
-                        for where, size, figure, row, ours, r in other])
+        lines += table(["path", "cores", "size", "figure", "AF_XDP", "Ethernet driver's calls", "ratio"],
+                       [[where, cores, human(size), figure, number(row["median"]), number(ours["median"]), f"{r:.2f}"]
+                        for where, cores, size, figure, row, ours, r in other])
     if notes:
         lines += ["", "What went wrong in the run:", "", *(f"- {note}" for note in notes)]
     return lines

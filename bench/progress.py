@@ -116,18 +116,11 @@ def compile_for(build, chosen):
     return programs
 
 
-def place(before, after):
-    """Where the cores lay, by the probes around a figure; None: not known, or they moved."""
-    if min(before, after) <= 0 or (before < bench.NEAR_NS) != (after < bench.NEAR_NS):
-        return None
-    return "near" if before < bench.NEAR_NS else "far"
-
-
 def figures(text, rows):
     """{row: (value, place)} of what the program printed."""
     kinds = {r.split(":")[0] for r in rows}
     found = [line.split() for line in text.splitlines()]
-    return {w[0]: (float(w[1]), place(float(w[2]), float(w[3]))) for w in found if len(w) >= 4 and w[0].split(":")[0] in kinds}
+    return {w[0]: (float(w[1]), bench.place(float(w[2]), float(w[3]))) for w in found if len(w) >= 4 and w[0].split(":")[0] in kinds}
 
 
 def run(command, env, cwd, limit):

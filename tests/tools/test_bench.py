@@ -91,9 +91,9 @@ class PageTest(unittest.TestCase):
 
 class NetTest(unittest.TestCase):
     @staticmethod
-    def rows(what, figure, size, up=False, **median):
-        return [{"what": what, "figure": figure, "bytes": size, "up": up, "candidate": who.replace("_", " "), "median": value, "runs": [value]}
-                for who, value in median.items()]
+    def rows(what, figure, size, up=False, cores="near", **median):
+        return [{"what": what, "cores": cores, "figure": figure, "bytes": size, "up": up, "candidate": who.replace("_", " "), "median": value,
+                 "runs": [value]} for who, value in median.items()]
 
     def line(self, rows, begin):
         return next(text for text in net_page.section(rows) if text.startswith("| " + begin))
@@ -111,17 +111,19 @@ class NetTest(unittest.TestCase):
         rows = self.rows("ping-pong, 0 % lost", net_page.MEAN, 8, tcp=30, sennit_udp=40)
         rows += self.rows("ping-pong, 1 % lost", net_page.MEAN, 8, tcp=600, sennit_udp=70)
         text = net_page.section(rows)
-        self.assertIn("| 1 % lost | 8 B | sennit udp | 40 | 70 | 1.75 | no collapse |", text)
-        self.assertIn("| 1 % lost | 8 B | tcp | 30 | 600.0 | 20.00 | COLLAPSES |", text)
-        rows.append({"what": "ping-pong, 1 % lost", "figure": net_page.MEAN, "bytes": 65536, "candidate": "tcp", "runs": [], "late": 20})
-        self.assertIn("| 1 % lost | 64 KiB | tcp |  | not done in 20 s |  | COLLAPSES |", net_page.section(rows))
+        self.assertIn("| 1 % lost | near | 8 B | sennit udp | 40 | 70 | 1.75 | no collapse |", text)
+        self.assertIn("| 1 % lost | near | 8 B | tcp | 30 | 600.0 | 20.00 | COLLAPSES |", text)
+        rows.append({"what": "ping-pong, 1 % lost", "cores": "", "figure": net_page.MEAN, "bytes": 65536, "candidate": "tcp", "runs": [], "late": 20})
+        self.assertIn("| 1 % lost |  | 64 KiB | tcp |  | not done in 20 s |  | COLLAPSES |", net_page.section(rows))
         rows = self.rows("bare, MTU 1500", "one way, us", 8, udp=5) + self.rows("ping-pong, MTU 1500", "one way, us", 8, sennit_udp=5.4)
-        self.assertIn("| ping-pong, MTU 1500 | 8 B | UDP | one way, us | 5 | 5.4 | 1.08 | within 1.1 |", net_page.section(rows))
+        self.assertIn("| ping-pong, MTU 1500 | near | 8 B | UDP | one way, us | 5 | 5.4 | 1.08 | within 1.1 |", net_page.section(rows))
+        rows += self.rows("ping-pong, MTU 1500", "one way, us", 8, cores="far", sennit_udp=9.9)
+        self.assertNotIn("9.9 | 1.98", "".join(t for t in net_page.section(rows)))  # near's limit is not far's
         rows = self.rows("bare, stream, MTU 1500", "MB/s", 65536, up=True, udp=3000, ether=900, xdp=450)
         rows += self.rows("stream, MTU 1500", "MB/s", 65536, up=True, sennit_udp=2400)
         page = net_page.section(rows)
-        self.assertIn("| stream, MTU 1500 | 64 KiB | UDP | MB/s | 3000 | 2400 | 1.25 | beyond 1.1 |", page)
-        self.assertIn("| stream, MTU 1500 | 64 KiB | MB/s | 450.0 | 900.0 | 0.50 |", page)
+        self.assertIn("| stream, MTU 1500 | near | 64 KiB | UDP | MB/s | 3000 | 2400 | 1.25 | beyond 1.1 |", page)
+        self.assertIn("| stream, MTU 1500 | near | 64 KiB | MB/s | 450.0 | 900.0 | 0.50 |", page)
 
 
 class ProgressTest(unittest.TestCase):
