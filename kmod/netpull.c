@@ -168,7 +168,7 @@ static void sn_pull_send(struct sn_pull *p, struct sn_pull_block *b)
 				 .offset = cpu_to_le64(sn_block_start(p, b)),
 				 .end = cpu_to_le64(sn_block_start(p, b) + sn_block_length(p, b)),
 				 .want = cpu_to_le64(b->missing),
-				 .frag = cpu_to_le32(b->frag),
+				 .frag = cpu_to_le16(b->frag),
 				 .round = cpu_to_le32(b->round),
 				 .rail = b->lane,
 				 .rate = cpu_to_le32(min_t(u64, rate, U32_MAX))};

@@ -67,7 +67,8 @@ struct sn_wire_pull {
 	__le64 offset;	/* 48 */
 	__le64 end;	/* 56 */
 	__le64 want;	/* 64 */
-	__le32 frag;	/* 72 */
+	__le16 frag;	/* 72 */
+	__le16 more;	/* 74 */
 	__le32 round;	/* 76 */
 	u8 rail;	/* 80 */
 	u8 reserved[3]; /* 81 */

@@ -74,41 +74,67 @@ void sn_net_serve_end(struct sn_net_link *l, int status)
 	}
 }
 
+struct asked { /* one block of a PULL */
+	uint64_t offset, end, want;
+	uint32_t pull, frag, round;
+};
+
+/* Of a PULL for several blocks the first is whole, and all but the last are as long. */
 static bool pull_ok(const struct sn_net *n, const struct sn_net_send *s, const struct sn_wire_pull *p)
 {
 	uint64_t offset = le64toh(p->offset), end = le64toh(p->end), want = le64toh(p->want);
-	uint32_t frag = le32toh(p->frag);
+	uint64_t frag = le16toh(p->frag), more = le16toh(p->more);
 
 	if (want == 0 || offset >= end || end > s->len || frag < SN_WIRE_FRAG_MIN ||
 	    frag > n->mtu - sizeof(struct sn_wire_data))
 		return false;
-	uint64_t last = 63 - (uint64_t)__builtin_clzll(want);
-	return last * frag < end - offset;
+	uint64_t last = 63 - (uint64_t)__builtin_clzll(want), room = (last + 1) * frag;
+	if (more == 0)
+		return last * frag < end - offset;
+	return (want & (want + 1)) == 0 && end - offset > more * room && end - offset <= (more + 1) * room;
+}
+
+/* Block i of those that the PULL asks for. */
+static struct asked block_of(const struct sn_wire_pull *p, uint32_t i)
+{
+	uint64_t offset = le64toh(p->offset), end = le64toh(p->end), want = le64toh(p->want);
+	uint64_t frag = le16toh(p->frag), room = (uint64_t)__builtin_popcountll(want) * frag;
+	bool last = i == le16toh(p->more);
+
+	offset += i * room;
+	if (last && i > 0) {
+		uint64_t pieces = (end - offset + frag - 1) / frag;
+		want = pieces == 64 ? UINT64_MAX : (1ULL << pieces) - 1;
+	}
+	return (struct asked){.offset = offset,
+			      .end = last ? end : offset + room,
+			      .want = want,
+			      .pull = le32toh(p->pull),
+			      .frag = (uint32_t)frag,
+			      .round = le32toh(p->round) + i};
 }
 
 /*
  * A PULL for a block that still waits adds to what is wanted of it. If it now asks for another way, what waits for the
  * first is taken back: the receiver has given up on that rail, or has seen that the other is sooner done.
  */
-static bool merge(struct sn_net_port *port, const struct sn_net_send *s, const struct sn_wire_pull *p,
+static bool merge(struct sn_net_port *port, const struct sn_net_send *s, const struct asked *a,
 		  const struct sn_net_way *way)
 {
 	sn_list_for_each_safe (at, &port->jobs) {
 		struct sn_net_job *job = sn_container(at, struct sn_net_job, node);
-		if (job->send == s && job->push && job->offset < le64toh(p->end) &&
-		    job->end > le64toh(p->offset)) {
+		if (job->send == s && job->push && job->offset < a->end && job->end > a->offset) {
 			job_free(job); /* it is asked for before it was sent */
 			continue;
 		}
-		if (job->send != s || job->push || job->pull != le32toh(p->pull) ||
-		    job->offset != le64toh(p->offset))
+		if (job->send != s || job->push || job->pull != a->pull || job->offset != a->offset)
 			continue;
-		if (job->way != way || job->frag != le32toh(p->frag)) {
+		if (job->way != way || job->frag != a->frag) {
 			job_free(job);
 			return false;
 		}
-		job->want |= le64toh(p->want);
-		job->round = le32toh(p->round);
+		job->want |= a->want;
+		job->round = a->round;
 		return true;
 	}
 	return false;
@@ -147,16 +173,49 @@ static void doubts(struct sn_net_way *way, const struct sn_net_send *s, const st
 
 	if (p->tries && p->silent < l->net->cfg.ports && !waits(l->net, s, p))
 		sn_net_probe_doubt(&l->way[p->silent]);
-	if (way->joins && sn_net_shortest(le32toh(p->frag)))
+	if (way->joins && sn_net_shortest(le16toh(p->frag)))
 		sn_net_probe_doubt(way);
+}
+
+/* False: there is no place for it, and the receiver will ask again. */
+static bool block_in(struct sn_net_send *s, const struct asked *a, struct sn_net_way *way)
+{
+	struct sn_net_link *l = s->link;
+	struct sn_net *n = l->net;
+
+	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)
+		if (merge(&n->port[i], s, a, way))
+			return true;
+	if (l->jobs >= SN_NET_JOBS) {
+		n->drops[SN_DROP_BUSY]++;
+		return false;
+	}
+	struct sn_net_job *job = malloc(sizeof(*job));
+	if (job == NULL) {
+		n->drops[SN_DROP_MEMORY]++;
+		return false;
+	}
+	*job = (struct sn_net_job){
+		.send = s,
+		.way = way,
+		.offset = a->offset,
+		.end = a->end,
+		.want = a->want,
+		.pull = a->pull,
+		.frag = a->frag,
+		.round = a->round,
+	};
+	s->jobs++;
+	l->jobs++;
+	sn_list_add_tail(&way->port->jobs, &job->node);
+	return true;
 }
 
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 {
 	struct sn_net *n = l->net;
 	struct sn_net_send *s = sn_net_table_get(&n->sends, le32toh(p->rdv));
-	struct sn_net_job *job;
-	struct sn_net_way *way = way_for(l, p->rail, le32toh(p->frag));
+	struct sn_net_way *way = way_for(l, p->rail, le16toh(p->frag));
 
 	if (s == NULL || s->link != l) {
 		n->drops[SN_DROP_RDV]++;
@@ -171,31 +230,11 @@ void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p)
 	doubts(way, s, p);
 	sn_net_push_heard(l, p->push);
 	sn_net_push_asked(s, le64toh(p->offset), le64toh(p->want));
-	for (unsigned i = 0; i < n->cfg.ports && s->jobs; i++)
-		if (merge(&n->port[i], s, p, way))
-			return;
-	if (l->jobs >= SN_NET_JOBS) {
-		n->drops[SN_DROP_BUSY]++;
-		return;
+	for (uint32_t i = 0; i <= le16toh(p->more); i++) {
+		struct asked a = block_of(p, i);
+		if (!block_in(s, &a, way))
+			break;
 	}
-	job = malloc(sizeof(*job));
-	if (job == NULL) {
-		n->drops[SN_DROP_MEMORY]++;
-		return;
-	}
-	*job = (struct sn_net_job){
-		.send = s,
-		.way = way,
-		.offset = le64toh(p->offset),
-		.end = le64toh(p->end),
-		.want = le64toh(p->want),
-		.pull = le32toh(p->pull),
-		.frag = le32toh(p->frag),
-		.round = le32toh(p->round),
-	};
-	s->jobs++;
-	l->jobs++;
-	sn_list_add_tail(&way->port->jobs, &job->node);
 }
 
 /* Pieces that wait, and those in the batch; as many as matter. */
@@ -245,8 +284,9 @@ static bool serve_one(struct sn_net_port *p, bool whole)
 		sn_net_probe_join(job->way);
 	if (whole && waiting(p) < train)
 		return false;
-	bool several =
-		train < SN_NET_PART && (!job->push || sn_net_send_alone(s)); /* a call takes more than one */
+	/* a call takes more than one; but of a short body that is two packets the first leaves while the second is made */
+	bool several = train < SN_NET_PART && (!job->push || sn_net_send_alone(s)) &&
+		       !(job->way->joins && s->len <= SN_NET_KEEP);
 	sn_list_del(
 		&job->node); /* onto this list first: a full batch leaves while the job is being answered */
 	sn_list_add_tail(&p->served, &job->node);

@@ -102,7 +102,8 @@ struct SN_PACKED sn_wire_pull {
 	uint64_t offset;       /* 48 */
 	uint64_t end;	       /* 56 */
 	uint64_t want;	       /* 64 */
-	uint32_t frag;	       /* 72 */
+	uint16_t frag;	       /* 72 */
+	uint16_t more;	       /* 74 */
 	uint32_t round;	       /* 76 */
 	uint8_t rail;	       /* 80 */
 	uint8_t push;	       /* 81 */

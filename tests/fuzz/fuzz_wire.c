@@ -376,7 +376,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 				htole32(sn_container(link_->sends.next, struct sn_net_send, node)->number);
 			pull->end = htole64(sizeof(body));
 			pull->want = htole64(0xff);
-			pull->frag = htole32(1400);
+			pull->frag = htole16(1400);
 		} else if (type == SN_WIRE_DATA) {
 			d->pull = htole32(sn_container(link_->pulls.next, struct sn_net_pull, node)->number);
 			d->round = htole32(1);

@@ -125,11 +125,11 @@ static void answer(struct fuzz *f, int s, const struct sockaddr_ll *to, const ui
 
 	memcpy(&w, pull + 16, sizeof(w));
 	for (int piece = (int)pick(f, 3); piece < 64; piece += 1 + (int)pick(f, 2)) {
-		uint64_t offset = le64toh(w.offset) + (uint64_t)piece * le32toh(w.frag), end = le64toh(w.end);
+		uint64_t offset = le64toh(w.offset) + (uint64_t)piece * le16toh(w.frag), end = le64toh(w.end);
 
 		if (offset >= end || !(le64toh(w.want) >> piece & 1))
 			continue;
-		n = end - offset < le32toh(w.frag) ? (uint32_t)(end - offset) : le32toh(w.frag);
+		n = end - offset < le16toh(w.frag) ? (uint32_t)(end - offset) : le16toh(w.frag);
 		if (!pick(f, 12))
 			n = pick(f, 1500);
 		sn_wire_start(&d->h, pick(f, 30) ? SN_WIRE_DATA : (uint8_t)pick(f, 256),

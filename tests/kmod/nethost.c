@@ -17,7 +17,7 @@ static void answer(int fd, const struct sockaddr_ll *to, const uint8_t *body, co
 {
 	uint8_t frame[16 + MTU];
 	struct sn_wire_data *d = (void *)(frame + 16);
-	uint32_t frag = le32toh(w->frag);
+	uint32_t frag = le16toh(w->frag);
 
 	memcpy(frame, sh->mac[0], 6);
 	memcpy(frame + 6, sh->mac[1], 6);

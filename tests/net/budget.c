@@ -400,9 +400,12 @@ static void long_row(struct cost *before)
  */
 static void long_one(struct cost *before)
 {
+	uint64_t asks = b->net->counts[SN_NC_TX_PULL];
+
 	node_post(a, b, MIB);
 	settle();
 	struct cost c = counted(before);
+	at_most("frames that ask, a MiB", (double)(b->net->counts[SN_NC_TX_PULL] - asks), 3);
 	at_most("calls that send, a MiB", (double)c.sends, most->long_sends);
 	at_most("calls that receive, a MiB", (double)c.receives, most->long_receives);
 	at_most("copies of its bytes in user space", (double)c.copied / MIB, most->long_copies);

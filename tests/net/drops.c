@@ -360,7 +360,7 @@ static void announce(void)
 	node_post(a, b, 500000);
 	sim_run(sim.now + 20 * SIM_MS);
 }
-static void pull(uint64_t offset, uint64_t end, uint64_t want, uint32_t frag)
+static void pull(uint64_t offset, uint64_t end, uint64_t want, uint16_t frag, uint16_t more)
 {
 	const struct sn_net_send *s = sn_container(at_a->sends.next, struct sn_net_send, node);
 
@@ -372,43 +372,36 @@ static void pull(uint64_t offset, uint64_t end, uint64_t want, uint32_t frag)
 	f.pull.offset = htole64(offset);
 	f.pull.end = htole64(end);
 	f.pull.want = htole64(want);
-	f.pull.frag = htole32(frag);
+	f.pull.frag = htole16(frag);
+	f.pull.more = htole16(more);
 	forge_seal(&at_b->tx_key);
 	forge_deliver_to(a);
 }
-static void pull_of_nothing(void)
-{
-	pull(0, 1000, 1, 1000);
-}
-static void pull_beyond_the_message(void)
-{
-	announce();
-	pull(0, 500001, 1, 1000);
-}
-static void pull_of_no_piece(void)
-{
-	announce();
-	pull(0, 1000, 0, 1000);
-}
-static void pull_of_tiny_pieces(void)
-{
-	announce();
-	pull(0, 1000, 1, SN_WIRE_FRAG_MIN - 1);
-}
-static void pull_beyond_its_block(void)
+#define ROW(what, ...)                                                                                       \
+	static void what(void)                                                                               \
+	{                                                                                                    \
+		__VA_ARGS__;                                                                                 \
+	}
+ROW(pull_of_nothing, pull(0, 1000, 1, 1000, 0))
+ROW(pull_beyond_the_message, announce(), pull(0, 500001, 1, 1000, 0))
+ROW(pull_of_no_piece, announce(), pull(0, 1000, 0, 1000, 0))
+ROW(pull_of_tiny_pieces, announce(), pull(0, 1000, 1, SN_WIRE_FRAG_MIN - 1, 0))
+ROW(pull_beyond_its_block, announce(), pull(0, 1000, 2, 1000, 0))
+ROW(pull_of_blocks_with_holes, announce(), pull(0, 6000, 5, 1000, 1))
+ROW(pull_of_a_block_too_many, announce(), pull(0, 4000, 3, 1000, 2))
+ROW(pull_beyond_its_blocks, announce(), pull(0, 4001, 3, 1000, 1))
+/* a's driver has no room, so none is answered. */
+static void unanswered(uint64_t frames, uint16_t more)
 {
 	announce();
-	pull(0, 1000, 2, 1000);
-}
-static void one_pull_too_many(void)
-{
-	announce();
-	sim.p.refuse = 1; /* a's driver has no room, so none is answered */
-	for (uint64_t i = 0; i <= SN_NET_JOBS; i++)
-		pull(i * 1000, i * 1000 + 1000, 1, 1000);
+	sim.p.refuse = 1;
+	for (uint64_t i = 0; i < frames; i++)
+		pull(i * 1000, (i + more + 1) * 1000, 1, 1000, more);
 	sim_run(sim.now + SHORT);
 	sim.p.refuse = 0;
 }
+ROW(one_pull_too_many, unanswered(SN_NET_JOBS + 1, 0))
+ROW(a_block_of_a_pull_too_many, unanswered(1, SN_NET_JOBS))
 static void slice_between_slices(void)
 {
 	forge_begin(SN_WIRE_SLICE_OF, sizeof(f.slice) + 100);
@@ -466,7 +459,7 @@ static void slice_without_memory(void)
 static void pull_without_memory(void)
 {
 	announce();
-	pull(0, 1000, 1, 1000);
+	pull(0, 1000, 1, 1000, 0);
 	starve(a);
 }
 static void push_without_memory(void)
@@ -536,7 +529,11 @@ static const struct row {
 	{SN_DROP_RANGE, "PULL of no piece", pull_of_no_piece, true},
 	{SN_DROP_RANGE, "PULL of tiny pieces", pull_of_tiny_pieces, true},
 	{SN_DROP_RANGE, "PULL beyond its block", pull_beyond_its_block, true},
+	{SN_DROP_RANGE, "PULL of blocks with holes", pull_of_blocks_with_holes, true},
+	{SN_DROP_RANGE, "PULL of a block too many", pull_of_a_block_too_many, true},
+	{SN_DROP_RANGE, "PULL beyond its blocks", pull_beyond_its_blocks, true},
 	{SN_DROP_BUSY, "one PULL too many", one_pull_too_many, true},
+	{SN_DROP_BUSY, "a block of a PULL too many", a_block_of_a_pull_too_many, true},
 	{SN_DROP_RANGE, "SLICE between slices", slice_between_slices, false},
 	{SN_DROP_RANGE, "SLICE of too much", slice_of_too_much, false},
 	{SN_DROP_RANGE, "PROBED of no rail", probed_by_no_rail, false},
