@@ -263,10 +263,10 @@ SN_API void sn_try_hand_over(sn_req *req, void *context);
 /* It is taken back, and the handle is gone. SN_ERR_INVALID: a message had come for it already, and is lost. */
 SN_API int sn_try_drop(sn_req *req);
 /*
- * sn_try_post of a receive whose end may be written where its owner looks: if a message comes as expected (it fits, and has the match
+ * sn_try_post of a receive whose end is written where its owner looks: if a message comes as expected (it fits, and has the match
  * bits `exactly`), *came, negative until then, becomes its bytes in the moment it is in the buffer, by whoever has looked for it, and the handle is
  * gone. *came has to stay for so long. Read it with acquire order. That saves asking for most; it replaces no question, for a message that was there
- * before, that comes in pieces, or while receives unlike this one are posted, and any other end of it, is told by sn_try_awaited alone.
+ * before, or that comes in pieces, and any other end of it, is told by sn_try_awaited alone.
  */
 SN_API sn_req *sn_try_await(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 			    uint64_t exactly, int64_t *came);

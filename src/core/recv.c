@@ -222,6 +222,17 @@ static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, b
 	return rc;
 }
 
+/* Its owner may read the word at once, and use its memory for something else. Who looks for it finds it done, though it is free. */
+static inline void came_as_awaited(sn_ep *ep, struct sn_req *req, uint64_t len)
+{
+	int64_t *came = req->comp.context;
+	ep->count.recvs++;
+	ep->count.tried_recvs++;
+	sn_core_recv_free(ep, req);
+	req->state = SN_REQ_DONE;
+	__atomic_store_n(came, (int64_t)len, __ATOMIC_RELEASE);
+}
+
 /*
  * Match a message that is welcome, or keep it. p: the receive that it has just taken out of the matcher. op: the sender's
  * number of it, with SN_H_SYNC.
@@ -243,6 +254,8 @@ static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool p
 		return in->only_posted ? SN_ERR_AGAIN : keep_unexpected(peer, in, plain, op);
 	if (p->stays && !(req = multi_child(req, in->head.len)))
 		return in->only_posted ? SN_ERR_AGAIN : keep_unexpected(peer, in, plain, op);
+	bool awaited =
+		req->role == SN_ROLE_AWAIT && in->head.bits == req->comp.bits && in->head.len <= req->room;
 	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);
 	if (sn_unlikely(in->head.flags & SN_H_SYNC))
 		sn_core_ack(peer, op, SN_OK);
@@ -252,7 +265,10 @@ static int recv_match(struct sn_peer_state *peer, const struct sn_in *in, bool p
 	}
 	if (take)
 		recv_body(req, in->body, take);
-	sn_core_recv_complete(req, SN_OK);
+	if (awaited)
+		came_as_awaited(ep, req, take);
+	else
+		sn_core_recv_complete(req, SN_OK);
 	return 0;
 }
 
@@ -296,17 +312,6 @@ arrive_otherwise(struct sn_peer_state *peer, uint8_t flags, uint64_t bits, uint6
 		p = sn_match_arrive(peer->ep->match[0], bits, peer->num);
 	int rc = recv_match(peer, &in, false, 0, p);
 	return rc < 0 ? rc : 0;
-}
-
-/* Its owner may read the word at once, and use its memory for something else. Who looks for it finds it done, though it is free. */
-static inline void came_as_awaited(sn_ep *ep, struct sn_req *req, uint64_t len)
-{
-	int64_t *came = req->comp.context;
-	ep->count.recvs++;
-	ep->count.tried_recvs++;
-	sn_core_recv_free(ep, req);
-	req->state = SN_REQ_DONE;
-	__atomic_store_n(came, (int64_t)len, __ATOMIC_RELEASE);
 }
 
 /*

@@ -21,11 +21,19 @@ static int send_try(uint64_t value, uint64_t bits)
 	return sn_try_send(side[0].ep, side[0].peer, &value, sizeof(value), bits, 0, 0);
 }
 
+static int send_sync(uint64_t *value, uint64_t bits)
+{
+	struct iovec v = {value, sizeof(*value)};
+	sn_msg m = {.peer = side[0].peer, .flags = SN_SYNC, .iov = &v, .iov_count = 1, .bits = bits};
+	return sn_post_send(side[0].ep, &m, NULL);
+}
+
 /* The first message makes the connection. */
 static int setup(void **state)
 {
 	sn_ep_attr attr = {.on_complete = tell};
 	uint64_t got = 0;
+	told.count = 0;
 	setenv("SENNIT_PROGRESS", "0", 1); /* nobody else looks */
 	sides_open(&attr);
 	for (int i = 0; i < 2; i++)
@@ -38,12 +46,17 @@ static int setup(void **state)
 	return 0;
 }
 
-static sn_req *await(uint64_t *value, uint64_t mask, int64_t *came)
+static sn_req *await_tag(uint64_t tag, uint64_t *value, uint64_t mask, int64_t *came)
 {
 	*came = -1;
-	sn_req *req = sn_try_await(side[1].ep, side[1].peer, value, sizeof(*value), 5, mask, 5, came);
+	sn_req *req = sn_try_await(side[1].ep, side[1].peer, value, sizeof(*value), tag, mask, tag, came);
 	assert_non_null(req);
 	return req;
+}
+
+static sn_req *await(uint64_t *value, uint64_t mask, int64_t *came)
+{
+	return await_tag(5, value, mask, came);
 }
 
 /* By whatever look, in the order of their receives; what lay there before its receive is told to who asks. */
@@ -69,6 +82,30 @@ static void a_word_says_that_one_has_come(void **state)
 		assert_int_equal(got[k], k);
 	}
 	assert_int_equal(told.count, 0);
+}
+
+/* Also where the next message is not for a receive like the one posted last, and where it wants an answer. */
+static void of_several_kinds_each_says_so(void **state)
+{
+	enum { MANY = 8 };
+	uint64_t got[MANY];
+	int64_t came[MANY];
+	for (int turn = 0; turn < 3; turn++) {
+		for (uint64_t k = 0; k < MANY; k++)
+			await_tag(5 + k % 2, &got[k], EXACT, &came[k]);
+		for (uint64_t k = 0; k < MANY; k++) {
+			uint64_t i = turn == 1 ? MANY - 1 - k : k; /* the other tag first */
+			assert_int_equal(turn < 2 ? send_try(k, 5 + i % 2) : send_sync(&k, 5 + i % 2), SN_OK);
+			move();
+		}
+		for (uint64_t k = 0; k < MANY; k++) {
+			assert_int_equal(came[k], sizeof(got[k]));
+			assert_int_equal(got[k], turn == 1 ? (k ^ 1) : k);
+		}
+		while (turn == 2 && told.count < MANY) /* of what is sent, that it was received */
+			move();
+		assert_int_equal(told.count, turn < 2 ? 0 : MANY);
+	}
 }
 
 /* Too long, or other bits: the word says nothing, and it can be handed over with its message; so can one that is held before that comes. */
@@ -113,6 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_word_says_that_one_has_come, setup, sides_close),
+		cmocka_unit_test_setup_teardown(of_several_kinds_each_says_so, setup, sides_close),
 		cmocka_unit_test_setup_teardown(one_that_is_held_says_nothing, setup, sides_close),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
