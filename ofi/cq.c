@@ -364,7 +364,9 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint6
 
 	sn_lock(&cq->lock);
 	const struct sn_ofi_event *e = &cq->ring[cq->head & cq->mask];
+	struct sn_ofi_event read = {0};
 	if (cq->head != cq->tail && e->err) {
+		read = *e;
 		out->op_context = e->e.op_context;
 		out->flags = e->e.flags;
 		out->len = e->e.len;
@@ -384,6 +386,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint6
 		rc = 1;
 	}
 	sn_unlock(&cq->lock);
+	sn_ofi_answer_short(&read, __builtin_return_address(0));
 	return rc;
 }
 
