@@ -123,8 +123,10 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.help = "From this size on, copies through a peer's shareable heap may bypass the "
 				"cache. Whether they do, the program's own loop decides: it is measured "
 				"with and without now and then. sennit tune measures from where such a "
-				"copy is the faster one by itself; below, trying it costs more than it "
-				"brings. 1073741824: never.",
+				"copy is the faster one by itself; below, it is tried only where messages "
+				"are as slow as between cores far apart. Set by hand, it is never tried "
+				"below. "
+				"1073741824: never.",
 		},
 	[SN_CONF_TUNE] =
 		{

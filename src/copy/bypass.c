@@ -2,7 +2,8 @@
 #include "copy/bypass.h"
 #include "base/base.h"
 #ifdef __SSE2__
-#include <emmintrin.h>
+#include <cpuid.h>
+#include <immintrin.h>
 #endif
 
 #define LINE  64u
@@ -38,3 +39,37 @@ void sn_copy_bypass(void *to, const void *from, size_t len)
 	memcpy(to, from, len);
 #endif
 }
+
+#ifdef __SSE2__
+bool sn_copy_gives_back(void)
+{
+	static _Atomic signed char can; /* 0: not asked yet */
+	signed char now = atomic_load_explicit(&can, memory_order_relaxed);
+	unsigned a, b = 0, c, d;
+	if (sn_likely(now))
+		return now > 0;
+	now = __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & bit_CLFLUSHOPT ? 1 : -1;
+	atomic_store_explicit(&can, now, memory_order_relaxed);
+	return now > 0;
+}
+
+__attribute__((target("clflushopt"))) void sn_copy_give_back(const void *at, size_t len)
+{
+	if (!sn_copy_gives_back())
+		return;
+	for (uintptr_t line = (uintptr_t)at & ~(uintptr_t)(LINE - 1); line < (uintptr_t)at + len;
+	     line += LINE)
+		_mm_clflushopt((void *)line);
+}
+#else
+bool sn_copy_gives_back(void)
+{
+	return false;
+}
+
+void sn_copy_give_back(const void *at, size_t len)
+{
+	(void)at;
+	(void)len;
+}
+#endif

@@ -134,7 +134,9 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 		*known = *known > 0 ? *known + (ns - *known) / 4 : ns;
 		l->odd = 0;
 	}
-	if (l->odd == ODD << l->shift || !(l->ns[!l->way] > 0) || ++l->groups >= l->hold) {
+	if (l->way == preferred && *known < l->worth) {
+		l->odd %= ODD << l->shift;
+	} else if (l->odd == ODD << l->shift || !(l->ns[!l->way] > 0) || ++l->groups >= l->hold) {
 		trial_begin(l);
 	} else if (l->paused && !l->odd) {
 		l->way ^= other_wins(l, preferred);

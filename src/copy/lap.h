@@ -48,6 +48,7 @@ struct sn_lap {
 	uint64_t since; /* when this group began, then its counted part; 0: not known */
 	float ns[2];	/* a message, with each way; 0: not known */
 	float least[2]; /* in this trial */
+	float worth;	/* the caller's: while the preferred way takes less a message nothing is tried */
 	uint16_t count, groups, hold;
 	uint8_t way; /* 0 or 1: of this group */
 	uint8_t trial, odd;

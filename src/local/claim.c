@@ -175,7 +175,7 @@ static bool write_mapped(struct sn_link *link, const struct sn_board_claim *clai
 {
 	if (sn_link_closed(link))
 		return false;
-	struct sn_mapped m = {iov, claim->seg, iov_count, claim->seg_count, false, claim->bypass};
+	struct sn_mapped m = {iov, claim->seg, iov_count, claim->seg_count, false, claim->bypass, false};
 	sn_mapped_copy(link, &m, 0, len);
 	return true;
 }

@@ -302,7 +302,7 @@ struct sn_rail {
 	struct sn_ep *ep;
 	struct sn_ep_ids ids;
 	_Atomic bool has_mail;
-	bool closing, forked;
+	bool closing, forked, gives_back; /* the last: way.c tries it */
 	struct sn_list busy, doomed;
 	struct sn_link *wrote; /* the last to take a longer message: its ring is got ready for the next */
 	struct sn_link **poll; /* links with something to read; those with traffic lately first */
@@ -412,6 +412,8 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap);
 bool sn_way_claims(struct sn_link *link, uint64_t len);
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */
 bool sn_way_bypass(struct sn_link *link, uint64_t len);
+/* How a message of so many bytes that goes past the cache is read: its lines are given back? (Else it is stored past the cache.) */
+bool sn_way_gives_back(uint64_t len);
 /* A message of 4 KiB and more goes through the ring: should it be written there past the cache? */
 bool sn_way_learns_ring(struct sn_link *link, uint64_t len);
 static inline bool sn_way_past_ring(struct sn_link *link, uint64_t len)
@@ -521,8 +523,8 @@ bool sn_mapped_take(struct sn_link *link, uint32_t generation, struct iovec *iov
 struct sn_mapped {
 	const struct iovec *own, *theirs; /* theirs: taken */
 	uint32_t own_count, their_count;
-	bool reads;  /* out of theirs */
-	bool bypass; /* past the cache */
+	bool reads;	   /* out of theirs */
+	bool bypass, back; /* past the cache; what was read of theirs leaves it, and is not stored past it */
 };
 /* Copy len bytes at `offset` of both lists. */
 void sn_mapped_copy(struct sn_link *link, const struct sn_mapped *m, uint64_t offset, uint64_t len);

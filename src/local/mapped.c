@@ -61,6 +61,15 @@ static void copy_past(const struct iovec *to, uint32_t to_count, const struct io
 	}
 }
 
+static void give_back(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len)
+{
+	struct iovec at[SN_IOV_MAX];
+	uint64_t covered;
+	uint32_t n = sn_iov_slice(iov, count, offset, len, at, SN_IOV_MAX, &covered);
+	for (uint32_t i = 0; i < n; i++)
+		sn_copy_give_back(at[i].iov_base, at[i].iov_len);
+}
+
 void sn_mapped_copy(struct sn_link *link, const struct sn_mapped *m, uint64_t offset, uint64_t len)
 {
 	const struct iovec *to = m->reads ? m->own : m->theirs, *from = m->reads ? m->theirs : m->own;
@@ -68,9 +77,11 @@ void sn_mapped_copy(struct sn_link *link, const struct sn_mapped *m, uint64_t of
 		 from_count = m->reads ? m->their_count : m->own_count;
 	if (!m->reads)
 		touch_all(to, to_count, offset, len);
-	if (m->bypass)
+	if (m->bypass && !m->back)
 		copy_past(to, to_count, from, from_count, offset, len);
 	else
 		sn_segs_copy(to, to_count, from, from_count, offset, len);
+	if (m->back)
+		give_back(from, from_count, offset, len);
 	link->rail->count.copy_mapped_bytes += len;
 }

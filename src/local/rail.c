@@ -61,6 +61,8 @@ static int local_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **out,
 	sn_list_init(&rail->mails);
 	sn_list_init(&rail->siblings);
 	sn_tune_apply();
+	rail->gives_back =
+		sn_copy_gives_back() && sn_conf_origin(SN_CONF_NONTEMPORAL, NULL) <= SN_ORIGIN_MEASURED;
 	int rc = sn_claim_open(rail);
 	if (rc) {
 		free(rail);

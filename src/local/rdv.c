@@ -146,7 +146,9 @@ void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
 static enum sn_cma_outcome read_mapped(struct sn_link *link, const struct sn_rdv *rdv, uint64_t *done)
 {
 	*done = SN_MIN_OF(rdv->want - rdv->done, (uint64_t)SN_CMA_SLICE);
-	struct sn_mapped m = {rdv->iov, rdv->segs.at, rdv->iov_count, rdv->segs.count, true, rdv->bypass};
+	bool back = rdv->bypass && sn_way_gives_back(rdv->want);
+	struct sn_mapped m = {rdv->iov,	   rdv->segs.at, rdv->iov_count, rdv->segs.count, true,
+			      rdv->bypass, back};
 	sn_mapped_copy(link, &m, rdv->done, *done);
 	return SN_CMA_OK;
 }

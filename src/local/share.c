@@ -100,7 +100,9 @@ static bool copy_slice(struct sn_link *link, const struct part *p, uint64_t at, 
 	int error;
 	if (p->share->mapped) {
 		bool bypass = atomic_load_explicit(&p->share->job->bypass, memory_order_relaxed);
-		struct sn_mapped m = {p->local, p->remote, p->local_count, p->remote_count, p->reads, bypass};
+		bool back = bypass && p->reads && sn_way_gives_back(p->len);
+		struct sn_mapped m = {p->local, p->remote, p->local_count, p->remote_count, p->reads,
+				      bypass,	back};
 		sn_mapped_copy(link, &m, at, n);
 		*done = n;
 		return true;

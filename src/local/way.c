@@ -19,7 +19,8 @@
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
 #define SHOWN_EACH  16
-#define TUNE_MIB    10 /* index of 1 MiB in the curves */
+#define SLOW	    0.1f /* ns */
+#define TUNE_MIB    10	 /* index of 1 MiB in the curves */
 
 /* What is not counted of a group shall turn a second-level cache over: half a MiB. */
 static uint8_t shift_of(unsigned log)
@@ -246,19 +247,31 @@ bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 	return past;
 }
 
+bool sn_way_gives_back(uint64_t len)
+{
+	return len < (uint64_t)sn_conf_num(SN_CONF_NONTEMPORAL);
+}
+
 /*
  * Bypassing the cache is 1.3 to 1.5 times as fast where the buffers are not in it, or do not fit; a receiver that looks
  * at the bytes then fetches them from memory, and is slower by a tenth to a third. See docs/tuning.md. Not learned while ring
  * or straight is tried.
+ *
+ * Of shorter messages it pays between cores that are so far apart that a line which the other core has seen takes long to write, though
+ * then many times: who writes does so past the cache, and who reads gives the lines back. So it is tried where a message takes
+ * SLOW ns a byte and more; no two cores that share a cache need so long.
  */
 bool sn_way_bypass(struct sn_link *link, uint64_t len)
 {
 	unsigned class = sn_learn_class_of(len);
-	if (len < (uint64_t)sn_conf_num(SN_CONF_NONTEMPORAL))
+	bool shorter = sn_way_gives_back(len);
+	if (shorter && !link->rail->gives_back)
 		return false;
 	struct sn_lap *l = &link->past[class];
 	unsigned log = class + SN_LEARN_FIRST, choice = log - SN_WAY_LAP_FIRST;
 	bool turned = false, past = l->way;
+	l->seldom = shorter;
+	l->worth = shorter ? SLOW * (float)len : 0;
 	if (choice < SN_WAY_LAPS && link->laps[choice].trial)
 		l->count = 0;
 	else

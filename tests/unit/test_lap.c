@@ -153,6 +153,18 @@ static void what_is_seldom_better_is_seldom_tried(void **state)
 	assert_true(laps(1000, 4000, 2600, 0, &seed) >= 900);
 }
 
+static void what_is_fast_enough_is_not_tried(void **state)
+{
+	uint64_t seed = 6;
+	lap.worth = 6000;
+	assert_int_equal(laps(5000, 4000, 2500, 0, &seed), 0);
+	laps(20 * SN_LAP_GROUP, 20000, 5000, 0, &seed); /* the cores have moved */
+	assert_true(laps(1000, 20000, 5000, 0, &seed) >= 900);
+	laps(20 * SN_LAP_GROUP, 2000, 5000, 0,
+	     &seed); /* and back: the other way is tried though this one is fast, too */
+	assert_true(laps(2000, 2000, 5000, 0, &seed) <= 100);
+}
+
 static void what_is_dearer_by_far_costs_a_few_messages(void **state)
 {
 	laps(2000, 3000, 40000, 0, NULL);
@@ -237,6 +249,7 @@ int main(void)
 		cmocka_unit_test_setup(who_sends_at_once_is_not_misled_by_the_other, start),
 		cmocka_unit_test_setup(a_peer_that_tries_for_ever_does_not_hold_us_up, start),
 		cmocka_unit_test_setup(what_is_seldom_better_is_seldom_tried, start),
+		cmocka_unit_test_setup(what_is_fast_enough_is_not_tried, start),
 		cmocka_unit_test_setup(what_is_dearer_by_far_costs_a_few_messages, start),
 		cmocka_unit_test_setup(what_was_learned_holds_after_a_pause, start),
 		cmocka_unit_test_setup(programs_that_compute_get_what_is_preferred, start),

@@ -51,8 +51,13 @@ static void every_byte_lands_where_it_belongs(void **state)
 		for (uint64_t k = offset; k < offset + n; k++)
 			expected[byte_of(b, k) - to] = *byte_of(a, k);
 		bool reads = i & 1;
-		struct sn_mapped m = {reads ? b : a,   reads ? a : b, reads ? nb : na,
-				      reads ? na : nb, reads,	      i & 2};
+		struct sn_mapped m = {reads ? b : a,
+				      reads ? a : b,
+				      reads ? nb : na,
+				      reads ? na : nb,
+				      reads,
+				      i & 2,
+				      reads && i % 4 == 3 && i & 8};
 		sn_mapped_copy(&local_link, &m, offset, n);
 		assert_memory_equal(to, expected, ROOM);
 	}
