@@ -259,13 +259,14 @@ bool sn_way_gives_back(uint64_t len)
  *
  * Of shorter messages it pays between cores that are so far apart that a line which the other core has seen takes long to write, though
  * then many times: who writes does so past the cache, and who reads gives the lines back. So it is tried where a message takes
- * SLOW ns a byte and more; no two cores that share a cache need so long.
+ * SLOW ns a byte and more; no two cores that share a cache need so long for the copy, though what the program does besides is counted,
+ * too. A message that is shorter than the first class takes that for itself, wherever the cores are: so none is tried.
  */
 bool sn_way_bypass(struct sn_link *link, uint64_t len)
 {
 	unsigned class = sn_learn_class_of(len);
 	bool shorter = sn_way_gives_back(len);
-	if (shorter && !link->rail->gives_back)
+	if (shorter && (len < 1u << SN_LEARN_FIRST || !link->rail->gives_back))
 		return false;
 	struct sn_lap *l = &link->past[class];
 	unsigned log = class + SN_LEARN_FIRST, choice = log - SN_WAY_LAP_FIRST;

@@ -47,7 +47,7 @@
 #define SN_NET_PART	   12 /* pieces worth a driver call of their own */
 #define SN_NET_CREDIT_MIN  (128ULL << 10)
 #define SN_NET_CREDIT	   (256ULL << 10)
-#define SN_NET_JOBS	   256		  /* PULL frames of one peer waiting to be answered */
+#define SN_NET_JOBS	   256		  /* blocks that one peer has asked for, waiting to be answered */
 #define SN_NET_PUSH	   (512ULL << 10) /* bytes that may come unasked, of one peer in short frames */
 #define SN_NET_PUSH_ALL	   (256ULL << 10) /* of all peers together, and in longer ones */
 #define SN_NET_PUSH_LEAST  (16ULL << 10)

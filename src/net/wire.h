@@ -13,7 +13,7 @@
 
 #define SN_WIRE_VERSION	  1
 #define SN_WIRE_WINDOW	  64 /* MSG frames in flight at most: what ack and sack can name, less one */
-#define SN_WIRE_PIECES	  64 /* pieces that one PULL can ask for */
+#define SN_WIRE_PIECES	  64 /* pieces of a block, at most */
 #define SN_WIRE_LEN_MAX	  65535
 #define SN_WIRE_EAGER_MAX 65536 /* longest body that may come in FIRST and MORE */
 #define SN_WIRE_SLICE	  1024

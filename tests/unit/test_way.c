@@ -196,6 +196,26 @@ static void past_the_ring_is_for_what_goes_through_it(void **state)
 	free(link);
 }
 
+/* What is shorter than that is not, nor does it count among those: a message as short takes as long a byte near as far. */
+static void mapped_copies_are_past_the_cache_from_32_kib_on(void **state)
+{
+	const uint64_t len = UINT64_C(1) << SN_LEARN_FIRST;
+	struct sn_rail *rail = calloc(1, sizeof(*rail));
+	struct sn_link *link = calloc(1, sizeof(*link));
+	assert_true(rail && link);
+	link->rail = rail;
+	struct sn_lap *past = &link->past[0];
+	*past = (struct sn_lap){.way = 1, .count = SN_LAP_SKIP + 1, .ns = {20000, 10000}};
+	assert_false(sn_way_bypass(link, len)); /* nobody gives lines back here */
+	rail->gives_back = true;
+	assert_true(sn_way_bypass(link, len));
+	assert_int_equal(past->count, SN_LAP_SKIP + 2);
+	assert_false(sn_way_bypass(link, len - 1) || sn_way_bypass(link, 4096));
+	assert_int_equal(past->count, SN_LAP_SKIP + 2);
+	free(link);
+	free(rail);
+}
+
 /* A buffer of the other kind begins anew, and what was learned of this kind is there again with the next one. */
 static void each_kind_of_buffer_has_its_own_laps(void **state)
 {
@@ -223,6 +243,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fetch_is_for_those_who_are_there),
 		cmocka_unit_test(past_the_ring_is_for_what_goes_through_it),
+		cmocka_unit_test(mapped_copies_are_past_the_cache_from_32_kib_on),
 		cmocka_unit_test(each_kind_of_buffer_has_its_own_laps),
 		cmocka_unit_test(a_move_to_another_processor_is_noticed),
 	};
