@@ -117,6 +117,7 @@ static uint8_t tries_of(const struct sn_link *link, unsigned log, const struct s
 {
 	unsigned class = log - SN_WAY_LAP_FIRST, tries = 0;
 	bool now = false, choice = class < SN_WAY_LAPS, straight = !choice || link->laps[class].way;
+	const struct sn_lap *past = log < SN_LEARN_FIRST ? NULL : &link->past[log - SN_LEARN_FIRST];
 	const struct {
 		const struct sn_lap *lap;
 		bool asked;
@@ -124,7 +125,7 @@ static uint8_t tries_of(const struct sn_link *link, unsigned log, const struct s
 		{choice ? &link->laps[class] : NULL, true},
 		{choice ? &link->fetched[class] : NULL, straight},
 		{choice ? &link->past_ring[class] : NULL, !straight && !sn_relax_crowded()},
-		{log < SN_LEARN_FIRST ? NULL : &link->past[log - SN_LEARN_FIRST], straight},
+		{past, past && straight && !(past->seldom && sn_relax_crowded())},
 	};
 	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 		if (!of[i].lap || of[i].lap == but)
@@ -260,13 +261,14 @@ bool sn_way_gives_back(uint64_t len)
  * Of shorter messages it pays between cores that are so far apart that a line which the other core has seen takes long to write, though
  * then many times: who writes does so past the cache, and who reads gives the lines back. So it is tried where a message takes
  * SLOW ns a byte and more; no two cores that share a cache need so long for the copy, though what the program does besides is counted,
- * too. A message that is shorter than the first class takes that for itself, wherever the cores are: so none is tried.
+ * too. A message that is shorter than the first class takes that for itself, wherever the cores are: so none is tried. Nor in a crowd, where
+ * what trials say is chance.
  */
 bool sn_way_bypass(struct sn_link *link, uint64_t len)
 {
 	unsigned class = sn_learn_class_of(len);
 	bool shorter = sn_way_gives_back(len);
-	if (shorter && (len < 1u << SN_LEARN_FIRST || !link->rail->gives_back))
+	if (shorter && (len < 1u << SN_LEARN_FIRST || !link->rail->gives_back || sn_relax_crowded()))
 		return false;
 	struct sn_lap *l = &link->past[class];
 	unsigned log = class + SN_LEARN_FIRST, choice = log - SN_WAY_LAP_FIRST;
