@@ -32,7 +32,8 @@ static bool ring_grow(struct sn_ofi_cq *cq)
 /* Where the next entry goes, with the queue's lock held; NULL: there is no memory for it. */
 static inline struct sn_ofi_event *slot(struct sn_ofi_cq *cq)
 {
-	cq->direct_left = 0; /* what comes after it comes after it */
+	if (sn_unlikely(cq->direct_left)) /* never where several threads read it, so that none writes it */
+		cq->direct_left = 0;	  /* what comes after it comes after it */
 	if (sn_unlikely(cq->tail - cq->head > cq->mask) && !ring_grow(cq)) {
 		cq->overrun = true;
 		return NULL;
