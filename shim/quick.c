@@ -3,6 +3,7 @@
 #include "flat.h"
 #include "requests.h"
 #include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -84,14 +85,14 @@ static struct call awaited; /* the receive that is pending, and its buffer */
 static const void *awaited_in;
 handle sn_seen_pending;
 
+static _Atomic enum { UNASKED, YES, NO } known_answer;
+
 /*
  * Does one thread at a time call, as the MPI has promised? It locks nothing then, nor does the provider. Threads that ask at once
  * hear the same.
  */
 static bool serial(void)
 {
-	enum { UNASKED, YES, NO };
-	static _Atomic int known_answer;
 	int answer = atomic_load_explicit(&known_answer, memory_order_relaxed);
 	if (answer == UNASKED) {
 		union function initialized = {sn_mpi_find("PMPI_Initialized")};
@@ -425,14 +426,20 @@ static inline int both(const struct operation *o)
 
 /* ---- calls after which a handle may mean something else ---- */
 
-/* After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there. */
+/*
+ * After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there. Where several threads
+ * may call, two of them may be here at once, and nothing was ever remembered.
+ */
 static int ends(int call, int p, void *a, void *b)
 {
 	bool comm = call == COMM_FREE || call == COMM_DISCONNECT;
+	union function mpi = {__atomic_load_n(&next[p][call].symbol, __ATOMIC_RELAXED)};
+	if (atomic_load_explicit(&known_answer, memory_order_relaxed) != YES)
+		return mpi.ends(a, b);
 	handle was = !comm || !a ? 0 : sn_mpi_family == OPEN_MPI ? *(handle *)a : *(uint32_t *)a;
 	sn_requests_give();
 	sn_quick_forget();
-	int rc = next[p][call].ends(a, b);
+	int rc = mpi.ends(a, b);
 	sn_quick_forget();
 	if (was && !rc)
 		sn_flat_end(was);
@@ -542,14 +549,29 @@ static int family_of(const void *definition)
 	return UNKNOWN;
 }
 
+static void find_family_once(void)
+{
+	sn_mpi_family = family_of(sn_mpi_find("PMPI_Send"));
+}
+
+/* By the first call of all, and where the MPI begins with sessions several threads may be at theirs. */
+static void find_family(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static _Atomic bool found;
+	if (atomic_load_explicit(&found, memory_order_acquire) || !sn_mpi_find("PMPI_Send"))
+		return;
+	pthread_once(&once, find_family_once);
+	atomic_store_explicit(&found, true, memory_order_release);
+}
+
 void *sn_quick_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p))
 		call++;
 	bool collective = sn_collective_is(name);
-	if (sn_mpi_family == UNKNOWN)
-		sn_mpi_family = family_of(sn_mpi_find("PMPI_Send"));
+	find_family();
 	if (call == CALLS && !collective) {
 		void *stand_in = sn_requests_stand_in(name, definition);
 		return stand_in && (!definition || serial()) ? stand_in : definition;
@@ -561,7 +583,8 @@ void *sn_quick_stand_in(const char *name, void *definition)
 		return definition;
 	if (collective)
 		return sn_collective_stand_in(name, definition);
-	next[p][call].symbol = definition;
+	/* several threads may be at their first call of it */
+	__atomic_store_n(&next[p][call].symbol, definition, __ATOMIC_RELAXED);
 	if (call == BOTH && !next[1][RECV].symbol)
 		next[1][RECV].symbol = sn_mpi_find("PMPI_Recv");
 	return calls[call].stand_in[p].symbol;
