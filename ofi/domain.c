@@ -96,7 +96,9 @@ int sn_ofi_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->fabric = sn_container(fid, struct sn_ofi_fabric, fid);
 	/* Only FI_THREAD_DOMAIN promises that posting and reading queues never overlap. */
 	domain->serial = attr->threading == FI_THREAD_DOMAIN;
-	domain->lock.enabled = domain->counted_lock.enabled = !domain->serial;
+	/* MPICH registers outside the lock that it has for all else (core/region.c). */
+	domain->lock.enabled = true;
+	domain->counted_lock.enabled = !domain->serial;
 	domain->virt_addr = mode == SN_OFI_MR_BASIC || mode & FI_MR_VIRT_ADDR;
 	domain->prov_key = mode == SN_OFI_MR_BASIC || mode & FI_MR_PROV_KEY;
 	domain->next_key = 1;

@@ -349,7 +349,8 @@ enum { /* rights */
  * Let peers access [base, base + len) by this key (unique among the endpoint's regions; SN_ERR_INVALID if taken).
  * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base, or addresses in
  * the target with SN_REMOTE_VIRTUAL. The region is owned by the caller until sn_region_free; nothing is pinned. After
- * that accesses by peers end with SN_ERR_ACCESS. Errors of both: SN_ERR_INVALID, SN_ERR_NOMEM, SN_ERR_FORKED.
+ * that accesses by peers end with SN_ERR_ACCESS. Any thread may call both at any time, also of an endpoint of one thread; not a
+ * callback. Errors of both: SN_ERR_INVALID, SN_ERR_NOMEM, SN_ERR_FORKED.
  */
 SN_API int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned rights,
 			 sn_region **region);

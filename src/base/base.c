@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -76,12 +77,28 @@ bool sn_lock_visit(struct sn_lock *l)
 							       memory_order_relaxed);
 	if (!l->biased || atomic_load_explicit(&l->inside, memory_order_relaxed))
 		return false;
-	atomic_store_explicit(&l->visitor, 1, memory_order_seq_cst);
+	if (!atomic_compare_exchange_strong(&l->visitor, &is_free, 1)) /* a guest */
+		return false;
 	syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	if (!atomic_load_explicit(&l->inside, memory_order_acquire))
 		return true;
 	sn_unlock_visit(l);
 	return false;
+}
+
+/* Once it has said that it is there the owner comes in no more, and who is inside leaves at the end of his call. */
+void sn_lock_guest(struct sn_lock *l)
+{
+	uint32_t is_free = 0;
+	if (!l->biased) {
+		sn_lock(l);
+		return;
+	}
+	for (; !atomic_compare_exchange_strong(&l->visitor, &is_free, 1); is_free = 0)
+		sched_yield();
+	syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	while (atomic_load_explicit(&l->inside, memory_order_acquire))
+		sched_yield();
 }
 
 void sn_unlock_visit(struct sn_lock *l)

@@ -85,6 +85,8 @@ static inline void sn_list_del(struct sn_list *n)
  * Biased, owner and visitor each write a word and then read the other's (Dekker). The visitor alone pays for the order:
  * its membarrier fences every thread of the process, so either it sees the owner inside and goes, or the owner, which
  * entered after, sees the visitor and waits until it has gone.
+ *
+ * A guest is a visitor that waits: another thread of the caller's, for what is not the owner's alone (regions).
  */
 struct sn_lock {
 	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and waited for */
@@ -98,6 +100,8 @@ void sn_lock_visited(struct sn_lock *l);
 /* Take the lock unless somebody is inside; give it back. Is somebody waiting for it? */
 bool sn_lock_visit(struct sn_lock *l);
 void sn_unlock_visit(struct sn_lock *l);
+/* Likewise, but wait until nobody is inside, the caller neither. Ends with sn_unlock_visit(). */
+void sn_lock_guest(struct sn_lock *l);
 static inline bool sn_lock_wanted(const struct sn_lock *l)
 {
 	return atomic_load_explicit(l->enabled ? &l->word : &l->visitor, memory_order_relaxed) == 2;

@@ -121,8 +121,7 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 		return rc;
 	}
 	build_address(ep);
-	if (sn_conf_num(SN_CONF_PROGRESS))
-		sn_lock_share(&ep->lock);
+	sn_lock_share(&ep->lock); /* for the progress thread, and for regions */
 	sn_core_engine_join(ep);
 	*out = ep;
 	return 0;

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Regions: memory that peers may access, found by key. Every access of a peer is checked here and nowhere else. */
+/*
+ * Regions: memory that peers may access, found by key. Every access of a peer is checked here and nowhere else.
+ *
+ * They come and go as guests of the lock, since not all callers hold to one thread at a time there: MPICH opens its domain as one
+ * thread's and locks what it sends and reads, but makes and frees windows in several threads at once, beside that.
+ */
 #include "core/core.h"
 #include <stdlib.h>
 
@@ -72,7 +77,7 @@ int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned righ
 	*r = (struct sn_region){.key = key, .base = base, .len = len, .rights = rights};
 	if (rights & SN_REMOTE_VIRTUAL)
 		r->start = (uintptr_t)base;
-	sn_lock(&ep->lock);
+	sn_lock_guest(&ep->lock);
 	int rc = 0;
 	if (ep->region_count >= ep->region_hash_size)
 		rc = table_grow(ep);
@@ -86,7 +91,7 @@ int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned righ
 	}
 	if (!rc)
 		ep->region_count++;
-	sn_unlock(&ep->lock);
+	sn_unlock_visit(&ep->lock);
 	if (rc)
 		free(r);
 	else
@@ -100,14 +105,14 @@ int sn_region_free(sn_ep *ep, sn_region *region)
 		return sn_fail(SN_ERR_INVALID, "endpoint or region is NULL");
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
-	sn_lock(&ep->lock);
+	sn_lock_guest(&ep->lock);
 	struct sn_region **at = slot_of(ep, region->key);
 	bool found = *at == region;
 	if (found) {
 		*at = region->hash_next;
 		ep->region_count--;
 	}
-	sn_unlock(&ep->lock);
+	sn_unlock_visit(&ep->lock);
 	if (!found)
 		return sn_fail(SN_ERR_INVALID, "the region does not belong to this endpoint");
 	free(region);

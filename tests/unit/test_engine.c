@@ -2,10 +2,11 @@
 /*
  * Messages move while a process computes: it posts, then makes no call until the other side says that everything has
  * arrived. Where nothing moves without its calls the other side waits until its time limit, and the test fails. Then
- * what makes that possible: a lock with an owner and a visitor; and that callbacks come in the application's calls only.
+ * what makes that possible: a lock with an owner, a visitor and guests; and that callbacks come in the application's calls only.
  */
 #include "base/base.h"
 #include "base/conf.h"
+#include "core/core.h"
 #include "progress/bell.h"
 #include "progress/engine.h"
 #define CHECK_FAILED() atomic_store(&sh->failed, 1)
@@ -412,14 +413,31 @@ static void *visitor(void *arg)
 	return NULL;
 }
 
-static void an_owner_and_a_visitor_exclude_each_other(void **state)
+#define GUESTS 2
+
+static void *guest(void *arg)
 {
-	pthread_t thread;
+	uint64_t *calls = arg;
+	for (; !atomic_load(&stop); usleep(20)) { /* or the owner gets no core */
+		sn_lock_guest(&lock);
+		++*calls;
+		guarded++;
+		sn_unlock_visit(&lock);
+	}
+	return NULL;
+}
+
+static void an_owner_a_visitor_and_guests_exclude_each_other(void **state)
+{
+	pthread_t thread, guests[GUESTS];
+	uint64_t calls[GUESTS] = {0};
 	uint64_t laps = 0, end = sn_now_ns() + 500000000u;
 	lock = (struct sn_lock){0};
 	sn_lock_share(&lock);
 	assert_true(lock.biased != lock.enabled);
 	assert_int_equal(pthread_create(&thread, NULL, visitor, NULL), 0);
+	for (int i = 0; i < GUESTS; i++)
+		assert_int_equal(pthread_create(&guests[i], NULL, guest, &calls[i]), 0);
 	for (bool visited = false; sn_now_ns() < end || laps < 1000 || !visited; laps++) {
 		sn_lock(&lock);
 		guarded++;
@@ -430,7 +448,67 @@ static void an_owner_and_a_visitor_exclude_each_other(void **state)
 	}
 	atomic_store(&stop, true);
 	assert_int_equal(pthread_join(thread, NULL), 0);
+	for (int i = 0; i < GUESTS; i++) {
+		assert_int_equal(pthread_join(guests[i], NULL), 0);
+		laps += calls[i];
+	}
 	assert_int_equal(guarded, laps + visits);
+}
+
+/* ---- regions ---- */
+
+#define EACH 40 /* regions of a thread, at most at once */
+
+static sn_ep *shared_ep;
+static _Atomic int to_come, at_it;
+
+/* They grow the table, and leave none. */
+static void *regions_come_and_go(void *arg)
+{
+	static char memory[64];
+	sn_region *region[EACH];
+	uint64_t keys = (uintptr_t)arg * 1000;
+	int wrong = 0;
+	atomic_fetch_sub(&to_come, 1);
+	while (atomic_load(&to_come)) /* not one after the other */
+		;
+	for (int round = 0; round < 1500; round++) {
+		for (uint64_t i = 0; i < EACH; i++)
+			wrong |= sn_region_add(shared_ep, memory, sizeof(memory), keys + i, SN_REMOTE_READ,
+					       &region[i]);
+		for (uint64_t i = 0; i < EACH; i++)
+			wrong |= sn_region_free(shared_ep, region[i]);
+	}
+	atomic_fetch_sub(&at_it, 1);
+	return wrong ? arg : NULL;
+}
+
+/* As MPICH's windows do, of an endpoint that is one thread's. */
+static void regions_come_and_go_in_any_thread(void **state)
+{
+	pthread_t thread[2];
+	const char *const progress[] = {"1", "0"};
+	for (int k = 0; k < 2; k++) {
+		setenv("SENNIT_PROGRESS", progress[k], 1);
+		sn_conf_reload();
+		assert_int_equal(sn_ep_open(NULL, &shared_ep), 0);
+		atomic_store(&to_come, 2);
+		atomic_store(&at_it, 2);
+		for (uintptr_t i = 0; i < 2; i++)
+			assert_int_equal(
+				pthread_create(&thread[i], NULL, regions_come_and_go, (void *)(i + 1)), 0);
+		while (atomic_load(&at_it))
+			assert_true(sn_progress(shared_ep) >= 0);
+		for (int i = 0; i < 2; i++) {
+			void *wrong;
+			assert_int_equal(pthread_join(thread[i], &wrong), 0);
+			assert_null(wrong);
+		}
+		assert_int_equal(shared_ep->region_count, 0); /* it would miss some if two had met */
+		sn_ep_close(shared_ep);
+	}
+	unsetenv("SENNIT_PROGRESS");
+	sn_conf_reload();
 }
 
 int main(void)
@@ -439,7 +517,8 @@ int main(void)
 	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	data = malloc(BYTES);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_owner_and_a_visitor_exclude_each_other),
+		cmocka_unit_test(an_owner_a_visitor_and_guests_exclude_each_other),
+		cmocka_unit_test(regions_come_and_go_in_any_thread),
 		cmocka_unit_test(data_moves_while_the_receiver_computes),
 		cmocka_unit_test(data_moves_while_the_sender_computes),
 		cmocka_unit_test(data_moves_while_both_compute),
