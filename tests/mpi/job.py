@@ -160,10 +160,10 @@ class Runner:
         return env
 
     def run(self, mpi, ranks, program, *, sennit=True, timeout=60, env=None, name="job", launch=None,
-            during=None, apart=0):
+            during=None, apart=0, before=()):
         """One job to its end, at most `timeout` seconds. launch: arguments for the launcher besides the number of
         ranks. during: called with the job's mark in a thread of its own when the job has started. apart: over several hosts,
-        so many more ranks are started as a program of their own, which is the same one."""
+        so many more ranks are started as a program of their own, which is the same one. before: words before all of that."""
         self.tmp = os.path.join("/tmp", f"job-{os.getpid()}")
         os.makedirs(self.tmp, exist_ok=True)
         mark = uuid.uuid4().hex
@@ -175,6 +175,7 @@ class Runner:
             ranks += apart
         if sennit:
             command = [os.path.join(self.build, "bin", "sennit"), "run", "--"] + command
+        command = [*before, *command]
         environ = self.environment(mpi, sennit, handed)
         if self.across:
             command = self.across.prefix() + command

@@ -3,6 +3,7 @@
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
     run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, threads, waits, gives, again, together, requests, pending, asked
+    run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
@@ -33,6 +34,7 @@ PROGRAMS = {
     "rma": ["rma.c", "util.c"],
     "short": ["short.c", "util.c"],
     "threads": ["threads.c", "util.c"],
+    "many": ["many.c", "util.c"],
     "waits": ["waits.c"],
     "gives": ["gives.c"],
     "again": ["again.c"],
@@ -158,6 +160,49 @@ def asked(args, runner):
     for how in range(args.rest[0] in ("o5", "im"), 2 * 15, 2):
         rest = [*args.rest, str(how), *(["-c"] if how % 4 > 1 else [])]
         own_program(argparse.Namespace(**{**vars(args), "rest": rest}), runner)
+
+
+# The MPIs are not instrumented. What they read and write is theirs, but their locks count; that they take some in another order now and
+# then is theirs as well. Nothing is suppressed by name.
+TSAN_OPTIONS = "ignore_noninstrumented_modules=1 detect_deadlocks=0 report_thread_leaks=0 exitcode=0 log_path={}"
+# Memory hooks of an MPI take a lock when a thread's stack is given back, and then the sanitizer has already forgotten the thread.
+NO_HOOKS = {"OMPI_MCA_memory": "^patcher", "FI_MR_CACHE_MONITOR": "disabled", "UCX_MEM_EVENTS": "no",
+            "UCX_MEM_MMAP_HOOK_MODE": "none"}
+
+
+def libtsan(build):
+    """It must come before the C library in a program that is not linked with it."""
+    linked = subprocess.run(["ldd", os.path.join(build, "lib", "libsennit-fi.so")], capture_output=True, text=True, check=False)
+    found = re.search(r"libtsan\S* => (/\S+)", linked.stdout)
+    if not found:
+        skip("this compiler's thread sanitizer is not a library that can be preloaded")
+    path = found.group(1)
+    tried = subprocess.run(["true"], env={"LD_PRELOAD": path}, capture_output=True, text=True, check=False)
+    if tried.returncode or tried.stderr:
+        skip(f"{path} cannot be preloaded here: {tried.stderr.strip()}")
+    return path
+
+
+def tsan(args, runner):
+    """Threads at once, and one at a time."""
+    runner.build = os.path.join(args.build, "thread")
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    binary = os.path.join(programs_folder(args, mpi.name), "many")
+    if not os.path.exists(binary):
+        skip(f"{binary} is not built")
+    before = ["env", f"LD_PRELOAD={libtsan(runner.build)}"]  # no shell: Debian's does not stand it
+    for options in (["-w"] if mpi.name in ("m5", "im") else [], ["-o"]):  # Open MPI 5 does not stand windows made by several threads at once
+        folder = tempfile.mkdtemp(dir=runner.work)
+        env = {"TSAN_OPTIONS": TSAN_OPTIONS.format(os.path.join(folder, "report")), **NO_HOOKS}
+        result = runner.run(mpi, ranks, [binary, *args.rest[2:], *options], timeout=args.timeout // 2, env=env, before=before)
+        reports = ""
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                reports += file.read()
+        if reports:
+            print(reports[:20000])
+            fail(f"{reports.count('SUMMARY: ThreadSanitizer')} reports of the thread sanitizer (in {folder})")
+        verdict(result, f"many {' '.join(options)} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"every byte right")
 
 
 def death(args, runner, *how):
@@ -461,7 +506,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "threads": own_program,
-            "waits": own_program, "gives": own_program, "again": again, "again_tool": again, "together": together, "together_tool": together,
+            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
