@@ -111,9 +111,15 @@ static void look_far(struct sn_req *req, sn_peer from)
 	sn_lock(&ep->lock);
 }
 
+/* One thread calls; the lock may be one all the same, where there is no membarrier. */
+static bool is_alone(const sn_ep *ep)
+{
+	return ep->attr.threads != SN_THREAD_MULTIPLE;
+}
+
 static void look(struct sn_req *req, sn_peer from, unsigned looks)
 {
-	bool alone = !req->ep->lock.enabled, in_turn = sn_relax_crowded() && alone;
+	bool alone = is_alone(req->ep), in_turn = sn_relax_crowded() && alone;
 	if (alone && !in_turn && looks > FAR_LOOKS && from != SN_ANY_PEER && req->ep->peers[from]->ops->far) {
 		look_far(req, from);
 		return;
@@ -198,7 +204,7 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		meanwhile();
 		rc = sn_test(ep, req, c);
 	}
-	if (!rc && !ep->lock.enabled)
+	if (!rc && is_alone(ep))
 		ep->tried_flags = c->flags;
 	return rc;
 }
