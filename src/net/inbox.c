@@ -272,7 +272,7 @@ void sn_net_slice_in(struct sn_net_link *l, uint32_t seq, uint32_t offset, uint3
 	memcpy(h->frame + offset, bytes, len);
 	h->slices |= 1ULL << (offset / SN_WIRE_SLICE);
 	unsigned count = (total + SN_WIRE_SLICE - 1) / SN_WIRE_SLICE;
-	if (h->slices != (count == 64 ? UINT64_MAX : (1ULL << count) - 1))
+	if (h->slices != sn_wire_all(count))
 		return;
 	h->here = true;
 	h->len = total;

@@ -213,7 +213,7 @@ static void block_cut(struct sn_net_pull *p, struct sn_net_block *b)
 
 	b->frag = SN_MAX_OF(sn_net_lane_frag(p, b->lane), (p->room + SN_WIRE_PIECES - 1) / SN_WIRE_PIECES);
 	unsigned pieces = (unsigned)((bytes + b->frag - 1) / b->frag);
-	b->missing = pieces == 64 ? UINT64_MAX : (1ULL << pieces) - 1;
+	b->missing = sn_wire_all(pieces);
 	b->bytes = (uint32_t)bytes;
 }
 
@@ -255,7 +255,7 @@ void sn_net_block_pushed(struct sn_net_pull *p, struct sn_net_block *b, unsigned
 				   .asked_at = l->net->now};
 	b->bytes = (uint32_t)(sn_net_block_end(p, b) - sn_net_block_start(p, b));
 	unsigned pieces = (b->bytes + frag - 1) / frag;
-	b->missing = pieces == 64 ? UINT64_MAX : (1ULL << pieces) - 1;
+	b->missing = sn_wire_all(pieces);
 	b->last = (uint8_t)(pieces - 1);
 	block_on(b, lane);
 	sn_list_add_tail(&l->lane[lane].asked, &b->node);

@@ -126,7 +126,7 @@ void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 			.way = w,
 			.offset = offset,
 			.end = end,
-			.want = count == 64 ? UINT64_MAX : (1ULL << count) - 1,
+			.want = sn_wire_all(count),
 			.frag = s->push_frag,
 			.push = true,
 		};

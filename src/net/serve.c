@@ -102,10 +102,8 @@ static struct asked block_of(const struct sn_wire_pull *p, uint32_t i)
 	bool last = i == le16toh(p->more);
 
 	offset += i * room;
-	if (last && i > 0) {
-		uint64_t pieces = (end - offset + frag - 1) / frag;
-		want = pieces == 64 ? UINT64_MAX : (1ULL << pieces) - 1;
-	}
+	if (last && i > 0)
+		want = sn_wire_all((end - offset + frag - 1) / frag);
 	return (struct asked){.offset = offset,
 			      .end = last ? end : offset + room,
 			      .want = want,

@@ -250,6 +250,11 @@ static inline uint32_t sn_wire_block(uint32_t frag)
 
 	return SN_MAX_OF(1u, SN_MIN_OF(pieces, (uint32_t)SN_WIRE_PIECES));
 }
+/* The bits of the first `count` of at most 64 pieces. */
+static inline uint64_t sn_wire_all(uint64_t count)
+{
+	return count == 64 ? UINT64_MAX : (1ULL << count) - 1;
+}
 /* Start a header; seq, ack, sack, flags 0. */
 void sn_wire_start(struct sn_wire_head *h, uint8_t type, uint32_t len, uint32_t link);
 /* Is this HELLO's or WELCOME's content possible (after the mask is off)? */

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PART (256u << 10) /* bytes of a window that one origin may write */
 
@@ -293,16 +292,8 @@ int main(int argc, char **argv)
 	time_t end = time(NULL) + 5;
 	uint64_t seed = (uint64_t)time(NULL);
 	struct win w;
-	int c;
 
-	while ((c = getopt(argc, argv, "t:s:")) != -1) {
-		if (c == 't')
-			end = time(NULL) + atoi(optarg);
-		else if (c == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else
-			return 2;
-	}
+	time_and_seed(argc, argv, &end, &seed);
 	st.doing = "MPI_Init";
 	watch_start(60);
 	MPI_Init(&argc, &argv);

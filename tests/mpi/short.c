@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MOST  48
 #define BYTES ((size_t)256 << 10)
@@ -184,15 +183,7 @@ int main(int argc, char **argv)
 	double sum[2], mine[2];
 	time_t end = time(NULL) + 5;
 	uint64_t seed = (uint64_t)time(NULL);
-	int c;
-	while ((c = getopt(argc, argv, "t:s:")) != -1) {
-		if (c == 't')
-			end = time(NULL) + atoi(optarg);
-		else if (c == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else
-			return 2;
-	}
+	time_and_seed(argc, argv, &end, &seed);
 	st.doing = "MPI_Init";
 	watch_start(40);
 	MPI_Init(&argc, &argv);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define GUARD 0xa5 /* every byte of a buffer that no message may touch */
 #define COMMS 4
@@ -47,6 +48,8 @@ struct state { /* what the watchdog prints of a stuck rank */
 	double messages, bytes; /* received and checked so far */
 };
 extern struct state st;
+/* -t SECONDS: until when to go on; -s SEED. Ends the program if there is another option. */
+void time_and_seed(int argc, char **argv, time_t *end, uint64_t *seed);
 void watch_start(unsigned seconds);
 void watch_feed(void); /* a round has begun */
 

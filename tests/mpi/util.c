@@ -168,6 +168,18 @@ static void on_alarm(int sig)
 	alarm(3);
 }
 
+void time_and_seed(int argc, char **argv, time_t *end, uint64_t *seed)
+{
+	for (int c; (c = getopt(argc, argv, "t:s:")) != -1;) {
+		if (c == 't')
+			*end = time(NULL) + atoi(optarg);
+		else if (c == 's')
+			*seed = strtoull(optarg, NULL, 0);
+		else
+			exit(2);
+	}
+}
+
 void watch_start(unsigned seconds)
 {
 	struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
