@@ -5,7 +5,9 @@
 
 #define CHANGED	 1.4f  /* a group this much above the ones before, or below */
 #define ODD	 3u    /* and so many of them, of messages that are not long: something has changed */
+#define CLEARLY	 4.0f  /* times out of the ordinary: two of them, of long ones */
 #define GIVEN_UP 2.0f  /* times dearer in the first group of a trial: no second one */
+#define TAKEN	 2.0f  /* times cheaper: nor then */
 #define UNLIKELY 1.15f /* likewise, of a way that is seldom the better one */
 #define NO_GROUP                                                                                             \
 	4.0f /* times dearer before the counted part of that group: it ends there; long messages: GIVEN_UP */
@@ -18,9 +20,24 @@
 #define TRIAL	 4     /* groups: the other way twice, then this one twice */
 #define OTHER	 2.0f
 
+/* So many groups in a row, each counted by how much it is out of the ordinary. */
+static bool has_changed(const struct sn_lap *l)
+{
+	return l->odd >= ODD << l->shift;
+}
+
+/* No disturbance lasts for several groups of long messages that take so much longer, or ends with them. */
+static uint8_t oddness(const struct sn_lap *l, float ns, float known)
+{
+	float ratio = ns > known ? ns / known : known / ns;
+	return (uint8_t)(ratio > CLEARLY && l->shift ? 2u << l->shift
+			 : ratio > GIVEN_UP	     ? 1u << l->shift
+						     : 1u);
+}
+
 static void trial_begin(struct sn_lap *l)
 {
-	if (l->odd == ODD << l->shift)
+	if (has_changed(l))
 		l->hold = 0;
 	l->trial = TRIAL;
 	l->tries++;
@@ -77,6 +94,10 @@ static void trial_group(struct sn_lap *l, float ns, unsigned preferred)
 		l->ns[l->way] = ns;
 		l->way = !l->way;
 		conclude(l, 1, preferred);
+	} else if (l->trial == TRIAL && ns * TAKEN < this) {
+		l->ns[l->way] = ns;
+		l->hold = SN_LAP_SOON;
+		trial_end(l);
 	} else if (l->trial > 1) {
 		l->way ^= l->trial == TRIAL / 2 + 1;
 		l->trial--;
@@ -128,15 +149,16 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 		return;
 	}
 	if (*known > 0 && (ns > *known * CHANGED || ns * CHANGED < *known)) {
-		if (++l->odd == ODD << l->shift)
+		l->odd += oddness(l, ns, *known);
+		if (has_changed(l))
 			*known = ns;
 	} else {
 		*known = *known > 0 ? *known + (ns - *known) / 4 : ns;
 		l->odd = 0;
 	}
 	if (l->way == preferred && *known < l->worth) {
-		l->odd %= ODD << l->shift;
-	} else if (l->odd == ODD << l->shift || !(l->ns[!l->way] > 0) || ++l->groups >= l->hold) {
+		l->odd = has_changed(l) ? 0 : l->odd;
+	} else if (has_changed(l) || !(l->ns[!l->way] > 0) || ++l->groups >= l->hold) {
 		trial_begin(l);
 	} else if (l->paused && !l->odd) {
 		l->way ^= other_wins(l, preferred);
@@ -144,9 +166,17 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 	}
 }
 
+void sn_lap_anew(struct sn_lap *l)
+{
+	trial_end(l);
+	l->ns[0] = l->ns[1] = 0;
+	l->count = l->groups = l->hold = l->odd = 0;
+	l->paused = false;
+}
+
 unsigned sn_lap_next(struct sn_lap *l, uint64_t now, uint64_t bound, unsigned preferred, uint8_t peer)
 {
-	if (!l->count && !(l->ns[0] > 0) && !(l->ns[1] > 0))
+	if (!l->count && sn_lap_fresh(l))
 		l->way = (uint8_t)preferred;
 	unsigned skip = SN_LAP_SKIP >> l->shift, group = SN_LAP_GROUP >> l->shift;
 	if (!l->count)

@@ -13,7 +13,7 @@
  * the caller prefers is taken.
  *
  * Every so many groups there is a trial: two groups go the other way and then two this one, and the faster
- * ones are compared; the preferred way also wins where they are level. Where the other way is much dearer a trial ends with its first
+ * ones are compared; the preferred way also wins where they are level. Where the other way is much dearer, or cheaper, a trial ends with its first
  * group, or when that begins, if it is dearer by far. The first trials come close together, in case one was
  * misled; then, while they say the same again, SN_LAP_HOLD groups apart, or so many more that trials lose a hundredth of the
  * time; where the caller says so (`seldom`) a quarter of that, if the preferred way wins. When three groups in a row took much
@@ -27,7 +27,7 @@
  * for during SN_LAP_STUCK groups. What else the caller tries at the same messages counts as the peer's.
  *
  * Long messages average out more, and there are fewer of them: with `shift` the groups are that many times halved, and a way that is
- * twice as dear is left sooner. A change is as many messages as before.
+ * twice as dear is left sooner. A change is as many messages as before, or two groups if it is fourfold.
  *
  * Pure arithmetic. Budget: a handful of instructions, and two readings of the clock in SN_LAP_GROUP messages.
  */
@@ -81,6 +81,15 @@ static inline uint8_t sn_lap_shows(const struct sn_lap *l)
 {
 	return (uint8_t)(l->tries << 1 | (l->trial != 0));
 }
+
+/* Nothing is known of it, or of its two ways: the next group goes the way that is preferred. */
+static inline bool sn_lap_fresh(const struct sn_lap *l)
+{
+	return !(l->ns[0] > 0) && !(l->ns[1] > 0);
+}
+
+/* The caller has learned that something else holds now: the next message is the first one of a fresh lap. */
+void sn_lap_anew(struct sn_lap *l);
 
 /* The way for it. now, and peer (what the peer shows): needed only if a reading is due. bound: ns a message. preferred: the
  * way where nothing can be learned. */

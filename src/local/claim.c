@@ -68,7 +68,7 @@ int sn_claim_expose(void *r, const void *l, uint64_t serial, uint64_t bits, uint
 		return -1;
 	}
 	rail->show[slot].region = region;
-	sn_rail_huge(rail, room, iov, iov_count);
+	sn_way_huge(rail, room, iov, iov_count);
 	rail->show[slot].serial = serial;
 	rail->show[slot].room = room;
 	rail->show[slot].req = req;
@@ -218,7 +218,7 @@ enum sn_claim_outcome sn_claim_try(struct sn_link *link, const struct sn_head *h
 	if (claim.mapped || sn_rdv_may_write(link))
 		way = sn_way_pick(link, order, len, allowed | (unsigned)module << SN_WAY_MODULE);
 	enum sn_share_outcome outcome = SN_SHARE_NOT;
-	sn_rail_huge(link->rail, len, iov, iov_count);
+	sn_way_huge(link->rail, len, iov, iov_count);
 	if (way == SN_WAY_SHARED)
 		outcome = sn_share_write(link, &claim, head, iov, iov_count, started, req);
 	if (outcome != SN_SHARE_NOT) {

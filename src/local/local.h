@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "copy/bypass.h"
 #include "copy/cma.h"
+#include "copy/far.h"
 #include "copy/heap.h"
 #include "copy/huge.h"
 #include "copy/lap.h"
@@ -227,7 +228,7 @@ struct sn_rdv { /* a message that a peer announced */
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
-#define SN_WAY_LAPS	 7 /* sizes for which the ring competes: from 4 to 512 KiB, by powers of two */
+#define SN_WAY_LAPS	 8 /* sizes for which the ring competes: from 4 KiB to 1 MiB, by powers of two */
 #define SN_WAY_LAP_FIRST 12
 
 _Static_assert(SN_LEARN_FIRST + SN_LEARN_CLASSES - SN_WAY_LAP_FIRST <= SN_TRIES,
@@ -258,13 +259,11 @@ struct sn_link {
 	uint64_t brought;    /* bits: powers of two of length whose last one came through the ring in parts */
 
 	struct sn_ep_ids ids;
-	struct sn_list link;   /* rail->links */
-	struct sn_list busy;   /* rail->busy, or empty */
-	struct sn_list doomed; /* rail->doomed, or empty */
-	bool lost;	       /* nobody listens there: posts fail, what came before is still delivered */
-	bool leaving;	       /* being buried: what is announced cannot be fetched any more */
-	int doom;	       /* the status to end with */
-	bool drain;	       /* what lies in the ring is delivered first */
+	struct sn_list link, busy, doomed; /* rail->links; rail->busy and ->doomed, or empty */
+	bool lost;    /* nobody listens there: posts fail, what came before is still delivered */
+	bool leaving; /* being buried: what is announced cannot be fetched any more */
+	int doom;     /* the status to end with */
+	bool drain;   /* what lies in the ring is delivered first */
 	struct sn_list conns;
 	struct sn_conn *out;		   /* the connection that this side started */
 	struct sn_list messages, controls; /* queued for the ring */
@@ -283,8 +282,9 @@ struct sn_link {
 	uint32_t pid;		     /* as the peer sees itself: for logs */
 	char scope[40];		     /* in the live view; "" when it is not there */
 	struct {
-		struct sn_live_row *reading, *writing, *way[SN_ORDERS][SN_LEARN_CLASSES], *lap[SN_WAY_LAPS],
-			*fetched[SN_WAY_LAPS], *past_ring[SN_WAY_LAPS], *past[SN_LEARN_CLASSES];
+		struct sn_live_row *reading, *writing, *cores, *way[SN_ORDERS][SN_LEARN_CLASSES],
+			*lap[SN_WAY_LAPS], *fetched[SN_WAY_LAPS], *past_ring[SN_WAY_LAPS],
+			*past[SN_LEARN_CLASSES];
 	} live;
 	struct sn_learn learn[SN_ORDERS];     /* way.c */
 	struct sn_lap laps[SN_WAY_LAPS];      /* way 1: straight */
@@ -293,8 +293,9 @@ struct sn_link {
 	struct sn_lap fetched[SN_WAY_LAPS];   /* way 1: announced, though a receive may be posted */
 	struct sn_lap past_ring[SN_WAY_LAPS]; /* through the ring; way 1: past the cache */
 	struct sn_lap past[SN_LEARN_CLASSES]; /* mapped; way 1: past the cache */
+	struct sn_far far;		      /* is the peer's core? */
 	uint64_t straight_at;		      /* when a message was last asked about that could be fetched */
-	uint32_t cpus[2], since_move; /* of this process and the peer; messages since one of them changed */
+	uint32_t cpus[2], since_move;	      /* of this process and the peer; messages since one changed */
 	uint32_t poll_index;
 };
 
@@ -386,6 +387,7 @@ void sn_show_peer(struct sn_link *link);    /* it has greeted */
 void sn_show_waiting(struct sn_rail *rail); /* as many as rail->rivals may want this process's cores */
 void sn_show_rights(struct sn_link *link);  /* something was refused */
 void sn_show_gone(struct sn_link *link);
+void sn_show_far(struct sn_link *link);
 void sn_show_way(struct sn_link *link, enum sn_order order, unsigned class);
 void sn_show_lap(struct sn_link *link, unsigned class);
 void sn_show_fetched(struct sn_link *link, unsigned class);
@@ -394,17 +396,7 @@ void sn_show_past(struct sn_link *link, unsigned class);
 
 /* way.c: which way a large message goes, and what it cost */
 void sn_way_init(struct sn_link *link);
-/* allowed: a set of 1 << way. A stream is only taken while the peer is inside the library too. */
-/*
- * A large message uses these buffers. Those in the shareable heap are left as they are: collapsing pages that another
- * process maps too made messages of 8 MiB and more about twice as slow (docs/tuning.md).
- */
-static inline void sn_rail_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, uint32_t count)
-{
-	if (len >= SN_HUGE_BYTES && !sn_heap_holds(&rail->heap, iov, count))
-		sn_huge_seen(&rail->huge, iov, count);
-}
-
+void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, uint32_t count);
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
  * heap: the buffer lies in this process's shareable heap. */
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap);
@@ -433,6 +425,7 @@ static inline void sn_way_copy_in(void *to, const void *from, uint64_t n, bool p
 	else
 		sn_copy_between(to, from, n);
 }
+/* allowed: a set of 1 << way. A stream is only taken while the peer is inside the library too. */
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);
 

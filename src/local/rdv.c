@@ -271,7 +271,7 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 		sn_kcopy_begin(link, rdv);
 	else
 		rdv->region = 0;
-	sn_rail_huge(link->rail, len, iov, iov_count);
+	sn_way_huge(link->rail, len, iov, iov_count);
 	if (!rdv->region && (rdv->way == SN_WAY_STREAM || !read)) {
 		sn_rdv_ask(link, rdv);
 		return;

@@ -30,6 +30,17 @@ void sn_show_peer(struct sn_link *link)
 	sn_show_rights(link);
 }
 
+void sn_show_far(struct sn_link *link)
+{
+	if (!link->scope[0])
+		return;
+	if (!link->live.cores)
+		link->live.cores = sn_live_add(link->rail->ids.id, link->scope, "its core", "");
+	sn_live_text(link->live.cores, "%s: a line in %u ns, as seen from here",
+		     link->far.far ? "shares no cache with this one" : "shares a cache with this one",
+		     link->far.ns);
+}
+
 void sn_show_waiting(struct sn_rail *rail)
 {
 	char text[96];

@@ -62,6 +62,16 @@ void sn_way_init(struct sn_link *link)
 	}
 }
 
+/*
+ * A large message uses these buffers. Those in the shareable heap are left as they are: collapsing pages that another
+ * process maps too made messages of 8 MiB and more about twice as slow (docs/tuning.md).
+ */
+void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, uint32_t count)
+{
+	if (len >= SN_HUGE_BYTES && !sn_heap_holds(&rail->heap, iov, count))
+		sn_huge_seen(&rail->huge, iov, count);
+}
+
 /* Does the peer look for messages at this moment? */
 static bool peer_polls(const struct sn_link *link)
 {
@@ -154,6 +164,35 @@ static void show_tries(struct sn_link *link, unsigned log)
 		atomic_store_explicit(at, shown, memory_order_relaxed);
 }
 
+static void laps_anew(struct sn_link *link)
+{
+	for (unsigned i = 0; i < SN_WAY_LAPS; i++) {
+		sn_lap_anew(&link->laps[i]);
+		sn_lap_anew(&link->aside[i]);
+		sn_lap_anew(&link->fetched[i]);
+		sn_lap_anew(&link->past_ring[i]);
+	}
+	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
+		if (sn_way_gives_back(1u << (i + SN_LEARN_FIRST)))
+			sn_lap_anew(&link->past[i]);
+	for (unsigned log = SN_WAY_LAP_FIRST; log < SN_LEARN_FIRST + SN_LEARN_CLASSES; log++)
+		show_tries(link, log);
+}
+
+/* Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too, one after the other. */
+static void look_how_far(struct sn_link *link, uint64_t now)
+{
+	if (!link->board || !sn_far_asks(&link->far, now))
+		return;
+	uint64_t start = sn_now_ns(), polls = atomic_load_explicit(&link->board->polls, memory_order_relaxed);
+	bool before = link->far.known && link->far.far;
+	if (!sn_far_look(&link->far, now, polls, sn_now_ns() - start))
+		return;
+	if (link->far.far != before)
+		laps_anew(link);
+	sn_show_far(link);
+}
+
 /*
  * The way for the next message, of len bytes, 1 << log. now: 0 if the clock has not been read; that, and what else is tried, is
  * read when it is due. *turned: a trial has begun, or ended.
@@ -161,9 +200,16 @@ static void show_tries(struct sn_link *link, unsigned log)
 static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint64_t len, uint64_t now,
 		     unsigned preferred, bool *turned)
 {
-	bool due = sn_lap_asks(l), trial = l->trial;
+	bool due = sn_lap_asks(l);
 	if (due && !now)
 		now = sn_now_ns();
+	if (due || sn_unlikely(!link->far.known)) {
+		look_how_far(link, now ? now : sn_now_ns());
+		due = sn_lap_asks(l);
+	}
+	bool trial = l->trial;
+	if (l->seldom && sn_lap_fresh(l)) /* between cores that are far apart it is not seldom */
+		preferred = link->far.far;
 	bool way = sn_lap_next(l, now, lap_bound(len), preferred, due ? seen_of(link, log, l) : 0);
 	*turned = trial != (l->trial != 0);
 	if (sn_unlikely(*turned))

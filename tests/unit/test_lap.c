@@ -165,6 +165,51 @@ static void what_is_fast_enough_is_not_tried(void **state)
 	assert_true(laps(2000, 2000, 5000, 0, &seed) <= 100);
 }
 
+/* Long messages, and a program that begins to touch its buffers: two groups by far slower, and one that is by far faster, are enough. */
+static void a_change_that_is_clear_is_answered_at_once(void **state)
+{
+	lap.shift = 2;
+	lap.seldom = true;
+	lap.worth = 6000;
+	laps(1000, 3000, 9000, 0, NULL);
+	laps(4 * (SN_LAP_GROUP >> 2), 30000, 5000, 0, NULL);
+	assert_true(laps(100, 30000, 5000, 0, NULL) >= 98);
+}
+
+/* One group that somebody else had the core in is not one, nor are several, each followed by an ordinary one. */
+static void one_group_is_no_change(void **state)
+{
+	for (unsigned shift = 0; shift <= 2; shift++) {
+		unsigned group = SN_LAP_GROUP >> shift;
+		start(NULL);
+		lap.shift = (uint8_t)shift;
+		laps(40 * group, 3000, 4000, 0, NULL);
+		lap.hold = UINT16_MAX;
+		lap.trial = lap.way = 0;
+		uint8_t tries = lap.tries;
+		for (unsigned i = 0; i < 20; i++) {
+			laps(group, 30000, 30000, 0, NULL);
+			laps(3 * group, 3000, 4000, 0, NULL);
+		}
+		assert_int_equal(lap.tries, tries);
+	}
+}
+
+static void anew_it_begins_as_preferred(void **state)
+{
+	laps(2000, 4000, 2500, 0, NULL);
+	assert_int_equal(lap.way, 1);
+	sn_lap_anew(&lap);
+	assert_true(sn_lap_fresh(&lap));
+	assert_int_equal(laps(SN_LAP_GROUP, 4000, 2500, 0, NULL), 0);
+	assert_true(laps(1000, 4000, 2500, 0, NULL) >= 900);
+	while (!lap.trial)
+		laps(1, 4000, 2500, 0, NULL);
+	uint8_t tries = lap.tries;
+	sn_lap_anew(&lap); /* who looks sees that the trial has ended */
+	assert_int_equal(sn_lap_shows(&lap), (uint8_t)((tries + 1) << 1));
+}
+
 static void what_is_dearer_by_far_costs_a_few_messages(void **state)
 {
 	laps(2000, 3000, 40000, 0, NULL);
@@ -250,6 +295,9 @@ int main(void)
 		cmocka_unit_test_setup(a_peer_that_tries_for_ever_does_not_hold_us_up, start),
 		cmocka_unit_test_setup(what_is_seldom_better_is_seldom_tried, start),
 		cmocka_unit_test_setup(what_is_fast_enough_is_not_tried, start),
+		cmocka_unit_test_setup(a_change_that_is_clear_is_answered_at_once, start),
+		cmocka_unit_test_setup(one_group_is_no_change, start),
+		cmocka_unit_test_setup(anew_it_begins_as_preferred, start),
 		cmocka_unit_test_setup(what_is_dearer_by_far_costs_a_few_messages, start),
 		cmocka_unit_test_setup(what_was_learned_holds_after_a_pause, start),
 		cmocka_unit_test_setup(programs_that_compute_get_what_is_preferred, start),
