@@ -242,9 +242,10 @@ struct sn_link {
 	bool demote; /* push lines beyond the first out to the shared cache */
 	bool fence;  /* the peer's bell needs a fence before it is looked at */
 	uint8_t state;
-	uint32_t eager; /* longest message that goes without being asked for */
-	uint32_t whole; /* and in one piece */
-	uint32_t parts; /* longest message that fits the ring in parts */
+	uint32_t eager;	      /* longest message that goes without being asked for */
+	uint32_t whole;	      /* and in one piece */
+	uint32_t eager_asked; /* as .eager if the user has set that, else 0 */
+	uint32_t parts;	      /* longest message that fits the ring in parts */
 	struct sn_tx tx;
 	struct sn_bell *bell;	/* NULL: not known yet */
 	struct sn_board *board; /* the peer's; likewise */
@@ -400,6 +401,8 @@ void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, ui
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
  * heap: the buffer lies in this process's shareable heap. */
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap);
+/* It does so whatever the laps say, and not uninvited. */
+bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap);
 /* And if it goes straight: by the sender into a receive on the board, or announced, so that the receiver fetches it? */
 bool sn_way_claims(struct sn_link *link, uint64_t len);
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */

@@ -16,6 +16,7 @@
 
 #define LOOK_NS	    400	  /* a process that waits polls several times in this */
 #define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
+#define CROWD_RING  16384
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
 #define SHOWN_EACH  16
@@ -231,6 +232,17 @@ static void turn_to(struct sn_link *link, unsigned class, bool heap)
 	other.tries = l->tries;
 	*l = other;
 	show_tries(link, class + SN_WAY_LAP_FIRST);
+}
+
+/*
+ * More processes than cores, and memory that the peer maps: the receiver is seldom there while a message is written, so a ring makes
+ * two copies of it, one after the other, of which the second one often fetches what has left the cache until then; and the turns of
+ * the others cost more than laps can tell apart. Straight, or fetched, it is copied once. See docs/tuning.md.
+ */
+bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap)
+{
+	return heap && len > CROWD_RING && len > link->eager_asked && sn_relax_crowded() &&
+	       sn_conf_num(SN_CONF_COPY) == SN_COPY_AUTO;
 }
 
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap)

@@ -238,9 +238,49 @@ static void each_kind_of_buffer_has_its_own_laps(void **state)
 	free(link);
 }
 
+/* Where the cores are known to be far apart what nothing is known of begins past the cache, and there only. */
+static void far_apart_it_begins_past_the_cache(void **state)
+{
+	for (int far = 0; far <= 1; far++) {
+		struct sn_rail *rail = calloc(1, sizeof(*rail));
+		struct sn_link *link = calloc(1, sizeof(*link));
+		assert_true(rail && link);
+		link->rail = rail;
+		rail->gives_back = true;
+		sn_way_init(link);
+		link->far = (struct sn_far){.looked_at = 1, .known = true, .far = far};
+		for (uint64_t len = 1u << SN_WAY_LAP_FIRST; len < 1u << 20; len *= 2)
+			assert_int_equal(sn_way_past_ring(link, len), far);
+		for (uint64_t len = 1u << SN_LEARN_FIRST; len < 1u << 24; len *= 2)
+			assert_int_equal(sn_way_bypass(link, len), far && sn_way_gives_back(len));
+		assert_false(sn_way_straight(link, 8192, true, false));
+		assert_true(sn_way_straight(link, 65536, false, false));
+		free(link);
+		free(rail);
+	}
+}
+
+/* In a crowd, what lies in mapped memory and is not short; but not against what the user has said. */
+static void a_crowd_goes_straight(void **state)
+{
+	struct sn_link *link = calloc(1, sizeof(*link));
+	assert_non_null(link);
+	assert_false(sn_way_crowd(link, 65536, true));
+	sn_relax_crowd(1000000);
+	assert_true(sn_way_crowd(link, 65536, true) && sn_way_crowd(link, 16385, true));
+	assert_false(sn_way_crowd(link, 65536, false) || sn_way_crowd(link, 16384, true));
+	link->eager_asked = 65536;
+	assert_true(sn_way_crowd(link, 65537, true));
+	assert_false(sn_way_crowd(link, 65536, true));
+	sn_relax_crowd(0);
+	free(link);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(far_apart_it_begins_past_the_cache),
+		cmocka_unit_test(a_crowd_goes_straight),
 		cmocka_unit_test(a_fetch_is_for_those_who_are_there),
 		cmocka_unit_test(past_the_ring_is_for_what_goes_through_it),
 		cmocka_unit_test(mapped_copies_are_past_the_cache_from_32_kib_on),
