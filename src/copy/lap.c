@@ -166,9 +166,10 @@ static void judge(struct sn_lap *l, float ns, uint64_t bound, unsigned preferred
 	}
 }
 
-void sn_lap_anew(struct sn_lap *l)
+void sn_lap_anew(struct sn_lap *l, unsigned way)
 {
 	trial_end(l);
+	l->way = (uint8_t)way;
 	l->ns[0] = l->ns[1] = 0;
 	l->count = l->groups = l->hold = l->odd = 0;
 	l->paused = false;

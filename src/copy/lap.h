@@ -88,8 +88,9 @@ static inline bool sn_lap_fresh(const struct sn_lap *l)
 	return !(l->ns[0] > 0) && !(l->ns[1] > 0);
 }
 
-/* The caller has learned that something else holds now: the next message is the first one of a fresh lap. */
-void sn_lap_anew(struct sn_lap *l);
+/* The caller has learned that something else holds now: the next message is the first one of a fresh lap. Those that are not
+ * asked about meanwhile go this way. */
+void sn_lap_anew(struct sn_lap *l, unsigned way);
 
 /* The way for it. now, and peer (what the peer shows): needed only if a reading is due. bound: ns a message. preferred: the
  * way where nothing can be learned. */

@@ -165,17 +165,18 @@ static void show_tries(struct sn_link *link, unsigned log)
 		atomic_store_explicit(at, shown, memory_order_relaxed);
 }
 
+/* While ring or straight is tried the other laps rest, and what is tried is made as they say: so they begin right at once. */
 static void laps_anew(struct sn_link *link)
 {
 	for (unsigned i = 0; i < SN_WAY_LAPS; i++) {
-		sn_lap_anew(&link->laps[i]);
-		sn_lap_anew(&link->aside[i]);
-		sn_lap_anew(&link->fetched[i]);
-		sn_lap_anew(&link->past_ring[i]);
+		sn_lap_anew(&link->laps[i], 0);
+		sn_lap_anew(&link->aside[i], 0);
+		sn_lap_anew(&link->fetched[i], 0);
+		sn_lap_anew(&link->past_ring[i], link->far.far);
 	}
 	for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
 		if (sn_way_gives_back(1u << (i + SN_LEARN_FIRST)))
-			sn_lap_anew(&link->past[i]);
+			sn_lap_anew(&link->past[i], link->far.far);
 	for (unsigned log = SN_WAY_LAP_FIRST; log < SN_LEARN_FIRST + SN_LEARN_CLASSES; log++)
 		show_tries(link, log);
 }

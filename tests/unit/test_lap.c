@@ -199,15 +199,17 @@ static void anew_it_begins_as_preferred(void **state)
 {
 	laps(2000, 4000, 2500, 0, NULL);
 	assert_int_equal(lap.way, 1);
-	sn_lap_anew(&lap);
+	sn_lap_anew(&lap, 0);
 	assert_true(sn_lap_fresh(&lap));
+	assert_int_equal(lap.way, 0);
 	assert_int_equal(laps(SN_LAP_GROUP, 4000, 2500, 0, NULL), 0);
 	assert_true(laps(1000, 4000, 2500, 0, NULL) >= 900);
 	while (!lap.trial)
 		laps(1, 4000, 2500, 0, NULL);
 	uint8_t tries = lap.tries;
-	sn_lap_anew(&lap); /* who looks sees that the trial has ended */
+	sn_lap_anew(&lap, 1); /* who looks sees that the trial has ended */
 	assert_int_equal(sn_lap_shows(&lap), (uint8_t)((tries + 1) << 1));
+	assert_int_equal(lap.way, 1);
 }
 
 static void what_is_dearer_by_far_costs_a_few_messages(void **state)

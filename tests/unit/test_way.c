@@ -276,6 +276,42 @@ static void a_crowd_goes_straight(void **state)
 	free(link);
 }
 
+/*
+ * When the cores are seen elsewhere what rests while ring or straight is tried goes there, too, as a fresh lap begins: whatever
+ * is found, since the time of a look is this machine's.
+ */
+static void what_rests_follows_the_cores(void **state)
+{
+	const uint64_t len = UINT64_C(1) << SN_LEARN_FIRST;
+	const unsigned class = SN_LEARN_FIRST - SN_WAY_LAP_FIRST;
+	struct sn_rail *rail = calloc(1, sizeof(*rail));
+	struct sn_board *board = calloc(1, sizeof(*board));
+	assert_true(rail && board);
+	rail->gives_back = true;
+	for (unsigned far = 0; far < 2; far++) {
+		struct sn_link *link = calloc(1, sizeof(*link));
+		assert_non_null(link);
+		link->rail = rail;
+		link->board = board;
+		sn_way_init(link);
+		struct sn_lap known = {.way = (uint8_t)far, .seldom = true, .ns = {20000, 10000}};
+		link->past_ring[class] = link->past[0] = known;
+		link->fetched[class].way = 1;
+		link->laps[class].count = SN_LAP_SKIP;
+		link->far = (struct sn_far){
+			.looked_at = 1, .known = true, .far = far, .doubts = SN_FAR_DOUBTS - 1};
+		sn_board_tick(board);
+		sn_way_straight(link, len, true, false);
+		link->laps[class].trial = 1;
+		assert_int_equal(sn_way_past_ring(link, len), link->far.far);
+		assert_int_equal(sn_way_bypass(link, len), link->far.far);
+		assert_int_equal(claims(link, len, false), link->far.far != far);
+		free(link);
+	}
+	free(board);
+	free(rail);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -285,6 +321,7 @@ int main(void)
 		cmocka_unit_test(past_the_ring_is_for_what_goes_through_it),
 		cmocka_unit_test(mapped_copies_are_past_the_cache_from_32_kib_on),
 		cmocka_unit_test(each_kind_of_buffer_has_its_own_laps),
+		cmocka_unit_test(what_rests_follows_the_cores),
 		cmocka_unit_test(a_move_to_another_processor_is_noticed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
