@@ -7,7 +7,7 @@
 #define ODD	 3u    /* and so many of them, of messages that are not long: something has changed */
 #define CLEARLY	 4.0f  /* times out of the ordinary: two of them, of long ones */
 #define GIVEN_UP 2.0f  /* times dearer in the first group of a trial: no second one */
-#define TAKEN	 2.0f  /* times cheaper: nor then */
+#define TAKEN	 2.0f  /* times cheaper: nor then, if a group of this way, measured now, says the same */
 #define UNLIKELY 1.15f /* likewise, of a way that is seldom the better one */
 #define NO_GROUP                                                                                             \
 	4.0f /* times dearer before the counted part of that group: it ends there; long messages: GIVEN_UP */
@@ -19,6 +19,7 @@
 #define LEVEL	 1.06f /* nor is this, against the preferred way */
 #define TRIAL	 4     /* groups: the other way twice, then this one twice */
 #define OTHER	 2.0f
+#define CHECK	 5 /* after the first of these: is this way so much dearer now, too? Else once more */
 
 /* So many groups in a row, each counted by how much it is out of the ordinary. */
 static bool has_changed(const struct sn_lap *l)
@@ -95,9 +96,14 @@ static void trial_group(struct sn_lap *l, float ns, unsigned preferred)
 		l->way = !l->way;
 		conclude(l, 1, preferred);
 	} else if (l->trial == TRIAL && ns * TAKEN < this) {
-		l->ns[l->way] = ns;
+		l->way = !l->way;
+		l->trial = CHECK;
+	} else if (l->trial == CHECK && ns > TAKEN * l->least[!l->way]) {
+		memcpy(l->ns, l->least, sizeof(l->ns));
+		conclude(l, 1, preferred);
 		l->hold = SN_LAP_SOON;
-		trial_end(l);
+	} else if (l->trial == CHECK) {
+		l->trial = 1;
 	} else if (l->trial > 1) {
 		l->way ^= l->trial == TRIAL / 2 + 1;
 		l->trial--;

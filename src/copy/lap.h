@@ -13,8 +13,8 @@
  * the caller prefers is taken.
  *
  * Every so many groups there is a trial: two groups go the other way and then two this one, and the faster
- * ones are compared; the preferred way also wins where they are level. Where the other way is much dearer, or cheaper, a trial ends with its first
- * group, or when that begins, if it is dearer by far. The first trials come close together, in case one was
+ * ones are compared; the preferred way also wins where they are level. Where the other way is much dearer a trial ends with its first
+ * group, or when that begins, if it is dearer by far; where it is much cheaper, with the first of each. The first trials come close together, in case one was
  * misled; then, while they say the same again, SN_LAP_HOLD groups apart, or so many more that trials lose a hundredth of the
  * time; where the caller says so (`seldom`) a quarter of that, if the preferred way wins. When three groups in a row took much
  * longer than those before, or much shorter (the program does something else now, or the cores have moved), there is one at once.

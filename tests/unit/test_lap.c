@@ -176,6 +176,23 @@ static void a_change_that_is_clear_is_answered_at_once(void **state)
 	assert_true(laps(100, 30000, 5000, 0, NULL) >= 98);
 }
 
+/* Two groups that somebody else had the core in look like a change; the way that is dearer is tried then, and not taken. */
+static void what_is_cheaper_than_a_disturbance_is_not_taken(void **state)
+{
+	for (unsigned shift = 1; shift <= 2; shift++) {
+		unsigned group = SN_LAP_GROUP >> shift;
+		start(NULL);
+		lap.shift = (uint8_t)shift;
+		laps(40 * group, 3000, 5000, 0, NULL);
+		while (lap.trial || lap.way || lap.count != group)
+			laps(1, 3000, 5000, 0, NULL);
+		lap.hold = UINT16_MAX;
+		laps(2 * group, 30000, 30000, 0, NULL);
+		assert_in_range(laps(12 * group, 3000, 5000, 0, NULL), 1, 2 * group);
+		assert_int_equal(lap.way, 0);
+	}
+}
+
 /* One group that somebody else had the core in is not one, nor are several, each followed by an ordinary one. */
 static void one_group_is_no_change(void **state)
 {
@@ -298,6 +315,7 @@ int main(void)
 		cmocka_unit_test_setup(what_is_seldom_better_is_seldom_tried, start),
 		cmocka_unit_test_setup(what_is_fast_enough_is_not_tried, start),
 		cmocka_unit_test_setup(a_change_that_is_clear_is_answered_at_once, start),
+		cmocka_unit_test_setup(what_is_cheaper_than_a_disturbance_is_not_taken, start),
 		cmocka_unit_test_setup(one_group_is_no_change, start),
 		cmocka_unit_test_setup(anew_it_begins_as_preferred, start),
 		cmocka_unit_test_setup(what_is_dearer_by_far_costs_a_few_messages, start),
