@@ -49,7 +49,7 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.help = "Largest message that is sent eagerly to a process on the same node: "
 				"copied into the ring and out again, without waiting for the receiver. "
 				"Longer ones are announced, or written straight into a receive that was "
-				"posted first. Where a program exchanges messages of 4 KiB to 1 MiB in a "
+				"posted first. Where a program exchanges messages of 4 KiB to 1 MB in a "
 				"loop, the faster of the two is learned from the loop, whatever is set "
 				"here. With more processes than cores not more than 16384 if you do not "
 				"set it. Not more than a quarter of the ring is used.",

@@ -5,7 +5,6 @@
 
 #define CHANGED	 1.4f  /* a group this much above the ones before, or below */
 #define ODD	 3u    /* and so many of them, of messages that are not long: something has changed */
-#define CLEARLY	 4.0f  /* times out of the ordinary: two of them, of long ones */
 #define GIVEN_UP 2.0f  /* times dearer in the first group of a trial: no second one */
 #define TAKEN	 2.0f  /* times cheaper: nor then, if a group of this way, measured now, says the same */
 #define UNLIKELY 1.15f /* likewise, of a way that is seldom the better one */
@@ -27,13 +26,11 @@ static bool has_changed(const struct sn_lap *l)
 	return l->odd >= ODD << l->shift;
 }
 
-/* No disturbance lasts for several groups of long messages that take so much longer, or ends with them. */
+/* Of long messages a group that took more than twice as long, or half, counts as many as it has messages fewer than others. */
 static uint8_t oddness(const struct sn_lap *l, float ns, float known)
 {
 	float ratio = ns > known ? ns / known : known / ns;
-	return (uint8_t)(ratio > CLEARLY && l->shift ? 2u << l->shift
-			 : ratio > GIVEN_UP	     ? 1u << l->shift
-						     : 1u);
+	return ratio > GIVEN_UP ? (uint8_t)(1u << l->shift) : 1;
 }
 
 static void trial_begin(struct sn_lap *l)

@@ -27,7 +27,7 @@
  * for during SN_LAP_STUCK groups. What else the caller tries at the same messages counts as the peer's.
  *
  * Long messages average out more, and there are fewer of them: with `shift` the groups are that many times halved, and a way that is
- * twice as dear is left sooner. A change is as many messages as before, or two groups if it is fourfold.
+ * twice as dear is left sooner. A change is as many messages as before, or as many groups if it is twofold.
  *
  * Pure arithmetic. Budget: a handful of instructions, and two readings of the clock in SN_LAP_GROUP messages.
  */

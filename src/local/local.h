@@ -228,7 +228,8 @@ struct sn_rdv { /* a message that a peer announced */
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
-#define SN_WAY_LAPS	 8 /* sizes for which the ring competes: from 4 KiB to 1 MiB, by powers of two */
+#define SN_WAY_LAPS                                                                                          \
+	8 /* sizes for which the ring competes: from 4 KiB to just below 1 MiB, by powers of two */
 #define SN_WAY_LAP_FIRST 12
 
 _Static_assert(SN_LEARN_FIRST + SN_LEARN_CLASSES - SN_WAY_LAP_FIRST <= SN_TRIES,
