@@ -402,8 +402,8 @@ void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, ui
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
  * heap: the buffer lies in this process's shareable heap. */
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap);
-/* It does so whatever the laps say, and not uninvited. */
-bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap);
+/* However short for the ring, it waits for a receive unless the laps say otherwise: its memory is mapped. */
+bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap);
 /* And if it goes straight: by the sender into a receive on the board, or announced, so that the receiver fetches it? */
 bool sn_way_claims(struct sn_link *link, uint64_t len);
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */

@@ -168,10 +168,9 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 	bool straight = !eager, claims = true, stream = false;
 	uint32_t slot = SN_CLAIM_NONE;
 	if (parts && link->greeted && head->kind == SN_K_TAGGED) {
-		bool heap = sn_heap_holds(&link->rail->heap, iov, iov_count),
-		     crowd = !link->rail->closing && sn_way_crowd(link, head->len, heap);
-		eager = eager && !crowd;
-		straight = crowd || sn_way_straight(link, head->len, eager, heap);
+		bool heap = sn_heap_holds(&link->rail->heap, iov, iov_count);
+		eager = eager && !sn_way_invited(link, head->len, heap);
+		straight = sn_way_straight(link, head->len, eager, heap);
 		claims = eager || !straight || sn_way_claims(link, head->len);
 	}
 	if (straight && claims && sn_list_empty(&link->messages)) {
@@ -274,7 +273,8 @@ static struct sn_lap *settled_in_ring(struct sn_link *link, const struct iovec *
 	if (!l || !l->count || sn_lap_asks(l) || l->way)
 		return NULL;
 	bool heap = sn_heap_holds(&link->rail->heap, iov, 1);
-	return (link->heap_laps >> class & 1) == heap && !sn_way_crowd(link, iov->iov_len, heap) ? l : NULL;
+	bool crowd = sn_relax_crowded() && sn_way_invited(link, iov->iov_len, heap);
+	return (link->heap_laps >> class & 1) == heap && !crowd ? l : NULL;
 }
 
 static int parts_now(struct sn_link *link, const struct sn_head *head, const void *body)

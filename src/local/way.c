@@ -16,7 +16,7 @@
 
 #define LOOK_NS	    400	  /* a process that waits polls several times in this */
 #define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
-#define CROWD_RING  16384
+#define HEAP_EAGER  16384 /* bytes; see sn_way_invited() */
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
 #define SHOWN_EACH  16
@@ -236,21 +236,27 @@ static void turn_to(struct sn_link *link, unsigned class, bool heap)
 }
 
 /*
- * More processes than cores, and memory that the peer maps: the receiver is seldom there while a message is written, so a ring makes
- * two copies of it, one after the other, of which the second one often fetches what has left the cache until then; and the turns of
- * the others cost more than laps can tell apart. Straight, or fetched, it is copied once. See docs/tuning.md.
+ * A message that lies in memory which the peer maps is fetched for less than its second copy would cost, so longer ones do not go
+ * uninvited, unless the user has said that they shall. See docs/tuning.md.
  */
-bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap)
+bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap)
 {
-	return heap && len > CROWD_RING && len > link->eager_asked && sn_relax_crowded() &&
-	       sn_conf_num(SN_CONF_COPY) == SN_COPY_AUTO;
+	return heap && link->heap.map && len > HEAP_EAGER && len > link->eager_asked &&
+	       !link->rail->closing && sn_conf_num(SN_CONF_COPY) == SN_COPY_AUTO;
 }
 
+/*
+ * More processes than cores: the receiver is seldom there while a message is written, so a ring makes two copies of it, one after
+ * the other, of which the second one often fetches what has left the cache until then; and the turns of the others cost more than
+ * laps can tell apart. So what need not go uninvited goes straight, or is fetched, and nothing is tried.
+ */
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
+	if (sn_unlikely(sn_relax_crowded()) && sn_way_invited(link, len, heap))
+		return true;
 	turn_to(link, class, heap);
 	struct sn_lap *l = &link->laps[class];
 	bool turned, straight = lap_next(link, l, log, len, 0, !eager, &turned);

@@ -260,20 +260,33 @@ static void far_apart_it_begins_past_the_cache(void **state)
 	}
 }
 
-/* In a crowd, what lies in mapped memory and is not short; but not against what the user has said. */
-static void a_crowd_goes_straight(void **state)
+/* What lies in mapped memory and is not short is invited, but not against what the user has said, and in a crowd goes straight. */
+static void what_is_mapped_is_invited(void **state)
 {
+	struct sn_rail *rail = calloc(1, sizeof(*rail));
 	struct sn_link *link = calloc(1, sizeof(*link));
-	assert_non_null(link);
-	assert_false(sn_way_crowd(link, 65536, true));
-	sn_relax_crowd(1000000);
-	assert_true(sn_way_crowd(link, 65536, true) && sn_way_crowd(link, 16385, true));
-	assert_false(sn_way_crowd(link, 65536, false) || sn_way_crowd(link, 16384, true));
+	assert_true(rail && link);
+	link->rail = rail;
+	assert_false(sn_way_invited(link, 65536, true)); /* the peer has none, so perhaps it maps none */
+	link->heap.map = (void *)rail;
+	assert_true(sn_way_invited(link, 65536, true) && sn_way_invited(link, 16385, true));
+	assert_false(sn_way_invited(link, 65536, false) || sn_way_invited(link, 16384, true));
 	link->eager_asked = 65536;
-	assert_true(sn_way_crowd(link, 65537, true));
-	assert_false(sn_way_crowd(link, 65536, true));
+	assert_true(sn_way_invited(link, 65537, true));
+	assert_false(sn_way_invited(link, 65536, true));
+	link->laps[SN_LEARN_FIRST - SN_WAY_LAP_FIRST] = link->aside[SN_LEARN_FIRST - SN_WAY_LAP_FIRST] =
+		(struct sn_lap){.count = 1, .ns = {1000, 2000}};
+	sn_relax_crowd(1000000);
+	assert_false(sn_way_straight(link, 32768, true, true)); /* so the ring is faster */
+	link->eager_asked = 0;
+	assert_true(sn_way_straight(link, 32768, true, true));
+	assert_false(sn_way_straight(link, 32768, true, false));
 	sn_relax_crowd(0);
+	assert_false(sn_way_straight(link, 32768, true, true));
+	rail->closing = true; /* nobody would fetch it any more */
+	assert_false(sn_way_invited(link, 65536, true));
 	free(link);
+	free(rail);
 }
 
 /*
@@ -316,7 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(far_apart_it_begins_past_the_cache),
-		cmocka_unit_test(a_crowd_goes_straight),
+		cmocka_unit_test(what_is_mapped_is_invited),
 		cmocka_unit_test(a_fetch_is_for_those_who_are_there),
 		cmocka_unit_test(past_the_ring_is_for_what_goes_through_it),
 		cmocka_unit_test(mapped_copies_are_past_the_cache_from_32_kib_on),
