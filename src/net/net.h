@@ -572,10 +572,12 @@ void sn_net_ack_want(struct sn_net_link *l, bool now);
 void sn_net_inbox_end(struct sn_net_link *l);
 
 /* ---- output.c ---- */
-/* A control frame of len bytes (at most 184): the pointer to fill, header started; NULL never. */
+/*
+ * A control frame of len bytes (at most 184): the pointer to fill, header started; NULL never. Then sn_net_out_seal authenticates
+ * it, but for a PULL, which may be changed until the batch leaves and is authenticated there.
+ */
 void *sn_net_out_ctrl(struct sn_net_way *w, uint8_t type, uint32_t len);
-void sn_net_out_seal(struct sn_net_port *p,
-		     const struct sn_sip_key *key); /* authenticate the last control frame */
+void sn_net_out_seal(struct sn_net_port *p, const struct sn_sip_key *key); /* the last one */
 void sn_net_out_ack(struct sn_net_link *l, uint16_t flags);
 void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot);
 void sn_net_out_data(struct sn_net_job *job, unsigned bit);

@@ -3,10 +3,10 @@
  * The batch of frames on their way to the driver. Everything that sends adds here; sn_net_flush hands over. Entries refer to
  * frames in link windows and to the application's buffers, so whoever gives those away flushes first.
  *
- * Budget: a frame costs one SipHash of five words (a train's pieces: eight side by side); the payload is read once for its check
- * (MSG frames: when built, not again when resent) and not copied, but for pieces of many short segments (net.tx_packed) and,
- * by the same reading, short ones where the driver sends many as one (sn_net_driver.together). One driver call for up to
- * SN_NET_BATCH frames.
+ * Budget: a frame costs one SipHash of five words (pieces and PULLs, when the batch leaves: eight side by side); the payload
+ * is read once for its check (MSG frames: when built, not again when resent) and not copied, but for pieces of many short
+ * segments (net.tx_packed) and, by the same reading, short ones where the driver sends many as one
+ * (sn_net_driver.together). One driver call for up to SN_NET_BATCH frames.
  */
 #include "net/alone.h"
 #include "net/net.h"
@@ -70,9 +70,8 @@ void *sn_net_out_ctrl(struct sn_net_way *w, uint8_t type, uint32_t len)
 	return h;
 }
 
-void sn_net_out_seal(struct sn_net_port *p, const struct sn_sip_key *key)
+static void put_check(const struct sn_net_out *out)
 {
-	struct sn_net_out *out = &p->out[p->out_count - 1];
 	struct sn_wire_head *h = out->iov[0].iov_base;
 	struct sn_check c;
 
@@ -83,6 +82,14 @@ void sn_net_out_seal(struct sn_net_port *p, const struct sn_sip_key *key)
 	else if (out->iov_count > 2)
 		sn_check_pieces(&c, out->iov + 1, out->iov_count - 1);
 	h->check = htole32(sn_check_end(&c));
+}
+
+void sn_net_out_seal(struct sn_net_port *p, const struct sn_sip_key *key)
+{
+	const struct sn_net_out *out = &p->out[p->out_count - 1];
+	struct sn_wire_head *h = out->iov[0].iov_base;
+
+	put_check(out);
 	h->mac = htole64(sn_auth_mac(key, h));
 }
 
@@ -264,7 +271,7 @@ static void seal_data(struct sn_net_port *p, bool together)
 	out->iov_count = 1;
 }
 
-/* The macs of the pieces in the batch, several at a time. */
+/* The macs of the pieces and PULLs in the batch, several at a time. A PULL may have grown until now, so its check is made here, too. */
 static void sign(struct sn_net_port *p)
 {
 	struct sn_wire_head *h[SN_AUTH_MACS];
@@ -272,7 +279,9 @@ static void sign(struct sn_net_port *p)
 	uint64_t mac[SN_AUTH_MACS];
 
 	for (unsigned i = 0, n = 0; i < p->out_count; i++) {
-		if (p->tx[i].what == SN_TX_DATA) {
+		if (p->tx[i].what == SN_TX_PULL)
+			put_check(&p->out[i]);
+		if (p->tx[i].what == SN_TX_DATA || p->tx[i].what == SN_TX_PULL) {
 			h[n] = p->out[i].iov[0].iov_base;
 			of[n++] = (struct sn_auth_of){&p->tx[i].link->tx_key, p->out[i].iov[0].iov_base};
 		}

@@ -149,10 +149,10 @@ static bool ask_also(const struct sn_net_way *way, const struct sn_net_block *b)
 		return false;
 	w->more = htole16((uint16_t)blocks);
 	w->end = htole64(end);
-	sn_net_out_seal(way->port, &p->link->tx_key);
 	return true;
 }
 
+/* It is sealed when the batch leaves, for ask_also may add to it until then. */
 static void pull_out(struct sn_net_way *way, const struct sn_net_block *b)
 {
 	const struct sn_net_pull *p = b->pull;
@@ -173,7 +173,6 @@ static void pull_out(struct sn_net_way *way, const struct sn_net_block *b)
 	w->rate = htole32(
 		(uint32_t)SN_MIN_OF(sn_model_rate_of(&sn_net_lane_of(b)->model, p->len, l->net->now) >> 10,
 				    (uint64_t)UINT32_MAX));
-	sn_net_out_seal(way->port, &l->tx_key);
 	l->net->counts[SN_NC_TX_PULL]++;
 }
 

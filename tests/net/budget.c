@@ -17,8 +17,9 @@
 #define MIB   (1u << 20)
 #define PINGS 100
 #define ROW   8 /* bodies posted in a row */
+#define ASK   (sizeof(struct sn_wire_pull) - sizeof(struct sn_wire_head))
 
-static uint64_t copied, checked, sends, receives;
+static uint64_t copied, checked, asks_checked, sends, receives;
 void *__real_memcpy(void *to, const void *from, size_t n);
 void *__wrap_memcpy(void *to, const void *from, size_t n); /* the linker puts it in memcpy's place */
 
@@ -44,6 +45,8 @@ void __wrap_sn_check_add(struct sn_check *c, const void *bytes, size_t len);
 void __wrap_sn_check_add(struct sn_check *c, const void *bytes, size_t len)
 {
 	checked += len;
+	if (len == ASK) /* all of these follow their head */
+		asks_checked += ((const struct sn_wire_head *)bytes)[-1].type == SN_WIRE_PULL;
 	__real_sn_check_add(c, bytes, len);
 }
 
@@ -400,12 +403,14 @@ static void long_row(struct cost *before)
  */
 static void long_one(struct cost *before)
 {
-	uint64_t asks = b->net->counts[SN_NC_TX_PULL];
+	uint64_t asks = b->net->counts[SN_NC_TX_PULL], was = asks_checked;
 
 	node_post(a, b, MIB);
 	settle();
 	struct cost c = counted(before);
-	at_most("frames that ask, a MiB", (double)(b->net->counts[SN_NC_TX_PULL] - asks), 3);
+	asks = b->net->counts[SN_NC_TX_PULL] - asks;
+	at_most("frames that ask, a MiB", (double)asks, 3);
+	at_most("checks made of these, by both sides", (double)(asks_checked - was), 2 * (double)asks);
 	at_most("calls that send, a MiB", (double)c.sends, most->long_sends);
 	at_most("calls that receive, a MiB", (double)c.receives, most->long_receives);
 	at_most("copies of its bytes in user space", (double)c.copied / MIB, most->long_copies);
