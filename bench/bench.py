@@ -23,6 +23,10 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = os.path.join(ROOT, ".peers")
+NEAR, FAR = "near", "far"  # where the two cores lay while a figure was taken; told apart by boundary() and place() alone
+REGIMES = (NEAR, FAR)
+ANY = "any"       # not told apart
+MEANING = f"`{NEAR}`: the two cores shared a cache while the figure was taken, `{FAR}`: they did not"
 NEAR_NS = 90      # a line that goes over in less went through a shared cache, where the probes of a run leave no gap
 BETWEEN = (40, 160)  # ns, one way: there it is looked for. Seen were 25 to 75 near, 120 to 260 far
 GAP = 1.3         # at least this factor
@@ -152,14 +156,14 @@ def regimes(samples):
     taken = [s for row in samples.values() for of_one in row.values() for s in of_one if not isinstance(s[1], str)]
     end = boundary([probe for _, probe in taken])
     for s in taken:
-        s[1] = "near" if s[1] < end else "far"
+        s[1] = NEAR if s[1] < end else FAR
 
 
 def place(before, after):
     """Where the cores lay, by the probes around a figure; None: not known, or they moved."""
     if min(before, after) <= 0 or (before < NEAR_NS) != (after < NEAR_NS):
         return None
-    return "near" if before < NEAR_NS else "far"
+    return NEAR if before < NEAR_NS else FAR
 
 
 class Bench:
@@ -200,7 +204,7 @@ class Bench:
             if ranks == 2 and (high > low * AGREE or len(words) > 4 and int(words[4]) > LOST):
                 self.dropped += 1
                 continue
-            where = "any" if ranks > 2 else (low * high) ** 0.5
+            where = ANY if ranks > 2 else (low * high) ** 0.5
             row = words[0] + (f"@{ranks}" if ranks > 2 else "")
             self.samples.setdefault(row, {}).setdefault(name, []).append([float(words[1]), where])
 

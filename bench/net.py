@@ -206,7 +206,7 @@ class Bench:
 
     def compare(self, title, names, words, show, limit=60):
         """All candidates, `rounds` times in turn; show: {figure's index: (heading, larger is better, format)}."""
-        got = {where: {c.name: [] for c in self.all} for where in ("near", "far")}
+        got = {where: {c.name: [] for c in self.all} for where in node.REGIMES}
         until, longest = self.until(), 0
         for i in range(self.rounds):
             began = time.monotonic()
@@ -277,7 +277,7 @@ class Bench:
                       2: (net_page.MEAN, False, "%.0f")}, 20)
         for c in self.all:
             for s in sizes:
-                if (title, c.name) in self.late and not any((title, w, net_page.MEAN, c.name, s) in self.rows for w in ("near", "far")):
+                if (title, c.name) in self.late and not any((title, w, net_page.MEAN, c.name, s) in self.rows for w in node.REGIMES):
                     self.rows[title, "", net_page.MEAN, c.name, s] = {"what": title, "cores": "", "figure": net_page.MEAN,
                                                                       "candidate": c.name, "bytes": s, "up": False, "runs": [],
                                                                       "late": self.late[title, c.name]}
@@ -296,7 +296,7 @@ class Bench:
         sizes = self.sizes or SMALL[:1] + LARGE[:3]
         jobs = [("ping-pong", way, s) for way in net_page.BARE for s in sizes]
         jobs += [("stream", way, s) for way in net_page.BARE for s in sizes if s >= LARGE[0]]
-        got = {(*job, where): [] for job in jobs for where in ("near", "far")}
+        got = {(*job, where): [] for job in jobs for where in node.REGIMES}
         until = self.until()
         for i in range(self.rounds):
             if i and time.monotonic() > until:

@@ -76,7 +76,7 @@ def spread(values):
 
 def rows_of(data):
     made = []
-    for regime in ("near", "far", "any"):
+    for regime in (*bench.REGIMES, bench.ANY):
         for name in kinds_in_order(data["samples"]):
             row = Row(name, regime, data["samples"][name])
             if row.median:
@@ -166,15 +166,15 @@ def draw(rows, out):
         pyplot.close(figure)
         made.append(path)
 
-    for regime in ("near", "far"):
+    for regime in bench.REGIMES:
         figure, axes = pyplot.subplots(2, 2, figsize=(11, 8))
         any_found = [curves(axis, rows, kind, regime, label, log) for axis, (kind, label, log) in zip(axes.flat, PLOTS)]
         if any(any_found):
             finish(figure, axes.flat[0], f"bench-{regime}.png")
         pyplot.close(figure)
-    for name, kinds, regimes in (("rate", ("rate", "rates", "capirate"), ("near", "far", "any")),
-                                 ("overlap", ("hidesend", "hiderecv"), ("near", "far")),
-                                 ("crowd", ("alltoall", "allreduce", "bcast", "exchange"), ("any",))):
+    for name, kinds, regimes in (("rate", ("rate", "rates", "capirate"), (*bench.REGIMES, bench.ANY)),
+                                 ("overlap", ("hidesend", "hiderecv"), bench.REGIMES),
+                                 ("crowd", ("alltoall", "allreduce", "bcast", "exchange"), (bench.ANY,))):
         figure, axis = pyplot.subplots(figsize=(11, 4.5))
         if bars(axis, rows, kinds, regimes):
             if name == "crowd":
@@ -212,10 +212,10 @@ def measured(machine):
 def top(data, rows):
     most = max((len(v) for r in rows for v in r.values.values()), default=0)
     lines = ["# Performance", "", "Written by `make bench DOC=1`; do not edit. Medians, with the range of all rounds; the ratio is "
-             "sennit's best to the best of the others, above 1 where sennit is ahead, also where less is better. `near`: "
-             "the two cores shared a cache while the figure was taken, `far`: they did not; the machine moved them.", "",
+             "sennit's best to the best of the others, above 1 where sennit is ahead, also where less is better. "
+             f"{bench.MEANING}; the machine moved them.", "",
              f"{measured(data['machine'])} Samples of a figure: {most} at most. Only cores in these positions were seen: "
-             f"{', '.join(sorted({r.regime for r in rows} - {'any'}))}.", "",
+             f"{', '.join(sorted({r.regime for r in rows} - {bench.ANY}))}.", "",
              "| " + " | ".join(h or "by" for h in HEADS) + " |", "|" + "---|" * len(HEADS)]
     lines += ["| " + " | ".join(line(r)) + " |" for r in rows]
     lines += against_the_kernel(rows)
@@ -230,7 +230,7 @@ def against_the_kernel(rows):
     for r in rows:
         peers = [r.median[w] for w in KERNEL_COPY if w in r.median]
         size = int(re.split("[:@]", r.name)[1])
-        if r.regime == "near" and r.kind in STREAMS and size >= KERNEL_FROM and r.ours and peers:
+        if r.regime == bench.NEAR and r.kind in STREAMS and size >= KERNEL_FROM and r.ours and peers:
             ratios.setdefault(size, {})[r.kind] = r.median[r.ours] / max(peers)
     if not ratios:
         return []
