@@ -31,6 +31,7 @@ import net_page  # noqa: E402
 import report  # noqa: E402
 from bench import human  # noqa: E402
 
+KNOWN = {"what", "figure", "candidate", "bytes", "runs"}  # of a row, in whatever version
 SMALL, LARGE = [8, 4096], [65536, 262144, 1 << 20, 4 << 20]
 
 AGENT = """#!/bin/sh
@@ -361,11 +362,8 @@ def main(argv=None):
         return net.SKIP
     measured = {"machine": node.machine(os.path.abspath(args.build)), "rows": [], "notes": []}
     if args.append or args.report:
-        with open(args.json, encoding="utf-8") as f:
-            before = json.load(f)
-        measured["rows"], measured["notes"] = before["rows"], before["notes"]
-        if args.report:
-            measured = before
+        before = earlier(args)
+        measured = before if args.report else {**measured, "rows": before["rows"], "notes": before["notes"]}
     if not args.report:
         run(args, measured)
         if args.json:
@@ -375,6 +373,27 @@ def main(argv=None):
     if args.doc:
         report.put_part(args.doc, "Between hosts", net_page.section(measured["rows"], measured["notes"]) + ["", report.measured(measured["machine"])])
     return 0
+
+
+def earlier(args):
+    """What stands in the file. What a version wrote that did not tell near and far apart can be shown, but not be added to."""
+    what = "--report" if args.report else "--append"
+    if not args.json:
+        sys.exit(f"net.py: {what} needs --json FILE, the file that is meant")
+    instead = f". Run without {what}, which measures everything and writes the file anew"
+    try:
+        with open(args.json, encoding="utf-8") as f:
+            before = json.load(f)
+    except (OSError, ValueError) as e:
+        sys.exit(f"net.py: cannot read {args.json}: {getattr(e, 'strerror', None) or e}{instead}")
+    if not isinstance(before, dict) or not {"machine", "rows", "notes"} <= before.keys() or not all(KNOWN <= row.keys() for row in before["rows"]):
+        sys.exit(f"net.py: {args.json} has not what net.py writes{instead}")
+    if not args.report and not all("cores" in row for row in before["rows"]):
+        sys.exit(f"net.py: {args.json} is of an older version, which did not tell near and far cores apart: what is measured now cannot be "
+                 f"added to it{instead}, or name another file")
+    for row in before["rows"]:
+        row.setdefault("cores", node.ANY)
+    return before
 
 
 def run(args, measured):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What net.py measured between hosts, for docs/performance.md."""
-from bench import MEANING, human
+from bench import ANY, MEANING, human
 from report import LEVEL, number
 
 DRIVERS = (("udp", "UDP"), ("ether", "Ethernet"))
@@ -125,7 +125,7 @@ def section(rows, notes=()):
              "than between two machines, and the wire costs nothing. Promised are "
              f"{PROMISED_8['ether']:g} times for 8 bytes over Ethernet and {PROMISED_8['udp']:g} over UDP (met or MISSED), and no less than "
              "the best other from 64 KiB on (over Ethernet with MTU 9000), in processor time a byte and in the 99th percentile of the incast's "
-             f"short messages. {MEANING}.", ""]
+             f"short messages. {MEANING}" + (f", `{ANY}`: they were not told apart." if any(r["cores"] == ANY for r in rows) else "."), ""]
     late, rows = unended(rows), [r for r in rows if "late" not in r]
     cells = []
     for (what, cores, figure, size), of_it in groups(rows):

@@ -10,6 +10,7 @@ import unittest.mock
 
 sys.path.insert(0, os.path.join(os.environ["SOURCE"], "bench"))
 import bench  # noqa: E402
+import net  # noqa: E402
 import net_page  # noqa: E402
 import progress  # noqa: E402
 import report  # noqa: E402
@@ -124,6 +125,39 @@ class NetTest(unittest.TestCase):
         page = net_page.section(rows)
         self.assertIn("| stream, MTU 1500 | near | 64 KiB | UDP | MB/s | 3000 | 2400 | 1.25 | beyond 1.1 |", page)
         self.assertIn("| stream, MTU 1500 | near | 64 KiB | MB/s | 450.0 | 900.0 | 0.50 |", page)
+
+    def run_again(self, data, *args):
+        """net.main for a file with this content: what it ends with, and the page."""
+        with tempfile.TemporaryDirectory(prefix="sennit-test-") as out:
+            source, page = os.path.join(out, "net.json"), os.path.join(out, "page.md")
+            if data is not None:
+                with open(source, "w", encoding="utf-8") as f:
+                    json.dump(data, f)
+            with unittest.mock.patch("bench.machine", return_value={}), unittest.mock.patch("os.geteuid", return_value=0), \
+                 unittest.mock.patch("net.run") as run:
+                try:
+                    ended = net.main(["--json", source, "--doc", page, *args])
+                except SystemExit as e:
+                    ended = e.code
+            self.assertFalse(run.called)
+            if not os.path.exists(page):
+                return ended, ""
+            with open(page, encoding="utf-8") as f:
+                return ended, f.read()
+
+    def test_a_file_of_an_older_version_is_shown_but_not_added_to(self):
+        machine = {"processor": "P", "cpus": "2", "kernel": "6", "thp": "never", "date": "d", "commit": "c"}
+        old = self.rows("ping-pong, MTU 1500", "one way, us", 8, tcp=8, sennit_udp=4)
+        for row_of in old:
+            del row_of["cores"]
+        data = {"machine": machine, "rows": old, "notes": []}
+        ended, page = self.run_again(data, "--report")
+        self.assertEqual(ended, 0)
+        self.assertIn("| ping-pong, MTU 1500, 8 B | any | one way, us | 4 |", page)
+        self.assertIn("`any`: they were not told apart.", page)
+        self.assertRegex(self.run_again(data, "--append")[0], "older version.* near and far .*Run without --append")
+        for other in ({"machine": machine, "samples": {}, "notes": []}, [], None):
+            self.assertRegex(self.run_again(other, "--append")[0], r"net\.json.*\. Run without --append")
 
 
 class ProgressTest(unittest.TestCase):
