@@ -20,6 +20,8 @@ import subprocess
 import sys
 import time
 
+import launch
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = os.path.join(ROOT, ".peers")
@@ -210,25 +212,13 @@ class Bench:
 
     def job(self, name, command, env, ranks):
         limit = max(5, min(90 if ranks == 2 else 45, self.left()))
-        began = time.monotonic()
-        p = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.programs,
-                             start_new_session=True)
-        try:
-            text, errors = p.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(p.pid, 15)
-            try:
-                text, errors = p.communicate(timeout=10)
-            except subprocess.TimeoutExpired:
-                os.killpg(p.pid, 9)
-                text, errors = p.communicate()
-            errors = f"did not end in {limit:.0f} s; what it printed until then counts"
-        self.take(text, name, ranks)
-        took = time.monotonic() - began
-        if p.returncode:
+        ended = launch.run(command, env, self.programs, limit, subprocess.PIPE)
+        self.take(ended.text, name, ranks)
+        if ended.status or ended.late:
+            errors = f"did not end in {limit:.0f} s; what it printed until then counts" if ended.late else ended.errors
             last = errors.strip().splitlines()[-1:] or ["no message"]
-            self.notes.append(f"{name}, {ranks} ranks: ended with {p.returncode}: {last[0]}")
-        print(f"    {name:22} {ranks} ranks  {took:5.1f} s" + (f"  ended with {p.returncode}" if p.returncode else ""), flush=True)
+            self.notes.append(f"{name}, {ranks} ranks: ended with {ended.status}: {last[0]}")
+        print(f"    {name:22} {ranks} ranks  {ended.seconds:5.1f} s" + (f"  ended with {ended.status}" if ended.status else ""), flush=True)
 
     def run(self, chosen):
         self.compile(chosen)
@@ -290,6 +280,7 @@ def main():
     parser.add_argument("--report", action="store_true", help="run nothing: the table and plots of out/bench.json")
     parser.add_argument("--doc", help="write the results to this page, too (docs/performance.md)")
     args = parser.parse_args()
+    launch.heed()
     args.rounds = args.rounds or (1 if args.quick else 5)
     args.minutes = args.minutes or (1.4 if args.quick else 15)
     args.ranks = [int(n) for n in args.ranks.split(",")]
@@ -302,7 +293,6 @@ def main():
         print(f"{len(chosen)} candidates: " + "; ".join(c.name for c in chosen))
         bench.run(chosen)
         bench.save()
-    sys.path.insert(0, HERE)
     import report  # pylint: disable=import-outside-toplevel
     report.write(bench.path("bench.json"), bench.out, args.doc)
     if bench.dropped:

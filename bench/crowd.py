@@ -20,19 +20,14 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bench  # pylint: disable=wrong-import-position
+import launch  # pylint: disable=wrong-import-position
 
 ROWS = ",".join(f"{kind}:{size}:20" for size in (8, 65536) for kind in ("alltoall", "allreduce", "bcast", "exchange")) + ",rates:8:40"
 
 
 def run(candidate, build, program, ranks, rows, limit):
     command = candidate.command([program, *rows], ranks, build)
-    p = subprocess.Popen(command, env=candidate.environment(ranks), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                         start_new_session=True)
-    try:
-        return p.communicate(timeout=limit)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(p.pid, 9)
-        return p.communicate()[0]
+    return launch.run(command, candidate.environment(ranks), limit=limit).text
 
 
 def variants(args):
@@ -103,6 +98,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=600, help="begin nothing after this time")
     args = parser.parse_args()
+    launch.heed()
     begin = time.monotonic()
     programs = bench.Bench(argparse.Namespace(build=args.build, append=False, minutes=1))
     all_of = variants(args)

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 
+import launch
 from bench import human
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,14 +46,13 @@ def launcher_options(launcher):
 
 def run_once(command, env):
     """{bytes: one-way microseconds}"""
-    try:
-        r = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
-    except subprocess.TimeoutExpired:
+    r = launch.run(command, env, limit=600, errors=subprocess.PIPE)
+    if r.late:
         fail("no end after 600 s: " + " ".join(command))
-    if r.returncode != 0:
-        sys.stderr.write(r.stdout + r.stderr)
-        fail(f"exit status {r.returncode}: " + " ".join(command))
-    return {int(a): float(b) for a, b in (line.split() for line in r.stdout.splitlines() if line[:1].isdigit())}
+    if r.status != 0:
+        sys.stderr.write(r.text + r.errors)
+        fail(f"exit status {r.status}: " + " ".join(command))
+    return {int(a): float(b) for a, b in (line.split() for line in r.text.splitlines() if line[:1].isdigit())}
 
 
 def table(results):
@@ -112,6 +112,7 @@ def main():
     parser.add_argument("--ms", type=float, default=50, help="time for each size in one run")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each")
     args = parser.parse_args()
+    launch.heed()
 
     build = os.path.abspath(args.build)
     launcher, compiler = find_mpi(args)

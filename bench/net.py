@@ -27,6 +27,7 @@ sys.path[:0] = [os.path.join(ROOT, "tests", "net"), os.path.join(ROOT, "tests", 
 import hosts as net  # noqa: E402
 from job import PEERS, Mpi  # noqa: E402
 import bench as node  # noqa: E402
+import launch  # noqa: E402
 import net_page  # noqa: E402
 import report  # noqa: E402
 from bench import human  # noqa: E402
@@ -99,7 +100,6 @@ def hosts_down():
 
 def figures_of(text):
     """{size: [figures]} of the lines that net_mpi prints."""
-    text = text.decode(errors="replace") if isinstance(text, bytes) else text
     lines = [line.split() for line in text.splitlines()]
     return {int(words[0]): [float(w) for w in words[1:]] for words in lines if len(words) >= 3 and words[0].isdigit()}
 
@@ -179,23 +179,18 @@ class Bench:
             env["SENNIT_NET"] = c.ours
         if self.verbose:
             env["SENNIT_STATS"] = "1"
-        try:
-            r = subprocess.run(self.command(c, names, words), env=env, cwd=self.work, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, check=False)
-        except subprocess.TimeoutExpired as late:
-            for name in net.made:
-                pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
-                subprocess.run(["kill", "-9"] + pids, check=False, stderr=subprocess.DEVNULL)
+        r = launch.run(self.command(c, names, words), env, self.work, limit, subprocess.STDOUT)
+        if r.late:
             self.wrong("%s, %s: not done after %d s" % (title, c.name, limit))
             self.late[title, c.name] = int(limit)
-            return figures_of(late.output or "")
-        if r.returncode:
-            self.wrong("%s, %s: exit status %d" % (title, c.name, r.returncode))
-            print(r.stdout[-1500:])
+            return figures_of(r.text)
+        if r.status:
+            self.wrong("%s, %s: exit status %d" % (title, c.name, r.status))
+            print(r.text[-1500:])
             return {}
         if self.verbose:
-            print(c.name, "\n".join(s for s in r.stdout.splitlines() if (" net." in s) and not s.endswith(" 0")))
-        return figures_of(r.stdout)
+            print(c.name, "\n".join(s for s in r.text.splitlines() if (" net." in s) and not s.endswith(" 0")))
+        return figures_of(r.text)
 
     def note(self, what, cores, figure, candidate, size, values, up=False):
         known = self.rows.setdefault((what, cores, figure, candidate, size),
@@ -320,22 +315,17 @@ class Bench:
 
 def bare_once(program, names, way, kind, size):
     """What the bare program measures between two hosts, or None. The Ethernet driver joins bodies, and has no ring for them."""
-    def start(i):
+    def command(i):
         calls = "joined" if way == "ether" and size >= LARGE[0] else way
-        return subprocess.Popen(["ip", "netns", "exec", names[i], "taskset", "-c", str(i % os.cpu_count()), program, calls,
-                                 str(i), str(size)] + ([kind] if kind == "stream" else []), stdout=subprocess.PIPE, text=True)
-    other = start(1)
-    other.stdout.readline()
-    first = start(0)
-    try:
-        out = first.communicate(timeout=5)[0].split()
-    except subprocess.TimeoutExpired:  # a frame was lost, which nothing there would notice
+        return ["ip", "netns", "exec", names[i], "taskset", "-c", str(i % os.cpu_count()), program, calls, str(i),
+                str(size)] + ([kind] if kind == "stream" else [])
+    with launch.started(command(1)) as other:
+        other.stdout.readline()
+        first = launch.run(command(0), limit=5)
+    if first.late:  # a frame was lost, which nothing there would notice
         print("bare calls, %s, %s of %s: not done after 5 s" % (way, kind, human(size)))
-        out = []
-    for p in (first, other):
-        p.kill()
-        p.wait()
-    return float(out[1]) if len(out) == 2 else None
+    out = first.text.split()
+    return float(out[1]) if len(out) == 2 and not first.late else None
 
 
 def main(argv=None):
@@ -357,6 +347,7 @@ def main(argv=None):
     p.add_argument("--verbose", action="store_true", help="sennit's counters after each run")
     args = p.parse_args(argv)
     args.rounds = args.rounds or (1 if args.quick else 5)
+    launch.heed()
     if os.geteuid() != 0 and not args.report:
         print("skipped: making network namespaces needs root")
         return net.SKIP
@@ -409,7 +400,8 @@ def run(args, measured):
             bench.parts = len(parts) - i
             part(argument)
     finally:
-        net.tear_down()
+        with launch.undisturbed():
+            net.tear_down()
     measured["rows"] = list(bench.rows.values())
     measured["notes"] += bench.notes
     if bench.dropped:

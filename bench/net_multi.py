@@ -24,6 +24,7 @@ ROOT = os.path.dirname(HERE)
 sys.path.insert(0, os.path.join(ROOT, "tests", "net"))
 import rails  # noqa: E402
 import bench as node  # noqa: E402
+import launch  # noqa: E402
 import report  # noqa: E402
 
 OURS, FIFO, EQUAL, OPENMPI, MPICH = "sennit", "sennit, fifo", "sennit, equal split", "Open MPI 4 TCP", "MPICH 5 TCP"
@@ -58,12 +59,16 @@ class Bench:
         kind, env, options, ours = candidate(name, ",".join("eth%d" % r for r in range(hosts.rails)))
         mpi = rails.mpi_named(kind)
         try:
-            out = rails.mpi_job(mpi, self.build, self.work, hosts, PINNED + [self.program(mpi)] + words, {**env, **(more or {})},
-                                options, ours)
-        except (rails.Failed, subprocess.TimeoutExpired, OSError) as e:
-            print("%s: %s" % (name, str(e)[-300:]))
+            command, full = rails.mpi_command(mpi, self.build, self.work, hosts, PINNED + [self.program(mpi)] + words,
+                                              {**env, **(more or {})}, options, ours)
+            ended = launch.run(command, full, self.work, 60, subprocess.STDOUT)
+        except OSError as e:
+            print("%s: %s" % (name, e))
             return None, None
-        found = {line.split()[0]: [float(w) for w in line.split()[1:3 if line[0] == "S" else 2]] for line in out.splitlines()
+        if ended.late or ended.status:
+            print("%s: %s: %s" % (name, "not done after 60 s" if ended.late else "exit status %d" % ended.status, ended.text[-300:]))
+            return None, None
+        found = {line.split()[0]: [float(w) for w in line.split()[1:3 if line[0] == "S" else 2]] for line in ended.text.splitlines()
                  if line.startswith(("RATE", "LATENCY", "SPAN"))}
         return found.get("RATE", found.get("LATENCY"))[0], found.get("SPAN")
 
@@ -222,6 +227,7 @@ def main():
     p.add_argument("--report", action="store_true", help="run nothing: what stands in that file")
     p.add_argument("--doc", help="put the results into this page, too (docs/performance.md)")
     args = p.parse_args()
+    launch.heed()
     measured = {"machine": None, "rows": {}}
     if args.append or args.more or args.report:
         with open(args.json, encoding="utf-8") as f:
@@ -238,7 +244,8 @@ def main():
                 try:
                     getattr(bench, name)(*[size] * bool(size))
                 finally:
-                    rails.tear_down()
+                    with launch.undisturbed():
+                        rails.tear_down()
                 save(args.json, measured)
     lines = section(measured["rows"])
     print("\n".join(lines[2:]))

@@ -37,6 +37,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 import bench  # pylint: disable=wrong-import-position
+import launch  # pylint: disable=wrong-import-position
 import report  # pylint: disable=wrong-import-position
 
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
@@ -123,16 +124,6 @@ def figures(text, rows):
     return {w[0]: (float(w[1]), bench.place(float(w[2]), float(w[3]))) for w in found if len(w) >= 4 and w[0].split(":")[0] in kinds}
 
 
-def run(command, env, cwd, limit):
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                          text=True, cwd=cwd, start_new_session=True) as job:
-        try:
-            return job.communicate(timeout=limit)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, 9)
-            return job.communicate()[0]
-
-
 class Between:
     """Two hosts, and who runs between them: the candidates of net.py, and sennit without its thread."""
 
@@ -156,11 +147,7 @@ class Between:
         env.update(c.mpi.environment(), **c.env)
         if c.ours:
             env["SENNIT_NET"] = c.ours
-        text = run(bench_net.command(c, names, rows), env, self.build, limit)
-        for name in names:  # what a job that was killed has left
-            pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
-            subprocess.run(["kill", "-9", *pids], check=False, stderr=subprocess.DEVNULL)
-        return figures(text, rows)
+        return figures(launch.run(bench_net.command(c, names, rows), env, self.build, limit).text, rows)
 
 
 class Progress:
@@ -211,8 +198,8 @@ class Progress:
                     break
                 program = os.path.join(programs, f"{'threads' if cell == 'threads' else 'rows'}.{c.mpi}")
                 command = c.command([program, *rows], ranks, self.build)
-                text = run(command, c.environment(ranks), programs, min(SHORT if cell == "crowd" else LIMIT, self.left()))
-                found[c.name] = figures(text, rows)
+                ended = launch.run(command, c.environment(ranks), programs, min(SHORT if cell == "crowd" else LIMIT, self.left()))
+                found[c.name] = figures(ended.text, rows)
             self.note(cell, ranks, found, bool(kinds))
 
     def suite(self, chosen):
@@ -226,13 +213,12 @@ class Progress:
             for c in self.in_turn([c for c in chosen if c.mpi == "o4" and not c.env]):
                 with tempfile.TemporaryDirectory(prefix="sennit-suite-") as out:
                     words = [python, os.path.join(ROOT, "tests", "mpi", "suite.py"), out, "0", source, "-e", "spawn", "-e", "dynproc", *left_out]
-                    start = time.monotonic()
-                    run(c.command(words, ranks, self.build), {**c.environment(ranks), **tests.RECV_MPROBE}, out, SUITE_LIMIT)
-                    took, running = time.monotonic() - start, tests.outcomes(out, ranks)[1]
+                    ended = launch.run(c.command(words, ranks, self.build), {**c.environment(ranks), **tests.RECV_MPROBE}, out, SUITE_LIMIT)
+                    running = tests.outcomes(out, ranks)[1]
                 if running:
-                    print(f"the suite, {ranks} ranks, {c.name}: {running[0]} after {took:.0f} s")
+                    print(f"the suite, {ranks} ranks, {c.name}: {running[0]} after {ended.seconds:.0f} s")
                 else:
-                    found[c.name] = {f"{SUITE}:0": (took, None)}
+                    found[c.name] = {f"{SUITE}:0": (ended.seconds, None)}
             self.note(SUITE, ranks, found, False)
             self.save()
 
@@ -241,14 +227,15 @@ class Progress:
             print(f"{cell}: left out, making network namespaces needs root")
             return
         rows, found = self.rows(cell, 2, kinds), {}
-        names = between.net.hosts_up(2, self.args.mtu)
         try:
+            names = between.net.hosts_up(2, self.args.mtu)
             for c in self.in_turn(chosen):
                 if self.left() < 5:
                     break
                 found[c.name] = between.run(c, names, rows, min(LIMIT, self.left()))
         finally:
-            between.net.hosts_down()
+            with launch.undisturbed():
+                between.net.hosts_down()
         self.note(cell, 2, found, bool(kinds))
 
     def rows(self, cell, ranks, kinds):
@@ -452,6 +439,7 @@ def main():
     parser.add_argument("--table", action="store_true", help="also print the sections for docs/performance.md")
     parser.add_argument("--doc", help="put those sections into this page (docs/performance.md)")
     args = parser.parse_args()
+    launch.heed()
     progress = Progress(args)
     if not args.report:
         progress.run()

@@ -221,8 +221,8 @@ exec ip netns exec %s-$n unshare --uts sh -c 'hostname host'$n'; exec sh -c "$0"
 """
 
 
-def mpi_job(mpi, build, work, hosts, program, env, options=(), ours=True, limit=60):
-    """Run a program on both hosts with one rank each, by the stock launcher; its output. mpi: job.Mpi."""
+def mpi_command(mpi, build, work, hosts, program, env, options=(), ours=True):
+    """What runs a program on both hosts with one rank each, by the stock launcher, and its environment. mpi: job.Mpi."""
     agent = os.path.join(work, "agent")
     with open(agent, "w", encoding="utf-8") as f:
         f.write(AGENT % hosts.names[0].rsplit("-", 1)[0])
@@ -237,9 +237,15 @@ def mpi_job(mpi, build, work, hosts, program, env, options=(), ours=True, limit=
     run = [os.path.join(build, "bin", "sennit"), "run", "--"] if ours else []
     full = {k: v for k, v in os.environ.items() if not k.startswith(("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_"))}
     full.update(mpi.environment(), **env)
-    job = subprocess.run(["ip", "netns", "exec", hosts.names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec "$@"',
-                          "sh"] + run + [mpi.launcher] + launch + list(options) + program, env=full, cwd=work,
-                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, check=False)
+    return ["ip", "netns", "exec", hosts.names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec "$@"',
+            "sh"] + run + [mpi.launcher] + launch + list(options) + program, full
+
+
+def mpi_job(mpi, build, work, hosts, program, env):
+    """Its output."""
+    command, full = mpi_command(mpi, build, work, hosts, program, env)
+    job = subprocess.run(command, env=full, cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         timeout=60, check=False)
     out = job.stdout.decode(errors="replace")
     if job.returncode:
         raise Failed("%s ended with %d: %s" % (mpi.name, job.returncode, out[-3000:]))
