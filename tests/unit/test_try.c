@@ -263,7 +263,7 @@ static void what_comes_in_parts_is_taken_once_one_has(void **state)
 		assert_in_range(sent ? 1 : send_long(k, false), 0, 1);
 		assert_int_equal(recv_long(k, LOOKS), SN_OK);
 	}
-	assert_int_equal(tried, UNTIMED - 1);
+	assert_in_range(tried, UNTIMED - 3, UNTIMED - 1); /* likewise once the cores are seen elsewhere */
 }
 
 /* What comes while somebody waits in sn_recv: a message at the third look, or the other's end. */
