@@ -51,8 +51,9 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"Longer ones are announced, or written straight into a receive that was "
 				"posted first. Where a program exchanges messages of 4 KiB to 1 MB in a "
 				"loop, the faster of the two is learned from the loop, whatever is set "
-				"here. Of large allocations (setting heap) not more than 16384 go "
-				"uninvited if you do not set it. Not more than a quarter of the ring is "
+				"here. Of large allocations (setting heap) not more than 8192 go "
+				"uninvited if you do not set it (16384 with more processes than cores). Not "
+				"more than a quarter of the ring is "
 				"used.",
 		},
 	[SN_CONF_RING] =

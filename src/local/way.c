@@ -16,7 +16,8 @@
 
 #define LOOK_NS	    400	  /* a process that waits polls several times in this */
 #define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
-#define HEAP_EAGER  16384 /* bytes; see sn_way_invited() */
+#define HEAP_EAGER  8192  /* bytes; see sn_way_invited() */
+#define CROWD_EAGER 16384
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
 #define SHOWN_EACH  16
@@ -237,12 +238,14 @@ static void turn_to(struct sn_link *link, unsigned class, bool heap)
 
 /*
  * A message that lies in memory which the peer maps is fetched for less than its second copy would cost, so longer ones do not go
- * uninvited, unless the user has said that they shall. See docs/tuning.md.
+ * uninvited, unless the user has said that they shall. In a crowd to wait for the peer may cost a turn, so more do. Open MPI and
+ * MPICH invite from 4 and 8 KiB on, and what programs wrongly rely on is what these allow. See docs/tuning.md.
  */
 bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap)
 {
 	return heap && link->heap.map && len > HEAP_EAGER && len > link->eager_asked &&
-	       !link->rail->closing && sn_conf_num(SN_CONF_COPY) == SN_COPY_AUTO;
+	       !link->rail->closing && sn_conf_num(SN_CONF_COPY) == SN_COPY_AUTO &&
+	       (len > CROWD_EAGER || !sn_relax_crowded());
 }
 
 /*
