@@ -52,9 +52,8 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"posted first. Where a program exchanges messages of 4 KiB to 1 MB in a "
 				"loop, the faster of the two is learned from the loop, whatever is set "
 				"here. Of large allocations (setting heap) not more than 8192 go "
-				"uninvited if you do not set it (16384 with more processes than cores). Not "
-				"more than a quarter of the ring is "
-				"used.",
+				"uninvited if you do not set it (16384 with more processes than "
+				"cores). Not more than a quarter of the ring is used.",
 		},
 	[SN_CONF_RING] =
 		{

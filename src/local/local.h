@@ -402,8 +402,10 @@ void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, ui
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
  * heap: the buffer lies in this process's shareable heap. */
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap);
-/* However short for the ring, it waits for a receive unless the laps say otherwise: its memory is mapped. */
+/* May such a message not go uninvited, though it is short enough? Because the peer maps the memory that it lies in. */
 bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap);
+/* And does it go straight, or is announced, whatever the laps say? */
+bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap);
 /* And if it goes straight: by the sender into a receive on the board, or announced, so that the receiver fetches it? */
 bool sn_way_claims(struct sn_link *link, uint64_t len);
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */

@@ -273,8 +273,7 @@ static struct sn_lap *settled_in_ring(struct sn_link *link, const struct iovec *
 	if (!l || !l->count || sn_lap_asks(l) || l->way)
 		return NULL;
 	bool heap = sn_heap_holds(&link->rail->heap, iov, 1);
-	bool crowd = sn_relax_crowded() && sn_way_invited(link, iov->iov_len, heap);
-	return (link->heap_laps >> class & 1) == heap && !crowd ? l : NULL;
+	return (link->heap_laps >> class & 1) == heap && !sn_way_crowd(link, iov->iov_len, heap) ? l : NULL;
 }
 
 static int parts_now(struct sn_link *link, const struct sn_head *head, const void *body)

@@ -16,7 +16,7 @@
 
 #define LOOK_NS	    400	  /* a process that waits polls several times in this */
 #define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
-#define HEAP_EAGER  8192  /* bytes; see sn_way_invited() */
+#define HEAP_EAGER  (SN_PART_FROM - 1) /* bytes; see sn_way_invited() */
 #define CROWD_EAGER 16384
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
@@ -182,14 +182,15 @@ static void laps_anew(struct sn_link *link)
 		show_tries(link, log);
 }
 
-/* Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too, one after the other. */
+/* Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too, one after the other.
+ * now: 0 if the clock has not been read, while nothing is known. */
 static void look_how_far(struct sn_link *link, uint64_t now)
 {
 	if (!link->board || !sn_far_asks(&link->far, now))
 		return;
 	uint64_t start = sn_now_ns(), polls = atomic_load_explicit(&link->board->polls, memory_order_relaxed);
-	bool before = link->far.known && link->far.far;
-	if (!sn_far_look(&link->far, now, polls, sn_now_ns() - start))
+	bool before = link->far.far;
+	if (!sn_far_look(&link->far, start, polls, sn_now_ns() - start))
 		return;
 	if (link->far.far != before)
 		laps_anew(link);
@@ -207,7 +208,7 @@ static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint6
 	if (due && !now)
 		now = sn_now_ns();
 	if (due || sn_unlikely(!link->far.known)) {
-		look_how_far(link, now ? now : sn_now_ns());
+		look_how_far(link, now);
 		due = sn_lap_asks(l);
 	}
 	bool trial = l->trial;
@@ -253,12 +254,17 @@ bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap)
  * the other, of which the second one often fetches what has left the cache until then; and the turns of the others cost more than
  * laps can tell apart. So what need not go uninvited goes straight, or is fetched, and nothing is tried.
  */
+bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap)
+{
+	return sn_unlikely(sn_relax_crowded()) && sn_way_invited(link, len, heap);
+}
+
 bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
-	if (sn_unlikely(sn_relax_crowded()) && sn_way_invited(link, len, heap))
+	if (sn_way_crowd(link, len, heap))
 		return true;
 	turn_to(link, class, heap);
 	struct sn_lap *l = &link->laps[class];

@@ -33,6 +33,13 @@ static bool look(uint64_t ns)
 	return sn_far_look(&far, now, ++written, ns);
 }
 
+/* Several that change nothing. */
+static void in_vain(int n, uint64_t ns)
+{
+	while (n--)
+		assert_false(look(ns));
+}
+
 static void the_first_look_is_believed(void **state)
 {
 	touch();
@@ -48,12 +55,10 @@ static void a_move_is_seen_after_a_few_looks(void **state)
 {
 	touch();
 	look(45);
-	for (int i = 1; i < SN_FAR_DOUBTS; i++)
-		assert_false(look(140));
+	in_vain(SN_FAR_DOUBTS - 1, 140);
 	assert_true(look(140));
 	assert_true(far.far);
-	for (int i = 1; i < SN_FAR_DOUBTS; i++)
-		assert_false(look(45));
+	in_vain(SN_FAR_DOUBTS - 1, 45);
 	assert_true(look(45));
 	assert_false(far.far);
 }
@@ -74,13 +79,11 @@ static void what_lies_between_changes_nothing(void **state)
 {
 	touch();
 	look(45);
-	for (int i = 0; i < 20; i++)
-		assert_false(look(100));
+	in_vain(20, 100);
 	assert_false(far.far);
 	for (int i = 0; i < SN_FAR_DOUBTS; i++)
 		look(140);
-	for (int i = 0; i < 20; i++)
-		assert_false(look(100));
+	in_vain(20, 100);
 	assert_true(far.far);
 }
 

@@ -176,14 +176,21 @@ static void a_change_that_is_clear_is_answered_at_once(void **state)
 	assert_true(laps(100, 30000, 5000, 0, NULL) >= 90);
 }
 
+/* A loop that has found way 0 to be the better one. The messages of a group. */
+static unsigned settled(unsigned shift, uint64_t ns1)
+{
+	unsigned group = SN_LAP_GROUP >> shift;
+	start(NULL);
+	lap.shift = (uint8_t)shift;
+	laps(40 * group, 3000, ns1, 0, NULL);
+	return group;
+}
+
 /* Three groups that somebody else had the core in look like a change; the way that is dearer is tried then, and not taken. */
 static void what_is_cheaper_than_a_disturbance_is_not_taken(void **state)
 {
 	for (unsigned shift = 1; shift <= 2; shift++) {
-		unsigned group = SN_LAP_GROUP >> shift;
-		start(NULL);
-		lap.shift = (uint8_t)shift;
-		laps(40 * group, 3000, 5000, 0, NULL);
+		unsigned group = settled(shift, 5000);
 		while (lap.trial || lap.way || lap.count != group)
 			laps(1, 3000, 5000, 0, NULL);
 		lap.hold = UINT16_MAX;
@@ -197,10 +204,7 @@ static void what_is_cheaper_than_a_disturbance_is_not_taken(void **state)
 static void one_group_is_no_change(void **state)
 {
 	for (unsigned shift = 0; shift <= 2; shift++) {
-		unsigned group = SN_LAP_GROUP >> shift;
-		start(NULL);
-		lap.shift = (uint8_t)shift;
-		laps(40 * group, 3000, 4000, 0, NULL);
+		unsigned group = settled(shift, 4000);
 		lap.hold = UINT16_MAX;
 		lap.trial = lap.way = 0;
 		uint8_t tries = lap.tries;
