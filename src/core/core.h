@@ -92,8 +92,13 @@ struct sn_claim {	   /* an unexpected message, in the matcher or claimed */
 	uint8_t flags, size_class;
 	uint64_t len, data, sync_op;
 	struct sn_claim *next_free;
+	void *fetched; /* its body, where that was announced, and fetched before anybody posted for it; NULL: it is below */
 	uint8_t body[];
 };
+static inline const void *sn_core_claim_body(const struct sn_claim *claim)
+{
+	return sn_unlikely(claim->fetched != NULL) ? claim->fetched : claim->body;
+}
 
 /* ---- peers --------------------------------------------------------------------------------------------------- */
 
@@ -349,6 +354,8 @@ static inline bool sn_core_recv_accepts(const struct sn_req *req, uint64_t bits,
 }
 void sn_core_recv_complete(struct sn_req *req, int status);
 int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool plain);
+/* claim.c. new: with room for so many bytes; NULL: no memory */
+struct sn_claim *sn_core_claim_new(sn_ep *ep, uint64_t body);
 void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim);
 void sn_core_claims_free(sn_ep *ep);
 

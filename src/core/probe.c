@@ -70,7 +70,7 @@ const void *sn_claim_data(sn_ep *ep, const sn_claim *claim)
 	if (!ep || !claim || sn_core_foreign(ep))
 		return NULL;
 	sn_lock(&ep->lock); /* its sender may die meanwhile */
-	const void *data = claim->rdv || claim->lost || !claim->len ? NULL : claim->body;
+	const void *data = claim->rdv || claim->lost || !claim->len ? NULL : sn_core_claim_body(claim);
 	sn_unlock(&ep->lock);
 	return data;
 }

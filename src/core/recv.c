@@ -3,7 +3,7 @@
  * Two-sided receives: posting, arrival, unexpected messages, multi-receive.
  *
  * Budget of an eager receive: one copy out of the rail's buffer, no system call, no lock beyond the endpoint's. A message
- * that nobody has posted for is kept in a claim from a free list (bodies up to 16 KiB) or from malloc.
+ * that nobody has posted for is kept in a claim (claim.c).
  *
  * Multi-receive: the request stays in the matcher and hands out pieces of its buffer to children, one for each message.
  * It leaves the matcher when less than min_room bytes are left; the buffer is the caller's again when the last child
@@ -12,61 +12,6 @@
 #include "core/core.h"
 #include "match/again.h"
 #include "progress/caller.h"
-#include <stdlib.h>
-
-static const size_t claim_body[SN_CLAIM_CLASSES] = {512, 4352, 16384};
-
-static struct sn_claim *claim_new(sn_ep *ep, uint64_t body)
-{
-	unsigned c = 0;
-	while (c < SN_CLAIM_CLASSES && body > claim_body[c])
-		c++;
-	struct sn_claim *claim;
-	if (c < SN_CLAIM_CLASSES && ep->free_claims[c]) {
-		claim = ep->free_claims[c];
-		ep->free_claims[c] = claim->next_free;
-	} else {
-		claim = malloc(sizeof(*claim) + (c < SN_CLAIM_CLASSES ? claim_body[c] : body));
-		if (!claim)
-			return NULL;
-		memset(&claim->m, 0, sizeof(claim->m));
-	}
-	claim->size_class = (uint8_t)c;
-	sn_list_init(&claim->peer_link);
-	claim->rdv = NULL;
-	claim->lost = false;
-	return claim;
-}
-
-void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim)
-{
-	sn_list_del(&claim->peer_link);
-	if (claim->size_class == SN_CLAIM_CLASSES) {
-		claim->peer->kept -= claim->len;
-		free(claim);
-		return;
-	}
-	claim->next_free = ep->free_claims[claim->size_class];
-	ep->free_claims[claim->size_class] = claim;
-}
-
-void sn_core_claims_free(sn_ep *ep)
-{
-	for (int plane = 0; plane < 2; plane++) {
-		struct sn_match_unexpected *u;
-		while (ep->match[plane] && (u = sn_match_unexpected_any(ep->match[plane]))) {
-			sn_match_remove_unexpected(ep->match[plane], u);
-			sn_core_claim_free(ep, sn_container(u, struct sn_claim, m));
-		}
-	}
-	for (unsigned class = 0; class < SN_CLAIM_CLASSES; class ++) {
-		struct sn_claim *c;
-		while ((c = ep->free_claims[class]) != NULL) {
-			ep->free_claims[class] = c->next_free;
-			free(c);
-		}
-	}
-}
 
 /* A child of a multi-receive has ended: is the buffer the caller's again? */
 static void multi_child_done(struct sn_req *parent, sn_completion *c)
@@ -184,7 +129,7 @@ static void deliver(struct sn_req *req, struct sn_claim *claim)
 	}
 	int status = claim->lost ? peer->gone_status : SN_OK;
 	if (!claim->lost && take)
-		recv_body(req, claim->body, take);
+		recv_body(req, sn_core_claim_body(claim), take);
 	if (claim->lost)
 		req->comp.len = 0;
 	sn_core_claim_free(peer->ep, claim);
@@ -194,7 +139,7 @@ static void deliver(struct sn_req *req, struct sn_claim *claim)
 static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, bool plain, uint64_t sync_op)
 {
 	sn_ep *ep = peer->ep;
-	struct sn_claim *claim = claim_new(ep, in->rdv ? 0 : in->head.len);
+	struct sn_claim *claim = sn_core_claim_new(ep, in->rdv ? 0 : in->head.len);
 	if (!claim)
 		return sn_fail(SN_ERR_NOMEM, "no memory to keep an unexpected message of %llu bytes",
 			       (unsigned long long)in->head.len);

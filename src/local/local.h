@@ -33,10 +33,10 @@ struct sn_kmod_region;
 
 /* Plain counters, reported by name in rail.c. */
 struct sn_local_counters {
-	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
-		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes, kmod_fallbacks,
-		copy_shared_bytes, copy_mapped_bytes, bypassed, moves, shared, helped, claims, refused_read,
-		refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
+	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, fetched_early, copy_read_bytes,
+		copy_write_bytes, copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes,
+		kmod_fallbacks, copy_shared_bytes, copy_mapped_bytes, bypassed, moves, shared, helped, claims,
+		refused_read, refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -137,6 +137,7 @@ static inline void *sn_slot_find(const struct sn_slots *s, uint64_t id)
 /* ---- rendezvous: rdv.c, announce.c -------------------------------------------------------------------------- */
 
 #define SN_SEGS_INLINE 4
+#define SN_KEPT_MAX    (4u << 20) /* bytes of long messages of one peer that nobody has posted for */
 
 struct sn_segs { /* a peer's segments */
 	struct iovec *at;
@@ -228,8 +229,7 @@ struct sn_rdv { /* a message that a peer announced */
 
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
-#define SN_WAY_LAPS                                                                                          \
-	8 /* sizes for which the ring competes: from 4 KiB to just below 1 MiB, by powers of two */
+#define SN_WAY_LAPS	 8 /* powers of two for which the ring competes: 4 KiB to just below 1 MiB */
 #define SN_WAY_LAP_FIRST 12
 
 _Static_assert(SN_LEARN_FIRST + SN_LEARN_CLASSES - SN_WAY_LAP_FIRST <= SN_TRIES,
@@ -272,6 +272,7 @@ struct sn_link {
 	uint32_t jobs;			   /* bits: those of our channel that we still look at */
 	struct sn_list sends;		   /* of struct sn_send: writing or streaming */
 	struct sn_list reads;		   /* of struct sn_rdv: between two slices */
+	struct sn_list unposted; /* likewise: those that are fetched early if nobody posts for them */
 	struct sn_slots send_slots, rdv_slots;
 	struct sn_heap_peer heap; /* the peer's shareable heap, and its generation */
 	uint32_t heap_generation;
@@ -298,7 +299,7 @@ struct sn_link {
 	struct sn_far far;		      /* is the peer's core? */
 	uint64_t straight_at;		      /* when a message was last asked about that could be fetched */
 	uint32_t cpus[2], since_move;	      /* of this process and the peer; messages since one changed */
-	uint32_t poll_index;
+	uint32_t poll_index, unposted_looks;
 };
 
 struct sn_rail {

@@ -21,8 +21,6 @@
 #define LONE	4  /* records that came alone, one after the other */
 #define LOOK_ON 8  /* each such time the look goes on all the same */
 
-#define KEPT_MAX (4u << 20) /* bytes of long messages of one peer that nobody has posted for */
-
 struct record {
 	unsigned type, kind, flags;
 	uint32_t cells, len, imm_len;
@@ -40,7 +38,7 @@ static int malformed(const char *what)
 static void show_kept(struct sn_link *link)
 {
 	_Atomic uint32_t *full = &link->rx.chan->full;
-	uint32_t now = sn_core_peer_kept(link->peer) > KEPT_MAX;
+	uint32_t now = sn_core_peer_kept(link->peer) > SN_KEPT_MAX;
 	if (atomic_load_explicit(full, memory_order_relaxed) != now)
 		atomic_store_explicit(full, now, memory_order_relaxed);
 }

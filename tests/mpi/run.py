@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, threads, waits, gives, again, together, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, waits, gives, again, together, requests, pending, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -33,6 +33,7 @@ PROGRAMS = {
     "stress": ["stress.c", "storm.c", "steps.c", "layout.c", "util.c"],
     "rma": ["rma.c", "util.c"],
     "short": ["short.c", "util.c"],
+    "first": ["first.c"],
     "threads": ["threads.c", "util.c"],
     "many": ["many.c", "util.c"],
     "waits": ["waits.c"],
@@ -505,7 +506,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "threads": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
