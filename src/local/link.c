@@ -103,9 +103,8 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 	link->eager = (uint32_t)SN_MIN_OF((uint64_t)sn_conf_num(SN_CONF_EAGER), most);
 	link->parts = (uint32_t)SN_MIN_OF((uint64_t)*ring_bytes / 2 - SN_CELL - SN_REC_HEAD - SN_IMM_MAX,
 					  (UINT64_C(1) << (SN_WAY_LAP_FIRST + SN_WAY_LAPS)) - 1);
-	link->whole = SN_MIN_OF(link->eager, SN_PART_FROM - 1);
 	link->eager_asked = sn_conf_origin(SN_CONF_EAGER, NULL) > SN_ORIGIN_MEASURED ? link->eager : 0;
-	atomic_store_explicit(&link->tx.chan->whole, link->whole, memory_order_relaxed);
+	sn_way_set_whole(link);
 	/* Between cores that share a nearer cache it would take the lines away from where the receiver looks first. */
 	link->demote = sn_tune_far();
 	link->rail->channels++;

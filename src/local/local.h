@@ -271,8 +271,7 @@ struct sn_link {
 	struct sn_list messages, controls; /* queued for the ring */
 	uint32_t jobs;			   /* bits: those of our channel that we still look at */
 	struct sn_list sends;		   /* of struct sn_send: writing or streaming */
-	struct sn_list reads;		   /* of struct sn_rdv: between two slices */
-	struct sn_list unposted; /* likewise: those that are fetched early if nobody posts for them */
+	struct sn_list reads, unposted;	   /* of struct sn_rdv: between two slices; not posted for */
 	struct sn_slots send_slots, rdv_slots;
 	struct sn_heap_peer heap; /* the peer's shareable heap, and its generation */
 	uint32_t heap_generation;
@@ -399,6 +398,7 @@ void sn_show_past(struct sn_link *link, unsigned class);
 
 /* way.c: which way a large message goes, and what it cost */
 void sn_way_init(struct sn_link *link);
+void sn_way_set_whole(struct sn_link *link); /* once .eager and the ring are there */
 void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, uint32_t count);
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
  * heap: the buffer lies in this process's shareable heap. */

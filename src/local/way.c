@@ -16,7 +16,7 @@
 
 #define LOOK_NS	    400	  /* a process that waits polls several times in this */
 #define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
-#define HEAP_EAGER  (SN_PART_FROM - 1) /* bytes; see sn_way_invited() */
+#define FAR_WHOLE   8191  /* bytes; see sn_way_set_whole() */
 #define CROWD_EAGER 16384
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
@@ -182,6 +182,17 @@ static void laps_anew(struct sn_link *link)
 		show_tries(link, log);
 }
 
+/*
+ * Between cores that are far apart the two copies of two pages, one after the other, take longer than what is saved by going at once,
+ * so they are asked about like what is longer. A page and a half gains half as much by it, a page nothing.
+ */
+void sn_way_set_whole(struct sn_link *link)
+{
+	link->whole = SN_MIN_OF(link->eager, link->far.far ? FAR_WHOLE : SN_PART_FROM - 1);
+	if (link->tx.chan)
+		atomic_store_explicit(&link->tx.chan->whole, link->whole, memory_order_relaxed);
+}
+
 /* Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too, one after the other.
  * now: 0 if the clock has not been read, while nothing is known. */
 static void look_how_far(struct sn_link *link, uint64_t now)
@@ -192,8 +203,10 @@ static void look_how_far(struct sn_link *link, uint64_t now)
 	bool before = link->far.far;
 	if (!sn_far_look(&link->far, start, polls, sn_now_ns() - start))
 		return;
-	if (link->far.far != before)
+	if (link->far.far != before) {
 		laps_anew(link);
+		sn_way_set_whole(link);
+	}
 	sn_show_far(link);
 }
 
@@ -244,7 +257,7 @@ static void turn_to(struct sn_link *link, unsigned class, bool heap)
  */
 bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap)
 {
-	return heap && link->heap.map && len > HEAP_EAGER && len > link->eager_asked &&
+	return heap && link->heap.map && len > link->whole && len > link->eager_asked &&
 	       !link->rail->closing && sn_conf_num(SN_CONF_COPY) == SN_COPY_AUTO &&
 	       (len > CROWD_EAGER || !sn_relax_crowded());
 }

@@ -267,6 +267,8 @@ static void what_is_mapped_is_invited(void **state)
 	struct sn_link *link = calloc(1, sizeof(*link));
 	assert_true(rail && link);
 	link->rail = rail;
+	link->eager = 65536;
+	sn_way_set_whole(link);
 	assert_false(sn_way_invited(link, 65536, true)); /* the peer has none, so perhaps it maps none */
 	link->heap.map = (void *)rail;
 	assert_true(sn_way_invited(link, 65536, true) && sn_way_invited(link, 8193, true));
@@ -303,13 +305,16 @@ static void what_rests_follows_the_cores(void **state)
 	const unsigned class = SN_LEARN_FIRST - SN_WAY_LAP_FIRST;
 	struct sn_rail *rail = calloc(1, sizeof(*rail));
 	struct sn_board *board = calloc(1, sizeof(*board));
-	assert_true(rail && board);
+	struct sn_chan *chan = calloc(1, sizeof(*chan));
+	assert_true(rail && board && chan);
 	rail->gives_back = true;
 	for (unsigned far = 0; far < 2; far++) {
 		struct sn_link *link = calloc(1, sizeof(*link));
 		assert_non_null(link);
 		link->rail = rail;
 		link->board = board;
+		link->tx.chan = chan;
+		link->eager = 4 * SN_PART_FROM;
 		sn_way_init(link);
 		struct sn_lap known = {.way = (uint8_t)far, .seldom = true, .ns = {20000, 10000}};
 		link->past_ring[class] = link->past[0] = known;
@@ -323,8 +328,13 @@ static void what_rests_follows_the_cores(void **state)
 		assert_int_equal(sn_way_past_ring(link, len), link->far.far);
 		assert_int_equal(sn_way_bypass(link, len), link->far.far);
 		assert_int_equal(claims(link, len, false), link->far.far != far);
+		/* two pages go in one piece between near cores, and the receiver is told */
+		assert_int_equal(link->whole, link->far.far == far ? 0 : SN_PART_FROM - 1 - link->far.far);
+		assert_int_equal(chan->whole, link->far.far == far ? 0 : link->whole);
+		chan->whole = 0;
 		free(link);
 	}
+	free(chan);
 	free(board);
 	free(rail);
 }
