@@ -28,6 +28,9 @@
 #define FLOOD	 32
 #define UNLOOKED 16
 
+#define UNYIELDED                                                                                            \
+	8 /* reads that find nothing, after which a library that has yielded by itself no longer counts as one that does */
+
 /*
  * Counts progress on any endpoint of the process, so that no queue naps beside a busy one. Not of the domain: a thread that
  * waits may read the queues of two in turn (Open MPI 5 does, once a window has been made), and would take what one
@@ -123,7 +126,7 @@ static struct sn_shim_thread *calling_thread(const struct sn_shim *shim)
 	return t && t->kind != SN_SHIM_UNKNOWN ? t : NULL;
 }
 
-/* Is this thread in an MPI call that waits? */
+/* Is this thread in an MPI call that waits, and for nothing that rings no bell? */
 static struct sn_shim_thread *waiting_thread(const struct sn_shim *shim)
 {
 	struct sn_shim_thread *t = calling_thread(shim);
@@ -336,6 +339,77 @@ static bool look_again(struct sn_ofi_set *set)
 	return !set->shared && ++set->looks % 8 && !sn_relax_crowded();
 }
 
+/* ---- in a crowd ---- */
+
+/* May this thread's looks be judged by the yields of the process? */
+static bool one_thread(const struct sn_shim *shim)
+{
+	return atomic_load_explicit(&shim->threads, memory_order_relaxed) <= 1;
+}
+
+/* What libsennit-mpi.so knows of the only thread, in a crowd. */
+static struct sn_shim_thread *crowded_thread(const struct sn_shim *shim)
+{
+	struct sn_shim_thread *t = sn_relax_crowded() ? calling_thread(shim) : NULL;
+
+	return t && one_thread(shim) ? t : NULL;
+}
+
+/* Yields of take_turn(). */
+static _Atomic uint64_t turns;
+
+/*
+ * In a crowd, of who may not nap, as the call may return at once, or the library waits for other things, too: it looks for them
+ * between two reads, of this queue and of others. So one yield must do for all that it looks at, and none is due before it has
+ * looked at everything again after something came. A library that has yielded since the last read here does so by itself, and
+ * only if it has found nothing anywhere: that is the better place.
+ */
+static bool take_turn(struct sn_ofi_set *set, const struct sn_shim *shim, struct sn_shim_thread *t,
+		      uint64_t mark)
+{
+	uint32_t theirs = atomic_load_explicit(&shim->yields, memory_order_relaxed);
+	uint64_t ours = atomic_load_explicit(&turns, memory_order_relaxed), events = sn_ofi_events();
+	uint64_t turn = (ours + events) << 32 | theirs;
+	uint64_t last = atomic_exchange_explicit(&set->turn, turn, memory_order_relaxed);
+	bool called = t->kind == SN_SHIM_WAITS && t->call_seen != t->calls;
+
+	t->call_seen = t->calls;
+	t->looked = 0;
+	if (mark_moved(set, mark) || called || turn != last) {
+		sn_relax_turn(true);
+		return false;
+	}
+	sn_relax_turn(false);
+	atomic_store_explicit(&turns, ours + 1, memory_order_relaxed);
+	atomic_store_explicit(&set->turn, (ours + 1 + events) << 32 | theirs, memory_order_relaxed);
+	bool found = sn_ofi_set_progress(set);
+	if (t->kind == SN_SHIM_WAITS)
+		looked(shim, t, found);
+	return found;
+}
+
+/*
+ * Has the library, too, found nothing since the last read here that found nothing? One that yields by itself does so only then (Open MPI;
+ * MPICH does always). Else it goes on with what does not wait for messages, such as the next step of a collective that does
+ * not block, and to give the core away now would be to keep others waiting. But one that does not yield for so many reads does not do so
+ * where it waits now, and it may have been the program that did.
+ */
+static bool nothing_else(struct sn_ofi_set *set, const struct sn_shim *shim)
+{
+	uint32_t yields = atomic_load_explicit(&shim->yields, memory_order_relaxed);
+	uint32_t reads = atomic_load_explicit(&set->waits, memory_order_relaxed);
+
+	if (yields != atomic_load_explicit(&set->given, memory_order_relaxed)) {
+		atomic_store_explicit(&set->given, yields, memory_order_relaxed);
+		atomic_store_explicit(&set->waits, 0, memory_order_relaxed);
+		return true;
+	}
+	if (!yields || reads >= UNYIELDED)
+		return true;
+	atomic_store_explicit(&set->waits, reads + 1, memory_order_relaxed);
+	return false;
+}
+
 /*
  * MPI libraries read a queue until it is empty, and only then look whether what they wait for is done. So the first read
  * that finds nothing after one that found something says nothing: waiting there would delay the answer to a message that
@@ -348,14 +422,18 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 	bool found = false;
 
 	if (t) {
-		bool anew = wait_anew(set, t, mark);
+		bool crowded = sn_relax_crowded();
+		bool busy = crowded && one_thread(shim) && !nothing_else(set, shim);
+		bool wait = !wait_anew(set, t, mark) && !busy;
 		t->looked = 0; /* what is called here yields by itself */
-		found = !anew && relax_in_call(set, t);
-		/* anew in a crowd: a library that yields now does what the next look would do */
-		if (!anew || !sn_relax_crowded())
+		found = wait && relax_in_call(set, t);
+		/* not in a crowd: a library that yields now does what the next look would do */
+		if (wait || !crowded)
 			looked(shim, t, found);
 		return found;
 	}
+	if (!until_ns && (t = crowded_thread(shim)))
+		return take_turn(set, shim, t, mark);
 	if (!until_ns && (mark_moved(set, mark) || look_again(set)))
 		return false;
 	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);

@@ -305,6 +305,18 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	return found;
 }
 
+void sn_relax_turn(bool yielded)
+{
+	static _Thread_local unsigned turns;
+	if (++turns % CLOCKED == 0) {
+		uint64_t now = sn_now_ns();
+		judge_again(now);
+		sn_spread_look(now);
+	}
+	if (!yielded)
+		yield();
+}
+
 bool sn_relax_awake(int (*poll)(void *arg), void *arg)
 {
 	uint64_t idle = 0;

@@ -24,6 +24,12 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
 
 /*
+ * Of somebody who waits in a crowd for what may come by ways that ring no bell, too, where he looks between two calls: he gives the
+ * core away once, unless he has done so himself (yielded).
+ */
+void sn_relax_turn(bool yielded);
+
+/*
  * Likewise for who looks at memory of his own, where no bell rings: poll() is called until it finds something (true), or until it is
  * time to sleep.
  */
