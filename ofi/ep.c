@@ -173,7 +173,7 @@ static int ep_enable(struct sn_ofi_ep *ep)
 	if (ep->rx_cq && !ep->cntr[SN_OFI_RECV] && ep->rx_cq->entry_size == sizeof(struct fi_cq_tagged_entry))
 		ep->gives = ep->rx_cq;
 	ep->enabled = true;
-	sn_ofi_quick_open();
+	sn_ofi_quick_open(ep);
 	sn_ofi_start_waits(ep->sn);
 	return 0;
 }

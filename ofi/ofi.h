@@ -306,7 +306,7 @@ extern struct sn_shim_ahead *sn_ofi_ahead; /* the one that becomes the MPI's jus
 /* True: it is this receive from now on. */
 bool sn_ofi_takes(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
 		  uint64_t mask, void *context);
-void sn_ofi_quick_open(void);			     /* an endpoint is ready */
+void sn_ofi_quick_open(const struct sn_ofi_ep *ep);  /* an endpoint is ready */
 void sn_ofi_quick_close(const struct sn_ofi_ep *ep); /* and one is about to go */
 
 /* ---- ep.c, and the operations ---- */

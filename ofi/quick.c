@@ -254,7 +254,14 @@ static uint32_t awake(int (*poll)(void *arg), void *arg)
 	return sn_relax_awake(poll, arg);
 }
 
-void sn_ofi_quick_open(void)
+static void *latest;
+
+static void *endpoint(void)
+{
+	return __atomic_load_n(&latest, __ATOMIC_RELAXED);
+}
+
+void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 {
 	static const struct sn_shim_quick quick = {.learn = learn,
 						   .send = send_again,
@@ -271,9 +278,11 @@ void sn_ofi_quick_open(void)
 						   .crowded = crowded,
 						   .awake = awake,
 						   .progress = sn_ofi_look,
+						   .endpoint = endpoint,
 						   .events = sn_ofi_events};
 	struct sn_shim *shim = sn_caller_shim();
 
+	__atomic_store_n(&latest, ep->sn, __ATOMIC_RELAXED);
 	if (shim)
 		atomic_store(&shim->quick, &quick);
 }
@@ -282,6 +291,8 @@ void sn_ofi_quick_close(const struct sn_ofi_ep *ep)
 {
 	const struct sn_shim *shim = sn_caller_shim();
 
+	if (endpoint() == ep->sn)
+		__atomic_store_n(&latest, NULL, __ATOMIC_RELAXED);
 	if (shim)
 		shim->forget(ep->sn);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collective.h"
 #include "flat.h"
+#include "long.h"
 #include <string.h>
 
 #define ENTRIES	  64
@@ -135,7 +136,7 @@ void sn_collective_forget(void)
 {
 	generation++;
 	sn_proof_spoil();
-	sn_flat_forget();
+	sn_meet_forget();
 }
 
 /* From here on, if it is the second such call in a row. What is watched in vain is not watched the next 2 to 64 times. */
@@ -179,9 +180,11 @@ static __attribute__((noinline)) int do_watched(const struct sn_collective *c, c
 static inline int call(const struct sn_collective *c, const void *from, void *to,
 		       const union function *slowly)
 {
-	struct sn_flat *f = sn_flat_of(c);
-	if (f)
-		return sn_flat_do(f, c, from, to);
+	struct sn_meet *m = sn_flat_of(c);
+	if (m)
+		return sn_flat_do(m, c, from, to);
+	if ((m = sn_long_of(c)))
+		return sn_long_do(m, c, from, to);
 	struct sn_seen *e = entry_of(c);
 	const struct sn_shim_quick *q = quick(e, c);
 	if (!likely(q))

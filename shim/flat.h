@@ -17,8 +17,7 @@
  * to be the same on all ranks: what kind of collective, how many elements of what size, which of the MPI's own operations (and with these the types
  * are the MPI's own). Each form is agreed on by itself, for what was proved of one says nothing of another.
  *
- * When the first is, the first rank makes the memory, tells the others where it is by MPI_Bcast, and MPI_Allreduce says whether all have it; if
- * not, the communicator stays as it is. It has no name, so nothing is left behind.
+ * When the first is, the ranks make the memory (meet.h); if not all have it, the communicator stays as it is.
  *
  * Order of the operands: that of recursive doubling, which was proved of the form: each rank makes all the sums that lead to its own, so that each bit
  * is the MPI's. That is n - 1 of them, in place of log n, and 2^k ranks.
@@ -26,31 +25,20 @@
  * Two generations of lines, in turns: who writes in a call has left the one before, so all had come to that, and had left the one before
  * it, whose lines are written now.
  *
- * Who waits looks, and gives the core to others, as any other (relax.h), with looks of the MPI in between, on whose progress others may
- * depend; then he sleeps, until somebody has written, who sees that there are sleepers (both write before they look, in one order of all), or for a moment. A process that has ended is found then, and the error handler is called.
- *
  * Budget: one line written and n - 1 read, one locked instruction (that store); no allocation, and no system call but to wait.
  */
 #ifndef SN_SHIM_FLAT_H
 #define SN_SHIM_FLAT_H
 
-#include "proof.h"
-
-struct sn_flat;
+#include "meet.h"
 
 /* Is this call flat? */
-struct sn_flat *sn_flat_of(const struct sn_collective *c);
+struct sn_meet *sn_flat_of(const struct sn_collective *c);
 /* Then this is it: 0, or an error of the MPI's. */
-int sn_flat_do(struct sn_flat *f, const struct sn_collective *c, const void *from, void *to);
+int sn_flat_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);
 /* Would this rank go over with such calls, which it has made without the MPI before? */
 bool sn_flat_wanted(const struct sn_shim_quick *q, struct sn_seen *e);
 /* All ranks would, and know it, and are in this call. */
 void sn_flat_agreed(const struct sn_seen *e);
-/* A type may have been freed. */
-void sn_flat_forget(void);
-/* The endpoint is closed. */
-void sn_flat_gone(const void *ep);
-/* The communicator has been freed. */
-void sn_flat_end(handle comm);
 
 #endif

@@ -77,7 +77,6 @@ void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, s
 
 /* ---- what is asked of the MPI ---- */
 
-/* Are all of its functions there? */
 static bool find(struct sn_proof_mpi *mpi)
 {
 	static const struct {
@@ -93,6 +92,9 @@ static bool find(struct sn_proof_mpi *mpi)
 		{"PMPI_Comm_size", offsetof(struct sn_proof_mpi, comm_size)},
 		{"PMPI_Comm_test_inter", offsetof(struct sn_proof_mpi, comm_test_inter)},
 		{"PMPI_Type_size", offsetof(struct sn_proof_mpi, type_size)},
+		{"PMPI_Comm_group", offsetof(struct sn_proof_mpi, comm_group)},
+		{"PMPI_Group_translate_ranks", offsetof(struct sn_proof_mpi, group_translate_ranks)},
+		{"PMPI_Group_free", offsetof(struct sn_proof_mpi, group_free)},
 		{"PMPI_Type_get_extent", offsetof(struct sn_proof_mpi, type_get_extent)},
 	};
 	bool all = true;
@@ -129,12 +131,34 @@ static bool messages_alone(void)
 	return yes;
 }
 
+bool sn_proof_find(void)
+{
+	static enum { UNASKED, YES, NO } answer;
+	if (answer == UNASKED)
+		answer = find(&sn_proof_mpi) ? YES : NO;
+	return answer == YES;
+}
+
+/* Open MPI's are addresses, and the program may have a copy in place of the library's. */
+handle sn_proof_handle(const char *open_mpis, handle mpichs)
+{
+	if (!sn_quick_is_open_mpi())
+		return mpichs;
+	void *global = dlsym(RTLD_DEFAULT, open_mpis);
+	return (handle)(global ? global : sn_mpi_find(open_mpis));
+}
+
+handle sn_proof_world(void)
+{
+	return sn_proof_handle("ompi_mpi_comm_world", 0x44000000);
+}
+
 /* Asked once: can anything go without the MPI? */
 static bool ready(void)
 {
 	static enum { UNASKED, YES, NO } answer;
 	if (answer == UNASKED)
-		answer = find(&sn_proof_mpi) && messages_alone() ? YES : NO;
+		answer = sn_proof_find() && messages_alone() ? YES : NO;
 	return answer == YES;
 }
 
@@ -151,7 +175,7 @@ static size_t bytes_of(int count, handle type)
 }
 
 /* Does the MPI bring it along? Handles of Open MPI are addresses, and what is made later lies on the heap; those of MPICH say it. */
-static bool builtin(handle h)
+bool sn_proof_builtin(handle h)
 {
 	Dl_info info;
 	return sn_quick_is_open_mpi() ? dladdr((void *)h, &info) != 0 : (uint32_t)h >> 30 == 1;
@@ -472,7 +496,7 @@ bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to)
 		lesson.bytes_room = sizeof(messages);
 	}
 	brought_len = 0;
-	if (c->kind == SN_ALLREDUCE && (e->alike || (builtin(c->type) && builtin(c->op))) &&
+	if (c->kind == SN_ALLREDUCE && (e->alike || (sn_proof_builtin(c->type) && sn_proof_builtin(c->op))) &&
 	    !sn_proof_has_gpu()) {
 		brought_len = bytes_of(c->count, c->type);
 		memcpy(brought, sn_in_place(from) ? to : from, brought_len);

@@ -53,10 +53,20 @@ struct sn_proof_mpi {
 	int (*comm_size)(handle comm, int *size);
 	int (*comm_test_inter)(handle comm, int *inter);
 	int (*type_size)(handle type, int *size);
+	int (*comm_group)(handle comm, handle *group);
+	int (*group_translate_ranks)(handle a, int n, const int *in_a, handle b, int *in_b);
+	int (*group_free)(handle *group);
 	int (*type_get_extent)(handle type, intptr_t *low, intptr_t *extent);
 };
 extern struct sn_proof_mpi sn_proof_mpi;
 
+/* Asked once: are all of its functions there? */
+bool sn_proof_find(void);
+/* Does the MPI bring it along? */
+bool sn_proof_builtin(handle h);
+/* A handle of the MPI's own. */
+handle sn_proof_handle(const char *open_mpis, handle mpichs);
+handle sn_proof_world(void);
 bool sn_in_place(const void *from);
 /* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
 bool sn_proof_has_gpu(void);

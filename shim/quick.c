@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collective.h"
 #include "flat.h"
+#include "here.h"
 #include "requests.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -154,6 +155,11 @@ bool sn_quick_watch(struct sn_shim_lesson *other)
 void sn_quick_watched(void)
 {
 	watched();
+}
+
+bool sn_quick_serial(void)
+{
+	return serial();
 }
 
 bool sn_quick_is_open_mpi(void)
@@ -442,7 +448,7 @@ static int ends(int call, int p, void *a, void *b)
 	int rc = mpi.ends(a, b);
 	sn_quick_forget();
 	if (was && !rc)
-		sn_flat_end(was);
+		sn_meet_end(was);
 	return rc;
 }
 
@@ -573,7 +579,10 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	bool collective = sn_collective_is(name);
 	find_family();
 	if (call == CALLS && !collective) {
-		void *stand_in = sn_requests_stand_in(name, definition);
+		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
+		if (stand_in)
+			return stand_in;
+		stand_in = sn_requests_stand_in(name, definition);
 		return stand_in && (!definition || serial()) ? stand_in : definition;
 	}
 	if (!definition)

@@ -64,6 +64,8 @@ void sn_quick_forget(void);
 /* For other calls that are watched (collective.c): the provider's, where a call may go the quick way now. */
 const struct sn_shim_quick *sn_quick(void);
 bool sn_quick_is_open_mpi(void);
+/* Does one thread at a time call, as the MPI has promised? */
+bool sn_quick_serial(void);
 /* From here on, until sn_quick_watched(); false: not now. */
 bool sn_quick_watch(struct sn_shim_lesson *lesson);
 void sn_quick_watched(void);

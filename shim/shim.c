@@ -38,7 +38,7 @@ static struct sn_shim_thread *this_thread(void)
 static void forget(const void *ep)
 {
 	sn_quick_forget();
-	sn_flat_gone(ep);
+	sn_meet_gone(ep);
 	sn_requests_gone(ep);
 }
 

@@ -116,6 +116,8 @@ struct sn_shim_quick {
 	uint32_t (*awake)(int (*poll)(void *arg), void *arg);
 	/* Moves what comes and goes by this endpoint, as a read of its queue does. */
 	void (*progress)(void *ep);
+	/* The one that was opened last; NULL: it is closed. */
+	void *(*endpoint)(void);
 	/* Another number than before: something has come since. */
 	uint64_t (*events)(void);
 };

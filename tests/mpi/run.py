@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, waits, gives, again, together, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, waits, gives, again, together, sums, requests, pending, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -44,6 +44,7 @@ PROGRAMS = {
     "pending": ["pending.c"],
     "asked": ["asked.c"],
     "again_tool": ["again.c"],
+    "sums": ["sums.c"],
     "together": ["together.c", "together_flat.c"],
     "together_tool": ["together.c", "together_flat.c"],
 }
@@ -143,8 +144,18 @@ def together(args, runner):
         death(args, runner)
     elif "-f" in args.rest:
         flat(args, runner)
+    elif args.rest[-1] == "page":  # one rank goes through its MPI, and its messages are late
+        counters(own_program(args, runner), ("core.tried_sends",), True)
     else:
         again(args, runner)
+
+
+def sums(args, runner):
+    """Long sums; their order, which the program knows, tells that they went without the MPI."""
+    if "-d" in args.rest:
+        death(args, runner)
+    else:
+        own_program(args, runner)
 
 
 def pending(args, runner):
@@ -507,7 +518,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program,
-            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "together": together, "together_tool": together,
+            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "long.h"
+#include "copy/bypass.h"
+#include "here.h"
+#include <string.h>
+#include <time.h>
+
+#define LINE	64
+#define CHUNK	4096 /* bytes that are summed at a time: in the nearest cache */
+#define LONGEST 32   /* bytes of an element of the MPI's own types */
+#define CLOCKED                                                                                              \
+	32 /* calls, of which one reads the clock, to see whether it is time to look how far the others are */
+#define SAME_NS 25 /* so soon comes a line from no other core */
+
+/* ---- which calls ---- */
+
+/* The bytes of an element; 0: of such elements and operations the MPI makes the sum. */
+static size_t element(handle type, handle op)
+{
+	intptr_t low, extent;
+	int size;
+	if (!sn_proof_builtin(type) || !sn_proof_builtin(op) || sn_proof_mpi.type_size(type, &size) ||
+	    sn_proof_mpi.type_get_extent(type, &low, &extent) || low || extent != size || size > LONGEST)
+		return 0;
+	return (size_t)size;
+}
+
+static bool is_long(size_t size, const struct sn_collective *c)
+{
+	return size * (size_t)c->count >= SN_LONG_LEAST;
+}
+
+static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
+{
+	if (!is_long(element(c->type, c->op), c))
+		return NULL;
+	return sn_here_comm(c->comm) ? sn_meet_set_up(c->comm) : sn_meet_never(c->comm);
+}
+
+struct sn_meet *sn_long_of(const struct sn_collective *c)
+{
+	if (likely(c->kind != SN_ALLREDUCE || c->count < SN_LONG_LEAST / LONGEST || !sn_here_all))
+		return NULL;
+	struct sn_meet *m = sn_meet_of(c->comm);
+	if (!likely(m) && !(m = first_of(c)))
+		return NULL;
+	if (!m->here)
+		return NULL;
+	if (!likely(m->long_type == c->type && m->long_op == c->op)) {
+		m->element = element(c->type, c->op);
+		m->long_type = c->type;
+		m->long_op = c->op;
+	}
+	return is_long(m->element, c) ? m : NULL;
+}
+
+/* ---- pieces ---- */
+
+struct sum {
+	struct sn_meet *m;
+	const struct sn_collective *c;
+	struct sn_meet_words *mine;
+	const char *from;
+	char *to;
+	size_t len, piece;
+	uint64_t first, end;
+	bool lends, gpu;
+	const char *lent[SN_MEET_RANKS]; /* NULL: brought along */
+};
+
+static size_t offset(const struct sum *s, uint64_t k)
+{
+	return (size_t)(k - s->first) * s->piece;
+}
+
+static size_t length(const struct sum *s, uint64_t k)
+{
+	size_t left = s->len - offset(s, k);
+	return left < s->piece ? left : s->piece;
+}
+
+/* All ranks go through the ring alike, also who brings nothing along. */
+static void place(const struct sum *s, uint64_t k)
+{
+	struct sn_meet *m = s->m;
+	if (m->next + s->piece > m->ring)
+		m->next = 0;
+	m->at[k & 1] = m->next;
+	m->next += (length(s, k) + LINE - 1) / LINE * LINE;
+}
+
+static char *placed(const struct sum *s, unsigned rank, uint64_t k)
+{
+	return sn_meet_ring(s->m, rank) + s->m->at[k & 1];
+}
+
+static void bring(const struct sum *s, uint64_t k)
+{
+	char *to = placed(s, s->m->rank, k);
+	const char *from = s->from + offset(s, k);
+	if (s->m->far.far && !s->gpu)
+		sn_copy_bypass(to, from, length(s, k));
+	else
+		sn_meet_copy(s->m, s->c, to, from, length(s, k));
+}
+
+/* When all have come to this call. */
+static void find_lent(struct sum *s)
+{
+	const struct sn_meet *m = s->m;
+	for (unsigned r = 0; r < m->ranks; r++) {
+		uint64_t at = m->mem->words[r].at[m->calls & 1];
+		s->lent[r] = at && r != m->rank ? m->heaps[r] + (at - m->mem->heap[r].base) : NULL;
+	}
+	if (!s->gpu)
+		s->lent[m->rank] = s->from;
+}
+
+static const char *operand(const struct sum *s, unsigned rank, uint64_t k)
+{
+	return s->lent[rank] ? s->lent[rank] + offset(s, k) : placed(s, rank, k);
+}
+
+/* ---- who is here, and done ---- */
+
+static int await_here(const struct sum *s, uint64_t pieces)
+{
+	struct sn_meet *m = s->m;
+	int rc = 0;
+	for (unsigned r = 0; r < m->ranks && !rc; r++)
+		if (r != m->rank)
+			rc = sn_meet_await(m, s->c->comm, r, &m->mem->words[r].here, pieces);
+	return rc;
+}
+
+static int await_done(const struct sum *s, uint64_t pieces)
+{
+	struct sn_meet *m = s->m;
+	int rc = 0;
+	for (unsigned r = 0; r < m->ranks && !rc; r++)
+		if (r != m->rank)
+			rc = sn_meet_await(m, s->c->comm, r, &m->mem->words[r].done, pieces);
+	return rc;
+}
+
+/* ---- sums ---- */
+
+static void add(const struct sum *s, const char *in, char *sum, size_t len)
+{
+	sn_proof_mpi.reduce_local(in, sum, (int)(len / s->m->element), s->c->type, s->c->op);
+}
+
+static size_t chunk_of(const struct sum *s, size_t left)
+{
+	size_t most = CHUNK / s->m->element * s->m->element;
+	return left < most ? left : most;
+}
+
+static char sums[CHUNK] __attribute__((aligned(LINE)));
+
+/* Of two ranks. The sum is made where it shall be, but if this rank's operand is there, and the other's comes first. */
+static void add_both(const struct sum *s, uint64_t k)
+{
+	const char *a = operand(s, 0, k), *b = operand(s, 1, k);
+	char *to = s->to + offset(s, k);
+	for (size_t at = 0, n, len = length(s, k); at < len; at += n) {
+		n = chunk_of(s, len - at);
+		char *sum = s->gpu || to == b ? sums : to + at;
+		if (sum != a + at)
+			memcpy(sum, a + at, n);
+		add(s, b + at, sum, n);
+		if (sum == sums)
+			sn_meet_copy(s->m, s->c, to + at, sums, n);
+	}
+}
+
+/* Where a rank's share of so many bytes begins: with a line, where elements allow. */
+static size_t share(const struct sum *s, unsigned rank, size_t len)
+{
+	size_t unit = LINE / s->m->element * s->m->element, units = (len + unit - 1) / unit;
+	size_t at = units * rank / s->m->ranks * unit;
+	return at < len ? at : len;
+}
+
+static void add_share(const struct sum *s, uint64_t k)
+{
+	const struct sn_meet *m = s->m;
+	size_t end = share(s, m->rank + 1, length(s, k));
+	for (size_t at = share(s, m->rank, length(s, k)), n; at < end; at += n) {
+		char *to = placed(s, m->ranks, k) + at, *sum = m->far.far ? sums : to;
+		n = chunk_of(s, end - at);
+		memcpy(sum, operand(s, 0, k) + at, n);
+		for (unsigned r = 1; r < m->ranks; r++)
+			add(s, operand(s, r, k) + at, sum, n);
+		if (sum == sums)
+			sn_copy_bypass(to, sums, n);
+	}
+}
+
+/* ---- the call ---- */
+
+static int of_two(struct sum *s)
+{
+	int rc;
+	for (uint64_t k = s->first; k < s->end; k++) {
+		place(s, k);
+		if (!s->lends) {
+			if (k > 1 && (rc = await_done(s, k - 1)))
+				return rc;
+			bring(s, k);
+			sn_meet_say(s->m, &s->mine->here, k + 1);
+		}
+		if ((rc = await_here(s, k + 1)))
+			return rc;
+		if (k == s->first)
+			find_lent(s);
+		add_both(s, k);
+		sn_meet_say(s->m, &s->mine->done, k + 1);
+	}
+	return s->lends ? await_done(s, s->end) : 0;
+}
+
+/* The next piece of this rank's is brought along before the others are waited for. */
+static int of_many(struct sum *s)
+{
+	for (uint64_t k = s->first; k < s->end; k++) {
+		if (k == s->first) {
+			place(s, k);
+			if (!s->lends) {
+				bring(s, k);
+				sn_meet_say(s->m, &s->mine->here, k + 1);
+			}
+		}
+		int rc = await_here(s, k + 1);
+		if (rc)
+			return rc;
+		if (k == s->first)
+			find_lent(s);
+		add_share(s, k);
+		const char *sum = placed(s, s->m->ranks, k);
+		if (k + 1 < s->end) {
+			place(s, k + 1);
+			if (!s->lends) {
+				bring(s, k + 1);
+				atomic_store_explicit(&s->mine->here, k + 2, memory_order_release);
+			}
+		}
+		sn_meet_say(s->m, &s->mine->done, k + 1);
+		if ((rc = await_done(s, k + 1)))
+			return rc;
+		sn_meet_copy(s->m, s->c, s->to + offset(s, k), sum, length(s, k));
+	}
+	return 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* At the next rank's line, or of more than two at another's each time. */
+static void look_far(struct sn_meet *m)
+{
+	uint64_t start = now_ns();
+	unsigned turn = m->ranks > 2 ? (unsigned)(m->calls / CLOCKED % (m->ranks - 1)) : 0;
+	if (!sn_far_asks(&m->far, start))
+		return;
+	start = now_ns();
+	uint64_t calls = atomic_load(&m->mem->words[(m->rank + 1 + turn) % m->ranks].calls);
+	uint64_t took = now_ns() - start;
+	if (took >= SAME_NS)
+		sn_far_look(&m->far, start, calls, took);
+}
+
+int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
+{
+	bool in_place = sn_in_place(from), two = m->ranks == 2;
+	struct sum s = {
+		.m = m, .c = c, .mine = &m->mem->words[m->rank], .from = in_place ? to : from, .to = to};
+	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
+		return sn_proof_failed(c->comm);
+	s.gpu = sn_meet_gpu(m, c);
+	s.len = m->element * (size_t)c->count;
+	s.piece = SN_MEET_PIECE / m->element * m->element;
+	s.first = m->pieces;
+	s.end = m->pieces += (s.len + s.piece - 1) / s.piece;
+	s.lends = m->lends && !s.gpu && !(two && in_place) && sn_lend_holds(&m->heap, s.from, s.len);
+	atomic_store_explicit(&s.mine->calls, ++m->calls, memory_order_relaxed);
+	s.mine->at[m->calls & 1] = s.lends ? (uintptr_t)s.from : 0;
+	if (s.lends)
+		sn_meet_say(m, &s.mine->here, s.end);
+	if (m->calls % CLOCKED == 0)
+		look_far(m);
+	int rc = two ? of_two(&s) : of_many(&s);
+	if (s.first / SN_MEET_PERIOD != s.end / SN_MEET_PERIOD && !rc)
+		sn_meet_look(m);
+	return rc;
+}

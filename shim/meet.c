@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "meet.h"
+#include "here.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST   64 /* communicators that have memory at once */
+#define LOOKED 8  /* looks of one who waits, of which one is the MPI's, too */
+#define NAP_NS 1000000
+#define ASKED  8 /* naps, after one of which it is asked whether the other has ended */
+#define PAGE   ((size_t)4096)
+
+#define NAME "sennit-flat"
+
+/* One for each communicator whose ranks have been asked, with memory or without; the list grows, and what is in it stays where it is. */
+static struct sn_meet **meets;
+static unsigned used, with_memory;
+static handle byte_type, any_op, self;
+
+/* ---- what lies where ---- */
+
+static size_t lines_at(unsigned ranks)
+{
+	return sizeof(struct sn_meet_memory) + ranks * sizeof(struct sn_meet_words);
+}
+
+static size_t rest_at(unsigned ranks)
+{
+	return lines_at(ranks) + 2 * (size_t)ranks * sizeof(struct sn_meet_line);
+}
+
+static size_t rings_at(unsigned ranks)
+{
+	return (rest_at(ranks) + 2 * (size_t)ranks * SN_MEET_ROOM + PAGE - 1) / PAGE * PAGE;
+}
+
+/*
+ * As much in all for more ranks as for two: the cores between them write as much, until a place is written again. Three pieces at least: in two of
+ * them somebody reads, and the next one must fit behind these, or in front of them.
+ */
+static size_t ring_of(unsigned ranks)
+{
+	size_t ring = SN_MEET_RING / ((ranks + 1) / 2) / PAGE * PAGE;
+	return ring < 3 * SN_MEET_PIECE ? 3 * SN_MEET_PIECE : ring;
+}
+
+static size_t bytes(unsigned ranks)
+{
+	return rings_at(ranks) + ((size_t)ranks + 1) * ring_of(ranks);
+}
+
+struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank)
+{
+	char *lines = (char *)m->mem + lines_at(m->ranks);
+	return (struct sn_meet_line *)(void *)lines + generation * m->ranks + rank;
+}
+
+char *sn_meet_rest(const struct sn_meet *m, const struct sn_meet_line *line)
+{
+	return (char *)m->mem + rest_at(m->ranks) + (size_t)(line - sn_meet_line(m, 0, 0)) * SN_MEET_ROOM;
+}
+
+char *sn_meet_ring(const struct sn_meet *m, unsigned rank)
+{
+	return (char *)m->mem + rings_at(m->ranks) + rank * m->ring;
+}
+
+/* ---- which there are ---- */
+
+struct sn_meet *sn_meet_of(handle comm)
+{
+	static unsigned last;
+	comm = sn_meet_plain(comm);
+	if (likely(last < used && meets[last]->comm == comm))
+		return meets[last];
+	for (unsigned i = 0; i < used; i++)
+		if (meets[i]->comm == comm)
+			return meets[last = i];
+	return NULL;
+}
+
+bool sn_meet_room(void)
+{
+	return with_memory < MOST;
+}
+
+struct sn_meet *sn_meet_never(handle comm)
+{
+	struct sn_meet *m = used ? sn_meet_of(0) : NULL;
+	struct sn_meet **more = m ? NULL : realloc(meets, (used + 1) * sizeof(struct sn_meet *));
+	if (more)
+		meets = more;
+	if (!m && (!more || !(m = malloc(sizeof(*m))))) {
+		sn_proof_failed(comm);
+		return NULL;
+	}
+	if (more)
+		meets[used++] = m;
+	*m = (struct sn_meet){.comm = sn_meet_plain(comm)};
+	return m;
+}
+
+/* ---- the memory ---- */
+
+/* Of /proc/PID/stat: when it began (field 22), in the kernel's own time; 0: it has ended, or there is none. *known: it could be read. */
+static uint64_t began(int pid, bool *known)
+{
+	char path[32], text[512];
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	*known = fd >= 0;
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = 0;
+	const char *field = strrchr(text, ')'); /* the second */
+	bool over = !field || strchr("ZX", field[2]);
+	for (int k = 3; field && k <= 22; k++) {
+		field = strchr(field + 1, ' ');
+		if (field && k == 20 && strtol(field, NULL, 10) > 1)
+			over = false; /* its first thread has, and others have not */
+	}
+	return field && !over ? strtoull(field, NULL, 10) : 0;
+}
+
+/* Are its numbers of processes those of this one's namespace? */
+static bool proc_is_ours(void)
+{
+	char me[16] = "";
+	return readlink("/proc/self", me, sizeof(me) - 1) > 0 && strtol(me, NULL, 10) == getpid();
+}
+
+struct place { /* told by the first rank */
+	int32_t pid, fd;
+	uint64_t key;
+};
+
+static struct sn_meet_memory *map(int fd, unsigned ranks)
+{
+	void *mem = mmap(NULL, bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
+	return mem == MAP_FAILED ? NULL : mem;
+}
+
+static struct sn_meet_memory *make(unsigned ranks, struct place *at)
+{
+	struct timespec now;
+	int fd = memfd_create(NAME, MFD_CLOEXEC);
+	*at = (struct place){.pid = (int32_t)getpid(), .fd = -1};
+	struct sn_meet_memory *mem = fd >= 0 && !ftruncate(fd, (off_t)bytes(ranks)) ? map(fd, ranks) : NULL;
+	if (!mem) {
+		if (fd >= 0)
+			close(fd);
+		return NULL;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	at->fd = fd;
+	at->key = (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec << 16 ^ (uint64_t)at->pid;
+	mem->key = at->key;
+	return mem;
+}
+
+/* In another container a process may have the same number: nothing is opened that is not what was told. */
+static struct sn_meet_memory *attach(unsigned ranks, const struct place *at)
+{
+	char path[64], to[64];
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", at->pid, at->fd);
+	ssize_t n = at->fd >= 0 ? readlink(path, to, sizeof(to)) : -1;
+	static const char name[] = "/memfd:" NAME;
+	if (n < (ssize_t)sizeof(name) - 1 || memcmp(to, name, sizeof(name) - 1) != 0)
+		return NULL;
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	struct sn_meet_memory *mem =
+		fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)bytes(ranks) ? map(fd, ranks) : NULL;
+	if (fd >= 0)
+		close(fd);
+	if (mem && mem->key != at->key) {
+		munmap(mem, bytes(ranks));
+		mem = NULL;
+	}
+	return mem;
+}
+
+/* Only if each rank has all those that there are: so who lends brings nothing along. */
+static void borrow(struct sn_meet *m, handle comm, handle type, handle min)
+{
+	int all = 1, ok;
+	for (unsigned r = 0; r < m->ranks; r++) {
+		const struct sn_lent *theirs = &m->mem->heap[r];
+		if (r != m->rank)
+			m->heaps[r] = sn_lend_map(m->mem->pid[r], m->mem->began[r], theirs);
+		all &= r == m->rank || m->heaps[r] || !theirs->bytes;
+	}
+	m->lends = !sn_proof_mpi.allreduce(&all, &ok, 1, type, min, comm) && ok;
+}
+
+static void find_handles(void)
+{
+	byte_type = sn_proof_handle("ompi_mpi_byte", 0x4c00010d);
+	any_op = sn_proof_handle("ompi_mpi_op_bor", 0x58000008);
+	self = sn_proof_handle("ompi_mpi_comm_self", 0x44000001);
+}
+
+/* Whoever lacks something takes part as far as it is said to the others. */
+static void share(struct sn_meet *m, handle comm)
+{
+	handle type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
+	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
+	int ranks, rank, ok;
+	struct place at = {.fd = -1};
+	if (sn_proof_mpi.comm_size(comm, &ranks) || sn_proof_mpi.comm_rank(comm, &rank) || !type || !min)
+		return;
+	find_handles();
+	m->ranks = (unsigned)ranks;
+	m->rank = (unsigned)rank;
+	m->ring = ring_of(m->ranks);
+	bool fits = sn_meet_room();
+	struct sn_meet_memory *mem = rank || !fits ? NULL : make(m->ranks, &at);
+	if (sn_proof_mpi.bcast(&at, sizeof(at) / sizeof(int), type, 0, comm))
+		return;
+	if (rank && fits)
+		mem = attach(m->ranks, &at);
+	bool known = false;
+	if (mem) {
+		mem->pid[rank] = (int32_t)getpid();
+		mem->began[rank] = began(mem->pid[rank], &known);
+		mem->heap[rank] = m->heap = sn_lend_own();
+	}
+	int has_it = known && proc_is_ours();
+	if (sn_proof_mpi.allreduce(&has_it, &ok, 1, type, min, comm))
+		ok = 0;
+	if (!rank && at.fd >= 0)
+		close(at.fd);
+	if (ok && mem) {
+		m->mem = mem;
+		with_memory++;
+		borrow(m, comm, type, min);
+	} else if (mem) {
+		munmap(mem, bytes(m->ranks));
+	}
+}
+
+struct sn_meet *sn_meet_set_up(handle comm)
+{
+	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	struct sn_meet *m = sn_meet_never(comm);
+	if (!m)
+		return NULL;
+	share(m, comm);
+	m->ep = q ? q->endpoint() : NULL;
+	m->here = m->mem && sn_here_all && sn_here_comm(comm);
+	return m;
+}
+
+void sn_meet_end(handle comm)
+{
+	struct sn_meet *m = used ? sn_meet_of(comm) : NULL;
+	if (!m)
+		return;
+	if (m->mem) {
+		munmap(m->mem, bytes(m->ranks));
+		with_memory--;
+	}
+	*m = (struct sn_meet){0};
+}
+
+int sn_meet_size(struct sn_meet *m, handle type)
+{
+	int size = 0;
+	if (m->type == type)
+		return m->size;
+	if (sn_proof_mpi.type_size(type, &size))
+		return 0;
+	m->type = type;
+	m->size = size;
+	return size;
+}
+
+void sn_meet_forget(void)
+{
+	for (unsigned i = 0; i < used; i++)
+		meets[i]->type = meets[i]->long_type = 0;
+}
+
+void sn_meet_gone(const void *ep)
+{
+	for (unsigned i = 0; i < used; i++)
+		if (meets[i]->ep == ep)
+			meets[i]->ep = NULL;
+}
+
+/* ---- waiting ---- */
+
+static struct {
+	const _Atomic uint64_t *word;
+	unsigned rank; /* whose it is */
+	uint64_t number;
+	unsigned looks;
+} awaited;
+
+static int come(void)
+{
+	return atomic_load(awaited.word) >= awaited.number;
+}
+
+/*
+ * What has come is brought to the MPI, and the MPI hears of it. It takes both: an MPI_Iprobe that finds a message moves nothing, and one that lies
+ * there is found each time; nor does MPICH's on the communicator of one rank. The MPI is not to sleep here: no message ends this wait.
+ */
+void sn_meet_look(const struct sn_meet *m)
+{
+	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	uint32_t kind = sn_mpi_thread.kind;
+	if (m->ep)
+		q->progress(m->ep);
+	sn_mpi_thread.kind = SN_SHIM_POLLS;
+	sn_proof_look(m->comm);
+	sn_mpi_thread.kind = kind;
+}
+
+/* While there is a window, what others do to it is done here (shim.h). Then nobody sleeps. */
+static bool others_depend(void)
+{
+	return atomic_load_explicit(&sn_mpi_shim.elsewhere, memory_order_relaxed) != 0;
+}
+
+static int look(void *arg)
+{
+	if (come())
+		return 1;
+	if (++awaited.looks % LOOKED == 0 || others_depend())
+		sn_meet_look(arg);
+	return 0;
+}
+
+/* Of who is waited for: who comes wakes nobody who waits for somebody else. */
+static uint32_t bit(unsigned rank)
+{
+	return 1u << rank % 32;
+}
+
+static void nap(struct sn_meet_memory *mem)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += NAP_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	atomic_fetch_add(&mem->sleepers, 1);
+	uint32_t bell = atomic_load(&mem->bell);
+	if (!come())
+		syscall(SYS_futex, &mem->bell, FUTEX_WAIT_BITSET, bell, &until, NULL, bit(awaited.rank));
+	atomic_fetch_sub(&mem->sleepers, 1);
+}
+
+/* Not by its number alone, which may be another's by now. */
+static bool has_ended(const struct sn_meet_memory *mem, unsigned rank)
+{
+	bool known;
+	uint64_t now = began(mem->pid[rank], &known);
+	return known ? now != mem->began[rank] : kill(mem->pid[rank], 0) < 0 && errno == ESRCH;
+}
+
+static __attribute__((noinline)) int wait_for(struct sn_meet *m, handle comm, unsigned rank,
+					      const _Atomic uint64_t *word, uint64_t number)
+{
+	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	awaited.word = word;
+	awaited.number = number;
+	awaited.rank = rank;
+	unsigned naps = 0;
+	bool here = q->awake(look, m) && come();
+	while (!here) {
+		uint64_t events = q->events();
+		if (!others_depend())
+			nap(m->mem);
+		sn_meet_look(m);
+		/* no message ends a nap: where some have come, there may be more */
+		if (others_depend() || q->events() != events)
+			q->awake(look, m);
+		bool ended = ++naps % ASKED == 0 && has_ended(m->mem, rank);
+		bool failed = atomic_load(&m->mem->failed);
+		here = come();
+		if (!here && ended) {
+			fprintf(stderr,
+				"sennit: process %d, rank %u of a communicator, has ended before a "
+				"collective that the others are in\n",
+				m->mem->pid[rank], rank);
+			atomic_store(&m->mem->failed, 1);
+		}
+		if (!here && (ended || failed))
+			return sn_proof_failed(comm);
+	}
+	return 0;
+}
+
+static void wake(struct sn_meet_memory *mem, unsigned rank)
+{
+	atomic_fetch_add(&mem->bell, 1);
+	syscall(SYS_futex, &mem->bell, FUTEX_WAKE_BITSET, SN_MEET_RANKS, NULL, NULL, bit(rank));
+}
+
+void sn_meet_say(struct sn_meet *m, _Atomic uint64_t *word, uint64_t number)
+{
+	atomic_store(word, number); /* before it looks for sleepers */
+	if (!likely(!atomic_load(&m->mem->sleepers)))
+		wake(m->mem, m->rank);
+}
+
+int sn_meet_await(struct sn_meet *m, handle comm, unsigned rank, const _Atomic uint64_t *word,
+		  uint64_t number)
+{
+	if (likely(atomic_load_explicit(word, memory_order_acquire) >= number))
+		return 0;
+	return wait_for(m, comm, rank, word, number);
+}
+
+bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c)
+{
+	if (!likely(m->from == c->from && m->to == c->to)) {
+		m->from = c->from;
+		m->to = c->to;
+		m->gpu = sn_proof_has_gpu();
+	}
+	return m->gpu;
+}
+
+/*
+ * A GPU's library may come later than all ranks have agreed, and then this rank's buffers may be such memory, which only the MPI may know to
+ * copy: so it does, as a sum of this rank alone, which no message of the program's can meet.
+ */
+void sn_meet_copy(struct sn_meet *m, const struct sn_collective *c, void *to, const void *from, size_t len)
+{
+	if (likely(!sn_meet_gpu(m, c)))
+		memcpy(to, from, len);
+	else
+		sn_proof_mpi.allreduce(from, to, (int)len, byte_type, any_op, self);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where the ranks of a communicator meet: memory that all of them share, and how they wait for each other there. For flat.h and long.h.
+ *
+ * The first rank makes the memory, tells the others where it is by MPI_Bcast, and MPI_Allreduce says whether all have it; if
+ * not, the communicator stays as it is. It has no name, so nothing is left behind. A page of it is there once it is written. A second
+ * MPI_Allreduce says whether each rank can read what lies in the others' shareable heaps (lend.h).
+ *
+ * Who waits looks, and gives the core to others, as any other (relax.h), with looks of the MPI in between, on whose progress others may
+ * depend; then he sleeps, until somebody has written, who sees that there are sleepers (both write before they look, in one order of all), or for a
+ * moment. A process that has ended is found then, and the error handler is called.
+ */
+#ifndef SN_SHIM_MEET_H
+#define SN_SHIM_MEET_H
+
+#include "copy/far.h"
+#include "lend.h"
+#include "proof.h"
+
+#define SN_MEET_RANKS 64
+#define SN_MEET_ROOM  1024 /* flat.h: bytes of an operand */
+#define SN_MEET_FORMS 16   /* likewise: of a communicator */
+#define SN_MEET_PIECE                                                                                        \
+	(64u << 10) /* long.h: bytes of an operand that are under way at a time; also other than 2^k ones */
+#define SN_MEET_RING   (2048u << 10) /* likewise: of two ranks. For each, and one more for sums */
+#define SN_MEET_PERIOD 64 /* calls, or pieces, of which one looks for the MPI, that its own affairs go on */
+
+struct sn_meet_line {	       /* flat.h: one rank's */
+	_Atomic uint64_t call; /*  0 that it has come to */
+	uint64_t unused;       /*  8 */
+	char data[48]; /* 16 what it brings along, if that fits; so that the longest types are aligned */
+};
+_Static_assert(sizeof(struct sn_meet_line) == 64, "a cache line");
+
+struct sn_meet_words {	       /* long.h: one rank's */
+	_Atomic uint64_t here; /*   0 so many pieces of its operands are where others read them */
+	_Atomic uint64_t done; /*   8 so many of the others' it has read, and its share of the sum is there */
+	uint64_t at
+		[2]; /*  16 in its process: where the operand lies that it lends in this call, or the next; 0: it brings it along */
+	char pad[96];
+	_Atomic uint64_t calls; /* 128 that it has come to: no line that anybody waits for */
+	char rest[56];
+};
+_Static_assert(sizeof(struct sn_meet_words) == 192,
+	       "lines of the cache, and no neighbour's, which is fetched with one");
+
+struct sn_meet_memory { /* then words[ranks], line[2][ranks], what does not fit into these [2][ranks][ROOM], rings[ranks + 1] */
+	uint64_t key;		   /*    0 not another's */
+	_Atomic uint32_t sleepers; /*    8 */
+	_Atomic uint32_t bell;	   /*   12 grows when somebody has written who has seen sleepers */
+	_Atomic uint32_t failed;   /*   16 one has ended, so no call that not all have come to will be over */
+	int32_t pid[SN_MEET_RANKS];	    /*   20 */
+	uint64_t began[SN_MEET_RANKS];	    /*  280 */
+	struct sn_lent heap[SN_MEET_RANKS]; /*  792 */
+	char pad[40];
+	struct sn_meet_words words[]; /* 2368 */
+};
+_Static_assert(sizeof(struct sn_meet_memory) == 2368, "lines of the cache");
+
+struct sn_meet_form {
+	int kind, count, size;
+	handle op;
+};
+
+struct sn_meet {
+	handle comm;		    /* 0: nobody's */
+	void *ep;		    /* of the MPI, by which its messages go; NULL: it is no more */
+	struct sn_meet_memory *mem; /* NULL: not all ranks have it, and it stays so */
+	unsigned ranks, rank;
+	handle type; /* of the last call, and its size */
+	int size;
+	uintptr_t from, to; /* its regions, and whether they may be a GPU's */
+	bool gpu;
+	/* flat.h */
+	uint64_t call;
+	unsigned forms;
+	struct sn_meet_form form[SN_MEET_FORMS];
+	/* long.h */
+	bool here;		/* its ranks are all of this job, and all have this library */
+	uint64_t calls, pieces; /* so far */
+	size_t ring, next,
+		at[2]; /* how long it is; where the next piece goes; this one, and the one before */
+	handle long_type, long_op; /* of the last call, and the bytes of an element; 0: the MPI's */
+	size_t element;
+	bool lends;
+	struct sn_lent heap;
+	const char *heaps[SN_MEET_RANKS]; /* here */
+	struct sn_far far;
+};
+
+/* What is passed itself: MPICH's are numbers, with whatever lies above them. */
+static inline handle sn_meet_plain(handle h)
+{
+	return sn_quick_is_open_mpi() ? h : (uint32_t)h;
+}
+
+/* NULL: its ranks have not been asked. */
+struct sn_meet *sn_meet_of(handle comm);
+/* May one more have memory, as far as it is this rank's affair? */
+bool sn_meet_room(void);
+/* All ranks call it at once. NULL: there is no memory to remember it, and the program is told. */
+struct sn_meet *sn_meet_set_up(handle comm);
+/* It shall have none. */
+struct sn_meet *sn_meet_never(handle comm);
+/* Of a type. */
+int sn_meet_size(struct sn_meet *m, handle type);
+
+struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank);
+/* For what does not fit into that line. */
+char *sn_meet_rest(const struct sn_meet *m, const struct sn_meet_line *line);
+char *sn_meet_ring(const struct sn_meet *m, unsigned rank);
+
+/* A word of this rank's, to all. */
+void sn_meet_say(struct sn_meet *m, _Atomic uint64_t *word, uint64_t number);
+/* Until this rank's word is so much, or more: 0, or an error of the MPI's, whose handler has been called. */
+int sn_meet_await(struct sn_meet *m, handle comm, unsigned rank, const _Atomic uint64_t *word,
+		  uint64_t number);
+/* The MPI's own affairs. */
+void sn_meet_look(const struct sn_meet *m);
+/* May this call's buffers be a GPU's? Asked where they are not the last one's. */
+bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c);
+/* A copy out of the program's memory, or into it. */
+void sn_meet_copy(struct sn_meet *m, const struct sn_collective *c, void *to, const void *from, size_t len);
+
+/* A type may have been freed. */
+void sn_meet_forget(void);
+/* The endpoint is closed. */
+void sn_meet_gone(const void *ep);
+/* The communicator has been freed. */
+void sn_meet_end(handle comm);
+
+#endif
