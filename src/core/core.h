@@ -92,7 +92,13 @@ struct sn_claim {	   /* an unexpected message, in the matcher or claimed */
 	uint8_t flags, size_class;
 	uint64_t len, data, sync_op;
 	struct sn_claim *next_free;
-	void *fetched; /* its body, where that was announced, and fetched before anybody posted for it; NULL: it is below */
+	/* claim.c: one that was announced, and is fetched before anybody has posted for it */
+	struct sn_list early; /* on ep->early until then, on ep->fetching meanwhile */
+	uint64_t due;	      /* when, if nobody does */
+	bool fetching, dropped;
+	int failed;	       /* with .lost, why; 0: its sender died */
+	struct sn_req *waiter; /* has been posted for it meanwhile */
+	void *fetched;	       /* its body; NULL: that is below */
 	uint8_t body[];
 };
 static inline const void *sn_core_claim_body(const struct sn_claim *claim)
@@ -140,8 +146,8 @@ struct sn_region {
 };
 
 struct sn_core_counters {
-	uint64_t sends, recvs, unexpected, unexpected_rdv, truncated, self, puts, gets, atomics,
-		refused_access, bad_messages, peers_gone, shown, claimed, tried_sends, tried_recvs,
+	uint64_t sends, recvs, unexpected, unexpected_rdv, fetched_early, truncated, self, puts, gets,
+		atomics, refused_access, bad_messages, peers_gone, shown, claimed, tried_sends, tried_recvs,
 		ahead_recvs, handed_over;
 };
 
@@ -164,7 +170,9 @@ struct sn_ep {
 	struct sn_list *free_reqs; /* by link.next, NULL: none */
 	struct sn_req **slabs;
 	uint32_t slab_count;
-	struct sn_list done;	 /* completed, for sn_poll */
+	struct sn_list done;		/* completed, for sn_poll */
+	struct sn_list early, fetching; /* of struct sn_claim */
+	uint32_t early_looks;
 	struct sn_list deferred; /* completed while the progress thread visited; visit.c */
 	bool visited;		 /* it does so now */
 	uint32_t visit_calls;	 /* the application's looks at the last visit */
@@ -357,6 +365,14 @@ int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool
 /* claim.c. new: with room for so many bytes; NULL: no memory */
 struct sn_claim *sn_core_claim_new(sn_ep *ep, uint64_t body);
 void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim);
+/* Nobody wants it any more: at once, or when it has been fetched. */
+void sn_core_claim_drop(sn_ep *ep, struct sn_claim *claim);
+/* It is unexpected, and was only announced. */
+void sn_core_claim_announced(sn_ep *ep, struct sn_claim *claim);
+/* With ep->early: fetch what is due. The number of events, if so much as that is looked for. */
+int sn_core_claims_early(sn_ep *ep);
+/* recv.c: the body of a claim that is used up, to the request that has taken it. */
+void sn_core_claim_deliver(struct sn_req *req, struct sn_claim *claim);
 void sn_core_claims_free(sn_ep *ep);
 
 /* ack.c */

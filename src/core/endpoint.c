@@ -108,6 +108,8 @@ int sn_ep_open(const sn_ep_attr *attr, sn_ep **out)
 	ep->fork_epoch = sn_fork_epoch;
 	sn_list_init(&ep->done);
 	sn_list_init(&ep->deferred);
+	sn_list_init(&ep->early);
+	sn_list_init(&ep->fetching);
 	sn_random(&ep->ids, sizeof(ep->ids));
 	ep->match[0] = sn_match_new();
 	ep->match[1] = sn_match_new();
@@ -143,6 +145,7 @@ static void tell_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uin
 	fn(arg, "core.receives", c->recvs);
 	fn(arg, "core.unexpected", c->unexpected);
 	fn(arg, "core.unexpected_rendezvous", c->unexpected_rdv);
+	fn(arg, "core.fetched_early", c->fetched_early);
 	fn(arg, "core.truncated", c->truncated);
 	fn(arg, "core.shown", c->shown);
 	fn(arg, "core.claimed", c->claimed);
@@ -263,6 +266,8 @@ int sn_core_progress(sn_ep *ep)
 			      atomic_load_explicit(&ep->client.calls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	int n = sn_core_look(ep);
+	if (sn_unlikely(!sn_list_empty(&ep->early)))
+		n += sn_core_claims_early(ep);
 	if (sn_unlikely(!sn_list_empty(&ep->deferred)))
 		n += sn_core_deliver_deferred(ep);
 	return n;

@@ -70,7 +70,9 @@ const void *sn_claim_data(sn_ep *ep, const sn_claim *claim)
 	if (!ep || !claim || sn_core_foreign(ep))
 		return NULL;
 	sn_lock(&ep->lock); /* its sender may die meanwhile */
-	const void *data = claim->rdv || claim->lost || !claim->len ? NULL : sn_core_claim_body(claim);
+	const void *data = claim->rdv || claim->lost || claim->fetching || !claim->len
+				   ? NULL
+				   : sn_core_claim_body(claim);
 	sn_unlock(&ep->lock);
 	return data;
 }
@@ -87,7 +89,7 @@ int sn_discard(sn_ep *ep, sn_claim *claim)
 		sn_core_ack(peer, claim->sync_op, SN_OK);
 	if (claim->rdv)
 		peer->ops->refuse(peer->link, claim->rdv, SN_OK);
-	sn_core_claim_free(ep, claim);
+	sn_core_claim_drop(ep, claim);
 	sn_unlock(&ep->lock);
 	return 0;
 }

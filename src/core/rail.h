@@ -191,12 +191,8 @@ struct sn_peer_state *sn_core_peer_from(struct sn_ep *ep, const void *rail, cons
 size_t sn_core_address(const struct sn_ep *ep, uint8_t out[SN_ADDR_MAX]);
 /* For logs: "peer 3 (pid 1234)" is made by the rail; this is the number. */
 uint32_t sn_core_peer_number(const struct sn_peer_state *peer);
-/* Bytes of its longer messages (above 16 KiB, or fetched) that are here, but that nobody has posted for. */
+/* Bytes of its longer messages (above 16 KiB, or fetched early) that are here, but that nobody has posted for. */
 uint64_t sn_core_peer_kept(const struct sn_peer_state *peer);
-/*
- * A rendezvous that was announced, and that nobody has posted for, has been fetched all the same: body, which is malloc'ed, is the core's from now
- * on, and the rdv is used up. False: it waits for no receive any more, or for none yet that ends it, so neither is.
- */
-bool sn_core_fetched(struct sn_peer_state *peer, const struct sn_rdv *rdv, void *body);
+#define SN_KEPT_MAX (4u << 20) /* more of them are not welcome */
 
 #endif

@@ -110,7 +110,7 @@ static void deliver(struct sn_req *req, struct sn_claim *claim)
 		if (!child) { /* the message is lost, and both sides hear of it */
 			if (claim->rdv)
 				peer->ops->refuse(peer->link, claim->rdv, SN_ERR_NOMEM);
-			sn_core_claim_free(peer->ep, claim);
+			sn_core_claim_drop(peer->ep, claim);
 			if (req->posted.queued)
 				sn_match_remove_posted(req->ep->match[1], &req->posted);
 			sn_core_req_complete(req, SN_ERR_NOMEM);
@@ -127,11 +127,22 @@ static void deliver(struct sn_req *req, struct sn_claim *claim)
 		peer->ops->pull(peer->link, rdv, recv_segments(req), req->seg_count, take, req);
 		return;
 	}
-	int status = claim->lost ? peer->gone_status : SN_OK;
-	if (!claim->lost && take)
-		recv_body(req, sn_core_claim_body(claim), take);
-	if (claim->lost)
+	if (sn_unlikely(claim->fetching))
+		claim->waiter = req;
+	else
+		sn_core_claim_deliver(req, claim);
+}
+
+void sn_core_claim_deliver(struct sn_req *req, struct sn_claim *claim)
+{
+	const struct sn_peer_state *peer = claim->peer;
+	int status = SN_OK;
+	if (sn_unlikely(claim->lost)) {
+		status = claim->failed ? claim->failed : peer->gone_status;
 		req->comp.len = 0;
+	} else if (req->comp.len) {
+		recv_body(req, sn_core_claim_body(claim), req->comp.len);
+	}
 	sn_core_claim_free(peer->ep, claim);
 	sn_core_recv_complete(req, status);
 }
@@ -155,6 +166,7 @@ static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, b
 	if (in->rdv) {
 		sn_list_add_tail(&peer->rdvs, &claim->peer_link);
 		ep->count.unexpected_rdv++;
+		sn_core_claim_announced(ep, claim);
 	} else if (in->head.len) {
 		memcpy(claim->body, in->body, in->head.len);
 	}
@@ -417,8 +429,8 @@ void sn_core_recv_place(struct sn_req *req, bool plain)
 	}
 	while ((u = sn_match_find(m, req->posted.bits, req->posted.mask, source))) {
 		struct sn_claim *claim = sn_container(u, struct sn_claim, m);
-		if (sn_unlikely(
-			    !sn_core_recv_accepts(req, u->bits, claim->len, !claim->rdv && !claim->lost))) {
+		if (sn_unlikely(!sn_core_recv_accepts(req, u->bits, claim->len,
+						      !claim->rdv && !claim->lost && !claim->fetching))) {
 			sn_core_req_complete(req, SN_ERR_AGAIN);
 			return;
 		}

@@ -60,7 +60,6 @@ int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *
 	sn_list_init(&link->controls);
 	sn_list_init(&link->sends);
 	sn_list_init(&link->reads);
-	sn_list_init(&link->unposted);
 	sn_slots_init(&link->send_slots, sizeof(struct sn_send));
 	sn_slots_init(&link->rdv_slots, sizeof(struct sn_rdv));
 	sn_list_add_tail(&rail->links, &link->link);

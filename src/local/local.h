@@ -33,10 +33,10 @@ struct sn_kmod_region;
 
 /* Plain counters, reported by name in rail.c. */
 struct sn_local_counters {
-	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, fetched_early, copy_read_bytes,
-		copy_write_bytes, copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes,
-		kmod_fallbacks, copy_shared_bytes, copy_mapped_bytes, bypassed, moves, shared, helped, claims,
-		refused_read, refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
+	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
+		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes, kmod_fallbacks,
+		copy_shared_bytes, copy_mapped_bytes, bypassed, moves, shared, helped, claims, refused_read,
+		refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -137,7 +137,6 @@ static inline void *sn_slot_find(const struct sn_slots *s, uint64_t id)
 /* ---- rendezvous: rdv.c, announce.c -------------------------------------------------------------------------- */
 
 #define SN_SEGS_INLINE 4
-#define SN_KEPT_MAX    (4u << 20) /* bytes of long messages of one peer that nobody has posted for */
 
 struct sn_segs { /* a peer's segments */
 	struct iovec *at;
@@ -271,7 +270,7 @@ struct sn_link {
 	struct sn_list messages, controls; /* queued for the ring */
 	uint32_t jobs;			   /* bits: those of our channel that we still look at */
 	struct sn_list sends;		   /* of struct sn_send: writing or streaming */
-	struct sn_list reads, unposted;	   /* of struct sn_rdv: between two slices; not posted for */
+	struct sn_list reads;		   /* of struct sn_rdv: between two slices */
 	struct sn_slots send_slots, rdv_slots;
 	struct sn_heap_peer heap; /* the peer's shareable heap, and its generation */
 	uint32_t heap_generation;
@@ -298,7 +297,7 @@ struct sn_link {
 	struct sn_far far;		      /* is the peer's core? */
 	uint64_t straight_at;		      /* when a message was last asked about that could be fetched */
 	uint32_t cpus[2], since_move;	      /* of this process and the peer; messages since one changed */
-	uint32_t poll_index, unposted_looks;
+	uint32_t poll_index;
 };
 
 struct sn_rail {

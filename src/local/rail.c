@@ -169,8 +169,7 @@ static int push_links(struct sn_rail *rail)
 		n += sn_rdv_step(link);
 		n += sn_send_push(link);
 		if (!sn_list_empty(&link->messages) || !sn_list_empty(&link->controls) ||
-		    !sn_list_empty(&link->sends) || !sn_list_empty(&link->reads) ||
-		    !sn_list_empty(&link->unposted))
+		    !sn_list_empty(&link->sends) || !sn_list_empty(&link->reads))
 			sn_link_busy(link);
 	}
 	return n;
@@ -199,8 +198,7 @@ static bool local_busy(void *r)
 	const struct sn_rail *rail = r;
 	sn_list_for_each (at, &rail->busy) {
 		const struct sn_link *link = sn_container(at, struct sn_link, busy);
-		if (!sn_list_empty(&link->messages) || !sn_list_empty(&link->controls) ||
-		    !sn_list_empty(&link->unposted) || !sn_rdv_rests(link))
+		if (!sn_list_empty(&link->messages) || !sn_list_empty(&link->controls) || !sn_rdv_rests(link))
 			return true;
 	}
 	return !sn_list_empty(&rail->doomed);
@@ -282,7 +280,6 @@ static void local_counters(void *r, void (*fn)(void *arg, const char *name, uint
 	fn(arg, "local.tx_queued", c->tx_queued);
 	fn(arg, "local.rx_eager", c->rx_eager);
 	fn(arg, "local.rx_rdv", c->rx_rdv);
-	fn(arg, "local.fetched_early", c->fetched_early);
 	fn(arg, "local.copy_read_bytes", c->copy_read_bytes);
 	fn(arg, "local.copy_write_bytes", c->copy_write_bytes);
 	fn(arg, "local.copy_stream_bytes", c->copy_stream_bytes);

@@ -16,23 +16,14 @@
  * source that really cannot be read ends it with SN_ERR_FAULT on both sides, a destination that cannot be written with
  * SN_ERR_FAULT at the receiver, while the sender completes; nobody crashes for a bad buffer of the other.
  *
- * Nothing more than this library waits for a receive. But a program in which both sides send first, and receive then, which MPI forbids, relies on an MPI to
- * take what is not too long off its hands. So if this side goes on waiting for something else while nobody posts for what was announced, then
- * it is fetched early, if it can be read at once, and kept like what goes uninvited.
- *
  * A message ends at the sender with the last byte written or streamed, or FIN; at the receiver with the last byte read
  * or consumed, or DONE. Numbers carry a generation: one that names no live message of this link is a protocol error.
  */
 #include "base/conf.h"
 #include "base/log.h"
 #include "local/local.h"
-#include <stdlib.h>
 
-#define PULL_AT_ONCE 4	    /* slices inside one pull(); the rest by progress(), so that others get a turn */
-#define EARLY_LOOKS  8	    /* of one who waits for something else, and */
-#define EARLY_NS     20000  /* so long after what could have gone uninvited was announced, or */
-#define EARLY_LATER  100000 /* what could not, up to */
-#define EARLY_MOST   (128u << 10) /* what Intel MPI sends uninvited, the most of all */
+#define PULL_AT_ONCE 4 /* slices inside one pull(); the rest by progress(), so that others get a turn */
 
 /* ---- refusals ------------------------------------------------------------------------------------------------ */
 
@@ -72,17 +63,6 @@ int sn_rdv_status(uint64_t data)
 
 /* ---- the receiver -------------------------------------------------------------------------------------------- */
 
-/* One that nobody has posted for so far. */
-static void wait_unposted(struct sn_link *link, struct sn_rdv *rdv)
-{
-	if (rdv->req || rdv->len > EARLY_MOST || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
-		return;
-	if (sn_list_empty(&link->unposted))
-		link->unposted_looks = 0;
-	sn_list_add_tail(&link->unposted, &rdv->slot.list);
-	sn_link_busy(link);
-}
-
 int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct sn_rec_rts *rts,
 		  const void *segs, unsigned flags)
 {
@@ -117,12 +97,7 @@ int sn_rdv_arrive(struct sn_link *link, const struct sn_head *head, const struct
 		return req ? sn_core_claimed_rdv(req, link->peer, &in)
 			   : sn_fail(SN_ERR_PROTO, "a message for a receive that was not claimed");
 	}
-	uint64_t id = sn_slot_id(&rdv->slot);
-	rc = sn_core_arrive(link->peer, &in); /* when it fails the rdv goes with the link */
-	/* who waits for the receive waits for that, and not for the message to be taken */
-	if (!rc && !(head->flags & SN_H_SYNC) && (rdv = sn_slot_find(&link->rdv_slots, id)))
-		wait_unposted(link, rdv);
-	return rc;
+	return sn_core_arrive(link->peer, &in); /* when it fails the rdv goes with the link */
 }
 
 void sn_rdv_free(struct sn_link *link, struct sn_rdv *rdv)
@@ -268,7 +243,6 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 		 struct sn_req *req)
 {
 	struct sn_link *link = l;
-	sn_list_del(&rdv->slot.list); /* perhaps it waited for this */
 	rdv->req = req;
 	rdv->iov = iov;
 	rdv->iov_count = iov_count;
@@ -374,63 +348,11 @@ int sn_rdv_done(struct sn_link *link, uint64_t id, uint64_t status)
 	return 0;
 }
 
-static bool read_early(struct sn_link *link, const struct sn_rdv *rdv, const struct iovec *body)
-{
-	struct sn_local_counters *count = &link->rail->count;
-	struct sn_mapped m = {body, rdv->segs.at, 1, rdv->segs.count, true, false, false};
-	uint64_t done = 0, n;
-	int error;
-	if (rdv->mapped)
-		sn_mapped_copy(link, &m, 0, done = rdv->len);
-	while (done < rdv->len && sn_rdv_may_read(link) &&
-	       sn_cma_read(&link->copy, body, 1, rdv->segs.at, rdv->segs.count, done, rdv->len - done, &n,
-			   &error, &count->system_calls) == SN_CMA_OK)
-		done += n;
-	count->copy_read_bytes += rdv->mapped ? 0 : done;
-	/* Closed: perhaps it was something else by then. */
-	return done == rdv->len && !sn_link_closed(link);
-}
-
-/* Not without bound, for the sender's memory was one. What fails is left to its receive, and to the ways that are open to that. */
-static bool fetch_early(struct sn_link *link, struct sn_rdv *rdv)
-{
-	struct iovec body = {NULL, rdv->len};
-	if (sn_core_peer_kept(link->peer) + rdv->len <= SN_KEPT_MAX)
-		body.iov_base = malloc(rdv->len);
-	if (!body.iov_base || !read_early(link, rdv, &body) ||
-	    !sn_core_fetched(link->peer, rdv, body.iov_base)) {
-		free(body.iov_base);
-		return false;
-	}
-	link->rail->count.fetched_early++;
-	fin(link, rdv, SN_OK);
-	sn_rdv_free(link, rdv);
-	return true;
-}
-
-static int look_at_unposted(struct sn_link *link)
-{
-	int n = 0;
-	if (sn_likely(sn_list_empty(&link->unposted)) || link->leaving || link->state == SN_LINK_GONE ||
-	    ++link->unposted_looks < EARLY_LOOKS)
-		return 0;
-	link->unposted_looks = 0;
-	uint64_t now = sn_now_ns();
-	sn_list_for_each_safe (at, &link->unposted) {
-		struct sn_rdv *rdv = sn_container(at, struct sn_rdv, slot.list);
-		if (now - rdv->started < (rdv->len <= link->eager ? EARLY_NS : EARLY_LATER))
-			continue;
-		sn_list_del(at); /* it is tried once */
-		n += fetch_early(link, rdv);
-	}
-	return n;
-}
-
 /* ---- both ---------------------------------------------------------------------------------------------------- */
 
 int sn_rdv_step(struct sn_link *link)
 {
-	int n = sn_share_step(link) + look_at_unposted(link);
+	int n = sn_share_step(link);
 	sn_list_for_each (at, &link->reads) {
 		struct sn_rdv *rdv = sn_container(at, struct sn_rdv, slot.list);
 		if (rdv->state != SN_RDV_READING)

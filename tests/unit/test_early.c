@@ -16,7 +16,20 @@
 #define RING	(3u << 20) /* no more than this is on its way through the ring */
 #define PATIENT 60000000
 
-enum { CLAIMED = 1, RECEIVED, SHORT, DISCARDED, FOREIGN, LONG, SYNC, ASLEEP, LAST, MANY = 100 };
+enum {
+	CLAIMED = 1,
+	RECEIVED,
+	SHORT,
+	DISCARDED,
+	FOREIGN,
+	LONG,
+	SYNC,
+	WAITED,
+	DROPPED,
+	ASLEEP,
+	LAST,
+	MANY = 100
+};
 
 struct shared {
 	struct meeting meeting;
@@ -113,8 +126,18 @@ static void send_all(void)
 		if (many[i])
 			end(many[i], MOST, 0);
 	reach(4);
+	end(send(WAITED, MOST, buf), MOST, 0);
+	end(send(DROPPED, MOST, buf), MOST, 0);
 	end(send(ASLEEP, LEN, buf), LEN, 0); /* while the other one waits for what follows */
 	end(send(LAST, 8, buf), 8, 0);
+}
+
+/* It is being fetched; or was, if that takes no time. */
+static void come_upon(uint64_t bits)
+{
+	sn_completion c;
+	while (sn_probe(ep, 0, peer, bits, UINT64_MAX, &c) || !sn_list_empty(&ep->early))
+		sn_progress(ep);
 }
 
 static void receive_all(void)
@@ -126,7 +149,7 @@ static void receive_all(void)
 	struct iovec v = {buf, LEN};
 	sn_msg m = {.peer = peer, .iov = &v, .iov_count = 1};
 	reach(1);
-	CHECK(counter("local.fetched_early") == FOREIGN && p->kept == FOREIGN * LEN);
+	CHECK(counter("core.fetched_early") == FOREIGN && p->kept == FOREIGN * LEN);
 	for (uint64_t bits = CLAIMED; bits <= FOREIGN; bits++)
 		CHECK(sn_probe(ep, 0, peer, bits, UINT64_MAX, &c) == 0 && c.full_len == LEN);
 	CHECK(sn_mprobe(ep, 0, peer, CLAIMED, UINT64_MAX, &c, &claim) == 0);
@@ -153,11 +176,17 @@ static void receive_all(void)
 	sh->step = 2;
 	reach(3);
 	CHECK(p->kept > SN_KEPT_MAX - MOST && p->kept <= SN_KEPT_MAX + RING + MOST);
-	CHECK(counter("local.fetched_early") > FOREIGN && counter("local.fetched_early") <= FOREIGN + BOUND);
+	CHECK(counter("core.fetched_early") > FOREIGN && counter("core.fetched_early") <= FOREIGN + BOUND);
 	for (unsigned i = 0; i < N; i++)
 		receive(MANY + i, MOST, MOST, 0);
 	CHECK(p->kept == 0);
 	sh->step = 4;
+	come_upon(WAITED);
+	receive(WAITED, MOST, MOST, 0);
+	come_upon(DROPPED);
+	CHECK(sn_mprobe(ep, 0, peer, DROPPED, UINT64_MAX, &c, &claim) == 0);
+	CHECK(!sn_list_empty(&ep->fetching) == !sn_claim_data(ep, claim));
+	CHECK(sn_discard(ep, claim) == 0);
 	receive(LAST, MOST, 8, 0);
 	while (!p->gone)
 		sn_progress(ep);
@@ -176,7 +205,7 @@ static void part(void)
 	free(buf);
 }
 
-static void what_nobody_posts_for_is_taken_off_its_senders_hands(void **state)
+static void run(void)
 {
 	setenv("SENNIT_EAGER", "8192", 1);
 	setenv("SENNIT_NET", "off", 1);
@@ -186,9 +215,49 @@ static void what_nobody_posts_for_is_taken_off_its_senders_hands(void **state)
 	munmap(sh, sizeof(*sh));
 }
 
+static void what_nobody_posts_for_is_taken_off_its_senders_hands(void **state)
+{
+	run();
+}
+
+/* Then the sender has a part in it, and some wait for what has begun to come. */
+static void also_where_the_kernel_refuses_to_copy(void **state)
+{
+	setenv("SENNIT_FAULT", "read:eperm,write:eperm", 1);
+	run();
+	unsetenv("SENNIT_FAULT");
+}
+
+static void to_oneself(void)
+{
+	uint8_t addr[SN_ADDR_MAX];
+	size_t len = sizeof(addr);
+	alarm(60);
+	CHECK(sn_ep_open(NULL, &ep) == 0 && sn_ep_address(ep, addr, &len) == 0);
+	CHECK(sn_peer_add(ep, addr, len, &peer) == 0);
+	buf = malloc(2 * MOST);
+	CHECK(buf);
+	end(send(LAST, MOST, buf + MOST), MOST, 0);
+	receive(LAST, MOST, MOST, 0);
+	free(buf);
+}
+
+static void also_to_oneself(void **state)
+{
+	if (fork() == 0) {
+		to_oneself();
+		sn_ep_close(ep);
+		_exit(0);
+	}
+	int status;
+	wait(&status);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_nobody_posts_for_is_taken_off_its_senders_hands)};
+		cmocka_unit_test(what_nobody_posts_for_is_taken_off_its_senders_hands),
+		cmocka_unit_test(also_where_the_kernel_refuses_to_copy), cmocka_unit_test(also_to_oneself)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

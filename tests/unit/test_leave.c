@@ -66,6 +66,7 @@ static void short_ones_say_it_without_a_look(void **state)
 int main(void)
 {
 	sn_list_init(&ep.deferred);
+	sn_list_init(&ep.early);
 	ep.rail_count = 1;
 	ep.rails[0].ops = &ops;
 	ep.left_calls = 1; /* nobody has said anything */
