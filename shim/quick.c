@@ -585,8 +585,8 @@ void *sn_quick_stand_in(const char *name, void *definition)
 		stand_in = sn_requests_stand_in(name, definition);
 		return stand_in && (!definition || serial()) ? stand_in : definition;
 	}
-	if (!definition)
-		return NULL;
+	if (!definition) /* likewise asked for by a weak symbol */
+		return collective && sn_mpi_family != UNKNOWN ? sn_collective_stand_in(name, NULL) : NULL;
 	if ((call <= BOTH || collective) &&
 	    (sn_mpi_family == UNKNOWN || !serial() || (!p && sn_quick_is_tools(name, definition))))
 		return definition;

@@ -196,8 +196,11 @@ void *sn_mpi_enter(uint32_t index)
 	if (atomic_load_explicit(&known[index / 64], memory_order_acquire) & bit)
 		return atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
 	void *next = sn_mpi_find(names[index]), *stand_in;
-	if (!next && (stand_in = sn_quick_stand_in(names[index], NULL)))
+	if (!next && (stand_in = sn_quick_stand_in(names[index], NULL))) {
+		atomic_store_explicit(&sn_mpi_next[index], stand_in, memory_order_relaxed);
+		atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
 		return stand_in;
+	}
 	if (!next) {
 		fprintf(stderr, "sennit: the MPI library has no %s, which the program calls\n", names[index]);
 		abort();
