@@ -187,7 +187,7 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 	struct sn_meet *m = sn_flat_of(c);
 	if (m)
 		return sn_flat_do(m, c, from, to);
-	if ((m = sn_long_of(c)))
+	if ((m = sn_long_of(c, from, to)))
 		return sn_long_do(m, c, from, to);
 	struct sn_seen *e = entry_of(c);
 	const struct sn_shim_quick *q = quick(e, c);

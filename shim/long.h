@@ -32,8 +32,8 @@
 
 #define SN_LONG_LEAST 2048 /* bytes; and not what flat.h has */
 
-/* Is this call one of these? Of the first one on a communicator all ranks ask at once. */
-struct sn_meet *sn_long_of(const struct sn_collective *c);
+/* Is this call one of these? Of the first one on a communicator all ranks ask at once. One that MPI does not allow is not. */
+struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to);
 /* Then this is it: 0, or an error of the MPI's. */
 int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);
 

@@ -96,6 +96,9 @@ static bool find(struct sn_proof_mpi *mpi)
 		{"PMPI_Group_translate_ranks", offsetof(struct sn_proof_mpi, group_translate_ranks)},
 		{"PMPI_Group_free", offsetof(struct sn_proof_mpi, group_free)},
 		{"PMPI_Type_get_extent", offsetof(struct sn_proof_mpi, type_get_extent)},
+		{"PMPI_Comm_get_errhandler", offsetof(struct sn_proof_mpi, comm_get_errhandler)},
+		{"PMPI_Comm_set_errhandler", offsetof(struct sn_proof_mpi, comm_set_errhandler)},
+		{"PMPI_Errhandler_free", offsetof(struct sn_proof_mpi, errhandler_free)},
 	};
 	bool all = true;
 	for (size_t i = 0; all && i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -151,6 +154,34 @@ handle sn_proof_handle(const char *open_mpis, handle mpichs)
 handle sn_proof_world(void)
 {
 	return sn_proof_handle("ompi_mpi_comm_world", 0x44000000);
+}
+
+/* Whose handlers are called for what belongs to no communicator: the first one's up to MPI 3, then the second one's. */
+static handle of_nobody(int i)
+{
+	return i ? sn_proof_handle("ompi_mpi_comm_self", 0x44000001) : sn_proof_world();
+}
+
+/* With MPICH the second one's is only called if somebody has set it. */
+void sn_proof_quiet(handle handlers[2])
+{
+	handle silent = sn_proof_handle("ompi_mpi_errors_return", 0x54000001);
+	handle unset = sn_quick_is_open_mpi() ? 0 : 0x54000000;
+	for (int i = 0; i < 2; i++) {
+		handlers[i] = 0;
+		if (!sn_proof_mpi.comm_get_errhandler(of_nobody(i), &handlers[i]) &&
+		    (i == 0 || handlers[i] != unset))
+			sn_proof_mpi.comm_set_errhandler(of_nobody(i), silent);
+		else
+			handlers[i] = 0;
+	}
+}
+
+void sn_proof_loud(handle handlers[2])
+{
+	for (int i = 0; i < 2; i++)
+		if (handlers[i] && !sn_proof_mpi.comm_set_errhandler(of_nobody(i), handlers[i]))
+			sn_proof_mpi.errhandler_free(&handlers[i]);
 }
 
 /* Asked once: can anything go without the MPI? */

@@ -57,6 +57,9 @@ struct sn_proof_mpi {
 	int (*group_translate_ranks)(handle a, int n, const int *in_a, handle b, int *in_b);
 	int (*group_free)(handle *group);
 	int (*type_get_extent)(handle type, intptr_t *low, intptr_t *extent);
+	int (*comm_get_errhandler)(handle comm, handle *handler);
+	int (*comm_set_errhandler)(handle comm, handle handler);
+	int (*errhandler_free)(handle *handler);
 };
 extern struct sn_proof_mpi sn_proof_mpi;
 
@@ -67,6 +70,9 @@ bool sn_proof_builtin(handle h);
 /* A handle of the MPI's own. */
 handle sn_proof_handle(const char *open_mpis, handle mpichs);
 handle sn_proof_world(void);
+/* What belongs to no communicator is asked in between, and may be wrong: no handler of the program's is called. */
+void sn_proof_quiet(handle handlers[2]);
+void sn_proof_loud(handle handlers[2]);
 bool sn_in_place(const void *from);
 /* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
 bool sn_proof_has_gpu(void);

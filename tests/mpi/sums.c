@@ -314,6 +314,38 @@ static void others(void)
 	MPI_Comm_free(&half);
 }
 
+static int told;
+
+static void tell(MPI_Comm *comm, int *code, ...)
+{
+	(void)comm;
+	told += *code != MPI_SUCCESS;
+}
+
+/* What MPI does not allow is told by the handler, once, and what follows is right again. */
+static void wrongs(MPI_Comm comm)
+{
+	MPI_Errhandler handler, was;
+	void *same = heap;
+	MPI_Comm_create_errhandler(tell, &handler);
+	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &was);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+	MPI_Comm_set_errhandler(comm, handler);
+	for (int i = 0; i < 3; i++) {
+		told = 0;
+		MPI_Allreduce(heap, heap_sum, 20000, MPI_DOUBLE, MPI_BXOR, comm);
+		expect(told == 1, "an operation that the type has not", told);
+		told = 0;
+		MPI_Allreduce(same, heap, 20000, MPI_DOUBLE, MPI_SUM, comm);
+		expect(told == 1, "one buffer for both", told);
+		one(&types[1], 20000, MPI_SUM, comm, i);
+	}
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
+	MPI_Comm_set_errhandler(comm, was);
+	MPI_Errhandler_free(&handler);
+	MPI_Errhandler_free(&was);
+}
+
 /* Messages, a collective and a window that need who waits here; some come late, so that the others sleep. */
 static void beside(MPI_Comm comm)
 {
@@ -456,6 +488,7 @@ static void all_of_it(void)
 	shorts();
 	others();
 	beside(comm);
+	wrongs(comm);
 	MPI_Comm_free(&comm);
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	changes(comm);
