@@ -45,12 +45,14 @@ static uint64_t job_name(void)
 {
 	const char *space = getenv("PMIX_NAMESPACE"), *server = getenv("PMIX_SERVER_URI2");
 	uint64_t start = UINT64_C(0xcbf29ce484222325);
-	char number[16];
+	char number[16], numbers[64] = "";
 	int pid = space && server ? 0 : launcher();
 	if (space && server)
 		return mixed(mixed(start, space), server);
 	snprintf(number, sizeof(number), "%d", pid);
-	return pid ? mixed(start, number) : 0;
+	/* containers may share the names of sockets, and have process numbers of their own */
+	ssize_t len = readlink("/proc/self/ns/pid", numbers, sizeof(numbers) - 1);
+	return pid && len > 0 ? mixed(mixed(start, numbers), number) : 0;
 }
 
 static socklen_t name_of(uint64_t job, int rank, struct sockaddr_un *to)

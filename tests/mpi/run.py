@@ -14,6 +14,7 @@ FOLDER gets the output of the job in job.log. Exit status 77: something it needs
 """
 
 import argparse
+import contextlib
 import fnmatch
 import os
 import re
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 
 import job
@@ -154,8 +156,44 @@ def sums(args, runner):
     """Long sums; their order, which the program knows, tells that they went without the MPI."""
     if "-d" in args.rest:
         death(args, runner)
+    elif "-n" in args.rest:
+        namesakes(args, runner)
     else:
         own_program(args, runner)
+
+
+def namesakes(args, runner):
+    """Two jobs that have the same numbers of processes, each in a namespace of its own, and share the names of sockets."""
+    before = ["unshare", "-pf", "--kill-child", "--mount-proc"]
+    if subprocess.run([*before, "true"], capture_output=True, check=False).returncode != 0:
+        skip("a namespace of process numbers cannot be had here")
+    mpi, ranks, seen = Mpi(args.rest[0]), int(args.rest[1]), set()
+    program = [os.path.join(programs_folder(args, mpi.name), args.what), "-n"]
+    held, own = [], os.readlink("/proc/self/ns/pid")
+
+    def hold(mark):
+        """The first one's namespace is still there when the second one begins: its number is nobody else's."""
+        for _ in range(200):
+            for pid in job.marked_processes(mark):
+                with contextlib.suppress(OSError):
+                    if not held and os.readlink(f"/proc/{pid}/ns/pid") != own:
+                        held.append(os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY))
+            if held:
+                return
+            time.sleep(0.01)
+
+    for name in ("one", "two"):
+        result = runner.run(mpi, ranks, program, timeout=args.timeout / 2, before=before, name=name,
+                            during=hold if name == "one" else None)
+        if not held:
+            fail("the first one's namespace was not seen")
+        verdict(result, f"job {name}", ranks, r"every byte right")
+        names = set(re.findall(r"name (@\S+)", result.text))
+        if len(names) != ranks:
+            fail(f"{ranks} ranks have {len(names)} names")
+        if seen & names:
+            fail(f"both jobs have {seen & names}")
+        seen |= names
 
 
 def pending(args, runner):

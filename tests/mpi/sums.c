@@ -4,9 +4,10 @@
  * MPI_Reduce_local makes of the operands in the order of the ranks; for each type and operation, at each length where something begins, wherever
  * the operands lie, on whatever communicator, and beside whatever else is under way.
  *
- *     sums [-w] [-m | -d FILE]
+ *     sums [-w] [-m | -n | -d FILE]
  *         -w: rank 1 runs without libsennit-mpi.so; -m: with MPI_THREAD_MULTIPLE, several threads at once. In both each call is the MPI's, whose order is its
- *         own affair; -d: a rank dies, and the others hear of it, and make FILE
+ *         own affair; -d: a rank dies, and the others hear of it, and make FILE; -n: says by what name of a socket this rank shows
+ *         that it is there
  */
 #include <dlfcn.h>
 #include <mpi.h>
@@ -453,6 +454,29 @@ static void death(const char *word)
 	_exit(f ? 0 : 1);
 }
 
+/* Of the sockets of all processes those are this one's that it has open. */
+static void say_name(void)
+{
+	char line[300], path[64], link[64], wanted[32];
+	unsigned long inode;
+	FILE *f = fopen("/proc/self/net/unix", "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *name = strstr(line, "@sennit-here");
+		if (!name || sscanf(line, "%*s %*s %*s %*s %*s %*s %lu", &inode) != 1)
+			continue;
+		snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+		for (int fd = 0; fd < 256; fd++) {
+			snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+			ssize_t n = readlink(path, link, sizeof(link) - 1);
+			link[n > 0 ? n : 0] = 0;
+			if (!strcmp(link, wanted))
+				printf("name %s", name);
+		}
+	}
+	if (f)
+		fclose(f);
+}
+
 /* Once more, as if nobody had put anything in front. */
 static void without(char **argv)
 {
@@ -522,6 +546,8 @@ int main(int argc, char **argv)
 		death(word);
 	if (chosen == 'm')
 		threads();
+	if (chosen == 'n')
+		say_name();
 	if (ordered)
 		all_of_it();
 	else
