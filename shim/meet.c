@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -151,10 +152,18 @@ static struct sn_meet_memory *map(int fd, unsigned ranks)
 	return mem == MAP_FAILED ? NULL : mem;
 }
 
+/* A file that gets longer than the program may write ends it by a signal. */
+static bool allowed(size_t bytes)
+{
+	struct rlimit limit;
+	return !getrlimit(RLIMIT_FSIZE, &limit) &&
+	       (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
+}
+
 static struct sn_meet_memory *make(unsigned ranks, struct place *at)
 {
 	struct timespec now;
-	int fd = memfd_create(NAME, MFD_CLOEXEC);
+	int fd = allowed(bytes(ranks)) ? memfd_create(NAME, MFD_CLOEXEC) : -1;
 	*at = (struct place){.pid = (int32_t)getpid(), .fd = -1};
 	struct sn_meet_memory *mem = fd >= 0 && !ftruncate(fd, (off_t)bytes(ranks)) ? map(fd, ranks) : NULL;
 	if (!mem) {

@@ -158,8 +158,18 @@ def sums(args, runner):
         death(args, runner)
     elif "-n" in args.rest:
         namesakes(args, runner)
+    elif "-l" in args.rest:
+        limited(args, runner)
     else:
         own_program(args, runner)
+
+
+def limited(args, runner):
+    """Where files may not be as long as the memory for long sums, these are the MPI's: no signal ends the program."""
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    program = [os.path.join(programs_folder(args, mpi.name), args.what), "-n"]
+    before = ["sh", "-c", 'ulimit -f 10000; exec "$@"', "sh"]
+    verdict(runner.run(mpi, ranks, program, timeout=args.timeout, before=before), "short files", ranks, r"every byte right")
 
 
 def namesakes(args, runner):
