@@ -12,6 +12,7 @@
 #include "shim.h"
 
 /* One more look for so many bytes, whose two copies take that long. */
+#define OPENED	   8 /* endpoints of a process that an MPI moves by its calls */
 #define LOOK_BYTES 256
 
 struct sn_shim_lesson *sn_ofi_lesson;
@@ -254,11 +255,33 @@ static uint32_t awake(int (*poll)(void *arg), void *arg)
 	return sn_relax_awake(poll, arg);
 }
 
-static void *latest;
+static void *latest, *opened[OPENED]; /* the latter: and not closed */
 
 static void *endpoint(void)
 {
 	return __atomic_load_n(&latest, __ATOMIC_RELAXED);
+}
+
+/* The others, too: Open MPI 5 opens one for one-sided traffic after that for its messages. */
+static void progress(void *ep)
+{
+	sn_ofi_look(ep);
+	for (unsigned i = 0; i < OPENED; i++) {
+		void *other = __atomic_load_n(&opened[i], __ATOMIC_RELAXED);
+		if (other && other != ep)
+			sn_ofi_look(other);
+	}
+}
+
+static void put(void *was, void *is)
+{
+	bool done = false;
+
+	for (unsigned i = 0; i < OPENED && !done; i++) {
+		void *found = was;
+		done = __atomic_compare_exchange_n(&opened[i], &found, is, false, __ATOMIC_RELAXED,
+						   __ATOMIC_RELAXED);
+	}
 }
 
 void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
@@ -277,12 +300,13 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 						   .marked = marked,
 						   .crowded = crowded,
 						   .awake = awake,
-						   .progress = sn_ofi_look,
+						   .progress = progress,
 						   .endpoint = endpoint,
 						   .events = sn_ofi_events};
 	struct sn_shim *shim = sn_caller_shim();
 
 	__atomic_store_n(&latest, ep->sn, __ATOMIC_RELAXED);
+	put(NULL, ep->sn);
 	if (shim)
 		atomic_store(&shim->quick, &quick);
 }
@@ -291,6 +315,7 @@ void sn_ofi_quick_close(const struct sn_ofi_ep *ep)
 {
 	const struct sn_shim *shim = sn_caller_shim();
 
+	put(ep->sn, NULL);
 	if (endpoint() == ep->sn)
 		__atomic_store_n(&latest, NULL, __ATOMIC_RELAXED);
 	if (shim)

@@ -114,7 +114,7 @@ struct sn_shim_quick {
 	/* For who waits for other memory: poll() is called until it finds something (true), or it is time to sleep. The core is
 	 * given away in between. */
 	uint32_t (*awake)(int (*poll)(void *arg), void *arg);
-	/* Moves what comes and goes by this endpoint, as a read of its queue does. */
+	/* Moves what comes and goes by this endpoint, as a read of its queue does, and by the others of the process. */
 	void (*progress)(void *ep);
 	/* The one that was opened last; NULL: it is closed. */
 	void *(*endpoint)(void);
