@@ -57,7 +57,7 @@ struct sn_ofi_set {
 	_Atomic uint64_t idle;	/* sn_relax's memory */
 	_Atomic uint64_t stamp; /* the process's stamp when last looked at */
 	_Atomic uint64_t turn;	/* at the last read that found nothing in a crowd, of who may not nap */
-	_Atomic uint32_t given; /* the shim's yields at the last one of who may */
+	_Atomic uint32_t given; /* the thread's yields at the last one of who may nap */
 	_Atomic uint32_t waits; /* such ones since those were others, up to a few */
 };
 

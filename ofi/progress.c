@@ -341,7 +341,7 @@ static bool look_again(struct sn_ofi_set *set)
 
 /* ---- in a crowd ---- */
 
-/* May this thread's looks be judged by the yields of the process? */
+/* Was the queue's last reader this thread? */
 static bool one_thread(const struct sn_shim *shim)
 {
 	return atomic_load_explicit(&shim->threads, memory_order_relaxed) <= 1;
@@ -367,7 +367,7 @@ static _Atomic uint64_t turns;
 static bool take_turn(struct sn_ofi_set *set, const struct sn_shim *shim, struct sn_shim_thread *t,
 		      uint64_t mark)
 {
-	uint32_t theirs = atomic_load_explicit(&shim->yields, memory_order_relaxed);
+	uint32_t theirs = t->yields;
 	uint64_t ours = atomic_load_explicit(&turns, memory_order_relaxed), events = sn_ofi_events();
 	uint64_t turn = (ours + events) << 32 | theirs;
 	uint64_t last = atomic_exchange_explicit(&set->turn, turn, memory_order_relaxed);
@@ -394,9 +394,9 @@ static bool take_turn(struct sn_ofi_set *set, const struct sn_shim *shim, struct
  * not block, and to give the core away now would be to keep others waiting. But one that does not yield for so many reads does not do so
  * where it waits now, and it may have been the program that did.
  */
-static bool nothing_else(struct sn_ofi_set *set, const struct sn_shim *shim)
+static bool nothing_else(struct sn_ofi_set *set, const struct sn_shim_thread *t)
 {
-	uint32_t yields = atomic_load_explicit(&shim->yields, memory_order_relaxed);
+	uint32_t yields = t->yields;
 	uint32_t reads = atomic_load_explicit(&set->waits, memory_order_relaxed);
 
 	if (yields != atomic_load_explicit(&set->given, memory_order_relaxed)) {
@@ -423,7 +423,7 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 
 	if (t) {
 		bool crowded = sn_relax_crowded();
-		bool busy = crowded && one_thread(shim) && !nothing_else(set, shim);
+		bool busy = crowded && one_thread(shim) && !nothing_else(set, t);
 		bool wait = !wait_anew(set, t, mark) && !busy;
 		t->looked = 0; /* what is called here yields by itself */
 		found = wait && relax_in_call(set, t);

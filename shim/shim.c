@@ -59,8 +59,7 @@ __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
  */
 __attribute__((visibility("default"))) int sched_yield(void)
 {
-	uint32_t yields = atomic_load_explicit(&sn_mpi_shim.yields, memory_order_relaxed) + 1;
-	atomic_store_explicit(&sn_mpi_shim.yields, yields, memory_order_relaxed);
+	sn_mpi_thread.yields++;
 	if (sn_mpi_thread.looked) {
 		sn_mpi_thread.looked = 0;
 		return 0;

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 11
+#define SN_SHIM_VERSION 12
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -30,6 +30,8 @@ struct sn_shim_thread {
 	uint64_t stamp_seen, idle, left; /* left: when the last look that found nothing ended */
 	uint32_t freeing;		 /* calls in the last one that frees a window */
 	uint32_t looked; /* after this thread's last look, as long as was right: sched_yield() here */
+	uint32_t
+		yields; /* of this thread so far: does the library yield by itself? Others, of OpenMP, do so all the time */
 };
 
 /*
@@ -140,8 +142,6 @@ struct sn_shim {
 	 * without blocking.
 	 */
 	_Atomic uint32_t elsewhere;
-	/* How often somebody has called sched_yield() so far, roughly where several do at once: does the library yield by itself? */
-	_Atomic uint32_t yields;
 	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */
 	void (*forget)(const void *ep);		   /* an endpoint is about to go */
 	/* The MPI looks for completions, while there are receives that post() made: all of them become the MPI's. */
