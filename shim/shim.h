@@ -30,8 +30,7 @@ struct sn_shim_thread {
 	uint64_t stamp_seen, idle, left; /* left: when the last look that found nothing ended */
 	uint32_t freeing;		 /* calls in the last one that frees a window */
 	uint32_t looked; /* after this thread's last look, as long as was right: sched_yield() here */
-	uint32_t
-		yields; /* of this thread so far: does the library yield by itself? Others, of OpenMP, do so all the time */
+	uint32_t yields; /* of this thread: does the library do so by itself? Those of OpenMP often do */
 };
 
 /*
