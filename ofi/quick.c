@@ -11,8 +11,8 @@
 #include "progress/turns.h"
 #include "shim.h"
 
+#define OPENED 8 /* endpoints of a process that an MPI moves by its calls */
 /* One more look for so many bytes, whose two copies take that long. */
-#define OPENED	   8 /* endpoints of a process that an MPI moves by its calls */
 #define LOOK_BYTES 256
 
 struct sn_shim_lesson *sn_ofi_lesson;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "flat.h"
+#include "here.h"
 #include <string.h>
 
 static inline struct sn_meet_line *line_of(const struct sn_meet *m, unsigned rank)
@@ -70,7 +71,7 @@ void sn_flat_agreed(const struct sn_seen *e)
 {
 	const struct sn_collective *c = &e->call;
 	struct sn_meet *m = sn_meet_of(c->comm);
-	if (!m && !(m = sn_meet_set_up(c->comm)))
+	if (!m && !(m = sn_meet_set_up(c->comm, sn_here_all && sn_here_comm(c->comm))))
 		return;
 	m->ep = e->step->way.ep;
 	struct sn_meet_form form = form_of(m, c);

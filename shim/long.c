@@ -70,7 +70,7 @@ static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collec
 	sn_proof_quiet(handlers);
 	bool here = sn_here_comm(c->comm);
 	sn_proof_loud(handlers);
-	return here ? sn_meet_set_up(c->comm) : sn_meet_never(c->comm);
+	return here ? sn_meet_set_up(c->comm, true) : sn_meet_never(c->comm);
 }
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
@@ -161,24 +161,27 @@ static const char *operand(const struct sum *s, unsigned rank, uint64_t k)
 
 /* ---- who is here, and done ---- */
 
-static int await_here(const struct sum *s, uint64_t pieces)
+/* That word of all others is so much, or more. */
+static int await_all(const struct sum *s, bool done, uint64_t pieces)
 {
 	struct sn_meet *m = s->m;
 	int rc = 0;
-	for (unsigned r = 0; r < m->ranks && !rc; r++)
+	for (unsigned r = 0; r < m->ranks && !rc; r++) {
+		const struct sn_meet_words *w = &m->mem->words[r];
 		if (r != m->rank)
-			rc = sn_meet_await(m, s->c->comm, r, &m->mem->words[r].here, pieces);
+			rc = sn_meet_await(m, s->c->comm, r, done ? &w->done : &w->here, pieces);
+	}
 	return rc;
+}
+
+static int await_here(const struct sum *s, uint64_t pieces)
+{
+	return await_all(s, false, pieces);
 }
 
 static int await_done(const struct sum *s, uint64_t pieces)
 {
-	struct sn_meet *m = s->m;
-	int rc = 0;
-	for (unsigned r = 0; r < m->ranks && !rc; r++)
-		if (r != m->rank)
-			rc = sn_meet_await(m, s->c->comm, r, &m->mem->words[r].done, pieces);
-	return rc;
+	return await_all(s, true, pieces);
 }
 
 /* ---- sums ---- */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "meet.h"
-#include "here.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -258,7 +257,7 @@ static void share(struct sn_meet *m, handle comm)
 	}
 }
 
-struct sn_meet *sn_meet_set_up(handle comm)
+struct sn_meet *sn_meet_set_up(handle comm, bool here)
 {
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
 	struct sn_meet *m = sn_meet_never(comm);
@@ -266,7 +265,7 @@ struct sn_meet *sn_meet_set_up(handle comm)
 		return NULL;
 	share(m, comm);
 	m->ep = q ? q->endpoint() : NULL;
-	m->here = m->mem && sn_here_all && sn_here_comm(comm);
+	m->here = m->mem && here;
 	return m;
 }
 

@@ -98,8 +98,8 @@ static inline handle sn_meet_plain(handle h)
 struct sn_meet *sn_meet_of(handle comm);
 /* May one more have memory, as far as it is this rank's affair? */
 bool sn_meet_room(void);
-/* All ranks call it at once. NULL: there is no memory to remember it, and the program is told. */
-struct sn_meet *sn_meet_set_up(handle comm);
+/* All ranks call it at once. here: sn_meet.here, if there is memory. NULL: there is none to remember it, and the program is told. */
+struct sn_meet *sn_meet_set_up(handle comm, bool here);
 /* It shall have none. */
 struct sn_meet *sn_meet_never(handle comm);
 /* Of a type. */

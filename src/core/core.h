@@ -369,7 +369,7 @@ void sn_core_claim_free(sn_ep *ep, struct sn_claim *claim);
 void sn_core_claim_drop(sn_ep *ep, struct sn_claim *claim);
 /* It is unexpected, and was only announced. */
 void sn_core_claim_announced(sn_ep *ep, struct sn_claim *claim);
-/* With ep->early: fetch what is due. The number of events, if so much as that is looked for. */
+/* Where ep->early is not empty: fetch what is due. Above 0 also while something will be soon, so that nobody sleeps. */
 int sn_core_claims_early(sn_ep *ep);
 /* recv.c: the body of a claim that is used up, to the request that has taken it. */
 void sn_core_claim_deliver(struct sn_req *req, struct sn_claim *claim);

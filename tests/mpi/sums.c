@@ -9,6 +9,7 @@
  *         own affair; -d: a rank dies, and the others hear of it, and make FILE; -n: says by what name of a socket this rank shows
  *         that it is there
  */
+#include "own_op.h"
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -263,14 +264,6 @@ static void communicators(void)
 		MPI_Comm_free(&comms[k]);
 	ordered = was;
 	one(&types[1], 4000, MPI_SUM, MPI_COMM_SELF, 0);
-}
-
-static void shift(void *in, void *inout, int *n, MPI_Datatype *type)
-{
-	int *a = in, *b = inout;
-	(void)type;
-	for (int k = 0; k < *n; k++)
-		b[k] = a[k] * 10 + b[k] % 10;
 }
 
 /* Where ranks outnumber cores these are flat after a while. */

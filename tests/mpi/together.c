@@ -13,6 +13,7 @@
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
 #include "together.h"
+#include "own_op.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -181,14 +182,6 @@ static void bits(int n)
 		expect(!memcmp((char *)v, (char *)was, sizeof(was)), "what was brought along to a reduction",
 		       o);
 	}
-}
-
-static void shift(void *in, void *inout, int *n, MPI_Datatype *type)
-{
-	int *a = in, *b = inout;
-	(void)type;
-	for (int k = 0; k < *n; k++)
-		b[k] = a[k] * 10 + b[k] % 10;
 }
 
 /* An operation of the program's own, whose operands may not be exchanged; and types with a hole, and in another order. */
