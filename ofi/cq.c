@@ -171,7 +171,7 @@ static inline bool give(struct sn_ofi_ep *ep, const sn_completion *c)
 void sn_ofi_on_complete(void *arg, const sn_completion *c)
 {
 	struct sn_ofi_ep *ep = arg;
-	if (sn_unlikely(sn_ofi_lesson != NULL))
+	if (sn_unlikely(sn_ofi_taught() != NULL))
 		sn_ofi_lesson_over(c, ep->rx_cq && ep->rx_cq->direct_left);
 	if (sn_likely(c->op == SN_OP_RECV && give(ep, c)))
 		return;
@@ -249,7 +249,7 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 		n = cq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
 		goto out;
 	}
-	if (sn_unlikely(sn_ofi_lesson != NULL))
+	if (sn_unlikely(sn_ofi_taught() != NULL))
 		sn_ofi_lesson_read();
 	if (sn_unlikely(cq->alone))
 		count = SN_MIN_OF(count, (size_t)1);
@@ -331,12 +331,17 @@ static ssize_t look(struct sn_ofi_cq *cq, void *buf, size_t count, fi_addr_t *sr
 	return (ssize_t)given;
 }
 
+static bool taught(struct sn_ofi_cq *cq)
+{
+	return atomic_load_explicit(&cq->taught, memory_order_relaxed);
+}
+
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
 	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
 	bool serial = cq->domain->serial;
 
-	if (sn_unlikely(cq->taught) && sn_ofi_stays)
+	if (sn_unlikely(taught(cq)) && sn_ofi_stays)
 		sn_ofi_give();
 	if (sn_likely(serial && cq->head == cq->tail && count && !cq->overrun))
 		return look(cq, buf, count, src);
@@ -406,7 +411,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	uint64_t end = sn_ofi_deadline(timeout);
 	size_t want = 1;
 
-	if (sn_unlikely(cq->taught) && sn_ofi_stays)
+	if (sn_unlikely(taught(cq)) && sn_ofi_stays)
 		sn_ofi_give();
 	if (cq->threshold && cond)
 		want = SN_MAX_OF(SN_MIN_OF(*(const size_t *)cond, count), (size_t)1);

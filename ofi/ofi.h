@@ -183,7 +183,8 @@ struct sn_ofi_cq {
 	size_t misses; /* entries so far that say that a probe found nothing: for who waits, nothing happened */
 	bool overrun; /* the ring could not grow: a completion is lost */
 	bool alone;   /* the next read gets one entry */
-	bool taught; /* a call of the MPI that was watched has posted a receive whose end is told here (quick.c) */
+	atomic_bool
+		taught; /* a call of the MPI that was watched has posted a receive whose end is told here (quick.c) */
 	bool threshold; /* the condition of a waiting read is a number of entries */
 	_Atomic bool signaled;
 	_Atomic int refs;
@@ -287,7 +288,11 @@ static inline int sn_ofi_source(struct sn_ofi_ep *ep, fi_addr_t addr, sn_peer *p
 
 /* ---- quick.c: what a call of the MPI leads to (shim/quick.h) ---- */
 struct sn_shim_lesson;
-extern struct sn_shim_lesson *sn_ofi_lesson; /* NULL: nobody wants to know */
+extern struct sn_shim_lesson *_Atomic sn_ofi_lesson; /* NULL: nobody wants to know */
+static inline struct sn_shim_lesson *sn_ofi_taught(void)
+{
+	return atomic_load_explicit(&sn_ofi_lesson, memory_order_relaxed);
+}
 void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
 			uint64_t data, uint32_t flags);
 void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,

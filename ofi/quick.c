@@ -2,8 +2,12 @@
 /*
  * For libsennit-mpi.so: what a call of the MPI leads to, and the same again without the MPI (shim/quick.h).
  *
- * Only over endpoints of one thread, and where nothing counts sends or receives. What counters and queues hear of is what the MPI
- * has asked for; of what was done here they hear nothing, because it did not.
+ * Only where nothing counts sends or receives. What counters and queues hear of is what the MPI has asked for; of what was done here they
+ * hear nothing, because it did not.
+ *
+ * Where several threads may call, threads of the MPI's own and the provider's may move messages in the meantime. What they do may be a part
+ * of what the watched call leads to, so a lesson in which one of them does anything says nothing. They only say so (disturbed): the
+ * lesson itself is read and written by the thread alone whose call it is.
  */
 #include "ofi.h"
 #include "progress/caller.h"
@@ -15,21 +19,32 @@
 /* One more look for so many bytes, whose two copies take that long. */
 #define LOOK_BYTES 256
 
-struct sn_shim_lesson *sn_ofi_lesson;
+struct sn_shim_lesson *_Atomic sn_ofi_lesson;
+static const struct sn_shim_thread *_Atomic pupil; /* whose call it is */
+static atomic_bool disturbed;
+
+/* The calling thread's; NULL: it is another's, or over. */
+static struct sn_shim_lesson *lesson_of_mine(void)
+{
+	if (sn_likely(atomic_load_explicit(&pupil, memory_order_relaxed) == sn_caller_shim()->thread()))
+		return sn_ofi_taught();
+	atomic_store(&disturbed, true);
+	return NULL;
+}
+
+static void spoil(struct sn_shim_lesson *l)
+{
+	l->sends = l->recvs = 2;
+	l->room = 0;
+	l->count = 1;
+}
 
 void sn_ofi_lesson_spoil(void)
 {
-	if (sn_unlikely(sn_ofi_lesson != NULL)) {
-		sn_ofi_lesson->sends = sn_ofi_lesson->recvs = 2;
-		sn_ofi_lesson->room = 0;
-		sn_ofi_lesson->count = 1;
-	}
-}
+	struct sn_shim_lesson *l = sn_unlikely(sn_ofi_taught() != NULL) ? lesson_of_mine() : NULL;
 
-/* Can it be done again? counted: what the endpoint would tell of it besides. */
-static bool repeatable(const struct sn_ofi_ep *ep, const struct sn_ofi_cntr *counted)
-{
-	return ep->domain->serial && !counted && sn_ofi_lesson->thread == sn_caller_shim()->thread();
+	if (sn_unlikely(l != NULL))
+		spoil(l);
 }
 
 /* Where the bytes of a message are kept for who wants to compare them. */
@@ -38,7 +53,7 @@ static void keep(struct sn_shim_lesson *l, struct sn_shim_step *step, const void
 	if (!l->bytes)
 		return;
 	if (len > l->bytes_room - l->bytes_used) {
-		sn_ofi_lesson_spoil();
+		spoil(l);
 		return;
 	}
 	step->bytes = l->bytes_used;
@@ -61,11 +76,12 @@ static struct sn_shim_step *note(struct sn_shim_lesson *l, const struct sn_shim_
 void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
 			uint64_t data, uint32_t flags)
 {
-	struct sn_shim_lesson *l = sn_ofi_lesson;
+	struct sn_shim_lesson *l = lesson_of_mine();
 
-	if (!repeatable(ep, ep->cntr[SN_OFI_SEND]) || flags & ~(uint32_t)(SN_DATA | SN_FORGET) ||
-	    len > SN_SHIM_LONGEST) {
-		sn_ofi_lesson_spoil();
+	if (!l)
+		return;
+	if (ep->cntr[SN_OFI_SEND] || flags & ~(uint32_t)(SN_DATA | SN_FORGET) || len > SN_SHIM_LONGEST) {
+		spoil(l);
 		return;
 	}
 	l->sends++;
@@ -80,15 +96,17 @@ void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf,
 void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
 			uint64_t mask, const void *context)
 {
-	struct sn_shim_lesson *l = sn_ofi_lesson;
+	struct sn_shim_lesson *l = lesson_of_mine();
 
-	if (!repeatable(ep, ep->cntr[SN_OFI_RECV])) {
-		sn_ofi_lesson_spoil();
+	if (!l)
+		return;
+	if (ep->cntr[SN_OFI_RECV]) {
+		spoil(l);
 		return;
 	}
-	l->queue = ep->rx_cq;
+	l->queue = ep->domain->serial ? ep->rx_cq : NULL;
 	if (ep->rx_cq)
-		ep->rx_cq->taught = true;
+		atomic_store_explicit(&ep->rx_cq->taught, true, memory_order_relaxed);
 	l->recvs++;
 	l->received = buf;
 	l->context = context;
@@ -102,14 +120,14 @@ void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *bu
 
 void sn_ofi_lesson_read(void)
 {
-	struct sn_shim_lesson *l = sn_ofi_lesson;
+	struct sn_shim_lesson *l = lesson_of_mine();
 
-	for (uint32_t i = 0; i < l->count && i < l->room; i++)
+	for (uint32_t i = 0; l && i < l->count && i < l->room; i++)
 		if (l->steps[i].over && !l->steps[i].known)
 			l->steps[i].known = l->count;
 }
 
-/* The queue is one thread's: repeatable(). */
+/* It is one thread's: sn_ofi_lesson_recv(). */
 static uint64_t taken_from(const struct sn_ofi_cq *cq)
 {
 	return cq ? cq->head : 0;
@@ -117,8 +135,8 @@ static uint64_t taken_from(const struct sn_ofi_cq *cq)
 
 void sn_ofi_lesson_over(const sn_completion *c, bool reading)
 {
-	struct sn_shim_lesson *l = sn_ofi_lesson;
-	uint32_t i = c->op == SN_OP_RECV && l->count <= l->room ? l->count : 0;
+	struct sn_shim_lesson *l = lesson_of_mine();
+	uint32_t i = l && c->op == SN_OP_RECV && l->count <= l->room ? l->count : 0;
 
 	while (i-- > 0) {
 		struct sn_shim_step *step = &l->steps[i];
@@ -133,7 +151,7 @@ void sn_ofi_lesson_over(const sn_completion *c, bool reading)
 		break;
 	}
 
-	if (c->op != SN_OP_RECV || !l->recvs || c->context != l->context)
+	if (!l || c->op != SN_OP_RECV || !l->recvs || c->context != l->context)
 		return;
 	l->over = !c->status;
 	l->recv.exactly = c->bits;
@@ -141,12 +159,21 @@ void sn_ofi_lesson_over(const sn_completion *c, bool reading)
 	l->head = taken_from(l->queue);
 }
 
-/* One that goes on: what came in its first part, the MPI may have read since, and answered. */
+/*
+ * One that goes on: what came in its first part, the MPI may have read since, and answered; and where several threads may read it is not known
+ * whether it has.
+ */
 static void learn(struct sn_shim_lesson *lesson)
 {
-	sn_ofi_lesson = lesson;
-	if (lesson && lesson->over && lesson->head != taken_from(lesson->queue))
-		sn_ofi_lesson_spoil();
+	struct sn_shim_lesson *before = sn_ofi_taught();
+
+	atomic_store(&sn_ofi_lesson, NULL);
+	if (atomic_exchange(&disturbed, false) && before)
+		spoil(before);
+	if (lesson && lesson->over && (!lesson->queue || lesson->head != taken_from(lesson->queue)))
+		spoil(lesson);
+	atomic_store(&pupil, sn_caller_shim()->thread());
+	atomic_store(&sn_ofi_lesson, lesson);
 }
 
 static uint32_t send_again(const struct sn_shim_way *w, const void *buf)

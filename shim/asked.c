@@ -22,10 +22,9 @@ static bool ours_among(int n, const void *requests)
 /* Libraries that the program calls, and in MPICH its own for files, ask of theirs. */
 static void others_ask(bool ours)
 {
-	if (ours || !sn_own_names)
+	if (ours || !sn_requests_about())
 		sn_own_off();
-	if (sn_seen_pending)	     /* none where threads ask at once */
-		sn_seen_pending = 0; /* its handle may come again, for another one */
+	sn_seen_forget(); /* its handle may come again, for another one */
 }
 
 static void all_real(int n, void *requests)

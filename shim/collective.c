@@ -23,8 +23,19 @@ union function {
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][SN_KINDS + 1];
 
+/* Several threads may be at their first call of it. */
+static inline union function definition_of(const union function *f)
+{
+	return (union function){__atomic_load_n(&f->symbol, __ATOMIC_RELAXED)};
+}
+
 static struct sn_seen entries[ENTRIES];
-static unsigned generation = 1;
+static _Atomic unsigned generation = 1;
+
+static inline unsigned generation_now(void)
+{
+	return atomic_load_explicit(&generation, memory_order_relaxed);
+}
 
 static inline struct sn_seen *entry_of(const struct sn_collective *c)
 {
@@ -138,9 +149,9 @@ static inline int reduce(const struct sn_shim_quick *q, const struct sn_seen *e,
 
 void sn_collective_forget(void)
 {
-	generation++;
-	sn_proof_spoil();
-	sn_meet_forget();
+	atomic_fetch_add(&generation, 1);
+	if (!atomic_load(&sn_mpi_many))
+		sn_proof_spoil();
 }
 
 /* From here on, if it is the second such call in a row. What is watched in vain is not watched the next 2 to 64 times. */
@@ -162,11 +173,12 @@ static bool watch(struct sn_seen *e, const struct sn_collective *c, const void *
 
 static int do_slowly(const struct sn_collective *c, const void *from, void *to, const union function *slowly)
 {
+	union function mpi = definition_of(slowly);
 	switch (c->kind) {
-	case SN_BARRIER: return slowly->barrier(c->comm);
-	case SN_BCAST: return slowly->bcast(to, c->count, c->type, c->root, c->comm);
-	case SN_ALLREDUCE: return slowly->allreduce(from, to, c->count, c->type, c->op, c->comm);
-	default: return slowly->blocks(from, c->count, c->type, to, c->in_count, c->in_type, c->comm);
+	case SN_BARRIER: return mpi.barrier(c->comm);
+	case SN_BCAST: return mpi.bcast(to, c->count, c->type, c->root, c->comm);
+	case SN_ALLREDUCE: return mpi.allreduce(from, to, c->count, c->type, c->op, c->comm);
+	default: return mpi.blocks(from, c->count, c->type, to, c->in_count, c->in_type, c->comm);
 	}
 }
 
@@ -189,6 +201,8 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		return sn_flat_do(m, c, from, to);
 	if ((m = sn_long_of(c, from, to)))
 		return sn_long_do(m, c, from, to);
+	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)))
+		return do_slowly(c, from, to, slowly);
 	struct sn_seen *e = entry_of(c);
 	const struct sn_shim_quick *q = quick(e, c);
 	if (!likely(q))
@@ -218,14 +232,14 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 				  .to = region(in),
 				  .count = count,
 				  .in_count = in_count,
-				  .generation = generation};
+				  .generation = generation_now()};
 	return call(&c, out, in, &next[p][kind]);
 }
 
 #define STAND_INS(p)                                                                                         \
 	static int barrier_##p(handle comm)                                                                  \
 	{                                                                                                    \
-		struct sn_collective c = {.kind = SN_BARRIER, .comm = comm, .generation = generation};       \
+		struct sn_collective c = {.kind = SN_BARRIER, .comm = comm, .generation = generation_now()}; \
 		return call(&c, NULL, NULL, &next[p][SN_BARRIER]);                                           \
 	}                                                                                                    \
 	static int bcast_##p(void *buf, int count, handle type, int root, handle comm)                       \
@@ -236,7 +250,7 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 					  .to = region(buf),                                                 \
 					  .count = count,                                                    \
 					  .root = root,                                                      \
-					  .generation = generation};                                         \
+					  .generation = generation_now()};                                   \
 		return call(&c, NULL, buf, &next[p][SN_BCAST]);                                              \
 	}                                                                                                    \
 	static int allreduce_##p(const void *from, void *to, int count, handle type, handle op, handle comm) \
@@ -248,7 +262,7 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 					  .from = region(from),                                              \
 					  .to = region(to),                                                  \
 					  .count = count,                                                    \
-					  .generation = generation};                                         \
+					  .generation = generation_now()};                                   \
 		return call(&c, from, to, &next[p][SN_ALLREDUCE]);                                           \
 	}                                                                                                    \
 	static int alltoall_##p(const void *out, int count, handle type, void *in, int in_count,             \
@@ -268,17 +282,17 @@ STAND_INS(1)
 /* Where the MPI has no such function: each element is summed by itself, so one sum may be several. */
 static int in_parts(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
 {
-	const union function *mpi = &next[1][SN_ALLREDUCE];
+	union function mpi = definition_of(&next[1][SN_ALLREDUCE]);
 	intptr_t low, extent = 0;
 	int rc = 0;
 	bool wrong = count < 0 || (count > INT_MAX &&
 				   (!sn_proof_find() || sn_proof_mpi.type_get_extent(type, &low, &extent)));
 	if (wrong || count <= INT_MAX)
-		return mpi->allreduce(from, to, wrong ? -1 : (int)count, type, op, comm);
+		return mpi.allreduce(from, to, wrong ? -1 : (int)count, type, op, comm);
 	for (int64_t at = 0; at < count && !rc; at += PART) {
 		const void *in = sn_in_place(from) ? from : (const char *)from + extent * at;
 		int part = count - at < PART ? (int)(count - at) : PART;
-		rc = mpi->allreduce(in, (char *)to + extent * at, part, type, op, comm);
+		rc = mpi.allreduce(in, (char *)to + extent * at, part, type, op, comm);
 	}
 	return rc;
 }
@@ -286,11 +300,11 @@ static int in_parts(const void *from, void *to, int64_t count, handle type, hand
 /* Other ranks may call MPI_Allreduce for the same sum, and flat and long ones are no messages: so it goes the same way. */
 static int large_sum(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
 {
-	const union function *mpi = &next[1][LARGE];
-	if (likely(count >= 0 && count <= INT_MAX && sn_quick_serial()))
+	union function mpi = definition_of(&next[1][LARGE]);
+	if (likely(count >= 0 && count <= INT_MAX && sn_quick_possible()))
 		return allreduce_1(from, to, (int)count, type, op, comm);
-	return mpi->symbol ? mpi->large(from, to, count, type, op, comm)
-			   : in_parts(from, to, count, type, op, comm);
+	return mpi.symbol ? mpi.large(from, to, count, type, op, comm)
+			  : in_parts(from, to, count, type, op, comm);
 }
 
 static const struct {
@@ -318,6 +332,12 @@ bool sn_collective_is(const char *name)
 	return kind_of(name) <= LARGE;
 }
 
+bool sn_collective_idle(const char *name)
+{
+	int kind = kind_of(name);
+	return kind <= LARGE && kind != SN_BARRIER && kind != SN_ALLREDUCE && kind != LARGE;
+}
+
 /* No tool is behind it: there a call with a P follows. Several threads may be at their first call of it. */
 static bool find_large(void)
 {
@@ -333,6 +353,6 @@ void *sn_collective_stand_in(const char *name, void *definition)
 	if (kind == LARGE && !find_large())
 		return definition;
 	if (kind != LARGE)
-		next[p][kind].symbol = definition;
+		__atomic_store_n(&next[p][kind].symbol, definition, __ATOMIC_RELAXED);
 	return definition || kind == LARGE ? calls[kind].stand_in[p].symbol : NULL;
 }

@@ -29,7 +29,7 @@
  * with looks of the MPI in between, on whose progress the others may depend. So it is with errors: nobody but this can tell of them, by the
  * communicator's error handler.
  *
- * What ends it, and who is not served, is as with other calls seen before (quick.h). One call in SN_QUICK_PERIOD goes through the MPI and is watched: if
+ * What ends it, and who is not served, is as with other calls seen before (quick.h); flat and long ones go on as they are when a second thread calls. One call in SN_QUICK_PERIOD goes through the MPI and is watched: if
  * it leads elsewhere, all is learned anew.
  *
  * Budget, a call seen before: ten compares, and per message what sn_try_send or sn_try_recv cost; MPI_Allreduce besides a
@@ -42,6 +42,8 @@
 
 /* Is it the name of one of these? */
 bool sn_collective_is(const char *name);
+/* One of those that only go by messages? */
+bool sn_collective_idle(const char *name);
 /* What stands before this definition of such a name. */
 void *sn_collective_stand_in(const char *name, void *definition);
 /* All calls seen so far. */

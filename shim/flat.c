@@ -19,7 +19,7 @@ static inline char *operand(const struct sn_meet *m, unsigned rank, size_t len)
 /* Likewise of all ranks: a type of the MPI's own, if the operation is. */
 static inline int size_of(struct sn_meet *m, const struct sn_collective *c)
 {
-	return c->kind == SN_ALLREDUCE ? sn_meet_size(m, c->type) : 0;
+	return c->kind == SN_ALLREDUCE ? sn_meet_size(m, c) : 0;
 }
 
 static bool has(const struct sn_meet *m, const struct sn_meet_form *wanted)
@@ -61,7 +61,7 @@ bool sn_flat_wanted(const struct sn_shim_quick *q, struct sn_seen *e)
 {
 	if (e->flat == SN_FLAT_UNKNOWN)
 		e->flat = fits(&e->call) ? SN_FLAT_FITS : SN_FLAT_NEVER;
-	if (likely(e->flat == SN_FLAT_NEVER) || !q->crowded())
+	if (likely(e->flat == SN_FLAT_NEVER) || !q->crowded() || sn_meet_is_ending(e->call.comm))
 		return false;
 	struct sn_meet *m = sn_meet_of(e->call.comm);
 	return m ? m->mem && m->forms < SN_MEET_FORMS : sn_meet_room();
@@ -73,7 +73,7 @@ void sn_flat_agreed(const struct sn_seen *e)
 	struct sn_meet *m = sn_meet_of(c->comm);
 	if (!m && !(m = sn_meet_set_up(c->comm, sn_here_all && sn_here_comm(c->comm))))
 		return;
-	m->ep = e->step->way.ep;
+	atomic_store_explicit(&m->ep, e->step->way.ep, memory_order_relaxed);
 	struct sn_meet_form form = form_of(m, c);
 	if (m->mem && !has(m, &form))
 		m->form[m->forms++] = form;
@@ -102,14 +102,12 @@ static int await_all(struct sn_meet *m, handle comm)
  */
 static void fold(struct sn_meet *m, const struct sn_collective *c, char *to, size_t len)
 {
-	static char sums[SN_MEET_RANKS / 2][SN_MEET_ROOM] __attribute__((aligned(64)));
-	char *at[SN_MEET_RANKS / 2];
+	char *at[SN_MEET_RANKS / 2] = {m->sums};
 	unsigned turned = sn_proof_turned(m->rank, 0);
-	for (unsigned i = 0; i < SN_MEET_RANKS / 2; i++)
-		at[i] = sums[i];
 	for (unsigned i = 0; i < m->ranks / 2; i++) {
-		memcpy(sums[i], operand(m, m->rank ^ (2 * i | turned), len), len);
-		sn_proof_mpi.reduce_local(operand(m, m->rank ^ (2 * i | !turned), len), sums[i], c->count,
+		at[i] = m->sums + i * SN_MEET_ROOM;
+		memcpy(at[i], operand(m, m->rank ^ (2 * i | turned), len), len);
+		sn_proof_mpi.reduce_local(operand(m, m->rank ^ (2 * i | !turned), len), at[i], c->count,
 					  c->type, c->op);
 	}
 	for (unsigned half = 1, step = 1; 2 * half < m->ranks; half *= 2, step++) {

@@ -3,6 +3,7 @@
 #include "copy/heap.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #define NAME  "/memfd:sennit-heap"
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* without them who reads what is no more there would be killed */
 
-static const _Atomic uint32_t *generation; /* the library's, in use now; 0: none */
+static const _Atomic uint32_t *_Atomic generation; /* the library's, in use now; 0: none */
 
 struct sn_lent sn_lend_own(void)
 {
@@ -22,8 +23,8 @@ struct sn_lent sn_lend_own(void)
 		int (*function)(struct sn_heap_info *out);
 	} info = {dlsym(RTLD_DEFAULT, "sennit_heap_info")};
 	struct sn_heap_info own = {0};
-	generation = dlsym(RTLD_DEFAULT, "sennit_heap_generation");
-	if (!info.symbol || !generation || info.function(&own) || own.version != 1)
+	atomic_store(&generation, dlsym(RTLD_DEFAULT, "sennit_heap_generation"));
+	if (!info.symbol || !atomic_load(&generation) || info.function(&own) || own.version != 1)
 		return (struct sn_lent){0};
 	return (struct sn_lent){own.base, own.bytes, own.fd, own.generation};
 }
@@ -33,7 +34,8 @@ bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len)
 	uint64_t offset = (uint64_t)(uintptr_t)at - own->base;
 	return own->bytes && (uintptr_t)at >= own->base && offset < own->bytes &&
 	       len <= own->bytes - offset &&
-	       atomic_load_explicit(generation, memory_order_acquire) == own->generation;
+	       atomic_load_explicit(atomic_load_explicit(&generation, memory_order_relaxed),
+				    memory_order_acquire) == own->generation;
 }
 
 static const char *map(int pid, const struct sn_lent *theirs)
@@ -56,7 +58,8 @@ static const char *map(int pid, const struct sn_lent *theirs)
 	return at;
 }
 
-const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs)
+/* With the lock held. */
+static const char *find_or_map(int pid, uint64_t began, const struct sn_lent *theirs)
 {
 	static struct {
 		int pid;
@@ -65,8 +68,6 @@ const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs)
 		const char *at;
 	} * known, *more;
 	static size_t count;
-	if (!theirs->bytes)
-		return NULL;
 	for (size_t i = 0; i < count; i++)
 		if (known[i].pid == pid && known[i].began == began &&
 		    known[i].heap.generation == theirs->generation)
@@ -79,5 +80,16 @@ const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs)
 	known[count].began = began;
 	known[count].heap = *theirs;
 	known[count++].at = at;
+	return at;
+}
+
+const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	if (!theirs->bytes)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	const char *at = find_or_map(pid, began, theirs);
+	pthread_mutex_unlock(&lock);
 	return at;
 }

@@ -2,12 +2,12 @@
 #include "long.h"
 #include "copy/bypass.h"
 #include "here.h"
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
 #define LINE	64
-#define CHUNK	4096 /* bytes that are summed at a time: in the nearest cache */
-#define LONGEST 32   /* bytes of an element of the MPI's own types */
+#define LONGEST 32 /* bytes of an element of the MPI's own types */
 #define CLOCKED                                                                                              \
 	32 /* calls, of which one reads the clock, to see whether it is time to look how far the others are */
 #define SAME_NS 25 /* so soon comes a line from no other core */
@@ -36,18 +36,25 @@ static __attribute__((noinline)) size_t element(handle type, handle op)
 		size_t size;
 	} known[KNOWN]; /* none of them is ever freed */
 	static unsigned count;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	handle handlers[2];
-	for (unsigned i = 0; i < KNOWN && known[i].type; i++)
-		if (known[i].type == type && known[i].op == op)
-			return known[i].size;
-	if (!sn_proof_builtin(type) || !sn_proof_builtin(op))
-		return 0;
-	sn_proof_quiet(handlers);
-	size_t size = ask(type, op);
-	sn_proof_loud(handlers);
-	known[count % KNOWN].type = type;
-	known[count % KNOWN].op = op;
-	known[count++ % KNOWN].size = size;
+	unsigned i = 0;
+	size_t size = 0;
+	pthread_mutex_lock(&lock);
+	while (i < KNOWN && known[i].type && (known[i].type != type || known[i].op != op))
+		i++;
+	if (i < KNOWN && known[i].type) {
+		size = known[i].size;
+	} else if (sn_proof_builtin(type) && sn_proof_builtin(op)) {
+		sn_proof_quiet(handlers);
+		size = ask(type, op);
+		sn_proof_loud(handlers);
+		i = count++ % KNOWN;
+		known[i].type = type;
+		known[i].op = op;
+		known[i].size = size;
+	}
+	pthread_mutex_unlock(&lock);
 	return size;
 }
 
@@ -65,7 +72,7 @@ static bool is_long(size_t size, const struct sn_collective *c)
 static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
 {
 	handle handlers[2];
-	if (!is_long(element(c->type, c->op), c))
+	if (sn_meet_is_ending(c->comm) || !is_long(element(c->type, c->op), c))
 		return NULL;
 	sn_proof_quiet(handlers);
 	bool here = sn_here_comm(c->comm);
@@ -193,11 +200,9 @@ static void add(const struct sum *s, const char *in, char *sum, size_t len)
 
 static size_t chunk_of(const struct sum *s, size_t left)
 {
-	size_t most = CHUNK / s->m->element * s->m->element;
+	size_t most = SN_MEET_SUMS / s->m->element * s->m->element;
 	return left < most ? left : most;
 }
-
-static char sums[CHUNK] __attribute__((aligned(LINE)));
 
 /* Of two ranks. The sum is made where it shall be, but if this rank's operand is there, and the other's comes first. */
 static void add_both(const struct sum *s, uint64_t k)
@@ -206,12 +211,12 @@ static void add_both(const struct sum *s, uint64_t k)
 	char *to = s->to + offset(s, k);
 	for (size_t at = 0, n, len = length(s, k); at < len; at += n) {
 		n = chunk_of(s, len - at);
-		char *sum = s->gpu || to == b ? sums : to + at;
+		char *sum = s->gpu || to == b ? s->m->sums : to + at;
 		if (sum != a + at)
 			memcpy(sum, a + at, n);
 		add(s, b + at, sum, n);
-		if (sum == sums)
-			sn_meet_copy(s->m, s->c, to + at, sums, n);
+		if (sum == s->m->sums)
+			sn_meet_copy(s->m, s->c, to + at, sum, n);
 	}
 }
 
@@ -228,13 +233,13 @@ static void add_share(const struct sum *s, uint64_t k)
 	const struct sn_meet *m = s->m;
 	size_t end = share(s, m->rank + 1, length(s, k));
 	for (size_t at = share(s, m->rank, length(s, k)), n; at < end; at += n) {
-		char *to = placed(s, m->ranks, k) + at, *sum = m->far.far ? sums : to;
+		char *to = placed(s, m->ranks, k) + at, *sum = m->far.far ? m->sums : to;
 		n = chunk_of(s, end - at);
 		memcpy(sum, operand(s, 0, k) + at, n);
 		for (unsigned r = 1; r < m->ranks; r++)
 			add(s, operand(s, r, k) + at, sum, n);
-		if (sum == sums)
-			sn_copy_bypass(to, sums, n);
+		if (sum == m->sums)
+			sn_copy_bypass(to, sum, n);
 	}
 }
 

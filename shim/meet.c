@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +23,14 @@
 
 #define NAME "sennit-flat"
 
-/* One for each communicator whose ranks have been asked, with memory or without; the list grows, and what is in it stays where it is. */
-static struct sn_meet **meets;
-static unsigned used, with_memory;
+#define FREED UINTPTR_MAX /* in place of the handle of a communicator that is being freed */
+
+/* One for each communicator whose ranks have been asked, with memory or without. */
+static struct sn_meet *_Atomic meets;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to take one of them */
+static _Atomic unsigned with_memory;
 static handle byte_type, any_op, self;
+static _Thread_local handle ending __attribute__((tls_model("initial-exec")));
 
 /* ---- what lies where ---- */
 
@@ -76,36 +82,56 @@ char *sn_meet_ring(const struct sn_meet *m, unsigned rank)
 
 /* ---- which there are ---- */
 
+static inline bool is_of(const struct sn_meet *m, handle comm)
+{
+	return atomic_load_explicit(&m->comm, memory_order_acquire) == comm;
+}
+
+static struct sn_meet *find(handle comm)
+{
+	struct sn_meet *m = atomic_load(&meets);
+	while (m && !is_of(m, comm))
+		m = m->older;
+	return m;
+}
+
 struct sn_meet *sn_meet_of(handle comm)
 {
-	static unsigned last;
+	static _Thread_local struct sn_meet *last __attribute__((tls_model("initial-exec")));
 	comm = sn_meet_plain(comm);
-	if (likely(last < used && meets[last]->comm == comm))
-		return meets[last];
-	for (unsigned i = 0; i < used; i++)
-		if (meets[i]->comm == comm)
-			return meets[last = i];
-	return NULL;
+	if (likely(last && is_of(last, comm)))
+		return last;
+	struct sn_meet *m = find(comm);
+	return m ? last = m : NULL;
 }
 
 bool sn_meet_room(void)
 {
-	return with_memory < MOST;
+	return atomic_load_explicit(&with_memory, memory_order_relaxed) < MOST;
+}
+
+/* One that is nobody's, or a new one. */
+static struct sn_meet *take(handle comm)
+{
+	struct sn_meet *m = find(0);
+	bool is_new = !m;
+	if (is_new && !(m = calloc(1, sizeof(*m))))
+		return NULL;
+	atomic_store(&m->comm, comm);
+	if (is_new) {
+		m->older = atomic_load(&meets);
+		atomic_store(&meets, m);
+	}
+	return m;
 }
 
 struct sn_meet *sn_meet_never(handle comm)
 {
-	struct sn_meet *m = used ? sn_meet_of(0) : NULL;
-	struct sn_meet **more = m ? NULL : realloc(meets, (used + 1) * sizeof(struct sn_meet *));
-	if (more)
-		meets = more;
-	if (!m && (!more || !(m = malloc(sizeof(*m))))) {
+	pthread_mutex_lock(&lock);
+	struct sn_meet *m = take(sn_meet_plain(comm));
+	pthread_mutex_unlock(&lock);
+	if (!m)
 		sn_proof_failed(comm);
-		return NULL;
-	}
-	if (more)
-		meets[used++] = m;
-	*m = (struct sn_meet){.comm = sn_meet_plain(comm)};
 	return m;
 }
 
@@ -198,17 +224,40 @@ static struct sn_meet_memory *attach(unsigned ranks, const struct place *at)
 	return mem;
 }
 
+/*
+ * What the MPI brings may be written by another thread that is in it, whose word for that the thread sanitizer does not see where the MPI itself is
+ * not instrumented.
+ */
+#define BROUGHT __attribute__((noinline, no_sanitize("thread")))
+
+static BROUGHT bool all_say(int mine, handle comm, handle type, handle min)
+{
+	int all;
+	return !sn_proof_mpi.allreduce(&mine, &all, 1, type, min, comm) && all;
+}
+
+static BROUGHT bool first_says(struct place *at, handle comm, handle type)
+{
+	struct place said = *at;
+	if (sn_proof_mpi.bcast(&said, sizeof(said) / sizeof(int), type, 0, comm))
+		return false;
+	at->pid = said.pid;
+	at->fd = said.fd;
+	at->key = said.key;
+	return true;
+}
+
 /* Only if each rank has all those that there are: so who lends brings nothing along. */
 static void borrow(struct sn_meet *m, handle comm, handle type, handle min)
 {
-	int all = 1, ok;
+	bool all = true;
 	for (unsigned r = 0; r < m->ranks; r++) {
 		const struct sn_lent *theirs = &m->mem->heap[r];
 		if (r != m->rank)
 			m->heaps[r] = sn_lend_map(m->mem->pid[r], m->mem->began[r], theirs);
 		all &= r == m->rank || m->heaps[r] || !theirs->bytes;
 	}
-	m->lends = !sn_proof_mpi.allreduce(&all, &ok, 1, type, min, comm) && ok;
+	m->lends = all_say(all, comm, type, min);
 }
 
 static void find_handles(void)
@@ -218,22 +267,30 @@ static void find_handles(void)
 	self = sn_proof_handle("ompi_mpi_comm_self", 0x44000001);
 }
 
+/* For either kind of sums. */
+static char *sums_of(unsigned ranks)
+{
+	size_t flat = (size_t)ranks / 2 * SN_MEET_ROOM;
+	return aligned_alloc(64, flat > SN_MEET_SUMS ? flat : SN_MEET_SUMS);
+}
+
 /* Whoever lacks something takes part as far as it is said to the others. */
 static void share(struct sn_meet *m, handle comm)
 {
 	handle type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
 	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
-	int ranks, rank, ok;
+	int ranks, rank;
 	struct place at = {.fd = -1};
 	if (sn_proof_mpi.comm_size(comm, &ranks) || sn_proof_mpi.comm_rank(comm, &rank) || !type || !min)
 		return;
-	find_handles();
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, find_handles);
 	m->ranks = (unsigned)ranks;
 	m->rank = (unsigned)rank;
 	m->ring = ring_of(m->ranks);
 	bool fits = sn_meet_room();
 	struct sn_meet_memory *mem = rank || !fits ? NULL : make(m->ranks, &at);
-	if (sn_proof_mpi.bcast(&at, sizeof(at) / sizeof(int), type, 0, comm))
+	if (!first_says(&at, comm, type))
 		return;
 	if (rank && fits)
 		mem = attach(m->ranks, &at);
@@ -243,14 +300,13 @@ static void share(struct sn_meet *m, handle comm)
 		mem->began[rank] = began(mem->pid[rank], &known);
 		mem->heap[rank] = m->heap = sn_lend_own();
 	}
-	int has_it = known && proc_is_ours();
-	if (sn_proof_mpi.allreduce(&has_it, &ok, 1, type, min, comm))
-		ok = 0;
+	m->sums = sums_of(m->ranks);
+	bool ok = all_say(known && m->sums && proc_is_ours(), comm, type, min);
 	if (!rank && at.fd >= 0)
 		close(at.fd);
 	if (ok && mem) {
 		m->mem = mem;
-		with_memory++;
+		atomic_fetch_add(&with_memory, 1);
 		borrow(m, comm, type, min);
 	} else if (mem) {
 		munmap(mem, bytes(m->ranks));
@@ -264,60 +320,76 @@ struct sn_meet *sn_meet_set_up(handle comm, bool here)
 	if (!m)
 		return NULL;
 	share(m, comm);
-	m->ep = q ? q->endpoint() : NULL;
+	atomic_store_explicit(&m->ep, q ? q->endpoint() : NULL, memory_order_relaxed);
 	m->here = m->mem && here;
 	return m;
 }
 
-void sn_meet_end(handle comm)
+/* ---- a communicator is freed, or an endpoint ---- */
+
+bool sn_meet_is_ending(handle comm)
 {
-	struct sn_meet *m = used ? sn_meet_of(comm) : NULL;
-	if (!m)
-		return;
-	if (m->mem) {
-		munmap(m->mem, bytes(m->ranks));
-		with_memory--;
-	}
-	*m = (struct sn_meet){0};
+	return ending && ending == sn_meet_plain(comm);
 }
 
-int sn_meet_size(struct sn_meet *m, handle type)
+void sn_meet_ends(struct sn_meet_ending *e, handle comm)
+{
+	*e = (struct sn_meet_ending){sn_meet_plain(comm), ending, sn_meet_of(comm)};
+	ending = e->comm;
+	if (e->meet)
+		atomic_store(&e->meet->comm, FREED);
+}
+
+void sn_meet_ended(struct sn_meet_ending *e, bool ended)
+{
+	struct sn_meet *m = e->meet;
+	ending = e->outer;
+	if (m && ended) {
+		if (m->mem) {
+			munmap(m->mem, bytes(m->ranks));
+			atomic_fetch_sub(&with_memory, 1);
+		}
+		free(m->sums);
+		memset((char *)m + offsetof(struct sn_meet, ep), 0,
+		       sizeof(*m) - offsetof(struct sn_meet, ep));
+	}
+	if (m)
+		atomic_store(&m->comm, ended ? 0 : e->comm);
+}
+
+int sn_meet_size(struct sn_meet *m, const struct sn_collective *c)
 {
 	int size = 0;
-	if (m->type == type)
+	if (likely(m->type == c->type && m->generation == c->generation))
 		return m->size;
-	if (sn_proof_mpi.type_size(type, &size))
+	if (sn_proof_mpi.type_size(c->type, &size))
 		return 0;
-	m->type = type;
+	m->type = c->type;
+	m->generation = c->generation;
 	m->size = size;
 	return size;
 }
 
-void sn_meet_forget(void)
-{
-	for (unsigned i = 0; i < used; i++)
-		meets[i]->type = meets[i]->long_type = 0;
-}
-
 void sn_meet_gone(const void *ep)
 {
-	for (unsigned i = 0; i < used; i++)
-		if (meets[i]->ep == ep)
-			meets[i]->ep = NULL;
+	for (struct sn_meet *m = atomic_load(&meets); m; m = m->older)
+		if (atomic_load_explicit(&m->ep, memory_order_relaxed) == ep)
+			atomic_store_explicit(&m->ep, NULL, memory_order_relaxed);
 }
 
 /* ---- waiting ---- */
 
-static struct {
+struct awaited {
+	const struct sn_meet *m;
 	const _Atomic uint64_t *word;
-	unsigned rank; /* whose it is */
 	uint64_t number;
+	unsigned rank; /* whose it is */
 	unsigned looks;
-} awaited;
+};
 
-static int come(void)
+static int come(const struct awaited *w)
 {
-	return atomic_load(awaited.word) >= awaited.number;
+	return atomic_load(w->word) >= w->number;
 }
 
 /*
@@ -328,10 +400,11 @@ void sn_meet_look(const struct sn_meet *m)
 {
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
 	uint32_t kind = sn_mpi_thread.kind;
-	if (m->ep)
-		q->progress(m->ep);
+	void *ep = atomic_load_explicit(&m->ep, memory_order_relaxed);
+	if (ep)
+		q->progress(ep);
 	sn_mpi_thread.kind = SN_SHIM_POLLS;
-	sn_proof_look(m->comm);
+	sn_proof_look(atomic_load_explicit(&m->comm, memory_order_relaxed));
 	sn_mpi_thread.kind = kind;
 }
 
@@ -343,10 +416,11 @@ static bool others_depend(void)
 
 static int look(void *arg)
 {
-	if (come())
+	struct awaited *w = arg;
+	if (come(w))
 		return 1;
-	if (++awaited.looks % LOOKED == 0 || others_depend())
-		sn_meet_look(arg);
+	if (++w->looks % LOOKED == 0 || others_depend())
+		sn_meet_look(w->m);
 	return 0;
 }
 
@@ -356,8 +430,9 @@ static uint32_t bit(unsigned rank)
 	return 1u << rank % 32;
 }
 
-static void nap(struct sn_meet_memory *mem)
+static void nap(const struct awaited *w)
 {
+	struct sn_meet_memory *mem = w->m->mem;
 	struct timespec until;
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += NAP_NS;
@@ -367,8 +442,8 @@ static void nap(struct sn_meet_memory *mem)
 	}
 	atomic_fetch_add(&mem->sleepers, 1);
 	uint32_t bell = atomic_load(&mem->bell);
-	if (!come())
-		syscall(SYS_futex, &mem->bell, FUTEX_WAIT_BITSET, bell, &until, NULL, bit(awaited.rank));
+	if (!come(w))
+		syscall(SYS_futex, &mem->bell, FUTEX_WAIT_BITSET, bell, &until, NULL, bit(w->rank));
 	atomic_fetch_sub(&mem->sleepers, 1);
 }
 
@@ -384,22 +459,20 @@ static __attribute__((noinline)) int wait_for(struct sn_meet *m, handle comm, un
 					      const _Atomic uint64_t *word, uint64_t number)
 {
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
-	awaited.word = word;
-	awaited.number = number;
-	awaited.rank = rank;
+	struct awaited w = {m, word, number, rank, 0};
 	unsigned naps = 0;
-	bool here = q->awake(look, m) && come();
+	bool here = q->awake(look, &w) && come(&w);
 	while (!here) {
 		uint64_t events = q->events();
 		if (!others_depend())
-			nap(m->mem);
+			nap(&w);
 		sn_meet_look(m);
 		/* no message ends a nap: where some have come, there may be more */
 		if (others_depend() || q->events() != events)
-			q->awake(look, m);
+			q->awake(look, &w);
 		bool ended = ++naps % ASKED == 0 && has_ended(m->mem, rank);
 		bool failed = atomic_load(&m->mem->failed);
-		here = come();
+		here = come(&w);
 		if (!here && ended) {
 			fprintf(stderr,
 				"sennit: process %d, rank %u of a communicator, has ended before a "

@@ -9,6 +9,9 @@
  * Who waits looks, and gives the core to others, as any other (relax.h), with looks of the MPI in between, on whose progress others may
  * depend; then he sleeps, until somebody has written, who sees that there are sleepers (both write before they look, in one order of all), or for a
  * moment. A process that has ended is found then, and the error handler is called.
+ *
+ * Where several threads call, those of one communicator do so one after the other, and each communicator has all that it needs. What there are of them is
+ * a list that only grows.
  */
 #ifndef SN_SHIM_MEET_H
 #define SN_SHIM_MEET_H
@@ -20,6 +23,7 @@
 #define SN_MEET_RANKS 64
 #define SN_MEET_ROOM  1024 /* flat.h: bytes of an operand */
 #define SN_MEET_FORMS 16   /* likewise: of a communicator */
+#define SN_MEET_SUMS  4096 /* long.h: bytes that are summed at a time: in the nearest cache */
 #define SN_MEET_PIECE                                                                                        \
 	(64u << 10) /* long.h: bytes of an operand that are under way at a time; also other than 2^k ones */
 #define SN_MEET_RING   (2048u << 10) /* likewise: of two ranks. For each, and one more for sums */
@@ -63,12 +67,16 @@ struct sn_meet_form {
 };
 
 struct sn_meet {
-	handle comm;		    /* 0: nobody's */
-	void *ep;		    /* of the MPI, by which its messages go; NULL: it is no more */
+	_Atomic handle comm;   /* 0: nobody's */
+	struct sn_meet *older; /* the next one in the list of all */
+	/* from here on, but for ep, one thread's at a time, as its collectives are */
+	void *_Atomic ep;	    /* of the MPI, by which its messages go; NULL: it is no more */
 	struct sn_meet_memory *mem; /* NULL: not all ranks have it, and it stays so */
 	unsigned ranks, rank;
-	handle type; /* of the last call, and its size */
+	handle type; /* of the last call, and its size, in that generation */
 	int size;
+	unsigned generation;
+	char *sums;	    /* room for some */
 	uintptr_t from, to; /* its regions, and whether they may be a GPU's */
 	bool gpu;
 	/* flat.h */
@@ -102,8 +110,8 @@ bool sn_meet_room(void);
 struct sn_meet *sn_meet_set_up(handle comm, bool here);
 /* It shall have none. */
 struct sn_meet *sn_meet_never(handle comm);
-/* Of a type. */
-int sn_meet_size(struct sn_meet *m, handle type);
+/* Of its type. */
+int sn_meet_size(struct sn_meet *m, const struct sn_collective *c);
 
 struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank);
 /* For what does not fit into that line. */
@@ -122,11 +130,7 @@ bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c);
 /* A copy out of the program's memory, or into it. */
 void sn_meet_copy(struct sn_meet *m, const struct sn_collective *c, void *to, const void *from, size_t len);
 
-/* A type may have been freed. */
-void sn_meet_forget(void);
 /* The endpoint is closed. */
 void sn_meet_gone(const void *ep);
-/* The communicator has been freed. */
-void sn_meet_end(handle comm);
 
 #endif

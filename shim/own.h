@@ -64,7 +64,7 @@ struct slot {
 extern union function sn_own_mpi[CALLS];
 extern handle sn_own_null; /* MPI_REQUEST_NULL */
 extern struct slot sn_own_slots[SLOTS];
-extern uintptr_t sn_own_names; /* the first of SLOTS + 1; 0: none was ever given */
+extern _Atomic uintptr_t sn_own_names; /* the first of SLOTS + 1; 0: none was ever given */
 extern struct slot *sn_own_free;
 
 /* It had not come, and is the MPI's from now on, unless it has come now. */
@@ -112,7 +112,8 @@ static inline void *status_at(void *statuses, int i)
 /* Above SLOTS: not ours. SLOTS: complete. */
 static inline uintptr_t own(handle h)
 {
-	return sn_own_names ? h - sn_own_names : UINTPTR_MAX;
+	uintptr_t first = atomic_load_explicit(&sn_own_names, memory_order_relaxed);
+	return first ? h - first : UINTPTR_MAX;
 }
 
 static inline struct slot *slot_of(uintptr_t i)
@@ -122,7 +123,7 @@ static inline struct slot *slot_of(uintptr_t i)
 
 static inline handle name_of(const struct slot *s)
 {
-	return sn_own_names + (uintptr_t)(s - sn_own_slots);
+	return atomic_load_explicit(&sn_own_names, memory_order_relaxed) + (uintptr_t)(s - sn_own_slots);
 }
 
 static inline void put_back(struct slot *s)

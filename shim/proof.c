@@ -3,6 +3,7 @@
 #include "base/launched.h"
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,12 +135,18 @@ static bool messages_alone(void)
 	return yes;
 }
 
+static bool found;
+
+static void find_once(void)
+{
+	found = find(&sn_proof_mpi);
+}
+
 bool sn_proof_find(void)
 {
-	static enum { UNASKED, YES, NO } answer;
-	if (answer == UNASKED)
-		answer = find(&sn_proof_mpi) ? YES : NO;
-	return answer == YES;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, find_once);
+	return found;
 }
 
 /* Open MPI's are addresses, and the program may have a copy in place of the library's. */
@@ -162,9 +169,12 @@ static handle of_nobody(int i)
 	return i ? sn_proof_handle("ompi_mpi_comm_self", 0x44000001) : sn_proof_world();
 }
 
+static pthread_mutex_t quiet = PTHREAD_MUTEX_INITIALIZER;
+
 /* With MPICH the second one's is only called if somebody has set it. */
 void sn_proof_quiet(handle handlers[2])
 {
+	pthread_mutex_lock(&quiet);
 	handle silent = sn_proof_handle("ompi_mpi_errors_return", 0x54000001);
 	handle unset = sn_quick_is_open_mpi() ? 0 : 0x54000000;
 	for (int i = 0; i < 2; i++) {
@@ -182,6 +192,7 @@ void sn_proof_loud(handle handlers[2])
 	for (int i = 0; i < 2; i++)
 		if (handlers[i] && !sn_proof_mpi.comm_set_errhandler(of_nobody(i), handlers[i]))
 			sn_proof_mpi.errhandler_free(&handlers[i]);
+	pthread_mutex_unlock(&quiet);
 }
 
 /* Asked once: can anything go without the MPI? */
@@ -238,15 +249,16 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
  */
 bool sn_proof_has_gpu(void)
 {
-	static unsigned long long seen_loads;
-	static bool has;
+	static _Atomic unsigned long long asked_at;
+	static atomic_bool answer;
 	unsigned long long loads = 0;
 	dl_iterate_phdr(count_loads, &loads);
-	if (loads != seen_loads || !loads) {
-		seen_loads = loads;
-		has = false;
-		dl_iterate_phdr(is_gpus, &has);
-	}
+	if (loads && loads == atomic_load(&asked_at))
+		return atomic_load(&answer);
+	bool has = false;
+	dl_iterate_phdr(is_gpus, &has);
+	atomic_store(&answer, has);
+	atomic_store(&asked_at, loads);
 	return has;
 }
 
@@ -519,7 +531,7 @@ bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to)
 	lesson.over = 0; /* it does not go on where the last one ended */
 	if (!ready() || !sn_quick_watch(&lesson))
 		return false;
-	lesson = (struct sn_shim_lesson){.thread = &sn_mpi_thread, .steps = seen, .room = SN_STEPS};
+	lesson = (struct sn_shim_lesson){.steps = seen, .room = SN_STEPS};
 	memset(places, 0, sizeof(places));
 	const struct sn_collective *c = &e->call;
 	if (c->kind >= SN_ALLREDUCE) {

@@ -70,7 +70,7 @@ bool sn_proof_builtin(handle h);
 /* A handle of the MPI's own. */
 handle sn_proof_handle(const char *open_mpis, handle mpichs);
 handle sn_proof_world(void);
-/* What belongs to no communicator is asked in between, and may be wrong: no handler of the program's is called. */
+/* What belongs to no communicator is asked in between, by one thread at a time, and may be wrong: no handler of the program's is called. */
 void sn_proof_quiet(handle handlers[2]);
 void sn_proof_loud(handle handlers[2]);
 bool sn_in_place(const void *from);

@@ -3,7 +3,6 @@
 #include "flat.h"
 #include "here.h"
 #include "requests.h"
-#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -49,7 +48,12 @@ enum {
 
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
-enum sn_mpi_family sn_mpi_family;
+
+/* Several threads may be at their first call of it. */
+static inline union function definition_of(const union function *f)
+{
+	return (union function){__atomic_load_n(&f->symbol, __ATOMIC_RELAXED)};
+}
 
 static struct entry sends_seen[ENTRIES], recvs_seen[ENTRIES];
 
@@ -86,25 +90,23 @@ static struct call awaited; /* the receive that is pending, and its buffer */
 static const void *awaited_in;
 handle sn_seen_pending;
 
-static _Atomic enum { UNASKED, YES, NO } known_answer;
-
 /*
- * Does one thread at a time call, as the MPI has promised? It locks nothing then, nor does the provider. Threads that ask at once
- * hear the same.
+ * What the MPI has promised. SESSIONS: it has not begun by MPI_Init, and nothing is remembered. Threads that ask at once hear the same.
  */
-static bool serial(void)
+static enum threads { UNASKED, ONE, SEVERAL, SESSIONS } threads(void)
 {
-	int answer = atomic_load_explicit(&known_answer, memory_order_relaxed);
-	if (answer == UNASKED) {
-		union function initialized = {sn_mpi_find("PMPI_Initialized")};
-		union function level = {sn_mpi_find("PMPI_Query_thread")};
-		int yes = 0, provided = MULTIPLE;
-		if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes)
-			level.asks(&provided);
-		answer = provided < MULTIPLE ? YES : NO;
-		atomic_store_explicit(&known_answer, answer, memory_order_relaxed);
-	}
-	return answer == YES;
+	static _Atomic enum threads answer;
+	enum threads known = atomic_load_explicit(&answer, memory_order_relaxed);
+	if (likely(known != UNASKED))
+		return known;
+	union function initialized = {sn_mpi_find("PMPI_Initialized")};
+	union function level = {sn_mpi_find("PMPI_Query_thread")};
+	int yes = 0, provided = MULTIPLE;
+	known = SESSIONS;
+	if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes && !level.asks(&provided))
+		known = provided < MULTIPLE ? ONE : SEVERAL;
+	atomic_store_explicit(&answer, known, memory_order_relaxed);
+	return known;
 }
 
 /* Is this the second such call in a row? */
@@ -124,13 +126,13 @@ static bool watch(struct entry *e)
 		e->turn++;
 		return false;
 	}
-	const struct sn_shim_quick *q = !watching && serial() ? quick() : NULL;
+	const struct sn_shim_quick *q = watching ? NULL : quick();
 	if (!q)
 		return false;
 	in_vain(e);
 	watching = true;
-	sn_seen_pending = 0;
-	lesson = (struct sn_shim_lesson){.thread = &sn_mpi_thread};
+	sn_seen_forget();
+	lesson = (struct sn_shim_lesson){0};
 	q->learn(&lesson);
 	return true;
 }
@@ -144,7 +146,7 @@ static void watched(void)
 
 bool sn_quick_watch(struct sn_shim_lesson *other)
 {
-	const struct sn_shim_quick *q = !watching && serial() ? quick() : NULL;
+	const struct sn_shim_quick *q = watching ? NULL : quick();
 	if (!q)
 		return false;
 	watching = true;
@@ -159,7 +161,12 @@ void sn_quick_watched(void)
 
 bool sn_quick_serial(void)
 {
-	return serial();
+	return threads() == ONE;
+}
+
+bool sn_quick_possible(void)
+{
+	return threads() != SESSIONS;
 }
 
 bool sn_quick_is_open_mpi(void)
@@ -210,17 +217,16 @@ struct operation {
 static int do_slowly(const struct operation *o)
 {
 	const struct call *out = &o->out, *in = &o->in;
+	union function mpi = definition_of(o->slowly);
 	switch (o->call) {
-	case SEND: return o->slowly->send(o->from, out->count, out->type, out->peer, out->tag, out->comm);
+	case SEND: return mpi.send(o->from, out->count, out->type, out->peer, out->tag, out->comm);
 	case ISEND:
-		return o->slowly->isend(o->from, out->count, out->type, out->peer, out->tag, out->comm,
-					o->request);
-	case RECV: return o->slowly->recv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->status);
-	case IRECV:
-		return o->slowly->irecv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->request);
+		return mpi.isend(o->from, out->count, out->type, out->peer, out->tag, out->comm, o->request);
+	case RECV: return mpi.recv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->status);
+	case IRECV: return mpi.irecv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->request);
 	default:
-		return o->slowly->both(o->from, out->count, out->type, out->peer, out->tag, o->to, in->count,
-				       in->type, in->peer, in->tag, in->comm, o->status);
+		return mpi.both(o->from, out->count, out->type, out->peer, out->tag, o->to, in->count,
+				in->type, in->peer, in->tag, in->comm, o->status);
 	}
 }
 
@@ -229,6 +235,15 @@ static void given(const void *request)
 {
 	if (sn_seen_pending && sn_seen_pending == sn_requests_at(request, 0))
 		sn_seen_pending = 0;
+}
+
+/* By the MPI, while nothing goes any other way: several threads have called, or there is a window. */
+static __attribute__((noinline)) int do_unseen(const struct operation *o)
+{
+	int rc = do_slowly(o);
+	if (o->request)
+		given(o->request);
+	return rc;
 }
 
 static __attribute__((noinline)) int do_watched(const struct operation *o)
@@ -276,7 +291,7 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 bool sn_seen_goes_on(void)
 {
 	const struct sn_shim_quick *q = watching ? NULL : quick();
-	sn_seen_pending = 0;
+	sn_seen_forget();
 	if (!q)
 		return false;
 	watching = true;
@@ -331,13 +346,15 @@ static inline bool known(const struct entry *e, const struct call *c)
 
 static inline int send(const struct call *c, const void *buf, const union function *slowly)
 {
-	struct entry *e = entry_of(sends_seen, c);
-	if (!known(e, c))
-		return do_watched(&(struct operation){SEND, .out = *c, .from = buf, .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
-	if (likely(q && in_turn(e) && q->send(&e->way, buf)))
+	struct entry *e = entry_of(sends_seen, c);
+	if (!likely(q && known(e, c))) {
+		struct operation o = {SEND, .out = *c, .from = buf, .slowly = slowly};
+		return q ? do_watched(&o) : do_unseen(&o);
+	}
+	if (likely(in_turn(e) && q->send(&e->way, buf)))
 		return 0;
-	return slowly->send(buf, c->count, c->type, c->peer, c->tag, c->comm);
+	return definition_of(slowly).send(buf, c->count, c->type, c->peer, c->tag, c->comm);
 }
 
 /* ---- MPI_Isend ---- */
@@ -348,20 +365,21 @@ static inline int send(const struct call *c, const void *buf, const union functi
  */
 static inline int isend(const struct call *c, const void *buf, void *request, const union function *slowly)
 {
-	struct entry *e = entry_of(sends_seen, c);
-	if (!known(e, c))
-		return do_watched(&(struct operation){ISEND, .out = *c, .from = buf, .request = request,
-						      .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
+	struct entry *e = entry_of(sends_seen, c);
+	if (!likely(q && known(e, c))) {
+		struct operation o = {ISEND, .out = *c, .from = buf, .request = request, .slowly = slowly};
+		return q ? do_watched(&o) : do_unseen(&o);
+	}
 	int to = c->peer;
-	if (likely(q && in_turn(e) && q->send(&e->way, buf))) {
-		if (likely(sn_requests_ready)) {
+	if (likely(in_turn(e) && q->send(&e->way, buf))) {
+		if (likely(sn_requests_are_ready())) {
 			sn_requests_complete(request);
 			return 0;
 		}
 		to = sn_mpi_family == OPEN_MPI ? NOBODY_OPEN_MPI : NOBODY_MPICH;
 	}
-	return slowly->isend(buf, c->count, c->type, to, c->tag, c->comm, request);
+	return definition_of(slowly).isend(buf, c->count, c->type, to, c->tag, c->comm, request);
 }
 
 /* ---- MPI_Recv ---- */
@@ -380,14 +398,15 @@ static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, v
 
 static inline int recv(const struct call *c, void *buf, void *status, const union function *slowly)
 {
-	struct entry *e = entry_of(recvs_seen, c);
-	if (!(known(e, c) && likely(sn_mpi_status_seen || !wanted(status))))
-		return do_watched(
-			&(struct operation){RECV, .in = *c, .to = buf, .status = status, .slowly = slowly});
 	const struct sn_shim_quick *q = quick();
-	int64_t len = likely(q && in_turn(e)) ? recv_now(q, e, buf) : -1;
+	struct entry *e = entry_of(recvs_seen, c);
+	if (!likely(q && known(e, c) && (sn_mpi_status_seen || !wanted(status)))) {
+		struct operation o = {RECV, .in = *c, .to = buf, .status = status, .slowly = slowly};
+		return q ? do_watched(&o) : do_unseen(&o);
+	}
+	int64_t len = likely(in_turn(e)) ? recv_now(q, e, buf) : -1;
 	if (!likely(len >= 0))
-		return slowly->recv(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
+		return definition_of(slowly).recv(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
 	if (wanted(status))
 		status_fill(status, c->peer, c->tag, len);
 	return 0;
@@ -395,17 +414,23 @@ static inline int recv(const struct call *c, void *buf, void *status, const unio
 
 /* ---- MPI_Irecv ---- */
 
+/*
+ * One that stays is the MPI's as soon as that looks for what has come. Where another thread may do so, in the middle of a call, it is the MPI's from
+ * the beginning.
+ */
 static inline int irecv(const struct call *c, void *buf, void *request, const union function *slowly)
 {
+	const struct sn_shim_quick *q = sn_quick_serial() ? quick() : NULL;
 	struct entry *e = entry_of(recvs_seen, c);
-	bool ready = sn_requests_ready;
-	if (!known(e, c) || (!likely(ready) && sn_requests_undecided())) /* it may be known from MPI_Recv */
-		return do_watched(&(struct operation){IRECV, .in = *c, .to = buf, .request = request,
-						      .slowly = slowly});
-	const struct sn_shim_quick *q = quick();
-	if (likely(q && in_turn(e) && ready && sn_requests_post(q, e, c, buf, request)))
+	bool ready = sn_requests_are_ready();
+	/* it may be known from MPI_Recv */
+	if (!likely(q && known(e, c) && (ready || !sn_requests_undecided()))) {
+		struct operation o = {IRECV, .in = *c, .to = buf, .request = request, .slowly = slowly};
+		return q ? do_watched(&o) : do_unseen(&o);
+	}
+	if (likely(in_turn(e) && ready && sn_requests_post(q, e, c, buf, request)))
 		return 0;
-	int rc = slowly->irecv(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
+	int rc = definition_of(slowly).irecv(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
 	given(request);
 	return rc;
 }
@@ -416,15 +441,16 @@ static inline int irecv(const struct call *c, void *buf, void *request, const un
 static inline int both(const struct operation *o)
 {
 	const struct call *c = &o->in;
-	struct entry *out = entry_of(sends_seen, &o->out), *in = entry_of(recvs_seen, c);
-	if (!(known(out, &o->out) && known(in, c) && likely(sn_mpi_status_seen || !wanted(o->status))))
-		return do_watched(o);
 	const struct sn_shim_quick *q = quick();
-	if (!likely(q && in_turn(in) && q->send(&out->way, o->from)))
+	struct entry *out = entry_of(sends_seen, &o->out), *in = entry_of(recvs_seen, c);
+	if (!likely(q && known(out, &o->out) && known(in, c) && (sn_mpi_status_seen || !wanted(o->status))))
+		return q ? do_watched(o) : do_unseen(o);
+	if (!likely(in_turn(in) && q->send(&out->way, o->from)))
 		return do_slowly(o);
 	int64_t len = recv_now(q, in, o->to);
 	if (!likely(len >= 0))
-		return next[1][RECV].recv(o->to, c->count, c->type, c->peer, c->tag, c->comm, o->status);
+		return definition_of(&next[1][RECV])
+			.recv(o->to, c->count, c->type, c->peer, c->tag, c->comm, o->status);
 	if (wanted(o->status))
 		status_fill(o->status, c->peer, c->tag, len);
 	return 0;
@@ -434,31 +460,36 @@ static inline int both(const struct operation *o)
 
 /*
  * After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there. Where several threads
- * may call, two of them may be here at once, and nothing was ever remembered.
+ * call, what was remembered is never looked at again.
  */
 static int ends(int call, int p, void *a, void *b)
 {
 	bool comm = call == COMM_FREE || call == COMM_DISCONNECT;
-	union function mpi = {__atomic_load_n(&next[p][call].symbol, __ATOMIC_RELAXED)};
-	if (atomic_load_explicit(&known_answer, memory_order_relaxed) != YES)
+	union function mpi = definition_of(&next[p][call]);
+	if (threads() == SESSIONS)
 		return mpi.ends(a, b);
 	handle was = !comm || !a ? 0 : sn_mpi_family == OPEN_MPI ? *(handle *)a : *(uint32_t *)a;
+	struct sn_meet_ending ending;
 	sn_requests_give();
 	sn_quick_forget();
+	if (was)
+		sn_meet_ends(&ending, was);
 	int rc = mpi.ends(a, b);
+	if (was)
+		sn_meet_ended(&ending, !rc);
 	sn_quick_forget();
-	if (was && !rc)
-		sn_meet_end(was);
 	return rc;
 }
 
 void sn_quick_forget(void)
 {
+	sn_collective_forget();
+	if (atomic_load(&sn_mpi_many))
+		return;
 	lesson.sends = lesson.recvs = 2; /* a call that is watched just now teaches nothing */
-	sn_seen_pending = 0;
+	sn_seen_forget();
 	memset(sends_seen, 0, sizeof(sends_seen));
 	memset(recvs_seen, 0, sizeof(recvs_seen));
-	sn_collective_forget();
 }
 
 /* ---- standing in ---- */
@@ -539,62 +570,43 @@ bool sn_quick_is_tools(const char *name, const void *definition)
 	return !sn_mpi_same_object(definition, sn_mpi_find(profiled));
 }
 
-/* UNKNOWN, too, are those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are others. */
-static int family_of(const void *definition)
+static int call_named(const char *name)
 {
-	static const char *const mpich[] = {"libmpi.so", "libmpich.so"};
-	Dl_info info;
-	if (sn_mpi_is_open_mpi(definition))
-		return OPEN_MPI;
-	if (!dladdr(definition, &info))
-		return UNKNOWN;
-	const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
-	for (size_t i = 0; i < sizeof(mpich) / sizeof(mpich[0]); i++)
-		if (!strncmp(file, mpich[i], strlen(mpich[i])))
-			return MPICH;
-	return UNKNOWN;
+	int call = 0;
+	while (call < CALLS && strcmp(calls[call].name, name + (*name == 'P')) != 0)
+		call++;
+	return call;
 }
 
-static void find_family_once(void)
+unsigned char sn_quick_idle(const char *name)
 {
-	sn_mpi_family = family_of(sn_mpi_find("PMPI_Send"));
-}
-
-/* By the first call of all, and where the MPI begins with sessions several threads may be at theirs. */
-static void find_family(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	static _Atomic bool found;
-	if (atomic_load_explicit(&found, memory_order_acquire) || !sn_mpi_find("PMPI_Send"))
-		return;
-	pthread_once(&once, find_family_once);
-	atomic_store_explicit(&found, true, memory_order_release);
+	if (call_named(name) <= BOTH || sn_collective_idle(name))
+		return SN_QUICK_IDLE;
+	return sn_requests_take(name) ? SN_QUICK_IDLE_SO_FAR : SN_QUICK_BUSY;
 }
 
 void *sn_quick_stand_in(const char *name, void *definition)
 {
-	int p = *name == 'P', call = 0;
-	while (call < CALLS && strcmp(calls[call].name, name + p))
-		call++;
+	int p = *name == 'P', call = call_named(name);
 	bool collective = sn_collective_is(name);
-	find_family();
+	sn_mpi_find_family();
 	if (call == CALLS && !collective) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
 		if (stand_in)
 			return stand_in;
 		stand_in = sn_requests_stand_in(name, definition);
-		return stand_in && (!definition || serial()) ? stand_in : definition;
+		return stand_in && (!definition || sn_quick_possible()) ? stand_in : definition;
 	}
 	if (!definition) /* likewise asked for by a weak symbol */
 		return collective && sn_mpi_family != UNKNOWN ? sn_collective_stand_in(name, NULL) : NULL;
 	if ((call <= BOTH || collective) &&
-	    (sn_mpi_family == UNKNOWN || !serial() || (!p && sn_quick_is_tools(name, definition))))
+	    (sn_mpi_family == UNKNOWN || !sn_quick_possible() || (!p && sn_quick_is_tools(name, definition))))
 		return definition;
 	if (collective)
 		return sn_collective_stand_in(name, definition);
 	/* several threads may be at their first call of it */
 	__atomic_store_n(&next[p][call].symbol, definition, __ATOMIC_RELAXED);
-	if (call == BOTH && !next[1][RECV].symbol)
-		next[1][RECV].symbol = sn_mpi_find("PMPI_Recv");
+	if (call == BOTH && !definition_of(&next[1][RECV]).symbol)
+		__atomic_store_n(&next[1][RECV].symbol, sn_mpi_find("PMPI_Recv"), __ATOMIC_RELAXED);
 	return calls[call].stand_in[p].symbol;
 }

@@ -21,8 +21,8 @@
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
  *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in SN_QUICK_NS;
  *  - any source or any tag: its status cannot be known before;
- *  - where several threads call; where they may, as the MPI says itself, nothing of this stands before it; while there is a window (shim.h,
- *    elsewhere);
+ *  - from the moment on at which a second thread calls (all of this is one thread's), and where threads may do so also MPI_Irecv; while there is a
+ *    window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
  * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and
@@ -56,6 +56,9 @@ static inline int sn_quick_pause(int *fails)
 
 /* What stands before this definition of a name: itself, or a function here that calls it. */
 void *sn_quick_stand_in(const char *name, void *definition);
+/* Does that only hand its calls on as soon as several threads call? SO_FAR: if no request of ours was ever given. */
+enum { SN_QUICK_BUSY, SN_QUICK_IDLE, SN_QUICK_IDLE_SO_FAR };
+unsigned char sn_quick_idle(const char *name);
 /* Does a tool of the profiling interface stand before the MPI there, so that the two names lead to different libraries? */
 bool sn_quick_is_tools(const char *name, const void *definition);
 /* All calls seen so far. */
@@ -66,6 +69,8 @@ const struct sn_shim_quick *sn_quick(void);
 bool sn_quick_is_open_mpi(void);
 /* Does one thread at a time call, as the MPI has promised? */
 bool sn_quick_serial(void);
+/* Has the MPI begun by MPI_Init or MPI_Init_thread? Else nothing goes without it. */
+bool sn_quick_possible(void);
 /* From here on, until sn_quick_watched(); false: not now. */
 bool sn_quick_watch(struct sn_shim_lesson *lesson);
 void sn_quick_watched(void);
@@ -80,6 +85,21 @@ void *sn_mpi_find(const char *name);
 bool sn_mpi_is_open_mpi(const void *function);
 /* Do both lie in one library, or program? */
 bool sn_mpi_same_object(const void *a, const void *b);
+
+/* ---- of meet.c: a communicator is freed ---- */
+struct sn_meet;
+struct sn_meet_ending {
+	handle comm, outer;
+	struct sn_meet *meet;
+};
+/*
+ * Before and after. From the one on what is called back makes its collectives there by messages, on all ranks; as soon as the MPI has done with it
+ * the handle may be another communicator's, in another thread. Not ended: it stays what it was.
+ */
+void sn_meet_ends(struct sn_meet_ending *e, handle comm);
+void sn_meet_ended(struct sn_meet_ending *e, bool ended);
+/* By this thread. */
+bool sn_meet_is_ending(handle comm);
 
 /* ---- of elsewhere.c ---- */
 extern _Atomic uint32_t sn_mpi_windows; /* there are */

@@ -13,14 +13,14 @@
 #define TAKEN IRECV /* those before it take requests */
 
 union function sn_own_mpi[CALLS];
-bool sn_requests_ready; /* given at present */
-static atomic_bool off; /* never any more */
+atomic_bool sn_requests_ready; /* given at present */
+static atomic_bool off;	       /* never any more */
 handle sn_own_null;
 
 /* One more name than slots: for a request that is complete, and says nothing but that. */
 struct slot sn_own_slots[SLOTS];
 static char names[SLOTS + 1]; /* Open MPI's requests are addresses */
-uintptr_t sn_own_names;
+_Atomic uintptr_t sn_own_names;
 struct slot *sn_own_free;
 static struct slot posted = {.before = &posted, .after = &posted}; /* in their order */
 
@@ -31,7 +31,7 @@ handle sn_requests_at(const void *requests, int i)
 
 bool sn_requests_undecided(void)
 {
-	return !sn_requests_ready && !atomic_load_explicit(&off, memory_order_relaxed);
+	return !sn_requests_are_ready() && !atomic_load_explicit(&off, memory_order_relaxed);
 }
 
 void sn_own_off(void)
@@ -40,8 +40,7 @@ void sn_own_off(void)
 	if (atomic_load_explicit(&off, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&off, true, memory_order_relaxed);
-	if (sn_requests_ready)
-		sn_requests_ready = false;
+	atomic_store_explicit(&sn_requests_ready, false, memory_order_relaxed);
 }
 
 /* ---- giving ---- */
@@ -71,7 +70,7 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const stru
 
 void sn_requests_complete(void *request)
 {
-	put(request, 0, sn_own_names + SLOTS);
+	put(request, 0, atomic_load_explicit(&sn_own_names, memory_order_relaxed) + SLOTS);
 }
 
 /* ---- becoming the MPI's ---- */
@@ -202,16 +201,17 @@ void sn_requests_gone(const void *ep)
 /* What is left of a request, and how a status is written, are as they were taken to be. */
 static void switch_on(handle left)
 {
-	if (off || sn_requests_ready || !sn_mpi_status_seen)
+	if (atomic_load(&sn_mpi_many) || off || sn_requests_are_ready() || !sn_mpi_status_seen)
 		return;
 	if (left != sn_own_null || !sn_own_null) {
 		off = true;
 		return;
 	}
-	for (struct slot *s = sn_own_slots; !sn_own_names && s < sn_own_slots + SLOTS; s++)
-		put_back(s);
-	sn_own_names = sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS;
-	sn_requests_ready = true;
+	if (!sn_requests_about())
+		for (struct slot *s = sn_own_slots; s < sn_own_slots + SLOTS; s++)
+			put_back(s);
+	atomic_store(&sn_own_names, sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS);
+	atomic_store(&sn_requests_ready, true);
 }
 
 static inline bool to_learn(handle h)
@@ -219,11 +219,22 @@ static inline bool to_learn(handle h)
 	return sn_seen_pending && h == sn_seen_pending;
 }
 
+/* While none have been given: see waitall_before(). */
+static int wait_before(void *request, void *status)
+{
+	bool given = !request || sn_requests_about();
+	handle was = given ? sn_own_null : at(request, 0);
+	int rc = sn_own_mpi[WAIT].wait(request, status);
+	if (!likely(given) && !rc && was != sn_own_null && at(request, 0) == sn_own_null)
+		switch_on(sn_own_null);
+	return rc;
+}
+
 static int wait_real(void *request, void *status)
 {
 	static uint64_t unused[8];
 	if (!request || !to_learn(at(request, 0)) || !sn_seen_goes_on())
-		return sn_own_mpi[WAIT].wait(request, status);
+		return wait_before(request, status);
 	void *seen = wanted(status) ? status : unused;
 	int rc = sn_own_mpi[WAIT].wait(request, seen);
 	sn_seen_ends(!rc, seen);
@@ -392,7 +403,7 @@ static int waitall(int n, void *requests, void *statuses)
 	if (!likely(requests && n > 0))
 		return sn_own_mpi[WAITALL].all(n, requests, statuses);
 	int learned = learn_among(n, requests);
-	if (!likely(sn_own_names))
+	if (!likely(sn_requests_about()))
 		return waitall_before(n, requests, statuses, learned);
 	struct all a = end_all(n, requests, statuses);
 	if (likely(a.others && !wanted(statuses) && learned < 0))
@@ -451,19 +462,34 @@ static void find_all(void)
 	}
 }
 
+bool sn_requests_about(void)
+{
+	return atomic_load_explicit(&sn_own_names, memory_order_relaxed) != 0;
+}
+
+static int call_named(const char *name)
+{
+	int i = 0;
+	while (i < TAKEN && strcmp(calls[i].name, name + (*name == 'P')) != 0)
+		i++;
+	return i;
+}
+
+bool sn_requests_take(const char *name)
+{
+	return call_named(name) < TAKEN;
+}
+
 void *sn_requests_stand_in(const char *name, void *definition)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	int p = *name == 'P';
-	for (int i = 0; i < TAKEN; i++) {
-		if (strcmp(calls[i].name, name + p))
-			continue;
-		pthread_once(&once, find_all); /* two threads may each call their first of them */
-		if (!definition) /* asked for by a weak symbol, MPIs of before MPI 4.1 or 5 have these from here */
-			return i >= GET_ALL && sn_mpi_family != UNKNOWN ? calls[i].stand_in.symbol : NULL;
-		/* Off, but ours may still be about: that of a function is asked when it is first called. */
-		return (off && !sn_own_names) || sn_mpi_family == UNKNOWN ? definition
-									  : calls[i].stand_in.symbol;
-	}
-	return NULL;
+	int i = call_named(name);
+	if (i == TAKEN)
+		return NULL;
+	pthread_once(&once, find_all); /* two threads may each call their first of them */
+	if (!definition) /* asked for by a weak symbol, MPIs of before MPI 4.1 or 5 have these from here */
+		return i >= GET_ALL && sn_mpi_family != UNKNOWN ? calls[i].stand_in.symbol : NULL;
+	/* Off, but ours may still be about: that of a function is asked when it is first called. */
+	return (off && !sn_requests_about()) || sn_mpi_family == UNKNOWN ? definition
+									 : calls[i].stand_in.symbol;
 }

@@ -15,6 +15,9 @@
  *  - all of them, when the MPI looks for completions, in whatever call, and before it is told of any. For whoever sent a synchronous message to one of
  *    ours waits for an answer that only the MPI gives, and it can answer nothing but what it reads there. So it never waits with a receive of
  *    ours pending, in calls that are not stood in for, or not even known, either.
+ * Where threads may call at once only sends are given, until a second one does: what they are given says nothing but that it is complete, and
+ * whichever thread waits for it finds all that it needs.
+ *
  * The program keeps the name that it has, and may have copies of it, until a call ends the request. One that has come already
  * becomes a generalized request that is complete. Where the MPI refuses a receive that it took when it was watched, the program is ended with a word.
  *
@@ -31,10 +34,14 @@
 #include "seen.h"
 
 /* Requests of our own can be given. */
-extern bool sn_requests_ready;
+extern atomic_bool sn_requests_ready;
+static inline bool sn_requests_are_ready(void)
+{
+	return atomic_load_explicit(&sn_requests_ready, memory_order_relaxed);
+}
 /* Is that still to be learned? */
 bool sn_requests_undecided(void);
-/* A receive like the one of the entry. False: nothing was done. */
+/* A receive like the one of the entry, where one thread at a time calls. False: nothing was done. */
 bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const struct call *c, void *buf,
 		      void *request);
 /* A request that is complete. */
@@ -44,6 +51,10 @@ handle sn_requests_at(const void *requests, int i);
 void sn_requests_give(void);
 /* An endpoint of the provider is going: none that is pending there will come. */
 void sn_requests_gone(const void *ep);
+/* Was any ever given? */
+bool sn_requests_about(void);
+/* Is it one of those that take requests? */
+bool sn_requests_take(const char *name);
 /* What stands before this function, one of those that take requests; else NULL. */
 void *sn_requests_stand_in(const char *name, void *definition);
 

@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 extern enum sn_mpi_family { UNKNOWN, OPEN_MPI, MPICH } sn_mpi_family;
+/* As soon as that can be told (shim.c). */
+void sn_mpi_find_family(void);
 
 struct call {
 	handle type, comm;
@@ -89,7 +91,13 @@ static inline void status_error(void *status, int error)
 
 /* ---- quick.c: a receive that was watched, and is not over yet ---- */
 
-extern handle sn_seen_pending; /* its request; 0: none, or it has ended, and another may get it */
+extern handle
+	sn_seen_pending; /* its request; 0: none, or it has ended, and another may get it. Always 0 where threads may call at once */
+static inline void sn_seen_forget(void)
+{
+	if (sn_seen_pending)
+		sn_seen_pending = 0;
+}
 /* The MPI is about to end it, perhaps among others (false: nobody can watch that); and has done so, and wrote this status, or none. */
 bool sn_seen_goes_on(void);
 void sn_seen_ends(bool well, const void *status);

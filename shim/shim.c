@@ -5,6 +5,7 @@
 #include "requests.h"
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -154,7 +155,7 @@ bool sn_mpi_same_object(const void *a, const void *b)
 	return object && object == object_of(b);
 }
 
-/* ---- entering by the slow way ---- */
+/* ---- which MPI ---- */
 
 /* If so, crowd.c is told. */
 bool sn_mpi_is_open_mpi(const void *function)
@@ -169,6 +170,42 @@ bool sn_mpi_is_open_mpi(const void *function)
 	return yes;
 }
 
+enum sn_mpi_family sn_mpi_family;
+
+/* UNKNOWN, too, are those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are others. */
+static int family_of(const void *definition)
+{
+	static const char *const mpich[] = {"libmpi.so", "libmpich.so"};
+	Dl_info info;
+	if (sn_mpi_is_open_mpi(definition))
+		return OPEN_MPI;
+	if (!dladdr(definition, &info))
+		return UNKNOWN;
+	const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
+	for (size_t i = 0; i < sizeof(mpich) / sizeof(mpich[0]); i++)
+		if (!strncmp(file, mpich[i], strlen(mpich[i])))
+			return MPICH;
+	return UNKNOWN;
+}
+
+static void find_family_once(void)
+{
+	sn_mpi_family = family_of(sn_mpi_find("PMPI_Send"));
+}
+
+/* By the first call of all, and where the MPI begins with sessions several threads may be at theirs. */
+void sn_mpi_find_family(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static _Atomic bool found;
+	if (atomic_load_explicit(&found, memory_order_acquire) || !sn_mpi_find("PMPI_Send"))
+		return;
+	pthread_once(&once, find_family_once);
+	atomic_store_explicit(&found, true, memory_order_release);
+}
+
+/* ---- entering by the slow way ---- */
+
 static void count_thread(void)
 {
 	static _Thread_local bool counted __attribute__((tls_model("initial-exec")));
@@ -180,11 +217,22 @@ static void count_thread(void)
 		atomic_store(&sn_mpi_many, 1);
 }
 
+/* What stands before it would only hand it on, when several threads call. */
+static void *_Atomic real[COUNT];
+static _Atomic unsigned char idle[COUNT];
+
+static inline bool idles(uint32_t index)
+{
+	unsigned char when = atomic_load_explicit(&idle[index], memory_order_relaxed);
+	return when == SN_QUICK_IDLE || (when == SN_QUICK_IDLE_SO_FAR && !sn_requests_about());
+}
+
 void *sn_mpi_enter(uint32_t index)
 {
 	static _Atomic uint64_t known[(COUNT + 63) / 64];
 	count_thread();
-	if (atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)) {
+	bool many = atomic_load_explicit(&sn_mpi_many, memory_order_relaxed);
+	if (many) {
 		sn_crowd_look();
 		atomic_fetch_add(&sn_mpi_shim.entries, 1);
 		void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
@@ -193,7 +241,8 @@ void *sn_mpi_enter(uint32_t index)
 	}
 	uint64_t bit = UINT64_C(1) << index % 64;
 	if (atomic_load_explicit(&known[index / 64], memory_order_acquire) & bit)
-		return atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
+		return many && idles(index) ? atomic_load_explicit(&real[index], memory_order_relaxed)
+					    : atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
 	void *next = sn_mpi_find(names[index]), *stand_in;
 	if (!next && (stand_in = sn_quick_stand_in(names[index], NULL))) {
 		atomic_store_explicit(&sn_mpi_next[index], stand_in, memory_order_relaxed);
@@ -209,6 +258,8 @@ void *sn_mpi_enter(uint32_t index)
 		sn_mpi_is_open_mpi(next);
 	if (sn_elsewhere_window(names[index])) /* the next call must be seen, too */
 		return next;
+	atomic_store_explicit(&real[index], next, memory_order_relaxed);
+	atomic_store_explicit(&idle[index], sn_quick_idle(names[index]), memory_order_relaxed);
 	stand_in = sn_elsewhere_stand_in(names[index], next);
 	next = stand_in ? stand_in : sn_quick_stand_in(names[index], next);
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);

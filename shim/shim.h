@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 12
+#define SN_SHIM_VERSION 13
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -59,9 +59,8 @@ struct sn_shim_step {
 	uint32_t bytes; /* where in the lesson's bytes the message lies */
 };
 
-/* What the provider is seen to do in the call that is under way. Zeros, but for thread and what is marked, when the call begins. */
+/* What the provider is seen to do in the call that is under way. Zeros, but for what is marked, when the call begins. */
 struct sn_shim_lesson {
-	const struct sn_shim_thread *thread; /* that makes the call: what others do says nothing */
 	uint32_t sends, recvs;	       /* how many of each, and of what cannot be done again, 2 of both */
 	struct sn_shim_way send, recv; /* the last of each */
 	const void *sent, *received;   /* with its buffer */
@@ -89,7 +88,8 @@ enum { SN_SHIM_NOT_YET = -1, SN_SHIM_NEVER = -2 };
 	64 /* what others do as long as they look without reading the clock, about 2 us (progress/relax.c) */
 
 struct sn_shim_quick {
-	void (*learn)(struct sn_shim_lesson *lesson); /* from now on; NULL: no more */
+	/* From now on, in a call of this thread; NULL: no more. What another thread does meanwhile makes it say nothing. */
+	void (*learn)(struct sn_shim_lesson *lesson);
 	/* Likewise again. True: it has been sent, and nobody will hear of it; false: nothing was done. */
 	uint32_t (*send)(const struct sn_shim_way *way, const void *buf);
 	/* Likewise: the bytes that have come into buf; negative: nothing was done. Waits a moment. */

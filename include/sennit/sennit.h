@@ -242,7 +242,7 @@ SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bi
  */
 SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		       uint64_t exactly, unsigned looks, uint64_t *len);
-/* Was the message marked (SN_MARK) that the last sn_try_recv or sn_recv brought? 0 or 1. Of an endpoint of one thread (SN_THREAD_SERIAL). */
+/* Was the message marked (SN_MARK) that the last sn_try_recv or sn_recv brought? 0 or 1. Where one thread at a time calls these two. */
 SN_API int sn_try_marked(const sn_ep *ep);
 
 /*

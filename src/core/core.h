@@ -195,7 +195,7 @@ struct sn_ep {
 	uint8_t addr[SN_ADDR_MAX];
 	size_t addr_len;
 	struct sn_core_counters count;
-	uint32_t tried_flags; /* of what sn_try_recv or sn_recv took last */
+	_Atomic uint32_t tried_flags; /* of what sn_try_recv or sn_recv took last */
 };
 
 /* Changes in a forked child; an endpoint of another epoch is the parent's. */

@@ -111,16 +111,10 @@ static void look_far(struct sn_req *req, sn_peer from)
 	sn_lock(&ep->lock);
 }
 
-/* One thread calls; the lock may be one all the same, where there is no membarrier. */
-static bool is_alone(const sn_ep *ep)
-{
-	return ep->attr.threads != SN_THREAD_MULTIPLE;
-}
-
 static void look(struct sn_req *req, sn_peer from, unsigned looks)
 {
-	bool alone = is_alone(req->ep), in_turn = sn_relax_crowded() && alone;
-	if (alone && !in_turn && looks > FAR_LOOKS && from != SN_ANY_PEER && req->ep->peers[from]->ops->far) {
+	bool in_turn = sn_relax_crowded();
+	if (!in_turn && looks > FAR_LOOKS && from != SN_ANY_PEER && req->ep->peers[from]->ops->far) {
 		look_far(req, from);
 		return;
 	}
@@ -137,10 +131,16 @@ static inline bool sensible(const sn_ep *ep, sn_peer from, const void *buf, size
 		(from < atomic_load_explicit(&ep->peer_count, memory_order_relaxed) || from == SN_ANY_PEER));
 }
 
+/* sn_try_marked() */
+static inline void note_marked(sn_ep *ep, uint32_t flags)
+{
+	atomic_store_explicit(&ep->tried_flags, flags, memory_order_relaxed);
+}
+
 static void taken(struct sn_req *req, uint64_t *len)
 {
 	*len = req->comp.len;
-	req->ep->tried_flags = req->comp.flags; /* sn_try_marked() */
+	note_marked(req->ep, req->comp.flags);
 	req->ep->count.recvs++;
 	req->ep->count.tried_recvs++;
 	sn_core_req_free(req);
@@ -177,7 +177,7 @@ out:
 
 int sn_try_marked(const sn_ep *ep)
 {
-	return ep && ep->tried_flags & SN_COMP_MARK;
+	return ep && atomic_load_explicit(&ep->tried_flags, memory_order_relaxed) & SN_COMP_MARK;
 }
 
 /* Of a kind that neither the callback nor sn_poll hears of. */
@@ -204,8 +204,8 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		meanwhile();
 		rc = sn_test(ep, req, c);
 	}
-	if (!rc && is_alone(ep))
-		ep->tried_flags = c->flags;
+	if (!rc)
+		note_marked(ep, c->flags);
 	return rc;
 }
 

@@ -2,8 +2,8 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, waits, gives, again, together, sums, requests, pending, asked
-    run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, over what BUILD/thread has for the thread sanitizer
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, later, waits, gives, again, together, sums, requests, pending, asked
+    run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many and later, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
@@ -37,6 +37,7 @@ PROGRAMS = {
     "short": ["short.c", "util.c"],
     "first": ["first.c"],
     "threads": ["threads.c", "util.c"],
+    "later": ["later.c", "util.c"],
     "many": ["many.c", "util.c"],
     "waits": ["waits.c"],
     "gives": ["gives.c"],
@@ -100,7 +101,12 @@ def own_program(args, runner):
 def again(args, runner):
     """Calls seen before are taken over where that is right, and nowhere else."""
     result = own_program(args, runner)
-    counters(result, ("core.tried_sends", "core.tried_recvs"), "-m" not in args.rest)
+    counters(result, ("core.tried_sends", "core.tried_recvs"), True)
+
+
+def later(args, runner):
+    """Calls go without the MPI until a second thread calls; flat collectives after that, too."""
+    counters(own_program(args, runner), ("core.tried_sends", "progress.awake"), True)
 
 
 def counters(result, names, many):
@@ -244,25 +250,26 @@ def libtsan(build):
 
 
 def tsan(args, runner):
-    """Threads at once, and one at a time."""
+    """Threads at once, one at a time, and one that others join."""
     runner.build = os.path.join(args.build, "thread")
     mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
-    binary = os.path.join(programs_folder(args, mpi.name), "many")
-    if not os.path.exists(binary):
-        skip(f"{binary} is not built")
     before = ["env", f"LD_PRELOAD={libtsan(runner.build)}"]  # no shell: Debian's does not stand it
-    for options in (["-w"] if mpi.name in ("m5", "im") else [], ["-o"]):  # Open MPI 5 does not stand windows made by several threads at once
+    windows = ["-w"] if mpi.name in ("m5", "im") else []  # Open MPI 5 does not stand those made by several threads at once
+    for name, *options in (["many", *args.rest[2:], *windows], ["many", *args.rest[2:], "-o"], ["later"]):
+        binary = os.path.join(programs_folder(args, mpi.name), name)
+        if not os.path.exists(binary):
+            skip(f"{binary} is not built")
         folder = tempfile.mkdtemp(dir=runner.work)
         env = {"TSAN_OPTIONS": TSAN_OPTIONS.format(os.path.join(folder, "report")), **NO_HOOKS}
-        result = runner.run(mpi, ranks, [binary, *args.rest[2:], *options], timeout=args.timeout // 2, env=env, before=before)
+        result = runner.run(mpi, ranks, [binary, *options], timeout=args.timeout // 3, env=env, before=before)
         reports = ""
-        for name in sorted(os.listdir(folder)):
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+        for file_name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, file_name), encoding="utf-8", errors="replace") as file:
                 reports += file.read()
         if reports:
             print(reports[:20000])
             fail(f"{reports.count('SUMMARY: ThreadSanitizer')} reports of the thread sanitizer (in {folder})")
-        verdict(result, f"many {' '.join(options)} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"every byte right")
+        verdict(result, f"{name} {' '.join(options)} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"every byte right")
 
 
 def death(args, runner, *how):
@@ -565,7 +572,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:

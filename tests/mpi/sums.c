@@ -528,7 +528,7 @@ int main(int argc, char **argv)
 			word = argv[i];
 	if (chosen == 'w')
 		without(argv);
-	ordered = !chosen;
+	ordered = !chosen || chosen == 'm';
 	MPI_Init_thread(&argc, &argv, chosen == 'm' ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
