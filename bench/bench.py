@@ -48,6 +48,13 @@ TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs"
           "capiratio": "C API latency over a bare line pair", "capibw": "C API bandwidth, ordinary memory",
           "capibwpart": "C API bandwidth over both sides' bare kernel copies", "capimap": "C API bandwidth, shareable heap",
           "capimappart": "C API bandwidth over both sides' bare mapped copies"}
+THREADS = "mt-"  # likewise, of a program that asks for MPI_THREAD_MULTIPLE and has one thread that calls
+for kind in ("lat", "rate", "alltoall", "allreduce", "bcast", "exchange"):
+    TITLES[THREADS + kind] = TITLES.get(kind, kind) + " (threads allowed)"
+    if kind in UNITS:
+        UNITS[THREADS + kind] = UNITS[kind]
+    if kind in LESS_IS_BETTER:
+        LESS_IS_BETTER += (THREADS + kind,)
 
 
 class Candidate:
@@ -123,7 +130,9 @@ def jobs(quick):
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in spread]
     rows += ["idle:0"]
     crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in (8, 65536)] + ["rates:8:100"]
-    return [(2, 1, rows), (4, 2, crowd), (8, 2, crowd)]
+    allowed = [f"{THREADS}{kind}:{n}:{short}" for kind in ("lat", "allreduce") for n in (8, 4096, 65536)]
+    allowed += [f"{THREADS}{kind}:8:{short}" for kind in ("rate", "alltoall", "bcast", "exchange")]
+    return [(2, 1, rows), (2, 1, allowed), (4, 2, crowd), (8, 2, crowd)]
 
 
 def kind_of(row):

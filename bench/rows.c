@@ -19,6 +19,8 @@
  *   beside     likewise of ranks 0 and 1 alone, while all others compute and make no call
  *   idle       percent of a core used by a rank that waits in MPI_Recv
  *   wake       us, a round trip to such a rank that has waited for some milliseconds (median)
+ * mt-KIND is likewise in a program that asks for MPI_THREAD_MULTIPLE, of which one thread calls, as Python's module for MPI does; then all
+ * rows of a run are to be such.
  * Rows of two ranks leave the others asleep. Probes are taken by ranks 0 and 1; with more ranks than cores they say nothing
  * and are 0.
  */
@@ -34,6 +36,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define MT	"mt-"
 #define COLD	(192u << 20)
 #define WINDOW	64
 #define COMPUTE 0.1 /* s */
@@ -511,6 +514,11 @@ static double waited(void)
 	return (double)ready;
 }
 
+static bool is_mt(const char *kind)
+{
+	return !strncmp(kind, MT, strlen(MT));
+}
+
 static void row(char *text)
 {
 	char *rest, *kind = strtok_r(text, ":", &rest), *size = strtok_r(NULL, ":", &rest);
@@ -521,7 +529,7 @@ static void row(char *text)
 	double before = probe();
 	double ready = waited(), start = MPI_Wtime(), all = 0;
 	switches = 0;
-	double value = figure(kind, len, ms ? atof(ms) / 1000 : 0.05);
+	double value = figure(is_mt(kind) ? kind + strlen(MT) : kind, len, ms ? atof(ms) / 1000 : 0.05);
 	long most = 0, lost = (long)((waited() - ready) / (MPI_Wtime() - start) / 1e6);
 	double after = probe();
 	MPI_Reduce(&lost, &most, 1, MPI_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
@@ -534,7 +542,10 @@ static void row(char *text)
 
 int main(int argc, char **argv)
 {
-	MPI_Init(&argc, &argv);
+	int got, level = argc > 1 && is_mt(argv[1]) ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+	MPI_Init_thread(&argc, &argv, level, &got);
+	if (got < level)
+		fail("this MPI has no MPI_THREAD_MULTIPLE");
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	room = ranks == 2 ? COLD : LARGEST / 4;
