@@ -56,6 +56,7 @@ struct slot {
 	handle real; /* the MPI's */
 	struct entry *entry;
 	struct call call;
+	int tag;		     /* of its message */
 	struct slot *before, *after; /* among those that are posted */
 	struct slot *next;	     /* free, or of the same MPI_Waitall; NULL: the last */
 	int at;			     /* its place there */
@@ -169,7 +170,7 @@ static inline int64_t look(struct slot *s, uint32_t looks)
 static inline void fill(void *status, const struct slot *s)
 {
 	if (wanted(status))
-		status_fill(status, s ? s->call.peer : 0, s ? s->call.tag : 0, s ? s->len : 0);
+		status_fill(status, s ? s->call.peer : 0, s ? s->tag : 0, s ? s->len : 0);
 }
 
 /* The program has it no more. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define ENTRIES		64
+#define LATE		3    /* receives in vain, one after the other */
 #define MULTIPLE	3    /* MPI_THREAD_MULTIPLE of every MPI */
 #define NOBODY_OPEN_MPI (-2) /* MPI_PROC_NULL */
 #define NOBODY_MPICH	(-1)
@@ -199,8 +200,10 @@ static void learn_recv(struct entry *e, const void *buf, const void *status)
 	if (lesson.over && lesson.recv.len <= SN_SHIM_LONGEST &&
 	    (lesson.received == buf || (!lesson.recv.len && !c->count)))
 		learn(e, &lesson.recv);
+	e->tag = c->tag == ANY_TAG && wanted(status) ? status_tag(status) : c->tag;
+	e->known &= e->tag >= 0;
 	if (e->known && wanted(status))
-		sn_mpi_status_seen = e->known = status_is(status, c->peer, c->tag, lesson.got);
+		sn_mpi_status_seen = e->known = status_is(status, c->peer, e->tag, lesson.got);
 }
 
 /* ---- a call that is not known yet ---- */
@@ -253,13 +256,14 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 	struct entry *in = recvs ? entry_of(recvs_seen, &o->in) : NULL;
 	/* to nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody */
 	bool again = !out || (o->out.peer >= 0 && seen(out, &o->out));
-	if (in) /* no wildcard: its status cannot be known before */
-		again &= o->in.peer >= 0 && o->in.tag >= 0 && seen(in, &o->in);
+	if (in) /* from somebody: else its status cannot be known before */
+		again &= o->in.peer >= 0 && o->in.tag >= ANY_TAG && seen(in, &o->in);
 	bool watches = again && watch(in ? in : out);
-	/* How a status is written is seen where the program wants none, too: a rank that only sends asks for none. */
+	/* How a status is written is seen where the program wants none, too: a rank that only sends asks for none. And a tag is read in it. */
 	static uint64_t unused[8];
 	struct operation watched_with = *o;
-	if (watches && recvs && o->call != IRECV && !sn_mpi_status_seen && !wanted(o->status))
+	if (watches && recvs && o->call != IRECV && !wanted(o->status) &&
+	    (!sn_mpi_status_seen || o->in.tag == ANY_TAG))
 		watched_with.status = unused;
 	int rc = do_slowly(&watched_with);
 	if (o->request)
@@ -384,15 +388,21 @@ static inline int isend(const struct call *c, const void *buf, void *request, co
 
 /* ---- MPI_Recv ---- */
 
-/* The bytes that came, or negative. A message that is late once is late again: then the looks for it are in vain. */
+/* A message that is late once is late again: then the looks for it are in vain. But what comes for any tag may have another one by now. */
+static __attribute__((noinline)) void too_late(struct entry *e)
+{
+	in_vain(e);
+	e->known &= e->call.tag != ANY_TAG || e->fails < LATE;
+}
+
+/* The bytes that came, or negative. */
 static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, void *buf)
 {
 	int64_t len = q->recv(&e->way, buf);
-	if (likely(len >= 0)) {
+	if (likely(len >= 0))
 		e->fails = 0;
-	} else {
-		in_vain(e);
-	}
+	else
+		too_late(e);
 	return len;
 }
 
@@ -408,7 +418,7 @@ static inline int recv(const struct call *c, void *buf, void *status, const unio
 	if (!likely(len >= 0))
 		return definition_of(slowly).recv(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
 	if (wanted(status))
-		status_fill(status, c->peer, c->tag, len);
+		status_fill(status, c->peer, e->tag, len);
 	return 0;
 }
 
@@ -452,7 +462,7 @@ static inline int both(const struct operation *o)
 		return definition_of(&next[1][RECV])
 			.recv(o->to, c->count, c->type, c->peer, c->tag, c->comm, o->status);
 	if (wanted(o->status))
-		status_fill(o->status, c->peer, c->tag, len);
+		status_fill(o->status, c->peer, in->tag, len);
 	return 0;
 }
 

@@ -20,7 +20,7 @@
  *    long: it is left for the MPI, which knows what to do;
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
  *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in SN_QUICK_NS;
- *  - any source or any tag: its status cannot be known before;
+ *  - any source: its status cannot be known before; what comes for any tag is taken only if it has that of the message before;
  *  - from the moment on at which a second thread calls (all of this is one thread's), and where threads may do so also MPI_Irecv; while there is a
  *    window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.

@@ -61,6 +61,7 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const stru
 	s->ahead.way = e->way;
 	s->entry = e;
 	s->call = *c;
+	s->tag = e->tag;
 	s->after = &posted;
 	s->before = posted.before;
 	posted.before = s->before->after = s;
@@ -114,7 +115,7 @@ static handle real_complete(const struct slot *s)
 	struct told *t = malloc(sizeof(*t));
 	if (!t)
 		give_up("no memory");
-	*t = s ? (struct told){s->call.peer, s->call.tag, s->len} : (struct told){0};
+	*t = s ? (struct told){s->call.peer, s->tag, s->len} : (struct told){0};
 	if (sn_own_mpi[GREQUEST_START].start(query_told, free_told, cancel_told, t, &real))
 		give_up("no generalized request");
 	real = at(&real, 0);

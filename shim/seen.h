@@ -20,6 +20,7 @@ struct entry {
 	struct call call;
 	bool seen;  /* there was such a call */
 	bool known; /* and it was watched: the way is what it led to */
+	int tag;    /* a receive's: of the message that it led to */
 	int turn;   /* above 0: calls until one is the MPI's; below: calls that are */
 	int fails;
 	uint64_t since; /* ns: the last turn of the MPI */
@@ -56,6 +57,14 @@ struct status_of_open_mpi {
 struct status_of_mpich {
 	int len, len_high_and_cancelled, source, tag, error;
 };
+
+#define ANY_TAG (-1) /* MPI_ANY_TAG of every MPI here */
+
+static inline int status_tag(const void *status)
+{
+	return sn_mpi_family == OPEN_MPI ? ((const struct status_of_open_mpi *)status)->tag
+					 : ((const struct status_of_mpich *)status)->tag;
+}
 
 extern bool sn_mpi_status_seen; /* the MPI wrote one as it is written here */
 

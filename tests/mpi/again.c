@@ -5,7 +5,7 @@
  * ways to send, lengths, wildcards, messages that are too long, communicators and types that are freed and whose
  * handles come again.
  *
- *     again [-m]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's
+ *     again [-m]     -m: with MPI_THREAD_MULTIPLE, of which one thread calls
  *
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
@@ -402,6 +402,42 @@ static void floods(void)
 	}
 }
 
+/* Any tag, which is the same for a while, and then another, or each time another; and behind one that is asked for by its own. */
+static void any_tags(void)
+{
+	int v[ROOM], w[ROOM];
+	MPI_Status s;
+	for (int i = 0; rank < 2 && i < 4 * ROUNDS; i++) {
+		int tag = 20 + (i < 2 * ROUNDS ? i / 100 : i < 3 * ROUNDS ? i % 2 : i), n = 1 + i % ROOM;
+		bool wants = i % 3 > 0;
+		fill(v, n, i);
+		if (rank == 0) {
+			if (i % 50 == 49)
+				usleep(300);
+			send(v, n, 1, tag, MPI_COMM_WORLD);
+			if (i % 7 == 6)
+				send(v, n, 1, 19, MPI_COMM_WORLD);
+			recv(w, 1, MPI_ANY_TAG, MPI_COMM_WORLD, &s);
+			check_status(&s, 1, tag + 1, n, i);
+		} else {
+			if (i % 7 == 6) {
+				recv(w, 0, 19, MPI_COMM_WORLD, &s);
+				check_status(&s, 0, 19, n, i);
+			}
+			recv(w, 0, MPI_ANY_TAG, MPI_COMM_WORLD, wants ? &s : MPI_STATUS_IGNORE);
+			if (wants)
+				check_status(&s, 0, tag, n, i);
+			check(w, n, i, "a message of any tag");
+			send(v, n, 0, tag + 1, MPI_COMM_WORLD);
+		}
+		MPI_Sendrecv(v, n, MPI_INT, !rank, tag, w, ROOM, MPI_INT, !rank, MPI_ANY_TAG, MPI_COMM_WORLD,
+			     &s);
+		calls++;
+		check(w, n, i, "one of an exchange, of any tag");
+		check_status(&s, !rank, tag, n, i);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	bool many = argc > 1 && !strcmp(argv[1], "-m");
@@ -423,6 +459,7 @@ int main(int argc, char **argv)
 		communicators();
 		types();
 		exchanges();
+		any_tags();
 		to_nobody();
 		requests();
 		floods();

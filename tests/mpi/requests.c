@@ -196,6 +196,32 @@ static void order(void)
 }
 
 /* Rank 1 then finds the other's message there, and waits for nothing: what it has posted stays the library's. */
+/* Any tag: that of the last ones, or another. */
+static void any_tags(void)
+{
+	int in[8][ROOM], out[8][ROOM];
+	MPI_Request r[16];
+	MPI_Status s[16];
+	for (int i = 0; i < 200; i++) {
+		for (int k = 0; k < 8; k++)
+			MPI_Irecv(in[k], ROOM, MPI_INT, peer, MPI_ANY_TAG, MPI_COMM_WORLD, &r[k]);
+		for (int k = 0; k < 8; k++) {
+			fill(out[k], ROOM, i + k);
+			MPI_Isend(out[k], ROOM, MPI_INT, peer, i % 40 < 30 ? 70 + i / 40 : 70 + k,
+				  MPI_COMM_WORLD, &r[8 + k]);
+		}
+		if (i % 2)
+			MPI_Waitall(16, r, s);
+		for (int k = 0; i % 2 == 0 && k < 16; k++)
+			MPI_Wait(&r[k], &s[k]);
+		for (int k = 0; k < 8; k++) {
+			check(in[k], ROOM, i + k, "a message of any tag");
+			check_status(&s[k], peer, i % 40 < 30 ? 70 + i / 40 : 70 + k, ROOM, i);
+		}
+	}
+	together();
+}
+
 static void together_surely(bool surely)
 {
 	if (rank && surely)
@@ -456,6 +482,7 @@ int main(int argc, char **argv)
 		windows();
 		sparse(42 + i);
 		order();
+		any_tags();
 		synchronous();
 		collectives();
 		places();
