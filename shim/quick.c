@@ -9,7 +9,6 @@
 
 #define ENTRIES		64
 #define LATE		3    /* receives in vain, one after the other */
-#define MULTIPLE	3    /* MPI_THREAD_MULTIPLE of every MPI */
 #define NOBODY_OPEN_MPI (-2) /* MPI_PROC_NULL */
 #define NOBODY_MPICH	(-1)
 
@@ -29,7 +28,6 @@ union function {
 	irecv_fn irecv;
 	both_fn both;
 	ends_fn ends;
-	int (*asks)(int *answer);
 };
 
 enum {
@@ -90,25 +88,6 @@ static bool watching;
 static struct call awaited; /* the receive that is pending, and its buffer */
 static const void *awaited_in;
 handle sn_seen_pending;
-
-/*
- * What the MPI has promised. SESSIONS: it has not begun by MPI_Init, and nothing is remembered. Threads that ask at once hear the same.
- */
-static enum threads { UNASKED, ONE, SEVERAL, SESSIONS } threads(void)
-{
-	static _Atomic enum threads answer;
-	enum threads known = atomic_load_explicit(&answer, memory_order_relaxed);
-	if (likely(known != UNASKED))
-		return known;
-	union function initialized = {sn_mpi_find("PMPI_Initialized")};
-	union function level = {sn_mpi_find("PMPI_Query_thread")};
-	int yes = 0, provided = MULTIPLE;
-	known = SESSIONS;
-	if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes && !level.asks(&provided))
-		known = provided < MULTIPLE ? ONE : SEVERAL;
-	atomic_store_explicit(&answer, known, memory_order_relaxed);
-	return known;
-}
 
 /* Is this the second such call in a row? */
 static bool seen(struct entry *e, const struct call *c)
@@ -430,7 +409,7 @@ static inline int recv(const struct call *c, void *buf, void *status, const unio
  */
 static inline int irecv(const struct call *c, void *buf, void *request, const union function *slowly)
 {
-	const struct sn_shim_quick *q = sn_quick_serial() ? quick() : NULL;
+	const struct sn_shim_quick *q = likely(threads() == ONE) ? quick() : NULL;
 	struct entry *e = entry_of(recvs_seen, c);
 	bool ready = sn_requests_are_ready();
 	/* it may be known from MPI_Recv */

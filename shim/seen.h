@@ -33,6 +33,15 @@ static inline bool same(const struct call *a, const struct call *b)
 	       a->type == b->type && a->region == b->region;
 }
 
+/* What the MPI has promised (shim.c). SESSIONS: it has not begun by MPI_Init, and nothing is remembered. */
+extern _Atomic enum sn_mpi_threads { UNASKED, ONE, SEVERAL, SESSIONS } sn_mpi_promised;
+enum sn_mpi_threads sn_mpi_ask_for_threads(void);
+static inline enum sn_mpi_threads threads(void)
+{
+	enum sn_mpi_threads known = atomic_load_explicit(&sn_mpi_promised, memory_order_relaxed);
+	return likely(known != UNASKED) ? known : sn_mpi_ask_for_threads();
+}
+
 static inline const struct sn_shim_quick *quick(void)
 {
 	if (atomic_load_explicit(&sn_mpi_windows, memory_order_relaxed) ||

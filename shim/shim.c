@@ -2,6 +2,7 @@
 #include "shim.h"
 #include "crowd.h"
 #include "flat.h"
+#include "large.h"
 #include "requests.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -14,6 +15,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define MULTIPLE 3 /* MPI_THREAD_MULTIPLE of every MPI */
 
 void *sn_mpi_enter(uint32_t index); /* called by entry.S only */
 
@@ -204,6 +207,23 @@ void sn_mpi_find_family(void)
 	atomic_store_explicit(&found, true, memory_order_release);
 }
 
+_Atomic enum sn_mpi_threads sn_mpi_promised;
+
+/* Threads that ask at once hear the same. */
+__attribute__((noinline)) enum sn_mpi_threads sn_mpi_ask_for_threads(void)
+{
+	union {
+		void *symbol;
+		int (*asks)(int *answer);
+	} initialized = {sn_mpi_find("PMPI_Initialized")}, level = {sn_mpi_find("PMPI_Query_thread")};
+	int yes = 0, provided = MULTIPLE;
+	enum sn_mpi_threads known = SESSIONS;
+	if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes && !level.asks(&provided))
+		known = provided < MULTIPLE ? ONE : SEVERAL;
+	atomic_store_explicit(&sn_mpi_promised, known, memory_order_relaxed);
+	return known;
+}
+
 /* ---- entering by the slow way ---- */
 
 static void count_thread(void)
@@ -244,7 +264,8 @@ void *sn_mpi_enter(uint32_t index)
 		return many && idles(index) ? atomic_load_explicit(&real[index], memory_order_relaxed)
 					    : atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
 	void *next = sn_mpi_find(names[index]), *stand_in;
-	if (!next && (stand_in = sn_quick_stand_in(names[index], NULL))) {
+	if (!next && ((stand_in = sn_large_stand_in(names[index], NULL)) ||
+		      (stand_in = sn_quick_stand_in(names[index], NULL)))) {
 		atomic_store_explicit(&sn_mpi_next[index], stand_in, memory_order_relaxed);
 		atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
 		return stand_in;
@@ -261,6 +282,8 @@ void *sn_mpi_enter(uint32_t index)
 	atomic_store_explicit(&real[index], next, memory_order_relaxed);
 	atomic_store_explicit(&idle[index], sn_quick_idle(names[index]), memory_order_relaxed);
 	stand_in = sn_elsewhere_stand_in(names[index], next);
+	if (!stand_in)
+		stand_in = sn_large_stand_in(names[index], next);
 	next = stand_in ? stand_in : sn_quick_stand_in(names[index], next);
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);
 	atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);

@@ -9,7 +9,7 @@
  *
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
-#include <mpi.h>
+#include "large.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,16 +53,27 @@ static void check_status(MPI_Status *s, int source, int tag, int n, int i)
 	expect(s->MPI_SOURCE == source && s->MPI_TAG == tag && count == n && !cancelled, "status", i);
 }
 
+/* By one name and by the other, which a tool does not see. */
 static void send(const int *v, int n, int to, int tag, MPI_Comm comm)
 {
-	MPI_Send(v, n, MPI_INT, to, tag, comm);
-	calls++;
+	static int turn;
+	if (++turn % 8 == 0 && MPI_Send_c) {
+		MPI_Send_c(v, n, MPI_INT, to, tag, comm);
+	} else {
+		MPI_Send(v, n, MPI_INT, to, tag, comm);
+		calls++;
+	}
 }
 
 static void recv(int *v, int from, int tag, MPI_Comm comm, MPI_Status *s)
 {
-	MPI_Recv(v, ROOM, MPI_INT, from, tag, comm, s);
-	calls++;
+	static int turn;
+	if (++turn % 8 == 0 && MPI_Recv_c) {
+		MPI_Recv_c(v, ROOM, MPI_INT, from, tag, comm, s);
+	} else {
+		MPI_Recv(v, ROOM, MPI_INT, from, tag, comm, s);
+		calls++;
+	}
 }
 
 /* There and back, with lengths that change; every other round the status is ignored. */

@@ -6,7 +6,7 @@
  *
  *     requests [-m]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's
  */
-#include <mpi.h>
+#include "large.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,12 +203,19 @@ static void any_tags(void)
 	MPI_Request r[16];
 	MPI_Status s[16];
 	for (int i = 0; i < 200; i++) {
-		for (int k = 0; k < 8; k++)
-			MPI_Irecv(in[k], ROOM, MPI_INT, peer, MPI_ANY_TAG, MPI_COMM_WORLD, &r[k]);
+		for (int k = 0; k < 8; k++) {
+			if (k % 4 == 3)
+				MPI_Irecv_c(in[k], ROOM, MPI_INT, peer, MPI_ANY_TAG, MPI_COMM_WORLD, &r[k]);
+			else
+				MPI_Irecv(in[k], ROOM, MPI_INT, peer, MPI_ANY_TAG, MPI_COMM_WORLD, &r[k]);
+		}
 		for (int k = 0; k < 8; k++) {
 			fill(out[k], ROOM, i + k);
-			MPI_Isend(out[k], ROOM, MPI_INT, peer, i % 40 < 30 ? 70 + i / 40 : 70 + k,
-				  MPI_COMM_WORLD, &r[8 + k]);
+			int tag = i % 40 < 30 ? 70 + i / 40 : 70 + k;
+			if (k % 4 == 3)
+				MPI_Isend_c(out[k], ROOM, MPI_INT, peer, tag, MPI_COMM_WORLD, &r[8 + k]);
+			else
+				MPI_Isend(out[k], ROOM, MPI_INT, peer, tag, MPI_COMM_WORLD, &r[8 + k]);
 		}
 		if (i % 2)
 			MPI_Waitall(16, r, s);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "large.h"
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+#define PART (1 << 30) /* elements of a type in which those beyond an int's count lie */
+
+/* Of this library: entry.S. */
+extern int PMPI_Send(const void *buf, int count, handle type, int to, int tag, handle comm);
+extern int PMPI_Isend(const void *buf, int count, handle type, int to, int tag, handle comm, void *request);
+extern int PMPI_Recv(void *buf, int count, handle type, int from, int tag, handle comm, void *status);
+extern int PMPI_Irecv(void *buf, int count, handle type, int from, int tag, handle comm, void *request);
+extern int PMPI_Sendrecv(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
+			 int in_count, handle in_type, int from, int in_tag, handle comm, void *status);
+extern int PMPI_Bcast(void *buf, int count, handle type, int root, handle comm);
+extern int PMPI_Alltoall(const void *out, int count, handle type, void *in, int in_count, handle in_type,
+			 handle comm);
+extern int PMPI_Allgather(const void *out, int count, handle type, void *in, int in_count, handle in_type,
+			  handle comm);
+
+union function {
+	void *symbol;
+	int (*send)(const void *buf, int64_t count, handle type, int to, int tag, handle comm);
+	int (*isend)(const void *buf, int64_t count, handle type, int to, int tag, handle comm,
+		     void *request);
+	int (*recv)(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *status);
+	int (*irecv)(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *request);
+	int (*both)(const void *out, int64_t out_count, handle out_type, int to, int out_tag, void *in,
+		    int64_t in_count, handle in_type, int from, int in_tag, handle comm, void *status);
+	int (*bcast)(void *buf, int64_t count, handle type, int root, handle comm);
+	int (*blocks)(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+		      handle comm);
+};
+
+enum { SEND, ISEND, RECV, IRECV, BOTH, BCAST, ALLTOALL, ALLGATHER, CALLS };
+
+static union function next[CALLS]; /* the MPI's; NULL: it has none */
+
+static inline union function definition_of(int call)
+{
+	return (union function){__atomic_load_n(&next[call].symbol, __ATOMIC_RELAXED)};
+}
+
+static inline bool fits(int64_t count)
+{
+	return likely(count >= 0 && count <= INT_MAX);
+}
+
+/* ---- where the MPI has no such function: one element of a type that has them all ---- */
+
+static struct {
+	int (*contiguous)(int count, handle old, handle *made);
+	int (*structure)(int count, const int *lengths, const intptr_t *at, const handle *types,
+			 handle *made);
+	int (*resized)(handle old, intptr_t low, intptr_t extent, handle *made);
+	int (*get_extent)(handle type, intptr_t *low, intptr_t *extent);
+	int (*commit)(handle *type);
+	int (*drop)(handle *type);
+} of_types;
+
+static void find_types(void)
+{
+	static const char *const names[] = {"PMPI_Type_contiguous",	"PMPI_Type_create_struct",
+					    "PMPI_Type_create_resized", "PMPI_Type_get_extent",
+					    "PMPI_Type_commit",		"PMPI_Type_free"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		void *found = sn_mpi_find(names[i]);
+		memcpy((char *)&of_types + i * sizeof(found), &found, sizeof(found));
+	}
+}
+
+struct many {
+	int count;
+	handle type, made; /* made: to be freed after the call */
+};
+
+/* Handles in an array: MPICH's are half as long as an address. */
+static int join(handle parts, handle rest, intptr_t at, handle *made)
+{
+	int lengths[2] = {1, 1};
+	intptr_t places[2] = {0, at};
+	handle types[2] = {parts, rest};
+	if (!sn_quick_is_open_mpi())
+		types[0] = (uint32_t)parts | (handle)(uint32_t)rest << 32;
+	return of_types.structure(2, lengths, places, types, made);
+}
+
+/* An error of any of these has been said to the error handler by the MPI. */
+static int gather(int64_t count, handle type, struct many *m)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	handle part = 0, parts = 0, rest = 0, all = 0;
+	intptr_t low = 0, extent = 0;
+	pthread_once(&once, find_types);
+	int rc = of_types.get_extent(type, &low, &extent);
+	if (!rc)
+		rc = of_types.contiguous(PART, type, &part);
+	if (!rc)
+		rc = of_types.contiguous((int)(count / PART), part, &parts);
+	if (!rc)
+		rc = of_types.contiguous((int)(count % PART), type, &rest);
+	if (!rc)
+		rc = join(parts, rest, count / PART * PART * extent, &all);
+	if (!rc)
+		rc = of_types.resized(all, low, count * extent, &m->made);
+	if (!rc)
+		rc = of_types.commit(&m->made);
+	handle steps[] = {part, parts, rest, all};
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		if (steps[i])
+			of_types.drop(&steps[i]);
+	m->count = 1;
+	m->type = m->made;
+	return rc;
+}
+
+static int many(int64_t count, handle type, struct many *m)
+{
+	*m = (struct many){fits(count) ? (int)count : -1, type, 0};
+	return count > INT_MAX ? gather(count, type, m) : 0;
+}
+
+static int done(struct many *m, int rc)
+{
+	if (m->made)
+		of_types.drop(&m->made);
+	return rc;
+}
+
+/* ---- the calls ---- */
+
+static int send(const void *buf, int64_t count, handle type, int to, int tag, handle comm)
+{
+	union function mpi = definition_of(SEND);
+	struct many m;
+	if (fits(count))
+		return PMPI_Send(buf, (int)count, type, to, tag, comm);
+	if (mpi.symbol)
+		return mpi.send(buf, count, type, to, tag, comm);
+	int rc = many(count, type, &m);
+	return done(&m, rc ? rc : PMPI_Send(buf, m.count, m.type, to, tag, comm));
+}
+
+static int isend(const void *buf, int64_t count, handle type, int to, int tag, handle comm, void *request)
+{
+	union function mpi = definition_of(ISEND);
+	struct many m;
+	if (fits(count))
+		return PMPI_Isend(buf, (int)count, type, to, tag, comm, request);
+	if (mpi.symbol)
+		return mpi.isend(buf, count, type, to, tag, comm, request);
+	int rc = many(count, type, &m);
+	return done(&m, rc ? rc : PMPI_Isend(buf, m.count, m.type, to, tag, comm, request));
+}
+
+static int recv(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *status)
+{
+	union function mpi = definition_of(RECV);
+	struct many m;
+	if (fits(count))
+		return PMPI_Recv(buf, (int)count, type, from, tag, comm, status);
+	if (mpi.symbol)
+		return mpi.recv(buf, count, type, from, tag, comm, status);
+	int rc = many(count, type, &m);
+	return done(&m, rc ? rc : PMPI_Recv(buf, m.count, m.type, from, tag, comm, status));
+}
+
+static int irecv(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *request)
+{
+	union function mpi = definition_of(IRECV);
+	struct many m;
+	if (fits(count))
+		return PMPI_Irecv(buf, (int)count, type, from, tag, comm, request);
+	if (mpi.symbol)
+		return mpi.irecv(buf, count, type, from, tag, comm, request);
+	int rc = many(count, type, &m);
+	return done(&m, rc ? rc : PMPI_Irecv(buf, m.count, m.type, from, tag, comm, request));
+}
+
+static int both(const void *out, int64_t out_count, handle out_type, int to, int out_tag, void *in,
+		int64_t in_count, handle in_type, int from, int in_tag, handle comm, void *status)
+{
+	union function mpi = definition_of(BOTH);
+	struct many a, b = {0};
+	if (fits(out_count) && fits(in_count))
+		return PMPI_Sendrecv(out, (int)out_count, out_type, to, out_tag, in, (int)in_count, in_type,
+				     from, in_tag, comm, status);
+	if (mpi.symbol)
+		return mpi.both(out, out_count, out_type, to, out_tag, in, in_count, in_type, from, in_tag,
+				comm, status);
+	int rc = many(out_count, out_type, &a);
+	if (!rc)
+		rc = many(in_count, in_type, &b);
+	if (!rc)
+		rc = PMPI_Sendrecv(out, a.count, a.type, to, out_tag, in, b.count, b.type, from, in_tag, comm,
+				   status);
+	return done(&a, done(&b, rc));
+}
+
+static int bcast(void *buf, int64_t count, handle type, int root, handle comm)
+{
+	union function mpi = definition_of(BCAST);
+	struct many m;
+	if (fits(count))
+		return PMPI_Bcast(buf, (int)count, type, root, comm);
+	if (mpi.symbol)
+		return mpi.bcast(buf, count, type, root, comm);
+	int rc = many(count, type, &m);
+	return done(&m, rc ? rc : PMPI_Bcast(buf, m.count, m.type, root, comm));
+}
+
+static inline int blocks(int call, const void *out, int64_t count, handle type, void *in, int64_t in_count,
+			 handle in_type, handle comm)
+{
+	union function mpi = definition_of(call);
+	struct many a, b = {0};
+	bool small = fits(count) && fits(in_count);
+	if (!small && mpi.symbol)
+		return mpi.blocks(out, count, type, in, in_count, in_type, comm);
+	int rc = small ? 0 : many(count, type, &a);
+	if (!small && !rc)
+		rc = many(in_count, in_type, &b);
+	if (small) {
+		a = (struct many){(int)count, type, 0};
+		b = (struct many){(int)in_count, in_type, 0};
+	}
+	if (!rc)
+		rc = call == ALLTOALL ? PMPI_Alltoall(out, a.count, a.type, in, b.count, b.type, comm)
+				      : PMPI_Allgather(out, a.count, a.type, in, b.count, b.type, comm);
+	return small ? rc : done(&a, done(&b, rc));
+}
+
+static int alltoall(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+		    handle comm)
+{
+	return blocks(ALLTOALL, out, count, type, in, in_count, in_type, comm);
+}
+
+static int allgather(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+		     handle comm)
+{
+	return blocks(ALLGATHER, out, count, type, in, in_count, in_type, comm);
+}
+
+/* ---- standing in ---- */
+
+void *sn_large_stand_in(const char *name, void *definition)
+{
+	static const struct {
+		const char *name;
+		union function stand_in;
+	} calls[CALLS] = {
+		[SEND] = {"MPI_Send_c", {.send = send}},
+		[ISEND] = {"MPI_Isend_c", {.isend = isend}},
+		[RECV] = {"MPI_Recv_c", {.recv = recv}},
+		[IRECV] = {"MPI_Irecv_c", {.irecv = irecv}},
+		[BOTH] = {"MPI_Sendrecv_c", {.both = both}},
+		[BCAST] = {"MPI_Bcast_c", {.bcast = bcast}},
+		[ALLTOALL] = {"MPI_Alltoall_c", {.blocks = alltoall}},
+		[ALLGATHER] = {"MPI_Allgather_c", {.blocks = allgather}},
+	};
+	int p = *name == 'P', call = 0;
+	while (call < CALLS && strcmp(calls[call].name, name + p) != 0)
+		call++;
+	if (call == CALLS || (definition && !p && sn_quick_is_tools(name, definition)))
+		return NULL;
+	/* the same for both names, and for threads that call at once */
+	__atomic_store_n(&next[call].symbol, definition, __ATOMIC_RELAXED);
+	return calls[call].stand_in.symbol;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Counts beyond an int's, where the MPI has calls for them, and where it has none (shim/large.h): two ranks, more than 2^31 elements. One piece of
+ * memory lies behind each buffer again and again, so it is small; and whatever comes is compared with what should lie there.
+ *
+ *     large
+ */
+#include "large.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PIECE ((size_t)1 << 20)
+#define COUNT ((MPI_Count)INT32_MAX + 12345)
+#define MOST  ((size_t)COUNT / PIECE * PIECE + PIECE)
+
+static int rank, other, faults;
+static unsigned char *out, *in;
+
+static void expect(bool right, const char *what)
+{
+	if (right)
+		return;
+	printf("large: rank %d: %s\n", rank, what);
+	faults++;
+}
+
+static unsigned char *again_and_again(void)
+{
+	int fd = memfd_create("large", 0);
+	unsigned char *at = mmap(NULL, MOST, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	bool right = fd >= 0 && at != MAP_FAILED && !ftruncate(fd, (off_t)PIECE);
+	for (size_t k = 0; right && k < MOST; k += PIECE)
+		right = mmap(at + k, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
+			MAP_FAILED;
+	if (!right) {
+		perror("large: memory");
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+	close(fd);
+	return at;
+}
+
+static unsigned char byte(int of, int i, size_t k)
+{
+	return (unsigned char)(of * 7 + i * 13 + (int)(k % 251));
+}
+
+static void fill(int i)
+{
+	for (size_t k = 0; k < PIECE; k++) {
+		out[k] = byte(rank, i, k);
+		in[k] = 0;
+	}
+}
+
+static void check(int of, int i, const char *what)
+{
+	bool right = true;
+	for (size_t k = 0; k < PIECE; k++)
+		right &= in[k] == byte(of, i, k);
+	expect(right, what);
+}
+
+static void check_count(const MPI_Status *s, const char *what)
+{
+	MPI_Count got = 0;
+	MPI_Get_elements_x(s, MPI_BYTE, &got);
+	expect(got == COUNT && s->MPI_SOURCE == other, what);
+}
+
+static void messages(void)
+{
+	MPI_Status s;
+	MPI_Request r[2];
+	fill(0);
+	if (rank) {
+		MPI_Recv_c(in, COUNT, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &s);
+		check(0, 0, "MPI_Send_c to MPI_Recv_c");
+		check_count(&s, "the length of MPI_Recv_c");
+	} else {
+		MPI_Send_c(out, COUNT, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+	}
+	fill(1);
+	MPI_Irecv_c(in, COUNT, MPI_BYTE, other, 2, MPI_COMM_WORLD, &r[0]);
+	MPI_Isend_c(out, COUNT, MPI_BYTE, other, 2, MPI_COMM_WORLD, &r[1]);
+	MPI_Wait(&r[0], &s);
+	MPI_Wait(&r[1], MPI_STATUS_IGNORE);
+	check(other, 1, "MPI_Isend_c to MPI_Irecv_c");
+	check_count(&s, "the length of MPI_Irecv_c");
+	fill(2);
+	MPI_Sendrecv_c(out, COUNT, MPI_BYTE, other, 3, in, COUNT, MPI_BYTE, other, 3, MPI_COMM_WORLD, &s);
+	check(other, 2, "MPI_Sendrecv_c");
+	check_count(&s, "the length of MPI_Sendrecv_c");
+}
+
+static void collectives(void)
+{
+	fill(3);
+	MPI_Bcast_c(rank ? in : out, COUNT, MPI_BYTE, 0, MPI_COMM_WORLD);
+	if (rank)
+		check(0, 3, "MPI_Bcast_c");
+}
+
+/* Where they are a few, each block in its place. */
+static void blocks(void)
+{
+	int mine[2] = {rank * 10, rank * 10 + 1}, got[2] = {-1, -1};
+	MPI_Alltoall_c(mine, 1, MPI_INT, got, 1, MPI_INT, MPI_COMM_WORLD);
+	expect(got[0] == rank && got[1] == 10 + rank, "MPI_Alltoall_c");
+	MPI_Allgather_c(&mine[1], 1, MPI_INT, got, 1, MPI_INT, MPI_COMM_WORLD);
+	expect(got[0] == 1 && got[1] == 11, "MPI_Allgather_c");
+}
+
+int main(int argc, char **argv)
+{
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	other = !rank;
+	alarm(100);
+	if (!MPI_Send_c || !MPI_Isend_c || !MPI_Recv_c || !MPI_Irecv_c || !MPI_Sendrecv_c || !MPI_Bcast_c ||
+	    !MPI_Alltoall_c || !MPI_Allgather_c) {
+		printf("large: a call is not there\n");
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+	out = again_and_again();
+	in = again_and_again();
+	blocks();
+	messages();
+	collectives();
+	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	if (rank == 0 && !faults)
+		printf("large: every byte right\n");
+	MPI_Finalize();
+	return faults != 0;
+}

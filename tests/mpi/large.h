@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls with counts of MPI 4, by weak symbols, as mpi4py asks for them: over sennit they are there, whatever the MPI. */
+#ifndef SN_TESTS_LARGE_H
+#define SN_TESTS_LARGE_H
+
+#include <mpi.h>
+
+#define WEAK __attribute__((weak))
+
+int WEAK MPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm);
+int WEAK MPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+		     MPI_Request *request);
+int WEAK MPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+		    MPI_Status *status);
+int WEAK MPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+		     MPI_Request *request);
+int WEAK MPI_Sendrecv_c(const void *out, MPI_Count out_count, MPI_Datatype out_type, int to, int out_tag,
+			void *in, MPI_Count in_count, MPI_Datatype in_type, int from, int in_tag,
+			MPI_Comm comm, MPI_Status *status);
+int WEAK MPI_Bcast_c(void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm);
+int WEAK MPI_Alltoall_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
+			MPI_Datatype in_type, MPI_Comm comm);
+int WEAK MPI_Allgather_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
+			 MPI_Datatype in_type, MPI_Comm comm);
+
+#endif
