@@ -107,7 +107,7 @@ static void look(void)
 		here = is_here(r);
 	if (!here || !sn_proof_find())
 		return;
-	can = !sn_proof_has_gpu() && atomic_load(&sn_mpi_shim.quick);
+	can = sn_quick_possible() && !sn_proof_has_gpu() && atomic_load(&sn_mpi_shim.quick);
 	handle world = sn_proof_world(), type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
 	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
 	if (type && min && world && !sn_proof_mpi.allreduce(&can, &all_can, 1, type, min, world))
@@ -143,7 +143,8 @@ static int begins(int p, bool threads, void *a, void *b, int required, int *prov
 {
 	static bool begun;
 	const union function *mpi = &next[p][threads];
-	if (!begun)
+	/* after sessions it may return before all have come to it */
+	if (!begun && !atomic_load(&sn_mpi_shim.quick))
 		say();
 	begun = true;
 	inside++;

@@ -4,11 +4,13 @@
  * MPI_Reduce_local makes of the operands in the order of the ranks; for each type and operation, at each length where something begins, wherever
  * the operands lie, on whatever communicator, and beside whatever else is under way.
  *
- *     sums [-w] [-m | -n | -d FILE]
- *         -w: rank 1 runs without libsennit-mpi.so; -m: with MPI_THREAD_MULTIPLE, several threads at once. In both each call is the MPI's, whose order is its
- *         own affair; -d: a rank dies, and the others hear of it, and make FILE; -n: says by what name of a socket this rank shows
+ *     sums [-w | -v | -s] [-m | -n | -d FILE]
+ *         -w: rank 1 runs without libsennit-mpi.so; -v: it writes a variable of MPI_T before MPI_Init; -s: there is a
+ *         session before that, in which rank 1 sends itself a message. In all three each call is the MPI's, whose order is its
+ *         own affair; -m: with MPI_THREAD_MULTIPLE, several threads at once; -d: a rank dies, and the others hear of it, and make FILE; -n: says by what name of a socket this rank shows
  *         that it is there
  */
+#include "before.h"
 #include "own_op.h"
 #include <dlfcn.h>
 #include <mpi.h>
@@ -475,10 +477,7 @@ static void say_name(void)
 /* Once more, as if nobody had put anything in front. */
 static void without(char **argv)
 {
-	const char *names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}, *it = NULL;
-	for (int i = 0; i < 3 && !it; i++)
-		it = getenv(names[i]);
-	if (it && !strcmp(it, "1") && getenv("LD_PRELOAD")) {
+	if (is_rank_1() && getenv("LD_PRELOAD")) {
 		unsetenv("LD_PRELOAD");
 		execv("/proc/self/exe", argv);
 	}
@@ -528,6 +527,10 @@ int main(int argc, char **argv)
 			word = argv[i];
 	if (chosen == 'w')
 		without(argv);
+	if (chosen == 'v')
+		variable();
+	if (chosen == 's')
+		session_begins();
 	ordered = !chosen || chosen == 'm';
 	MPI_Init_thread(&argc, &argv, chosen == 'm' ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -552,5 +555,7 @@ int main(int argc, char **argv)
 	if (rank == 0 && !faults)
 		printf("sums: every byte right\n");
 	MPI_Finalize();
+	if (chosen == 's')
+		session_ends();
 	return faults != 0;
 }
