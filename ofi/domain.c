@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The domain: what its objects share is the threading level and the registrations. */
 #include "ofi.h"
+#include "progress/caller.h"
+#include "shim.h"
 
 #include <stdlib.h>
 
@@ -78,6 +80,13 @@ static struct fi_ops_domain domain_ops = {
 	.query_collective = domain_query_collective,
 };
 
+static bool at_once(void)
+{
+	sn_caller_find();
+	struct sn_shim *shim = sn_caller_shim();
+	return shim && atomic_load(&shim->at_once);
+}
+
 int sn_ofi_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain **out, void *context)
 {
 	const struct fi_domain_attr *attr = info->domain_attr;
@@ -94,8 +103,8 @@ int sn_ofi_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->fid.ops = &domain_ops;
 	domain->fid.mr = &sn_ofi_mr_ops;
 	domain->fabric = sn_container(fid, struct sn_ofi_fabric, fid);
-	/* Only FI_THREAD_DOMAIN promises that posting and reading queues never overlap. */
-	domain->serial = attr->threading == FI_THREAD_DOMAIN;
+	/* Only FI_THREAD_DOMAIN promises that posting and reading queues never overlap; and not what the MPI does not see (shim.h, at_once). */
+	domain->serial = attr->threading == FI_THREAD_DOMAIN && !at_once();
 	/* MPICH registers outside the lock that it has for all else (core/region.c). */
 	domain->lock.enabled = true;
 	domain->counted_lock.enabled = !domain->serial;

@@ -5,8 +5,8 @@
  * Only libfabric's headers are used, never a function of the library: the module must load into whatever libfabric the
  * host brings, and a symbol of a newer one would make it unloadable (a test reads the module's symbol table).
  *
- * Threads. A domain opened with FI_THREAD_DOMAIN has serial engine endpoints and every lock below switched off but its own. At any
- * other level the endpoints lock themselves, and the order of locks is
+ * Threads. A domain opened with FI_THREAD_DOMAIN has serial engine endpoints and every lock below switched off but its own. Where calls
+ * go without the MPI while others are in it (shim.h, at_once), and at any other level, the endpoints lock themselves, and the order of locks is
  *     engine endpoint  ->  completion queue, registrations with counters
  * The engine calls back with its endpoint's lock held, so nothing here may call the engine while it holds a queue's lock;
  * domain and address vector locks are outermost and are only taken on set-up paths.

@@ -147,6 +147,8 @@ static int begins(int p, bool threads, void *a, void *b, int required, int *prov
 	if (!begun && !atomic_load(&sn_mpi_shim.quick))
 		say();
 	begun = true;
+	if (threads && required >= SN_QUICK_MULTIPLE && !atomic_load(&sn_mpi_shim.quick))
+		atomic_store(&sn_mpi_shim.at_once, 1);
 	inside++;
 	int rc = threads ? mpi->init_thread(a, b, required, provided) : mpi->init(a, b);
 	if (!--inside && !rc)

@@ -146,7 +146,7 @@ bool sn_quick_serial(void)
 
 bool sn_quick_possible(void)
 {
-	return threads() != SESSIONS;
+	return threads() != NOTHING;
 }
 
 bool sn_quick_is_open_mpi(void)
@@ -455,7 +455,7 @@ static int ends(int call, int p, void *a, void *b)
 {
 	bool comm = call == COMM_FREE || call == COMM_DISCONNECT;
 	union function mpi = definition_of(&next[p][call]);
-	if (threads() == SESSIONS)
+	if (threads() == NOTHING)
 		return mpi.ends(a, b);
 	handle was = !comm || !a ? 0 : sn_mpi_family == OPEN_MPI ? *(handle *)a : *(uint32_t *)a;
 	struct sn_meet_ending ending;

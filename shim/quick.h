@@ -21,8 +21,8 @@
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
  *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in SN_QUICK_NS;
  *  - any source: its status cannot be known before; what comes for any tag is taken only if it has that of the message before;
- *  - from the moment on at which a second thread calls (all of this is one thread's), and where threads may do so also MPI_Irecv; while there is a
- *    window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
+ *  - from the moment on at which a second thread calls (all of this is one thread's; but it may be in such a call just then, beside the MPI: shim.h,
+ *    at_once), and where threads may do so also MPI_Irecv; while there is a window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
  * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and
@@ -44,9 +44,10 @@
  * half of a number makes two calls of one, at worst. */
 typedef uintptr_t handle;
 
-#define SN_QUICK_PERIOD 64    /* calls, of which one is the MPI's */
-#define SN_QUICK_NS	16000 /* at least, from one of these to the next */
-#define SN_QUICK_REGION 21    /* bits of an address within a region: 2 MiB */
+#define SN_QUICK_MULTIPLE 3	/* MPI_THREAD_MULTIPLE of every MPI */
+#define SN_QUICK_PERIOD	  64	/* calls, of which one is the MPI's */
+#define SN_QUICK_NS	  16000 /* at least, from one of these to the next */
+#define SN_QUICK_REGION	  21	/* bits of an address within a region: 2 MiB */
 /* The turn (calls until one is watched, negative) after another one in vain: 2 to 64 of them. */
 static inline int sn_quick_pause(int *fails)
 {

@@ -33,8 +33,8 @@ static inline bool same(const struct call *a, const struct call *b)
 	       a->type == b->type && a->region == b->region;
 }
 
-/* What the MPI has promised (shim.c). SESSIONS: it has not begun by MPI_Init, and nothing is remembered. */
-extern _Atomic enum sn_mpi_threads { UNASKED, ONE, SEVERAL, SESSIONS } sn_mpi_promised;
+/* What the MPI has promised (shim.c). NOTHING is remembered without MPI_Init, or where the provider does not know of several. */
+extern _Atomic enum sn_mpi_threads { UNASKED, ONE, SEVERAL, NOTHING } sn_mpi_promised;
 enum sn_mpi_threads sn_mpi_ask_for_threads(void);
 static inline enum sn_mpi_threads threads(void)
 {

@@ -16,8 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MULTIPLE 3 /* MPI_THREAD_MULTIPLE of every MPI */
-
 void *sn_mpi_enter(uint32_t index); /* called by entry.S only */
 
 static const char *const names[] = {
@@ -216,10 +214,10 @@ __attribute__((noinline)) enum sn_mpi_threads sn_mpi_ask_for_threads(void)
 		void *symbol;
 		int (*asks)(int *answer);
 	} initialized = {sn_mpi_find("PMPI_Initialized")}, level = {sn_mpi_find("PMPI_Query_thread")};
-	int yes = 0, provided = MULTIPLE;
-	enum sn_mpi_threads known = SESSIONS;
+	enum sn_mpi_threads several = atomic_load(&sn_mpi_shim.at_once) ? SEVERAL : NOTHING, known = NOTHING;
+	int yes = 0, provided = SN_QUICK_MULTIPLE;
 	if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes && !level.asks(&provided))
-		known = provided < MULTIPLE ? ONE : SEVERAL;
+		known = provided < SN_QUICK_MULTIPLE ? ONE : several;
 	atomic_store_explicit(&sn_mpi_promised, known, memory_order_relaxed);
 	return known;
 }

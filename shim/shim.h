@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 13
+#define SN_SHIM_VERSION 14
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -141,6 +141,11 @@ struct sn_shim {
 	 * without blocking.
 	 */
 	_Atomic uint32_t elsewhere;
+	/*
+	 * The MPI begins, and was asked to let several threads call at once. MPICH and Intel MPI promise their provider one at a time all the same, for
+	 * they have a lock; but what goes without them does not take that. So what is opened from here on must not rely on it.
+	 */
+	_Atomic uint32_t at_once;
 	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */
 	void (*forget)(const void *ep);		   /* an endpoint is about to go */
 	/* The MPI looks for completions, while there are receives that post() made: all of them become the MPI's. */

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, later, large, waits, gives, again, together, sums, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, late, later, large, waits, gives, again, together, sums, requests, pending, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many and later, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -38,6 +38,7 @@ PROGRAMS = {
     "first": ["first.c"],
     "threads": ["threads.c", "util.c"],
     "later": ["later.c", "util.c"],
+    "late": ["late.c", "util.c"],
     "many": ["many.c", "util.c"],
     "waits": ["waits.c"],
     "large": ["large.c"],
@@ -573,7 +574,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later, "late": own_program, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
