@@ -6,20 +6,25 @@
  *
  *   late
  *
+ * Then it makes its first long sums on new communicators, while another sets handlers of errors, and makes some: each is heard of by the handler that
+ * it set last.
+ *
  * Every byte is checked.
  */
 #include "stress.h"
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define ALONE	300
-#define ROUNDS	1500
+#define ROUNDS	4000
 #define LONG	5000  /* doubles */
-#define EACH	10000 /* messages of one that has joined */
+#define EACH	30000 /* messages of one that has joined */
 #define MOST	500
 #define JOIN	2
+#define FIRSTS	2000  /* communicators */
 #define LATE_US 300   /* one rank after the other, in its turn */
 #define SOON_US 3000  /* the first call of one that joins, after it was started */
 #define BEGINS	20000 /* likewise a barrier's of the last rank */
@@ -64,6 +69,62 @@ static void round_of(int i)
 	must(in == i, "message %d is %d", i, in);
 }
 
+/* ---- handlers of errors ---- */
+
+static _Thread_local int heard;
+static atomic_bool over;
+
+static void hear_one(MPI_Comm *comm, int *code, ...)
+{
+	(void)comm;
+	(void)code;
+	heard++;
+}
+
+static void hear_many(MPI_Comm *comm, int *code, ...)
+{
+	(void)comm;
+	(void)code;
+	heard += 100;
+}
+
+static void *errs(void *unused)
+{
+	MPI_Errhandler handler[2], set;
+	MPI_Comm_create_errhandler(hear_one, &handler[0]);
+	MPI_Comm_create_errhandler(hear_many, &handler[1]);
+	for (int i = 0; !over; i++) {
+		int out = i;
+		heard = 0;
+		MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler[i % 2]);
+		MPI_Send(&out, 1, MPI_INT, ranks, 0, MPI_COMM_WORLD);
+		must(heard == (i % 2 ? 100 : 1), "of error %d was heard %d", i, heard);
+		MPI_Comm_get_errhandler(MPI_COMM_WORLD, &set);
+		must(set == handler[i % 2], "another handler than was set, %d", i);
+		MPI_Errhandler_free(&set);
+		usleep(5); /* MPICH's lock is not fair */
+	}
+	return unused;
+}
+
+static void first_sums(void)
+{
+	pthread_t thread;
+	must(!pthread_create(&thread, NULL, errs, NULL), "cannot start a thread");
+	for (int i = 0; i < FIRSTS; i++) {
+		MPI_Comm copy;
+		static double v[LONG], sum[LONG];
+		v[LONG - 1] = i + rank;
+		MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+		MPI_Allreduce(v, sum, LONG, MPI_DOUBLE, i % 2 ? MPI_MAX : MPI_SUM, copy);
+		must(sum[LONG - 1] == (i % 2 ? i + ranks - 1 : ranks * i + 0.5 * ranks * (ranks - 1)),
+		     "a sum on copy %d", i);
+		MPI_Comm_free(&copy);
+	}
+	over = true;
+	pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread[JOIN];
@@ -88,6 +149,7 @@ int main(int argc, char **argv)
 	}
 	for (int k = 0; k < JOIN; k++)
 		pthread_join(thread[k], NULL);
+	first_sums();
 	for (int k = 0; k < JOIN; k++)
 		MPI_Comm_free(&own[k]);
 	if (rank == 0)
