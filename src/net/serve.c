@@ -7,6 +7,9 @@
 #include "net/net.h"
 #include <stdlib.h>
 
+/* Blocks a turn: those of 256 KiB. At four the last of them stood behind a look, which in both directions at once takes what has come. */
+#define TURN 5
+
 struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req)
 {
 	struct sn_net_send *s = calloc(1, sizeof(*s));
@@ -300,7 +303,7 @@ static bool serve_one(struct sn_net_port *p, bool whole)
 void sn_net_serve(struct sn_net *n, bool whole)
 {
 	for (unsigned i = 0; i < n->cfg.ports; i++)
-		for (int blocks = 0; blocks < 4 && serve_one(&n->port[i], whole); blocks++)
+		for (int blocks = 0; blocks < TURN && serve_one(&n->port[i], whole); blocks++)
 			;
 }
 
