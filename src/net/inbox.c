@@ -49,6 +49,8 @@ static int deliver_rdv(struct sn_net_link *l, const struct sn_rec *rec)
 	rdv->lazy = rec->lazy;
 	rdv->seq = l->rx_deliver - 1;
 	rdv->at = l->net->now;
+	if (!sn_list_empty(&l->sends))
+		l->crossed = SN_NET_CROSSED;
 	sn_list_add_tail(&l->rdvs, &rdv->node);
 	return sn_core_arrive(l->peer, &(struct sn_in){.head = rec->head, .rdv = rdv});
 }

@@ -51,8 +51,10 @@
 #define SN_NET_PUSH	   (512ULL << 10) /* bytes that may come unasked, of one peer in short frames */
 #define SN_NET_PUSH_ALL	   (256ULL << 10) /* of all peers together, and in longer ones */
 #define SN_NET_PUSH_LEAST  (16ULL << 10)
-#define SN_NET_KEEP	   (64ULL << 10) /* longest body of which the sender keeps a copy */
-#define SN_NET_SEVERAL	   4096		 /* longest body that is taken into several frames at once */
+#define SN_NET_KEEP	   (64ULL << 10)  /* longest body of which the sender keeps a copy */
+#define SN_NET_KEEP_LONE   (256ULL << 10) /* likewise, where bodies go one at a time, to and fro */
+#define SN_NET_CROSSED	   8		  /* bodies after which it is taken to be so again */
+#define SN_NET_SEVERAL	   4096		  /* longest body that is taken into several frames at once */
 #define SN_NET_PUSH_GROW   (4ULL << 10)
 #define SN_NET_STASHES	   16 /* bodies kept whose receive is not posted */
 #define SN_NET_STASH_OLD   (1000 * SN_NET_MS)
@@ -249,6 +251,7 @@ struct sn_net_link {
 	bool tail;	   /* ... while it is under way */
 	bool followed;	   /* something gathered behind the frame that left alone last */
 	uint8_t bursts;	   /* how often of late that was much */
+	uint8_t crossed;   /* bodies to come before they are taken to go one at a time */
 
 	/* stream in */
 	struct sn_net_hole rx[SN_WIRE_WINDOW];

@@ -7,8 +7,8 @@
  *
  * Of a short body that follows whole a copy is kept, and the request ends at once: so a sender need not wait for the receiver, and the
  * receiver need not hurry to say DONE, which would cost it a system call between getting a message and answering it. Who has sent
- * more than that streams, and its time is better spent than on copies. The copy is made when the body is on its way: what is sent
- * again comes from there.
+ * more than that streams, and its time is better spent than on copies; of a longer body, too, unless bodies go to and fro. The copy is made
+ * when the body is on its way: what is sent again comes from there.
  *
  * What comes before its receive is posted, or before its announcement, is kept in a stash: one for each rendezvous, of which
  * there are never more than SN_NET_STASHES, each as long as the longest push. They are kept for the next use.
@@ -33,6 +33,18 @@ uint64_t sn_net_push_room(const struct sn_net_link *l)
 	return l->state != SN_LINK_OPEN || several(l) ? 0 : most - SN_MIN_OF(most, l->push_used);
 }
 
+/*
+ * The longest body of which a copy is kept. Of a longer one it takes as long as the receiver needs to answer: so if nothing else is to
+ * be done meanwhile, that is if bodies go one at a time, to and fro.
+ */
+static uint64_t keep_most(const struct sn_net_link *l)
+{
+	bool lone = l->crossed == 0 && l->net->sends.count == 1 && sn_list_empty(&l->pulls) &&
+		    sn_list_empty(&l->rdvs);
+
+	return lone ? SN_NET_KEEP_LONE : SN_NET_KEEP;
+}
+
 void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 {
 	struct sn_net_link *l = s->link;
@@ -52,7 +64,7 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 	s->push_frag = (uint16_t)frag;
 	s->push = (uint16_t)((bytes + frag - 1) / frag);
 	l->push_used += bytes;
-	if (!sn_net_send_alone(s) || s->len > SN_NET_KEEP || (s->kept.iov_base = malloc(s->len)) == NULL)
+	if (!sn_net_send_alone(s) || s->len > keep_most(l) || (s->kept.iov_base = malloc(s->len)) == NULL)
 		return;
 	s->kept.iov_len = s->len;
 	s->req = NULL;

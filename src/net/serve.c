@@ -26,6 +26,10 @@ struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *
 	s->iov = out->iov;
 	s->iov_count = out->iov_count;
 	s->len = out->head.len;
+	if (!sn_list_empty(&l->sends))
+		l->crossed = SN_NET_CROSSED;
+	else if (l->crossed)
+		l->crossed--;
 	sn_list_add_tail(&l->sends, &s->node);
 	return s;
 }
