@@ -56,10 +56,10 @@ struct slot {
 	handle real; /* the MPI's */
 	struct entry *entry;
 	struct call call;
-	int tag;		     /* of its message */
 	struct slot *before, *after; /* among those that are posted */
 	struct slot *next;	     /* free, or of the same MPI_Waitall; NULL: the last */
 	int at;			     /* its place there */
+	int tag;		     /* of its message */
 };
 
 extern union function sn_own_mpi[CALLS];

@@ -8,7 +8,8 @@
 #include <time.h>
 
 #define ENTRIES		64
-#define LATE		3    /* receives in vain, one after the other */
+#define LATE		3 /* receives in vain, one after the other */
+#define ALWAYS		inline __attribute__((always_inline))
 #define NOBODY_OPEN_MPI (-2) /* MPI_PROC_NULL */
 #define NOBODY_MPICH	(-1)
 
@@ -271,6 +272,29 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 	return rc;
 }
 
+/* Where all of a call lies in memory: what comes before is quicker in registers. */
+static int seldom(const struct operation *o)
+{
+	bool may = o->call != IRECV || threads() == ONE;
+	return may && quick() ? do_watched(o) : do_unseen(o);
+}
+
+static __attribute__((noinline)) int seldom_out(int call, const void *buf, int count, handle type, int to,
+						int tag, handle comm, void *request,
+						const union function *slowly)
+{
+	return seldom(&(struct operation){call, .out = call_of(buf, count, type, to, tag, comm), .from = buf,
+					  .request = request, .slowly = slowly});
+}
+
+static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, handle type, int from, int tag,
+					       handle comm, void *end, const union function *slowly)
+{
+	return seldom(&(struct operation){call, .in = call_of(buf, count, type, from, tag, comm), .to = buf,
+					  .status = call == RECV ? end : NULL,
+					  .request = call == IRECV ? end : NULL, .slowly = slowly});
+}
+
 bool sn_seen_goes_on(void)
 {
 	const struct sn_shim_quick *q = watching ? NULL : quick();
@@ -327,17 +351,15 @@ static inline bool known(const struct entry *e, const struct call *c)
 	return likely(e->known && same(&e->call, c));
 }
 
-static inline int send(const struct call *c, const void *buf, const union function *slowly)
+static ALWAYS int send(struct call c, const void *buf, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick();
-	struct entry *e = entry_of(sends_seen, c);
-	if (!likely(q && known(e, c))) {
-		struct operation o = {SEND, .out = *c, .from = buf, .slowly = slowly};
-		return q ? do_watched(&o) : do_unseen(&o);
-	}
+	struct entry *e = entry_of(sends_seen, &c);
+	if (!likely(q && known(e, &c)))
+		return seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
 	if (likely(in_turn(e) && q->send(&e->way, buf)))
 		return 0;
-	return definition_of(slowly).send(buf, c->count, c->type, c->peer, c->tag, c->comm);
+	return definition_of(slowly).send(buf, c.count, c.type, c.peer, c.tag, c.comm);
 }
 
 /* ---- MPI_Isend ---- */
@@ -346,15 +368,13 @@ static inline int send(const struct call *c, const void *buf, const union functi
  * A request that is complete is what the MPI gives for a message to nobody. What the status of a send says is not defined, but that
  * it was not cancelled.
  */
-static inline int isend(const struct call *c, const void *buf, void *request, const union function *slowly)
+static ALWAYS int isend(struct call c, const void *buf, void *request, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick();
-	struct entry *e = entry_of(sends_seen, c);
-	if (!likely(q && known(e, c))) {
-		struct operation o = {ISEND, .out = *c, .from = buf, .request = request, .slowly = slowly};
-		return q ? do_watched(&o) : do_unseen(&o);
-	}
-	int to = c->peer;
+	struct entry *e = entry_of(sends_seen, &c);
+	if (!likely(q && known(e, &c)))
+		return seldom_out(ISEND, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
+	int to = c.peer;
 	if (likely(in_turn(e) && q->send(&e->way, buf))) {
 		if (likely(sn_requests_are_ready())) {
 			sn_requests_complete(request);
@@ -362,7 +382,7 @@ static inline int isend(const struct call *c, const void *buf, void *request, co
 		}
 		to = sn_mpi_family == OPEN_MPI ? NOBODY_OPEN_MPI : NOBODY_MPICH;
 	}
-	return definition_of(slowly).isend(buf, c->count, c->type, to, c->tag, c->comm, request);
+	return definition_of(slowly).isend(buf, c.count, c.type, to, c.tag, c.comm, request);
 }
 
 /* ---- MPI_Recv ---- */
@@ -385,19 +405,17 @@ static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, v
 	return len;
 }
 
-static inline int recv(const struct call *c, void *buf, void *status, const union function *slowly)
+static ALWAYS int recv(struct call c, void *buf, void *status, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick();
-	struct entry *e = entry_of(recvs_seen, c);
-	if (!likely(q && known(e, c) && (sn_mpi_status_seen || !wanted(status)))) {
-		struct operation o = {RECV, .in = *c, .to = buf, .status = status, .slowly = slowly};
-		return q ? do_watched(&o) : do_unseen(&o);
-	}
+	struct entry *e = entry_of(recvs_seen, &c);
+	if (!likely(q && known(e, &c) && (sn_mpi_status_seen || !wanted(status))))
+		return seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
 	int64_t len = likely(in_turn(e)) ? recv_now(q, e, buf) : -1;
 	if (!likely(len >= 0))
-		return definition_of(slowly).recv(buf, c->count, c->type, c->peer, c->tag, c->comm, status);
+		return definition_of(slowly).recv(buf, c.count, c.type, c.peer, c.tag, c.comm, status);
 	if (wanted(status))
-		status_fill(status, c->peer, e->tag, len);
+		status_fill(status, c.peer, e->tag, len);
 	return 0;
 }
 
@@ -407,19 +425,17 @@ static inline int recv(const struct call *c, void *buf, void *status, const unio
  * One that stays is the MPI's as soon as that looks for what has come. Where another thread may do so, in the middle of a call, it is the MPI's from
  * the beginning.
  */
-static inline int irecv(const struct call *c, void *buf, void *request, const union function *slowly)
+static ALWAYS int irecv(struct call c, void *buf, void *request, const union function *slowly)
 {
 	const struct sn_shim_quick *q = likely(threads() == ONE) ? quick() : NULL;
-	struct entry *e = entry_of(recvs_seen, c);
+	struct entry *e = entry_of(recvs_seen, &c);
 	bool ready = sn_requests_are_ready();
 	/* it may be known from MPI_Recv */
-	if (!likely(q && known(e, c) && (ready || !sn_requests_undecided()))) {
-		struct operation o = {IRECV, .in = *c, .to = buf, .request = request, .slowly = slowly};
-		return q ? do_watched(&o) : do_unseen(&o);
-	}
-	if (likely(in_turn(e) && ready && sn_requests_post(q, e, c, buf, request)))
+	if (!likely(q && known(e, &c) && (ready || !sn_requests_undecided())))
+		return seldom_in(IRECV, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
+	if (likely(in_turn(e) && ready && sn_requests_post(q, e, buf, request)))
 		return 0;
-	int rc = definition_of(slowly).irecv(buf, c->count, c->type, c->peer, c->tag, c->comm, request);
+	int rc = definition_of(slowly).irecv(buf, c.count, c.type, c.peer, c.tag, c.comm, request);
 	given(request);
 	return rc;
 }
@@ -493,24 +509,24 @@ void sn_quick_forget(void)
 	static int send_##p(const void *buf, int count, handle type, int to, int tag, handle comm)           \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, to, tag, comm);                                    \
-		return send(&c, buf, &next[p][SEND]);                                                        \
+		return send(c, buf, &next[p][SEND]);                                                         \
 	}                                                                                                    \
 	static int isend_##p(const void *buf, int count, handle type, int to, int tag, handle comm,          \
 			     void *request)                                                                  \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, to, tag, comm);                                    \
-		return isend(&c, buf, request, &next[p][ISEND]);                                             \
+		return isend(c, buf, request, &next[p][ISEND]);                                              \
 	}                                                                                                    \
 	static int recv_##p(void *buf, int count, handle type, int from, int tag, handle comm, void *status) \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, from, tag, comm);                                  \
-		return recv(&c, buf, status, &next[p][RECV]);                                                \
+		return recv(c, buf, status, &next[p][RECV]);                                                 \
 	}                                                                                                    \
 	static int irecv_##p(void *buf, int count, handle type, int from, int tag, handle comm,              \
 			     void *request)                                                                  \
 	{                                                                                                    \
 		struct call c = call_of(buf, count, type, from, tag, comm);                                  \
-		return irecv(&c, buf, request, &next[p][IRECV]);                                             \
+		return irecv(c, buf, request, &next[p][IRECV]);                                              \
 	}                                                                                                    \
 	static int both_##p(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,  \
 			    int in_count, handle in_type, int from, int in_tag, handle comm, void *status)   \

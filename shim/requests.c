@@ -45,8 +45,7 @@ void sn_own_off(void)
 
 /* ---- giving ---- */
 
-bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const struct call *c, void *buf,
-		      void *request)
+bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf, void *request)
 {
 	struct slot *s = sn_own_free;
 	if (!likely(s))
@@ -60,7 +59,7 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const stru
 	s->ahead.buf = buf;
 	s->ahead.way = e->way;
 	s->entry = e;
-	s->call = *c;
+	s->call = e->call;
 	s->tag = e->tag;
 	s->after = &posted;
 	s->before = posted.before;

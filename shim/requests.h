@@ -42,8 +42,7 @@ static inline bool sn_requests_are_ready(void)
 /* Is that still to be learned? */
 bool sn_requests_undecided(void);
 /* A receive like the one of the entry, where one thread at a time calls. False: nothing was done. */
-bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, const struct call *c, void *buf,
-		      void *request);
+bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf, void *request);
 /* A request that is complete. */
 void sn_requests_complete(void *request);
 handle sn_requests_at(const void *requests, int i);
