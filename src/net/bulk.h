@@ -23,14 +23,17 @@ unsigned sn_bulk_receive(struct sn_bulk *b, struct sn_net_in *frames, unsigned m
 			 const struct sn_net_place *place);
 void sn_bulk_counters(struct sn_bulk *b, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 
-/* ---- packet.c: what both sockets have in common ---- */
+/* ---- packet.c: what packet sockets have in common ---- */
 #define SN_ETHERTYPE	  0x88B6 /* IEEE 802 local experimental ethertype 2 */
 #define SN_ETHERTYPE_BODY 0x88B5 /* and 1: bodies */
 #define SN_ETHER_HEAD	  16	 /* 14 and the port */
+#define SN_ETHER_PART	  8	 /* of an address: the MAC and the port */
 #define SN_ETHER_BODY	  42 /* 14, what looks like an IPv4 header, and what looks like UDP's, with the port */
 /* A socket for the frames to this port, of one of the types. Not bound yet. */
 int sn_packet_socket(const uint8_t port[2], bool body);
 int sn_packet_bind(int fd, const struct sn_iface *iface, int type);
 uint64_t sn_packet_overruns(int fd); /* since the last time */
+/* What stands before a frame to the endpoint port with this address. False: none can be sent there. */
+bool sn_packet_head(const uint8_t mac[6], const uint8_t to[SN_ETHER_PART], uint8_t head[SN_ETHER_HEAD]);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "net/bulk.h"
 #include "net/kpull.h"
+#include "net/ring.h"
 #include "net/wire.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,89 +25,24 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define RX_BYTES (4u << 20)
-
-struct ring {
-	uint8_t *base;
-	uint32_t frame, per_block, block, count, at;
-};
 
 struct packet {
 	int fd;
 	uint32_t mtu;
 	uint8_t mac[6];
 	uint8_t port[2];
-	uint8_t *map;
-	size_t map_len;
-	struct ring rx;
+	struct sn_ring rx;
 	struct sn_bulk *bulk;
 	struct sn_kpull *kernel;
-	uint32_t held; /* slots handed out by the last receive */
-	uint64_t odd, overruns;
+	uint64_t overruns;
 	int trouble;
 };
 
-static struct tpacket2_hdr *slot(const struct ring *r, uint32_t i)
-{
-	return (void *)(r->base + (size_t)(i / r->per_block) * r->block +
-			(size_t)(i % r->per_block) * r->frame);
-}
-
-static uint32_t status(const struct tpacket2_hdr *h)
-{
-	return __atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE);
-}
-
-static void set_status(struct tpacket2_hdr *h, uint32_t to)
-{
-	__atomic_store_n(&h->tp_status, to, __ATOMIC_RELEASE);
-}
-
-/* ---- open ---- */
-
-/* Slots as small as the MTU allows, in blocks of 64 KiB (or one slot, if that is more). */
-static void shape(struct ring *r, uint32_t mtu, struct tpacket_req *req)
-{
-	uint32_t need = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + SN_ETHER_HEAD + mtu + 32;
-
-	r->frame = TPACKET_ALIGN(need);
-	r->block = 65536;
-	while (r->block < r->frame)
-		r->block *= 2;
-	r->per_block = r->block / r->frame;
-	uint32_t blocks = SN_MAX_OF(RX_BYTES / r->block, 2u);
-	r->count = blocks * r->per_block;
-	*req = (struct tpacket_req){.tp_block_size = r->block,
-				    .tp_block_nr = blocks,
-				    .tp_frame_size = r->frame,
-				    .tp_frame_nr = r->count};
-}
-
-static int set_ring(struct packet *p)
-{
-	struct tpacket_req rx;
-	int version = TPACKET_V2;
-
-	shape(&p->rx, p->mtu, &rx);
-	if (setsockopt(p->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) < 0 ||
-	    setsockopt(p->fd, SOL_PACKET, PACKET_RX_RING, &rx, sizeof(rx)) < 0)
-		return sn_fail(SN_ERR_NOMEM, "a packet ring: %s", strerror(errno));
-	p->map_len = (size_t)rx.tp_block_size * rx.tp_block_nr;
-	p->map = mmap(NULL, p->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
-	if (p->map == MAP_FAILED) {
-		p->map = NULL;
-		return sn_fail(SN_ERR_NOMEM, "mapping a packet ring: %s", strerror(errno));
-	}
-	madvise(p->map, p->map_len, MADV_DONTFORK); /* a child must not keep the socket alive */
-	p->rx.base = p->map;
-	return 0;
-}
-
-/* ---- what bulk.c needs, too ---- */
+/* ---- what others need, too ---- */
 
 /* Only frames with our port. The socket is bound to the ethertype, so that is already decided. */
 static int set_filter(int fd, const uint8_t port[2], bool body)
@@ -166,6 +102,19 @@ int sn_packet_bind(int fd, const struct sn_iface *iface, int type)
 	return 0;
 }
 
+bool sn_packet_head(const uint8_t mac[6], const uint8_t to[SN_ETHER_PART], uint8_t head[SN_ETHER_HEAD])
+{
+	uint16_t type = htons(SN_ETHERTYPE);
+
+	if ((to[0] & 1) || memcmp(to, mac, 6) == 0) /* a card does not hear itself */
+		return false;
+	memcpy(head, to, 6);
+	memcpy(head + 6, mac, 6);
+	memcpy(head + 12, &type, 2);
+	memcpy(head + 14, to + 6, 2);
+	return true;
+}
+
 uint64_t sn_packet_overruns(int fd)
 {
 	struct tpacket_stats s = {0};
@@ -182,7 +131,7 @@ static int set_up(struct packet *p, const struct sn_iface *iface)
 	int rc = p->fd = sn_packet_socket(p->port, false);
 
 	if (rc >= 0)
-		rc = set_ring(p);
+		rc = sn_ring_open(&p->rx, p->fd, p->mtu, RX_BYTES);
 	if (!rc)
 		rc = sn_bulk_open(iface, p->port, &p->bulk);
 	return rc ? rc : sn_packet_bind(p->fd, iface, SN_ETHERTYPE);
@@ -196,8 +145,7 @@ static void packet_close(void *drv)
 		sn_kpull_close(p->kernel);
 	if (p->bulk)
 		sn_bulk_close(p->bulk);
-	if (p->map)
-		munmap(p->map, p->map_len);
+	sn_ring_close(&p->rx);
 	if (p->fd >= 0)
 		close(p->fd);
 	free(p);
@@ -242,7 +190,7 @@ static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
 	}
 	p->kernel = sn_kpull_open(iface.index, p->port, p->mtu); /* without it nothing is missing */
 	part->type = SN_ADDR_ETHER;
-	part->len = 8;
+	part->len = SN_ETHER_PART;
 	memcpy(part->bytes, p->mac, 6);
 	memcpy(part->bytes + 6, p->port, 2);
 	*drv = p;
@@ -253,16 +201,9 @@ static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
 static bool packet_resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
 {
 	const struct packet *p = drv;
-	uint16_t type = htons(SN_ETHERTYPE);
 
-	if (part->type != SN_ADDR_ETHER || part->len != 8 || (part->bytes[0] & 1) ||
-	    memcmp(part->bytes, p->mac, 6) == 0) /* a card does not hear itself */
-		return false;
-	memcpy(path->bytes, part->bytes, 6);
-	memcpy(path->bytes + 6, p->mac, 6);
-	memcpy(path->bytes + 12, &type, 2);
-	memcpy(path->bytes + 14, part->bytes + 6, 2);
-	return true;
+	return part->type == SN_ADDR_ETHER && part->len == SN_ETHER_PART &&
+	       sn_packet_head(p->mac, part->bytes, path->bytes);
 }
 
 static uint32_t packet_mtu(void *drv)
@@ -300,37 +241,11 @@ static unsigned packet_send(void *drv, const struct sn_net_out *frames, unsigned
 
 /* ---- in ---- */
 
-static unsigned ring_receive(struct packet *p, struct sn_net_in *frames, unsigned max)
-{
-	struct ring *r = &p->rx;
-	unsigned n = 0;
-
-	for (; p->held > 0; p->held--) {
-		set_status(slot(r, r->at), TP_STATUS_KERNEL);
-		r->at = r->at + 1 == r->count ? 0 : r->at + 1;
-	}
-	uint32_t at = r->at;
-	while (n < max && p->held < r->count) {
-		struct tpacket2_hdr *h = slot(r, at);
-		if (!(status(h) & TP_STATUS_USER))
-			break;
-		p->held++;
-		at = at + 1 == r->count ? 0 : at + 1;
-		if (h->tp_snaplen <= SN_ETHER_HEAD || h->tp_snaplen < h->tp_len) {
-			p->odd++;
-			continue;
-		}
-		frames[n++] = (struct sn_net_in){.data = (uint8_t *)h + h->tp_mac + SN_ETHER_HEAD,
-						 .len = h->tp_snaplen - SN_ETHER_HEAD};
-	}
-	return n;
-}
-
 static unsigned packet_receive(void *drv, struct sn_net_in *frames, unsigned max,
 			       const struct sn_net_place *place)
 {
 	struct packet *p = drv;
-	unsigned n = ring_receive(p, frames, max); /* short messages first */
+	unsigned n = sn_ring_receive(&p->rx, frames, max); /* short messages first */
 
 	return n == max ? n : n + sn_bulk_receive(p->bulk, frames + n, max - n, place);
 }
@@ -345,7 +260,7 @@ static void packet_counters(void *drv, void (*fn)(void *arg, const char *name, u
 	struct packet *p = drv;
 
 	p->overruns += sn_packet_overruns(p->fd);
-	fn(arg, "net.ether_odd_frames", p->odd);
+	fn(arg, "net.ether_odd_frames", p->rx.odd);
 	fn(arg, "net.ether_ring_overruns", p->overruns);
 	sn_bulk_counters(p->bulk, fn, arg);
 }
