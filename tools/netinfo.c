@@ -87,10 +87,16 @@ static unsigned print_auto(void)
 	struct sn_iface iface[MOST];
 	unsigned n = sn_iface_all(false, iface, MOST), m;
 
-	for (unsigned i = 0; i < n; i++)
-		print_iface(&iface[i],
-			    i ? "UDP, one more rail" : "UDP, as it has an IP address; the first rail",
-			    i == 0);
+	for (unsigned i = 0; i < n; i++) {
+		char use[160];
+		snprintf(use, sizeof(use), "%s; %s",
+			 i ? "UDP, one more rail" : "UDP, as it has an IP address; the first rail",
+			 !iface[i].has_mac ? "no Ethernet frames go there"
+			 : may_packet()
+				 ? "short messages by Ethernet frames, to peers for which they come through"
+				 : "for short messages, too, as Ethernet frames need CAP_NET_RAW");
+		print_iface(&iface[i], use, i == 0);
+	}
 	m = sn_iface_all(true, iface, MOST - n);
 	for (unsigned i = 0; i < m; i++)
 		print_iface(&iface[i],
@@ -184,7 +190,8 @@ static void check_raw_ethernet(void)
 
 	if (fd >= 0) {
 		close(fd);
-		sn_doctor_report(SN_HEALTH_OK, "raw Ethernet", NULL, "may be used (setting net=ether)");
+		sn_doctor_report(SN_HEALTH_OK, "raw Ethernet", NULL,
+				 "used for short messages (setting net=auto); may be used for all (ether)");
 	} else {
 		sn_doctor_report(wanted ? SN_HEALTH_MISSING : SN_HEALTH_OK, "raw Ethernet",
 				 "run as root, or with CAP_NET_RAW on every host; or SENNIT_NET=udp",

@@ -282,7 +282,9 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"an interface or address to use (udp:eth1, ether:eth0, udp:10.0.0.5), a "
 				"list of these (udp:eth0,ether:eth1) for several rails, or off. auto "
 				"takes all interfaces that are up, the fastest first: UDP on those that "
-				"have an IP address, Ethernet frames on the others where that is allowed; "
+				"have an IP address, with short messages by Ethernet frames to peers in "
+				"the same subnet where both are allowed to and they come through; "
+				"Ethernet frames on the others where that is allowed; "
 				"loopback and the bridges of container engines only if there is nothing "
 				"else.",
 		},

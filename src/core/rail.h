@@ -77,7 +77,13 @@ struct sn_addr_part { /* one rail's piece of an endpoint address */
 	uint8_t len;
 	uint8_t bytes[30];
 };
-enum sn_addr_type { SN_ADDR_LOCAL = 1, SN_ADDR_UDP4 = 2, SN_ADDR_UDP6 = 3, SN_ADDR_ETHER = 4 };
+enum sn_addr_type {
+	SN_ADDR_LOCAL = 1,
+	SN_ADDR_UDP4 = 2,
+	SN_ADDR_UDP6 = 3,
+	SN_ADDR_ETHER = 4,
+	SN_ADDR_QUICK = 5, /* of the port before, another way in (net/quick.c); in no address */
+};
 
 /* The endpoint as rails see it. */
 struct sn_ep_ids {

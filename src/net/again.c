@@ -96,6 +96,7 @@ static uint64_t lane_timer(struct sn_net_link *l, unsigned k)
 		lane->backoff++;
 	b->tries++;
 	b->silent = (uint8_t)k;
+	sn_net_quick_doubt(sn_net_pull_way(l, k));
 	bool alive = lane->heard_at > b->asked_at; /* something came, so the path is there; but no DATA */
 	int other = sn_net_lane_other(l, k, b->pull->len);
 	bool too_long = alive && b->frag > SN_WIRE_BASE_MTU - HEAD && b->tries >= (other < 0 ? 4 : 2);

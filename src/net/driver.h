@@ -13,6 +13,8 @@ struct sn_kpull;
 
 struct sn_net_path { /* where a frame goes; the driver's business */
 	uint8_t bytes[32];
+	uint8_t quick[16];   /* likewise, by the short cut (quick.c), if the driver has one */
+	uint32_t quick_most; /* the longest frame that may take it; 0: none does */
 };
 
 #define SN_NET_BATCH 64 /* most frames in one call */
@@ -27,11 +29,14 @@ enum sn_net_how { /* for a driver that tells bodies from the rest (sn_net_driver
 		  SN_OUT_JOINED, /* likewise, and may share a packet with those before and behind it */
 };
 
+enum sn_net_quick { SN_QUICK_NO, SN_QUICK_MAY, SN_QUICK_ONLY }; /* does a frame take the short cut? */
+
 struct sn_net_out { /* a frame to send: header and pieces of the body, valid until send() returns */
 	struct iovec iov[1 + SN_NET_PIECES];
 	uint32_t iov_count;
 	uint32_t len;
 	enum sn_net_how how;
+	enum sn_net_quick quick;
 	const struct sn_net_path *to;
 };
 
@@ -89,6 +94,14 @@ struct sn_net_driver {
 			    const struct sn_net_place *place);
 	/* Optional: has something come? Kept for receive(). True, too, where only receive() can say. One call at most. */
 	bool (*glance)(void *drv);
+	/* Optional: it is time that the next receive() looks at whatever there is to look at; must: and so it shall. */
+	void (*wide)(void *drv, bool must);
+	/*
+	 * Optional: a short cut beside the driver's own way, for short frames that come alone (quick.c). The part of an address by which
+	 * peers find this end of it; false: there is none. And the way to a peer's, into path->quick; false: none leads there.
+	 */
+	bool (*quick_part)(void *drv, struct sn_addr_part *part);
+	bool (*quick_path)(void *drv, const struct sn_addr_part *part, struct sn_net_path *path);
 	/* Descriptors of which one polls readable when receive() has something; returns how many. */
 	unsigned (*fds)(void *drv, int fd[SN_NET_FDS]);
 	/* Optional: the errno with which the system refused to send the last frames, 0 if it took them. */
@@ -107,5 +120,7 @@ uint64_t sn_net_buffers(int fd, int in, int out);
 extern const struct sn_net_driver sn_net_udp; /* UDP over IPv4 or IPv6: for any user */
 extern const struct sn_net_driver
 	sn_net_packet; /* Ethernet frames through AF_PACKET sockets: needs CAP_NET_RAW */
+/* UDP, with a short cut over Ethernet for what is short; does not open where there can be no such short cut. */
+extern const struct sn_net_driver sn_net_both;
 
 #endif

@@ -13,6 +13,7 @@ static const char *const count_names[SN_NC_COUNT] = {
 	"net.restarts",	      "net.peers_gone",	  "net.peers_left", "net.driver_full",	 "net.tx_slices",
 	"net.tx_probes",      "net.path_shrunk",  "net.rail_down",  "net.rail_up",	 "net.stolen",
 	"net.tx_records",     "net.tx_gathered",  "net.tx_packed",  "net.kernel_pulls",	 "net.join_doubts",
+	"net.quick_up",	      "net.quick_doubts",
 };
 
 /* ---- frame buffers: a chain of free ones, last used first ---- */

@@ -219,6 +219,11 @@ static bool acceptable(struct sn_net_link *l, uint32_t seq)
 		return true;
 	l->net->drops[why]++;
 	l->twice |= why == SN_DROP_AGAIN;
+	if (why == SN_DROP_AGAIN && l->ack_at == SN_NET_NEVER &&
+	    l->net->now > l->acked_at + SN_NET_ACK_DELAY) {
+		sn_net_quick_doubt(sn_net_way_reply(l)); /* that was told, and has not come */
+		l->ack_sure = true;
+	}
 	sn_net_ack_want(l, true);
 	return false;
 }

@@ -9,6 +9,7 @@
 #define ROUNDS	    4 /* driver calls a look */
 #define LATE_ROUNDS 32
 #define ELSEWHERE   4000 /* ns without a look at the ports that heard nothing lately */
+#define BESIDE	    1000 /* likewise, at what a lone port has beside the place that gave something last */
 #define TOGETHER    3	 /* frames whose macs are made at once */
 
 /* The macs of some frames that came in a row, made with one key. */
@@ -205,8 +206,10 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in, const struct 
 	}
 	if (sn_unlikely(le16toh(h->flags) & SN_WIRE_F_TWICE))
 		sn_net_stream_twice(l);
-	if (le16toh(h->flags) & SN_WIRE_F_ANSWER)
+	if (le16toh(h->flags) & SN_WIRE_F_ANSWER) {
+		l->ack_sure = true;
 		sn_net_ack_want(l, true);
+	}
 	if (l->state == SN_LINK_OPEN)
 		dispatch(l, data, len, &found, to ? to : body);
 }
@@ -256,14 +259,20 @@ static void frames_in(struct sn_net *n, unsigned count)
 
 /*
  * Between two short messages only the port that heard something last is looked at, and the others at times: a look at one costs
- * 0.3 us, as much as a tenth of a message's way, and messages mostly take one rail.
+ * 0.3 us, as much as a tenth of a message's way, and messages mostly take one rail. What a lone port has to look at besides is its driver's
+ * affair, but for the times at which all must be looked at.
  */
-static bool all_ports(struct sn_net *n)
+static bool must_look(const struct sn_net *n)
 {
-	bool all = n->late || n->quiet || n->now >= n->all_at || sn_net_expects(n);
+	return n->late || n->quiet || sn_net_expects(n);
+}
+
+static bool all_ports(struct sn_net *n, bool must)
+{
+	bool all = must || n->now >= n->all_at;
 
 	if (all)
-		n->all_at = n->now + ELSEWHERE;
+		n->all_at = n->now + (n->cfg.ports > 1 ? ELSEWHERE : BESIDE);
 	return all;
 }
 
@@ -276,14 +285,18 @@ int sn_net_input(struct sn_net *n)
 	const struct sn_net_place place = {sn_net_expect, n};
 	int events = 0, rounds = n->late ? LATE_ROUNDS : ROUNDS;
 	unsigned ports = n->cfg.ports, first = n->hot_port;
+	bool alone = ports == 1 && !n->port[0].driver->wide, must = !alone && must_look(n),
+	     all = !alone && all_ports(n, must);
 
-	if (ports > 1 && !all_ports(n))
+	if (!all)
 		ports = 1;
 	for (unsigned k = 0; k < ports; k++) {
 		unsigned p = (first + k) % n->cfg.ports;
 		for (int round = 0; round < rounds; round++) {
 			const struct sn_net_port *port = &n->port[p];
 			n->in_port = p;
+			if (all && port->driver->wide)
+				port->driver->wide(port->drv, must);
 			unsigned count = port->driver->receive(port->drv, n->in, SN_NET_BATCH,
 							       port->asked ? &place : NULL);
 			frames_in(n, count);

@@ -13,6 +13,7 @@
  *   output.c  the batch of frames being sent       say.c     the end of a peer, in words
  *   probe.c   the path's frame size                  lane.c    which rail brings a block
  *   way.c     rails: which there are, which is next  alone.c   a lone message
+ *   quick.c   the short cut beside a way
  *
  * Several rails. A *port* is a driver on one of our interfaces; a *way* is how we reach a peer from one port; a *lane* is one
  * of the peer's ways as we see it arrive. MSG frames have one numbering for all ways, so any way may carry any of them, again
@@ -114,6 +115,8 @@ enum sn_net_count { /* counters besides the drop reasons */
 		    SN_NC_PACKED,   /* the same, copied together first */
 		    SN_NC_KERNEL_PULLS,
 		    SN_NC_JOIN_DOUBTS,
+		    SN_NC_QUICK_UP,
+		    SN_NC_QUICK_DOUBTS,
 		    SN_NC_COUNT
 };
 
@@ -128,6 +131,7 @@ struct sn_net_slot { /* a MSG frame sent and not acknowledged */
 	bool acked;   /* by sack */
 	bool batched; /* stands in the batch: flush before the frame is freed */
 	bool again;   /* to be sent (again) */
+	bool quick;   /* the first send took the short cut */
 };
 
 struct sn_net_hole {	 /* a MSG frame that came and was not delivered yet */
@@ -167,6 +171,15 @@ enum sn_net_way_state {
 	SN_WAY_DOWN, /* worked once */
 };
 
+struct sn_net_short {  /* quick.c; whether it may be used, the path says (quick_most) */
+	bool again;    /* what was acknowledged last had taken it, and was sent again the long way */
+	uint32_t was;  /* in doubt: the longest frame that had come through */
+	uint32_t size; /* of the one that is tried */
+	unsigned tries, vain, doubts;	 /* vain: tries that somebody who was there did not answer */
+	uint64_t at, tried_at, doubt_at; /* the next try; the last; the last doubt */
+	uint64_t later;			 /* frames sent on the way after which it is tried anew */
+};
+
 struct sn_net_way { /* how we reach a peer from the port with the same index */
 	struct sn_net_link *link;
 	struct sn_net_port *port;
@@ -194,6 +207,7 @@ struct sn_net_way { /* how we reach a peer from the port with the same index */
 	bool plain;	  /* such frames do not come through: bodies go as all other frames do */
 	uint64_t join_at, join_from; /* the next try, and the first of these */
 	unsigned join_tries;
+	struct sn_net_short quick; /* the short cut */
 };
 
 struct sn_net_lane { /* a way of the peer's, as it arrives here */
@@ -257,7 +271,7 @@ struct sn_net_link {
 	struct sn_net_hole rx[SN_WIRE_WINDOW];
 	uint32_t rx_next, rx_deliver; /* arrived in order below rx_next; given to the core below rx_deliver */
 	uint64_t rx_sack;	      /* bit i: rx_next + 1 + i is here */
-	uint64_t ack_at;
+	uint64_t ack_at, acked_at;    /* when what has come is to be told; when it was, last */
 	unsigned ack_waiting;
 	bool twice;    /* a frame came that had come before; to be said */
 	uint8_t *join; /* a message in FIRST and MORE */
@@ -279,11 +293,15 @@ struct sn_net_link {
 	/* rails */
 	struct sn_net_way way[SN_NET_RAILS];
 	struct sn_net_lane lane[SN_NET_RAILS];
-	uint8_t reply; /* the port on which the last frame came: acknowledgements go back there */
+	uint32_t slow_end; /* behind the last MSG frame that did not take the short cut */
+	bool ack_sure;	   /* the acknowledgement was asked for: it takes no short cut */
+	uint8_t reply;	   /* the port on which the last frame came: acknowledgements go back there */
 	bool ports_sent;
 	void *shown; /* show.c's */
 	uint8_t part_count;
-	struct sn_addr_part part[SN_NET_RAILS]; /* the peer's ports */
+	struct sn_addr_part part[SN_NET_RAILS]; /* the peer's ports, ... */
+	struct sn_addr_part
+		quick[SN_NET_RAILS]; /* ... and where short cuts to them end; len 0: there is none */
 };
 
 struct sn_rdv {
@@ -587,32 +605,9 @@ void sn_net_out_data(struct sn_net_job *job, unsigned bit);
 void sn_net_flush(struct sn_net *n);
 void sn_net_flush_port(struct sn_net_port *p);
 
-/* ---- way.c ---- */
-/* Set up the ways to a peer of which one address part is known. False: no port leads there. */
-bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part);
-void sn_net_ways_also(struct sn_net_link *l,
-		      const struct sn_addr_part *part); /* another part of its address */
-void sn_net_ways_rotate(
-	struct sn_net_link *l); /* connecting, and nobody answers: each way tries the next part */
-/* The peer's word came on the port n->in_port from its port with this address. */
-void sn_net_way_back(struct sn_net_link *l, const struct sn_wire_hello *h);
-void sn_net_ways_open(struct sn_net_link *l, uint32_t peer_mtu);
-int sn_net_ports_in(struct sn_net_link *l, const uint8_t *body, uint32_t len); /* a PORTS record */
-void sn_net_ports_out(struct sn_net_link *l);
-struct sn_net_way *sn_net_way_main(struct sn_net_link *l);  /* one that is up; else the likeliest */
-struct sn_net_way *sn_net_way_reply(struct sn_net_link *l); /* the way back of the last frame, if it is up */
-void sn_net_way_turn(struct sn_net_link *l); /* acknowledgements and questions leave by the next one */
-/* By the strategy: the way for a frame of short messages; NULL: all are busy. except: not this one, if there is another. */
-struct sn_net_way *sn_net_way_small(struct sn_net_link *l, uint32_t bytes, const struct sn_net_way *except);
-struct sn_net_way *sn_net_way_other(struct sn_net_link *l,
-				    const struct sn_net_way *than); /* up, NULL if none */
-void sn_net_way_sent(struct sn_net_way *w, uint32_t bytes);
-void sn_net_way_heard(struct sn_net_link *l, unsigned port, unsigned rail, uint32_t len);
-void sn_net_way_answered(struct sn_net_way *w); /* it carries frames, and answers come */
-void sn_net_way_down(struct sn_net_way *w);	/* nothing comes through */
-uint64_t sn_net_way_timer(struct sn_net_way *w);
-
 #include "net/fetch.h"
 #include "net/probe.h"
+#include "net/quick.h"
+#include "net/way.h"
 
 #endif

@@ -33,6 +33,7 @@ static struct sn_net_tx *entry(struct sn_net_way *w, enum sn_net_what what, stru
 	tx->own = NULL;
 	(*out)->to = &w->path;
 	(*out)->how = SN_OUT_PLAIN;
+	(*out)->quick = SN_QUICK_NO;
 	return tx;
 }
 
@@ -47,6 +48,7 @@ static void put_ack(struct sn_net_link *l, struct sn_wire_head *h)
 	l->twice = false;
 	l->ack_waiting = 0;
 	l->ack_at = SN_NET_NEVER;
+	l->acked_at = l->net->now;
 }
 
 void *sn_net_out_ctrl(struct sn_net_way *w, uint8_t type, uint32_t len)
@@ -67,6 +69,7 @@ void *sn_net_out_ctrl(struct sn_net_way *w, uint8_t type, uint32_t len)
 	out->iov[0] = (struct iovec){tx->room, len};
 	out->iov_count = 1;
 	out->len = len;
+	out->quick = type == SN_WIRE_PULL ? SN_QUICK_MAY : SN_QUICK_NO;
 	return h;
 }
 
@@ -99,6 +102,8 @@ void sn_net_out_ack(struct sn_net_link *l, uint16_t flags)
 	struct sn_wire_head *h = sn_net_out_ctrl(w, SN_WIRE_ACK, sizeof(*h));
 
 	w->port->tx[w->port->out_count - 1].what = SN_TX_ACK;
+	w->port->out[w->port->out_count - 1].quick = flags || l->ack_sure ? SN_QUICK_NO : SN_QUICK_MAY;
+	l->ack_sure = false;
 	h->flags |= htole16(flags);
 	sn_net_out_seal(w->port, &l->tx_key);
 	l->net->counts[SN_NC_TX_ACK]++;
@@ -167,6 +172,7 @@ void sn_net_out_alone(struct sn_net_way *w, struct sn_net_slot *slot)
 	seal_slot(w, slot);
 	out->to = &w->path;
 	out->how = SN_OUT_PLAIN;
+	out->quick = sn_net_quick_for(w, slot, w->link->tx_next);
 	out->iov[0] = (struct iovec){slot->frame, slot->len};
 	out->iov_count = 1;
 	out->len = slot->len;
@@ -199,12 +205,14 @@ void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot)
 		slot->again = false;
 		l->tx_again--;
 	}
+	enum sn_net_quick quick = sn_net_quick_for(w, slot, l->tx_una);
 	if (slot->len > w->mtu && slot->len > SN_WIRE_BASE_MTU) {
 		slot_in_slices(w, slot);
 		return;
 	}
 	struct sn_net_tx *tx = entry(w, SN_TX_SLOT, &out);
 	tx->ref = slot;
+	out->quick = quick;
 	slot->batched = true;
 	seal_slot(w, slot);
 	out->iov[0] = (struct iovec){slot->frame, slot->len};

@@ -30,8 +30,9 @@ static int open_port(struct ports *r, const struct sn_net_driver *driver, const 
 }
 
 /*
- * auto: UDP on every interface with an IP address, for whatever lies between two hosts carries IP, the fastest first;
- * Ethernet frames on those that have none, where that is allowed. One that does not open is left out, unless all are.
+ * auto: UDP on every interface with an IP address, for whatever lies between two hosts carries IP, the fastest first, with the short
+ * cut over Ethernet where that is allowed; Ethernet frames on those that have no IP address. One that does not open is left out,
+ * unless all are.
  */
 static int open_all(struct ports *r)
 {
@@ -39,7 +40,8 @@ static int open_all(struct ports *r)
 	unsigned n = sn_iface_all(false, iface, SN_NET_RAILS);
 
 	for (unsigned i = 0; i < n; i++)
-		if (open_port(r, &sn_net_udp, iface[i].name) < 0)
+		if (open_port(r, &sn_net_both, iface[i].name) < 0 &&
+		    open_port(r, &sn_net_udp, iface[i].name) < 0)
 			sn_info("no rail over %s: %s", iface[i].name, sn_last_error());
 	n = sn_iface_all(true, iface, SN_NET_RAILS - r->ports);
 	for (unsigned i = 0; i < n; i++)

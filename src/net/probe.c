@@ -39,8 +39,7 @@ uint32_t sn_net_probe_hope(const struct sn_net_link *l)
 	return most;
 }
 
-/* The driver is to join what is marked so. Returns the frame, not sealed. */
-static struct sn_wire_probe *probe_frame(struct sn_net_way *w, uint32_t size, enum sn_net_how how)
+struct sn_wire_probe *sn_net_probe_frame(struct sn_net_way *w, uint32_t size, enum sn_net_how how)
 {
 	struct sn_net_link *l = w->link;
 	struct sn_wire_probe *p = sn_net_out_ctrl(w, SN_WIRE_PROBE, sizeof(*p));
@@ -67,7 +66,7 @@ static void probe_out(struct sn_net_way *w)
 {
 	struct sn_net *n = w->link->net;
 
-	probe_frame(w, step_size(w), SN_OUT_PLAIN);
+	sn_net_probe_frame(w, step_size(w), SN_OUT_PLAIN);
 	probe_seal(w);
 	w->probe_tries++;
 	w->probe_at = n->now + sn_net_rto(&w->rtt, 0);
@@ -86,7 +85,7 @@ void sn_net_probe_start(struct sn_net_way *w)
 void sn_net_probe_try(struct sn_net_way *w)
 {
 	w->tried_at = w->link->net->now;
-	probe_frame(w, sizeof(struct sn_wire_probe), SN_OUT_PLAIN);
+	sn_net_probe_frame(w, sizeof(struct sn_wire_probe), SN_OUT_PLAIN);
 	probe_seal(w);
 }
 
@@ -96,7 +95,7 @@ void sn_net_probe_train(struct sn_net_way *w)
 	if (w->link->net->cfg.ports < 2)
 		return;
 	for (unsigned i = 0; i < SN_NET_TRAIN; i++) {
-		probe_frame(w, SN_MIN_OF(w->mtu, (uint32_t)TRAIN_FRAME), SN_OUT_PLAIN)->train =
+		sn_net_probe_frame(w, SN_MIN_OF(w->mtu, (uint32_t)TRAIN_FRAME), SN_OUT_PLAIN)->train =
 			(uint8_t)(i + 1);
 		probe_seal(w);
 	}
@@ -115,10 +114,10 @@ static void join_out(struct sn_net_way *w)
 	}
 	sn_net_probe_try(w);	    /* is the peer there? */
 	sn_net_flush_port(w->port); /* the others are of one batch */
-	probe_frame(w, size, SN_OUT_BODY)->joined = SN_WIRE_PROBE_BODY;
+	sn_net_probe_frame(w, size, SN_OUT_BODY)->joined = SN_WIRE_PROBE_BODY;
 	probe_seal(w);
 	for (unsigned i = 0; i < 2; i++) {
-		probe_frame(w, size, SN_OUT_JOINED)->joined = i == 1 ? SN_WIRE_PROBE_JOINED : 0;
+		sn_net_probe_frame(w, size, SN_OUT_JOINED)->joined = i == 1 ? SN_WIRE_PROBE_JOINED : 0;
 		probe_seal(w);
 	}
 	w->join_at = n->now + sn_net_rto(&w->rtt, 0);
@@ -192,8 +191,8 @@ uint64_t sn_net_probe_timer(struct sn_net_way *w)
 {
 	if (w->state != SN_WAY_UP)
 		return SN_NET_NEVER;
-	uint64_t size = size_timer(w), join = join_timer(w);
-	return SN_MIN_OF(size, join);
+	uint64_t size = size_timer(w), join = join_timer(w), quick = sn_net_quick_timer(w);
+	return SN_MIN_OF(size, SN_MIN_OF(join, quick));
 }
 
 /*
@@ -248,6 +247,7 @@ static void size_found(struct sn_net_way *w, uint32_t size)
 	w->probe_at = size == w->ceiling ? SN_NET_NEVER : w->link->net->now + AGAIN;
 	sn_net_arm(w->link->net, w->probe_at);
 	sn_net_probe_train(w);
+	sn_net_quick_begin(w);
 }
 
 void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p)
@@ -259,6 +259,10 @@ void sn_net_probed_in(struct sn_net_link *l, const struct sn_wire_probe *p)
 		return;
 	}
 	struct sn_net_way *w = &l->way[p->rail];
+	if (p->joined == SN_WIRE_PROBE_QUICK) {
+		sn_net_quick_shown(w, size);
+		return;
+	}
 	if (size <= sizeof(*p) && w->tried_at)
 		sn_net_rtt_add(&w->rtt, l->net->now - w->tried_at);
 	if (size <= sizeof(*p))
@@ -281,6 +285,7 @@ void sn_net_probe_hole(struct sn_net_way *w)
 		return;
 	w->link->net->counts[SN_NC_REPROBES]++;
 	w->mtu = SN_WIRE_BASE_MTU;
+	sn_net_quick_doubt(w);
 	w->probe_step = STEPS;
 	w->probe_tries = 0;
 	w->probe_at = w->link->net->now + AGAIN / 10;

@@ -7,6 +7,8 @@
 
 uint32_t sn_net_probe_hope(
 	const struct sn_net_link *l); /* the frame size that the best path probably carries */
+/* The driver is to join what is marked so. Returns the frame, not sealed. */
+struct sn_wire_probe *sn_net_probe_frame(struct sn_net_way *w, uint32_t size, enum sn_net_how how);
 void sn_net_probe_start(struct sn_net_way *w);
 void sn_net_probe_try(struct sn_net_way *w); /* the shortest probe: does anything come through? */
 void sn_net_probe_train(struct sn_net_way *w);

@@ -30,7 +30,8 @@ static uint64_t activity(const struct sn_net_link *l)
 	uint64_t sum = (uint64_t)l->state + l->tx_next + l->rx_next;
 
 	for (unsigned i = 0; i < SN_NET_RAILS; i++)
-		sum += l->way[i].frames + l->way[i].state + l->lane[i].bytes + l->lane[i].down;
+		sum += l->way[i].frames + l->way[i].state + l->way[i].path.quick_most + l->lane[i].bytes +
+		       l->lane[i].down;
 	return sum;
 }
 
@@ -61,9 +62,10 @@ static void show_ways(struct sn_net_link *l, struct shown *s)
 		if (s->out[i] == NULL)
 			s->out[i] = sn_live_add(l->net->cfg.ids.id, s->scope, name, "");
 		sn_live_text(s->out[i],
-			     "%s, %s, frames of %u%s, %.0f us round trip, %u of %u under way, %.1f MB sent",
+			     "%s, %s, frames of %u%s%s, %.0f us round trip, %u of %u under way, %.1f MB sent",
 			     w->port->driver->name, state_name(w), w->mtu, w->joins ? ", many a packet" : "",
-			     (double)w->rtt.srtt / 1e3, w->flight, w->cwnd, (double)w->bytes / 1e6);
+			     w->path.quick_most ? ", short ones by Ethernet" : "", (double)w->rtt.srtt / 1e3,
+			     w->flight, w->cwnd, (double)w->bytes / 1e6);
 	}
 }
 

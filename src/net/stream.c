@@ -146,6 +146,7 @@ void sn_net_stream_twice(struct sn_net_link *l)
 		struct sn_net_way *w = &l->way[i];
 		if (w->doubt == 0)
 			continue;
+		sn_net_quick_sure(w);
 		sn_net_rtt_add(&w->rtt, w->doubt);
 		w->doubt = 0;
 		w->cwnd = SN_MIN_OF(2 * w->cwnd, (uint32_t)SN_WIRE_WINDOW); /* window_cut was wrong */
@@ -181,10 +182,12 @@ static void slot_acked(struct sn_net_link *l, struct sn_net_slot *s)
 		s->again = false;
 		l->tx_again--;
 	}
-	if (s->sends == 1 && !l->net->stale)
+	if (s->sends == 1 && !l->net->stale) {
 		sn_net_rtt_add(&w->rtt, l->net->now - s->sent_at);
-	else if (s->sends > 1)
+	} else if (s->sends > 1) {
 		l->way[s->first_way].doubt = l->net->now - s->first_at;
+		w->quick.again = s->quick;
+	}
 	w->backoff = 0;
 	if ((int32_t)(s->order - w->acked_order) > 0)
 		w->acked_order = s->order;
@@ -208,6 +211,8 @@ static void find_lost(struct sn_net_link *l)
 		s->again = true;
 		l->tx_again++;
 		l->net->counts[SN_NC_RESEND_FAST]++;
+		if (s->quick)
+			sn_net_quick_doubt(w);
 		window_cut(w);
 	}
 	if (l->tx_again)
@@ -268,6 +273,8 @@ static uint64_t way_timer(struct sn_net_way *w)
 			continue;
 		silent = w->heard_at < s->sent_at;
 		n->counts[SN_NC_RESEND_TIMER]++;
+		if (s->quick)
+			sn_net_quick_doubt(w);
 		if (w->backoff > 2)
 			sn_net_out_ack(l, SN_WIRE_F_ANSWER);
 		bool often =

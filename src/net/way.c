@@ -14,8 +14,7 @@
  */
 #include "net/net.h"
 
-/* How many leading bits the two addresses share, within the port's network all the same; -1: they are of different kinds. */
-static int affinity(const struct sn_net_port *p, const struct sn_addr_part *b)
+int sn_net_affinity(const struct sn_net_port *p, const struct sn_addr_part *b)
 {
 	const struct sn_addr_part *a = &p->part;
 	unsigned bytes = a->type == SN_ADDR_UDP4 ? 4 : a->type == SN_ADDR_UDP6 ? 16 : 0, bits = 8 * bytes;
@@ -34,16 +33,17 @@ static void way_init(struct sn_net_link *l, unsigned i)
 
 	*w = (struct sn_net_way){.link = l, .port = &l->net->port[i], .cwnd = SN_WIRE_WINDOW / 2};
 	w->mtu = w->ceiling = SN_MIN_OF(w->port->mtu, (uint32_t)SN_WIRE_BASE_MTU);
-	w->rto_at = w->probe_at = w->try_at = w->join_at = SN_NET_NEVER;
+	w->rto_at = w->probe_at = w->try_at = w->join_at = w->quick.at = SN_NET_NEVER;
 }
 
 /* The way is to lead to the peer's part j, if its port goes there. */
 static void way_lead(struct sn_net_way *w, unsigned j)
 {
-	struct sn_net_path path = {{0}};
+	struct sn_net_path path = {.bytes = {0}};
 
 	if (!w->port->driver->resolve(w->port->drv, &w->link->part[j], &path))
 		return;
+	sn_net_quick_end(w);
 	w->path = path;
 	w->part = (uint8_t)j;
 	if (w->state == SN_WAY_NONE)
@@ -64,7 +64,7 @@ bool sn_net_ways_first(struct sn_net_link *l, const struct sn_addr_part *part)
 		if (!p->driver->resolve(p->drv, part, &l->way[i].path))
 			continue;
 		l->way[i].state = SN_WAY_TRYING;
-		int a = affinity(p, part);
+		int a = sn_net_affinity(p, part);
 		if (best < 0 || a > best_affinity || (a == best_affinity && n->inside && i == n->in_port)) {
 			best = (int)i;
 			best_affinity = a;
@@ -90,8 +90,8 @@ void sn_net_ways_also(struct sn_net_link *l, const struct sn_addr_part *part)
 	l->part[l->part_count++] = *part;
 	for (unsigned i = 0; i < n->cfg.ports; i++) {
 		struct sn_net_way *w = &l->way[i];
-		int has = w->state == SN_WAY_NONE ? -1 : affinity(w->port, &l->part[w->part]);
-		int gets = affinity(w->port, part);
+		int has = w->state == SN_WAY_NONE ? -1 : sn_net_affinity(w->port, &l->part[w->part]);
+		int gets = sn_net_affinity(w->port, part);
 		if (gets > has || (gets == has && i == j))
 			way_lead(w, j);
 	}
@@ -108,11 +108,12 @@ void sn_net_way_back(struct sn_net_link *l, const struct sn_wire_hello *h)
 {
 	struct sn_net_way *w = &l->way[l->net->in_port];
 	struct sn_addr_part part = {.type = h->part_type, .len = (uint8_t)le16toh(h->part_len)};
-	struct sn_net_path path = {{0}};
+	struct sn_net_path path = {.bytes = {0}};
 
 	memcpy(part.bytes, h->secret.part, part.len);
 	if (!w->port->driver->resolve(w->port->drv, &part, &path))
 		return;
+	sn_net_quick_end(w);
 	w->path = path;
 	if (w->state == SN_WAY_NONE)
 		w->state = SN_WAY_TRYING;
@@ -127,6 +128,7 @@ void sn_net_ways_open(struct sn_net_link *l, uint32_t peer_mtu)
 		struct sn_net_way *w = &l->way[i];
 		if (w->state == SN_WAY_UP && l->way[n->in_port].state != SN_WAY_NONE)
 			w->state = SN_WAY_TRYING;
+		sn_net_quick_end(w);
 		w->ceiling = SN_MIN_OF(w->port->mtu, peer_mtu);
 		w->mtu = SN_MIN_OF(w->ceiling, (uint32_t)SN_WIRE_BASE_MTU);
 	}
@@ -137,21 +139,33 @@ void sn_net_ways_open(struct sn_net_link *l, uint32_t peer_mtu)
 
 /* ---- the ports of both sides ---- */
 
+static uint32_t put_part(uint8_t *at, const struct sn_addr_part *part)
+{
+	at[0] = part->type;
+	at[1] = part->len;
+	memcpy(at + 2, part->bytes, part->len);
+	return 2u + part->len;
+}
+
 void sn_net_ports_out(struct sn_net_link *l)
 {
 	struct sn_net *n = l->net;
-	uint8_t body[SN_NET_RAILS * sizeof(struct sn_addr_part)];
-	uint32_t at = 0;
+	uint8_t body[2 * SN_NET_RAILS * sizeof(struct sn_addr_part)];
+	uint32_t at = 0, count = 0;
 
-	if (l->ports_sent || n->cfg.ports < 2)
+	if (l->ports_sent)
 		return;
-	for (unsigned i = 0; i < n->cfg.ports; i++) {
-		const struct sn_addr_part *part = &n->port[i].part;
-		body[at++] = part->type;
-		body[at++] = part->len;
-		memcpy(body + at, part->bytes, part->len);
-		at += part->len;
+	for (unsigned i = 0; i < n->cfg.ports; i++, count++) {
+		const struct sn_net_port *p = &n->port[i];
+		struct sn_addr_part quick;
+		at += put_part(body + at, &p->part);
+		if (p->driver->quick_part && p->driver->quick_part(p->drv, &quick)) {
+			at += put_part(body + at, &quick);
+			count++;
+		}
 	}
+	if (count < 2)
+		return;
 	l->ports_sent = true;
 	sn_net_stream_ports(l, body, at);
 }
@@ -162,10 +176,15 @@ static int ports_parse(struct sn_net_link *l, const uint8_t *body, uint32_t len)
 
 	l->part_count = 0;
 	while (at < len) {
-		if (len - at < 2 || body[at + 1] > sizeof(l->part[0].bytes) || len - at - 2 < body[at + 1] ||
-		    l->part_count == SN_NET_RAILS)
+		if (len - at < 2 || body[at + 1] > sizeof(l->part[0].bytes) || len - at - 2 < body[at + 1])
 			return SN_ERR_PROTO;
-		struct sn_addr_part *part = &l->part[l->part_count++];
+		bool quick = body[at] == SN_ADDR_QUICK && l->part_count > 0;
+		if (!quick && l->part_count == SN_NET_RAILS)
+			return SN_ERR_PROTO;
+		if (!quick)
+			l->quick[l->part_count++].len = 0;
+		struct sn_addr_part *part =
+			quick ? &l->quick[l->part_count - 1] : &l->part[l->part_count - 1];
 		part->type = body[at];
 		part->len = body[at + 1];
 		memcpy(part->bytes, body + at + 2, part->len);
@@ -182,7 +201,7 @@ static int partner(struct sn_net_link *l, const struct sn_net_way *w, int last)
 
 	for (unsigned k = 0; k < l->part_count; k++) {
 		unsigned j = ((unsigned)(last + 1) + k) % l->part_count;
-		int score = 2 * affinity(w->port, &l->part[j]) + 1;
+		int score = 2 * sn_net_affinity(w->port, &l->part[j]) + 1;
 		if (score < 0 || !w->port->driver->resolve(w->port->drv, &l->part[j], &path))
 			continue;
 		for (unsigned i = 0; i < l->net->cfg.ports; i++)
@@ -204,6 +223,7 @@ static void way_try(struct sn_net_way *w, int part)
 		w->state = SN_WAY_NONE;
 		return;
 	}
+	sn_net_quick_end(w);
 	w->part = (uint8_t)part;
 	w->state = SN_WAY_TRYING;
 	w->tries = 0;
@@ -221,19 +241,21 @@ int sn_net_ports_in(struct sn_net_link *l, const uint8_t *body, uint32_t len)
 		return rc;
 	for (unsigned i = 0; i < n->cfg.ports; i++) /* the way that works: to which of these does it lead? */
 		for (unsigned j = 0; j < l->part_count && l->way[i].state == SN_WAY_UP; j++) {
-			struct sn_net_path path = {{0}};
+			struct sn_net_path path = {.bytes = {0}};
 			if (n->port[i].driver->resolve(n->port[i].drv, &l->part[j], &path) &&
-			    memcmp(&path, &l->way[i].path, sizeof(path)) == 0)
+			    memcmp(path.bytes, l->way[i].path.bytes, sizeof(path.bytes)) == 0)
 				l->way[i].part = (uint8_t)j;
 		}
 	for (unsigned i = 0; i < n->cfg.ports; i++)
 		if (l->way[i].state != SN_WAY_UP)
 			way_try(&l->way[i], partner(l, &l->way[i], (int)i - 1));
+		else
+			sn_net_quick_begin(&l->way[i]);
 	if (!l->ports_sent && n->cfg.ports == 1 && l->part_count > 1) {
-		uint8_t own[sizeof(struct sn_addr_part)] = {n->port[0].part.type, n->port[0].part.len};
-		memcpy(own + 2, n->port[0].part.bytes, n->port[0].part.len);
+		uint8_t own[sizeof(struct sn_addr_part)];
+		uint32_t at = put_part(own, &n->port[0].part);
 		l->ports_sent = true;
-		sn_net_stream_ports(l, own, 2u + n->port[0].part.len);
+		sn_net_stream_ports(l, own, at);
 	}
 	return 0;
 }
@@ -320,6 +342,8 @@ void sn_net_way_sent(struct sn_net_way *w, uint32_t bytes)
 {
 	w->frames++;
 	w->bytes += bytes;
+	if (sn_unlikely(w->frames == w->quick.later))
+		sn_net_quick_begin(w);
 	if (w->link->net->cfg.ports < 2)
 		return;
 	uint64_t rate = rate_out(w, bytes);
@@ -412,6 +436,7 @@ void sn_net_way_answered(struct sn_net_way *w)
 		sn_net_probe_start(w);
 	else
 		sn_net_probe_train(w);
+	sn_net_quick_begin(w);
 	for (unsigned k = 0; k < SN_NET_RAILS; k++)
 		if (l->lane[k].known && l->lane[k].port == w->port->index)
 			lane_up(l, k);
@@ -426,6 +451,7 @@ void sn_net_way_down(struct sn_net_way *w)
 	if (w->state != SN_WAY_UP || sn_net_way_other(l, w) == NULL)
 		return;
 	l->net->counts[SN_NC_RAIL_DOWN]++;
+	sn_net_quick_end(w);
 	w->state = SN_WAY_DOWN;
 	w->tries = 0;
 	w->try_at = l->net->now + SN_NET_RETRY;

@@ -29,6 +29,7 @@
 
 #define SN_WIRE_PROBE_JOINED 1 /* `joined` of PROBE and PROBED: it is */
 #define SN_WIRE_PROBE_BODY   2 /* alone, as a body is */
+#define SN_WIRE_PROBE_QUICK  3 /* by the short cut */
 
 enum sn_wire_type {
 	SN_WIRE_HELLO = 1,

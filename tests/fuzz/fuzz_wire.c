@@ -91,6 +91,18 @@ static bool resolve(void *drv, const struct sn_addr_part *part, struct sn_net_pa
 	return part->type == SN_ADDR_UDP4;
 }
 
+static bool quick_part(void *drv, struct sn_addr_part *part)
+{
+	*part = (struct sn_addr_part){.type = SN_ADDR_QUICK, .len = 8};
+	return true;
+}
+
+static bool quick_path(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
+{
+	memcpy(path->quick, part->bytes, sizeof(path->quick));
+	return part->type == SN_ADDR_QUICK;
+}
+
 static uint32_t mtu(void *drv)
 {
 	return 1472;
@@ -138,6 +150,8 @@ static unsigned receive(void *drv, struct sn_net_in *frames, unsigned max, const
 static const struct sn_net_driver driver = {.name = "fuzz",
 					    .resolve = resolve,
 					    .mtu = mtu,
+					    .quick_part = quick_part,
+					    .quick_path = quick_path,
 					    .room = room,
 					    .send = send_frames,
 					    .receive = receive};
@@ -334,6 +348,10 @@ static void seed_records(const char *dir)
 			frame[len + 9] = 10;
 		}
 		seed(dir, names[what], frame, len + (what <= SN_REC_MORE || what == SN_REC_PORTS ? 20 : 0));
+		if (what == SN_REC_PORTS) {
+			frame[len + 8] = SN_ADDR_QUICK; /* not a second one, but another way in */
+			seed(dir, "ports_quick", frame, len + 20);
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ def fair(driver, flooder):
 
 def wakes(driver, down=()):
     """Rank 0 sends when rank 1 is ready: asleep, or computing. Before these messages rank 1's interface goes down and up again."""
-    most = {"udp": 20, "ether": 16}[driver]
+    most = {"udp": 20, "ether": 16, "auto": 20}[driver]
     names = net.two(driver)
     (sender, receiver), until = start(names, [most], driver, WAKES)
     for lap in range(93):
@@ -85,6 +85,10 @@ CASES = {
     "fair_ether_flood": lambda: fair("ether", 2),
     "fair_floods": lambda: fair("udp", 0),
     "fair_ether_floods": lambda: fair("ether", 0),
+    "overlap_auto": lambda: overlap("auto"),
+    "disturbed_auto": lambda: disturbed("auto"),
+    "wakes_auto": lambda: wakes("auto"),
+    "wakes_auto_down": lambda: wakes("auto", (30, 51, 70)),
     "wakes_udp": lambda: wakes("udp"),
     "wakes_ether": lambda: wakes("ether"),
     "wakes_ether_down": lambda: wakes("ether", (30, 51, 70)),

@@ -162,9 +162,9 @@ def fail(why):
     sys.exit(1)
 
 
-def start(where, mode, messages, env, modes=None, seed=1):
-    """One rank on each host of `where`; addresses exchanged."""
-    ranks = [Rank(host, i, [PEER, i, len(where), (modes or {}).get(i, mode), seed, messages], env)
+def start(where, mode, messages, env, modes=None, seed=1, under=None):
+    """One rank on each host of `where`, run under the words of `under` for it; addresses exchanged."""
+    ranks = [Rank(host, i, (under or {}).get(i, []) + [PEER, i, len(where), (modes or {}).get(i, mode), seed, messages], env)
              for i, host in enumerate(where)]
     until = awake() + 60
     addrs = [r.line(until).split()[1] for r in ranks]
@@ -218,7 +218,7 @@ def refuse(total, *names):
             fail("%s is %d: %r" % (name, total[name], total))
 
 
-DRIVERS = {"udp": {"SENNIT_NET": "udp"}, "udp6": {"SENNIT_NET": "udp"}, "ether": {"SENNIT_NET": "ether"}}
+DRIVERS = {"udp": {"SENNIT_NET": "udp"}, "udp6": {"SENNIT_NET": "udp"}, "ether": {"SENNIT_NET": "ether"}, "auto": {"SENNIT_NET": "auto"}}
 
 
 def two(driver, mtus=(1500, 1500), count=2):
@@ -236,6 +236,8 @@ def case_traffic(driver, mtus=(1500, 1500), messages=400):
     refuse(total, "net.drop_mac", "net.drop_record", "net.drop_check")
     need(total, "net.ether_whole_calls", driver == "ether" and max(mtus) > 4096)  # long frames in one stretch
     need(total, "net.ether_joined_receives", 20 * (driver == "ether" and max(mtus) < 65535 and kernel_joins()))
+    need(total, "net.quick_came", 50 * (driver == "auto"))
+    refuse(total, "net.quick_odd_frames")
 
 
 def kernel_joins():
@@ -275,6 +277,54 @@ def case_no_bodies():
     total = finish(start(names, "traffic", 100, DRIVERS["ether"]), 120)
     need(total, "net.tx_rendezvous")
     refuse(total, "net.ether_joined_receives", "net.peers_gone")
+
+
+def case_no_short_cut():
+    """Something between the hosts knows no ethertype but IP's: after three tries in vain all goes over UDP."""
+    names = hosts(2)
+    wire = Wire(names)
+    address(names)
+    wire.say("ether")
+    total = finish(start(names, "traffic", 100, DRIVERS["auto"]), 60)
+    need(total, "net.tx_rendezvous")
+    refuse(total, "net.quick_up", "net.quick_came", "net.peers_gone")
+    if total["net.quick_sent"] > 6:
+        fail("%d frames took a way that leads nowhere" % total["net.quick_sent"])
+
+
+def case_one_privileged():
+    """Only one side may open a packet socket: nothing is sent to where the other has none."""
+    under = {1: ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", "--"]}
+    total = finish(start(two("auto"), "traffic", 100, DRIVERS["auto"], under=under), 60)
+    need(total, "net.tx_rendezvous")
+    refuse(total, "net.quick_sent", "net.quick_came", "net.peers_gone")
+
+
+def case_routed():
+    """A router stands between: no Ethernet frame is sent to a host of another segment."""
+    names = hosts(3)
+    for i, name in enumerate(names[:2]):
+        sh("ip", "link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", "p%d" % i, "netns", names[2])
+        sh("ip", "-n", name, "addr", "add", "10.77.%d.2/24" % i, "dev", "eth0")
+        sh("ip", "-n", name, "link", "set", "eth0", "up")
+        sh("ip", "-n", names[2], "addr", "add", "10.77.%d.1/24" % i, "dev", "p%d" % i)
+        sh("ip", "-n", names[2], "link", "set", "p%d" % i, "up")
+        sh("ip", "-n", name, "route", "add", "default", "via", "10.77.%d.1" % i)
+    sh(*on(names[2], "sysctl", "-w", "net.ipv4.ip_forward=1"))
+    total = finish(start(names[:2], "traffic", 100, DRIVERS["auto"]), 60)
+    need(total, "net.tx_rendezvous")
+    refuse(total, "net.quick_sent", "net.quick_came", "net.peers_gone")
+
+
+def case_crowd():
+    """Each frame is shown to all packet sockets of a host: of 20 processes on one 16 have one, the others use UDP."""
+    names = two("auto")
+    for i in range(20):
+        Rank(names[0], None, [PEER, i, 1, "traffic", 1, 0], DRIVERS["auto"]).line(awake() + 60)
+    listed = subprocess.run(on(names[0], "cat", "/proc/net/packet"), check=True, capture_output=True, text=True).stdout
+    found = sum(line.split()[3:4] == ["88b6"] for line in listed.splitlines())
+    if found != 16:
+        fail("%d packet sockets: %s" % (found, listed))
 
 
 STATES = ("unmet", "handshake", "eager", "announced", "serving", "fetching", "idle")
@@ -500,11 +550,26 @@ CASES = {
     "ether_incast": lambda: case_incast("ether"),
     "ether_compute": lambda: case_compute("ether"),
     "ether_deliver": lambda: case_deliver("ether"),
+    "auto": lambda: case_traffic("auto"),
+    "auto_9000": lambda: case_traffic("auto", (9000, 9000)),
+    "auto_mismatch": lambda: case_traffic("auto", (9000, 1500)),
+    "auto_four": lambda: case_four("auto"),
+    "auto_loss_1": lambda: case_bad_wire("auto", loss=1),
+    "auto_harm": lambda: case_bad_wire("auto", loss=1, duplicate=2, reorder=5, corrupt=1),
+    "auto_no_ether": case_no_short_cut,
+    "auto_one_privileged": case_one_privileged,
+    "auto_routed": case_routed,
+    "auto_crowd": case_crowd,
+    "auto_kill": lambda: case_fates("auto", "kill"),
+    "auto_cut_off": lambda: case_fates("auto", "cut"),
+    "auto_incast": lambda: case_incast("auto"),
+    "auto_compute": lambda: case_compute("auto"),
 }
 SOAK = {"soak_" + d: (lambda d=d: case_soak(d)) for d in DRIVERS}
 EXTRA = {
     "udp_speed": lambda: case_speed("udp"),
     "udp_speed_9000": lambda: case_speed("udp", 9000),
+    "auto_speed": lambda: case_speed("auto"),
     "ether_speed": lambda: case_speed("ether"),
     "ether_speed_9000": lambda: case_speed("ether", 9000),
 }

@@ -173,8 +173,24 @@ def case_flood(driver):
     net.refuse(total, "net.peers_gone", "net.restarts", "net.drop_record")
 
 
-CASES = {}
-for _driver in ("udp", "ether"):
+def case_ether_lost():
+    """Ethernet frames no longer come through: what took the short cut comes by UDP, and so does all that follows; later they do again."""
+    names = net.hosts(2)
+    wire = net.Wire(names)
+    net.address(names)
+    ranks = under_way(names, net.DRIVERS["auto"])
+    reach(ranks, 10, "net.quick_came")
+    wire.say("ether")
+    reach(ranks, 1, "net.quick_doubts")
+    for _ in range(10):
+        moves(ranks)
+    wire.say("heal")
+    moves(ranks)
+    net.refuse(enough(ranks), "net.peers_gone", "net.drop_record")
+
+
+CASES = {"auto_ether_lost": case_ether_lost}
+for _driver in ("udp", "ether", "auto"):
     for _name, _case in (("link", case_link), ("stopped", case_stopped), ("frozen", case_frozen), ("two_jobs", case_two_jobs),
                          ("flood", case_flood)):
         CASES[_driver + "_" + _name] = lambda driver=_driver, case=_case: case(driver)

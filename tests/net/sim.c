@@ -96,10 +96,11 @@ void sim_inject(unsigned to, const uint8_t *bytes, uint32_t len, uint64_t after)
 	fly(to, to, (unsigned)sim_below(sim.rails), bytes, len, sim.now + after);
 }
 
-static void transmit(unsigned from, unsigned to, unsigned rail, uint8_t *bytes, uint32_t len)
+/* quick: in half the time, past whatever left before. */
+static void transmit(unsigned from, unsigned to, unsigned rail, uint8_t *bytes, uint32_t len, bool quick)
 {
 	struct sim_rail *r = &sim.rail[rail];
-	uint64_t at = sim.now + sim.p.delay + r->delay + sim_below(sim.p.jitter);
+	uint64_t at = sim.now + (sim.p.delay + r->delay) / (quick ? 2 : 1) + sim_below(sim.p.jitter);
 	uint64_t byte_time = r->byte_time_ps ? r->byte_time_ps : sim.p.byte_time_ps;
 
 	sim.sent++;
@@ -177,6 +178,47 @@ static bool drv_resolve(void *drv, const struct sn_addr_part *part, struct sn_ne
 	return true;
 }
 
+/* The rails of all are networks of their own. */
+static unsigned drv_prefix(void *drv)
+{
+	return 24;
+}
+
+static bool drv_quick_part(void *drv, struct sn_addr_part *part)
+{
+	const struct sim_port *port = drv;
+
+	*part = (struct sn_addr_part){
+		.type = SN_ADDR_QUICK, .len = 2, .bytes = {(uint8_t)port->rail, (uint8_t)port->node->slot}};
+	return sim.quick >> port->rail & 1;
+}
+
+static bool drv_quick_path(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
+{
+	const struct sim_port *port = drv;
+
+	if (part->len != 2 || part->bytes[0] != port->rail || part->bytes[1] >= SIM_NODES)
+		return false;
+	path->quick[0] = part->bytes[1];
+	return sim.quick >> port->rail & 1;
+}
+
+/* Does this frame take the short cut? */
+static bool is_quick(const struct sn_net_out *f, unsigned rail)
+{
+	bool takes = f->quick == SN_QUICK_ONLY || (f->quick == SN_QUICK_MAY && f->len <= f->to->quick_most);
+
+	if (takes && (f->how != SN_OUT_PLAIN || !(sim.quick >> rail & 1)))
+		sim_fail("a frame takes a short cut that there is not");
+	return takes;
+}
+
+void sim_some_kinds_lost(void)
+{
+	sim.unjoined = (unsigned)sim_rand();
+	sim.unquick = (unsigned)sim_rand();
+}
+
 static uint32_t drv_mtu(void *drv)
 {
 	const struct sim_port *port = drv;
@@ -220,8 +262,12 @@ static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned co
 		if ((sim.bodiless >> port->rail & 1 && frames[i].how != SN_OUT_PLAIN) ||
 		    (sim.unjoined >> port->rail & 1 && is_joined(frames, count, i)))
 			sim.lost++;
+		else if (!is_quick(&frames[i], port->rail))
+			transmit(port->node->slot, frames[i].to->bytes[0], port->rail, flat, len, false);
+		else if (sim.unquick >> port->rail & 1)
+			sim.lost++;
 		else
-			transmit(port->node->slot, frames[i].to->bytes[0], port->rail, flat, len);
+			transmit(port->node->slot, frames[i].to->quick[0], port->rail, flat, len, true);
 	}
 	return count;
 }
@@ -304,6 +350,9 @@ const struct sn_net_driver sim_driver = {
 	.name = "sim",
 	.joins = true,
 	.resolve = drv_resolve,
+	.prefix = drv_prefix,
+	.quick_part = drv_quick_part,
+	.quick_path = drv_quick_path,
 	.mtu = drv_mtu,
 	.room = drv_room,
 	.send = drv_send,

@@ -69,6 +69,8 @@ struct sim {
 	uint64_t send_calls; /* of the drivers */
 	uint64_t clocks;     /* readings of the clock */
 	unsigned unjoined;   /* rails on which packets of several frames are lost: a bit for each */
+	unsigned quick;	     /* rails with a short cut: a bit for each, ... */
+	unsigned unquick;    /* ... and those on which what takes it is lost */
 	unsigned bodiless;   /* rails on which what is not SN_OUT_PLAIN is lost */
 	bool bare;	     /* no message has immediate data: one in one piece may go the shortest way */
 	bool failed;
@@ -88,6 +90,8 @@ static inline bool sim_chance(double p)
 uint64_t sim_clock(void *arg);
 void sim_start(uint64_t seed, const struct sim_net_params *p);
 void sim_end(void);
+/* What is joined, and what takes the short cut, no longer comes through, each on some rails. */
+void sim_some_kinds_lost(void);
 /* Put bytes on the wire to a node as they are. */
 void sim_inject(unsigned to, const uint8_t *bytes, uint32_t len, uint64_t after);
 /* Let time run up to `until`: frames travel and nodes make progress. */

@@ -54,6 +54,7 @@ static void some_rails(void)
 		sim.rail[r].mtu = mtus[sim_below(4)];
 		sim.rail[r].loss = sim_chance(0.2) ? 0.05 : 0;
 	}
+	sim.quick = sim_chance(0.5) ? (unsigned)sim_rand() : 0;
 	sim.strategy = sim_chance(0.2) ? "fifo" : sim_chance(0.2) ? "equal" : NULL;
 }
 
@@ -101,7 +102,7 @@ static void cause(enum trouble t, unsigned nodes)
 		}
 		break;
 	case SHRINK: sim.p.path_mtu = 1300; break; /* another way through the network, for good */
-	case UNJOIN: sim.unjoined = (unsigned)sim_rand(); break; /* likewise, on some rails */
+	case UNJOIN: sim_some_kinds_lost(); break; /* likewise, on some rails */
 	case RAIL: sim.rail[sim_below(sim.rails)].cut = sim_chance(0.7); break;
 	case SLOW: sim.rail[sim_below(sim.rails)].byte_time_ps = 20000 + sim_below(100000); break;
 	case FORGE:
@@ -187,18 +188,17 @@ static void end_nodes(unsigned nodes)
 static void traffic(uint64_t seed)
 {
 	struct sim_net_params p;
-	unsigned nodes = 2, messages = 10;
 
 	sim.random = seed;
 	p = some_network();
 	sim_start(sim_rand(), &p);
 	some_rails();
-	sim.unjoined = sim_chance(0.2) ? (unsigned)sim_rand() : 0;
+	if (sim_chance(0.2))
+		sim_some_kinds_lost();
 	sim.bodiless = sim_chance(0.1) ? (unsigned)sim_rand() : 0;
 	sim.bare = seed & 1;
 	model_start();
-	nodes = 2 + (unsigned)sim_below(3);
-	messages = 5 + (unsigned)sim_below(50);
+	unsigned nodes = 2 + (unsigned)sim_below(3), messages = 5 + (unsigned)sim_below(50);
 	enum trouble t = (enum trouble)sim_below(TROUBLES);
 	for (unsigned i = 0; i < nodes; i++) {
 		struct node *n = node_new(i, TIMEOUT, sim_chance(0.5) ? 4096 : 16384);

@@ -6,7 +6,7 @@
  * The devices are called eth0. It prints "READY" and, at SIGTERM or when its standard input ends, what it did. "cut", "heal"
  * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP,
  * "halfwall" but UDP from A; "version" makes A's frames look like those of another version of the protocol, "key" like those
- * for another key; "bodies" loses what has the ethertype of bodies. The last of several lines counts, also
+ * for another key; "bodies" loses what has the ethertype of bodies, "ether" what has the other. The last of several lines counts, also
  * when they are read at once: a wire that has to wait for its core must not stay cut.
  */
 #include <errno.h>
@@ -28,7 +28,7 @@
 static uint64_t state;
 static double loss, duplicate, reorder, corrupt;
 static unsigned long passed, lost, doubled, swapped, damaged;
-static bool cut_ab, cut_ba, firewall_ab, firewall_ba, no_bodies;
+static bool cut_ab, cut_ba, firewall_ab, firewall_ba, no_bodies, no_ether;
 static int altered = -1; /* the byte of the protocol's frames that is changed on the way from A to B */
 
 static double chance(void)
@@ -96,8 +96,9 @@ static void forward(int from, int to, bool cut, bool firewall, int alter_at, uin
 		if (len <= 0)
 			break;
 		bool udp = len > 23 && frame[12] == 8 && frame[13] == 0 && frame[23] == 17;
-		bool body = no_bodies && len > 14 && frame[12] == 0x88 && frame[13] == 0xb5;
-		if (cut || body || (firewall && udp) || chance() < loss) {
+		bool ours = len > 14 && frame[12] == 0x88;
+		bool typed = ours && ((no_bodies && frame[13] == 0xb5) || (no_ether && frame[13] == 0xb6));
+		if (cut || typed || (firewall && udp) || chance() < loss) {
 			lost++;
 			continue;
 		}
@@ -132,6 +133,7 @@ static void obey(const char *word)
 	firewall_ba = strcmp(word, "firewall") == 0;
 	firewall_ab = firewall_ba || strcmp(word, "halfwall") == 0;
 	no_bodies = strcmp(word, "bodies") == 0;
+	no_ether = strcmp(word, "ether") == 0;
 	altered = strcmp(word, "version") == 0 ? 0
 		  : strcmp(word, "key") == 0   ? 8
 					       : -1; /* 8: what the key has made */

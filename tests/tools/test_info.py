@@ -40,6 +40,10 @@ class InfoTest(ToolTest):
     def test_a_rail_that_is_off_is_named(self):
         self.assertRegex(self.sennit("info", SENNIT_NET="off").stdout, r"(?m)^ +net .*; not open here")
 
+    def test_of_each_interface_is_said_what_it_is_used_for(self):
+        self.assertRegex(self.sennit("info", SENNIT_NET="auto").stdout,
+                         r"(?m)^network .*(: UDP, .*(short messages|no Ethernet frames)|Ethernet frames|no interface is up)")
+
     def test_a_setting_of_the_network_that_is_none_is_not_taken_for_one(self):
         for value, said in (("foo", '"foo"'), ("udp,bar", '"udp,bar"'), ("", "empty")):
             self.assertRegex(self.sennit("info", SENNIT_NET=value).stdout, r"(?m)^(network|  ) +SENNIT_NET is " + said)
