@@ -23,11 +23,10 @@
 #include <unistd.h>
 
 #define RX_BYTES (1u << 20)
-#define SHORT	 512  /* bytes of a frame that is copied behind its head, so that the call takes one piece */
-#define TOGETHER 1024 /* bytes of several frames at once; more are a train, which one call takes */
-#define STREAK	 64   /* looks that found something in the ring, after which ... */
-#define SELDOM	 8    /* ... one look at UDP in so many that are due is made */
-#define REFUSED	 256  /* frames that are UDP's after one that was refused for good */
+#define SHORT	 512 /* bytes of a frame that is copied behind its head, so that the call takes one piece */
+#define STREAK	 64  /* looks that found something in the ring, after which ... */
+#define SELDOM	 8   /* ... one look at UDP in so many that are due is made */
+#define REFUSED	 256 /* frames that are UDP's after one that was refused for good */
 
 struct both {
 	void *udp;
@@ -210,19 +209,10 @@ static unsigned both_send(void *drv, const struct sn_net_out *frames, unsigned c
 {
 	struct both *b = drv;
 	unsigned done = 0;
-	uint32_t bytes = 0;
-	bool few = true;
 
-	for (unsigned i = 0; few && i < count; i++) {
-		bytes += frames[i].len;
-		few = frames[i].how == SN_OUT_PLAIN && (count == 1 || bytes <= TOGETHER);
-	}
-	while (few && done < count && frames[done].quick &&
-	       (frames[done].quick == SN_QUICK_ONLY || frames[done].len <= frames[done].to->quick_most)) {
+	for (; done < count && frames[done].quick; done++)
 		if (!send_quick(b, &frames[done]) && frames[done].quick == SN_QUICK_MAY)
 			break;
-		done++;
-	}
 	return done == count ? count : done + sn_net_udp.send(b->udp, frames + done, count - done);
 }
 

@@ -29,7 +29,11 @@ enum sn_net_how { /* for a driver that tells bodies from the rest (sn_net_driver
 		  SN_OUT_JOINED, /* likewise, and may share a packet with those before and behind it */
 };
 
-enum sn_net_quick { SN_QUICK_NO, SN_QUICK_MAY, SN_QUICK_ONLY }; /* does a frame take the short cut? */
+enum sn_net_quick { /* does a frame take the short cut? MAY: yes, if the driver can send it there now */
+		    SN_QUICK_NO,
+		    SN_QUICK_MAY,
+		    SN_QUICK_ONLY,
+};
 
 struct sn_net_out { /* a frame to send: header and pieces of the body, valid until send() returns */
 	struct iovec iov[1 + SN_NET_PIECES];

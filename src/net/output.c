@@ -388,6 +388,8 @@ void sn_net_flush_port(struct sn_net_port *p)
 	struct sn_net *n = p->net;
 	unsigned count = p->out_count;
 
+	if (p->driver->quick_path)
+		sn_net_quick_batch(p);
 	sign(p);
 	p->out_count = 0;
 	p->staged = 0;

@@ -21,6 +21,8 @@
 #define OFTEN  (10000 * SN_NET_MS) /* ns within which one more doubt counts */
 #define LATER  4096		   /* frames after which it is tried again */
 #define LATEST 12		   /* doublings */
+#define TOGETHER                                                                                             \
+	1024 /* bytes of several frames that leave at once; more are a train, which the long way takes in one call */
 
 void sn_net_quick_end(struct sn_net_way *w)
 {
@@ -91,6 +93,38 @@ uint64_t sn_net_quick_timer(struct sn_net_way *w)
 	q->later = w->frames + ((uint64_t)LATER << SN_MIN_OF(q->doubts, (unsigned)LATEST));
 	q->doubts++;
 	return SN_NET_NEVER;
+}
+
+/* It goes the long way after all: nothing that follows is to overtake it. */
+static void goes_long(struct sn_net_link *l, struct sn_net_slot *slot)
+{
+	uint32_t end = le32toh(((const struct sn_wire_head *)slot->frame)->seq) + 1;
+
+	slot->quick = false;
+	if ((int32_t)(end - l->slow_end) > 0)
+		l->slow_end = end;
+}
+
+/* What stands behind a frame that goes the long way leaves with it. */
+void sn_net_quick_batch(struct sn_net_port *p)
+{
+	uint32_t bytes = 0;
+	bool quick = true;
+
+	for (unsigned i = 0; quick && p->out_count > 1 && i < p->out_count; i++) {
+		bytes += p->out[i].len;
+		quick = p->out[i].how == SN_OUT_PLAIN && bytes <= TOGETHER;
+	}
+	for (unsigned i = 0; i < p->out_count; i++) {
+		struct sn_net_out *out = &p->out[i];
+		quick = quick && out->quick &&
+			(out->quick == SN_QUICK_ONLY || out->len <= out->to->quick_most);
+		if (quick || !out->quick)
+			continue;
+		out->quick = SN_QUICK_NO;
+		if (p->tx[i].what == SN_TX_SLOT)
+			goes_long(p->tx[i].link, p->tx[i].ref);
+	}
 }
 
 void sn_net_quick_shown(struct sn_net_way *w, uint32_t size)

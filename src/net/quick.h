@@ -16,6 +16,8 @@ void sn_net_quick_shown(struct sn_net_way *w, uint32_t size); /* a frame so long
 void sn_net_quick_doubt(struct sn_net_way *w); /* something did not come that may have taken it */
 void sn_net_quick_sure(struct sn_net_way *w);  /* and it did come, late */
 uint64_t sn_net_quick_timer(struct sn_net_way *w);
+void sn_net_quick_batch(
+	struct sn_net_port *p); /* which frames of the batch, that is about to leave, take it */
 
 /*
  * May this MSG frame take it, which is about to leave? una: the oldest that is not acknowledged, this one not counted. Behind one that went

@@ -96,6 +96,21 @@ static void never_did(void)
 	end();
 }
 
+/* A short message right behind one that takes several frames does not overtake it: that would look like a loss. */
+static void behind_a_train(void)
+{
+	begin(7, true, false);
+	rounds(50, 8);
+	for (unsigned i = 0; i < 50; i++) {
+		node_post(a, b, 4096);
+		node_post(a, b, 8);
+		sim_run(sim.now + SIM_MS / 2);
+	}
+	if (!used() || counted(SN_NC_RESEND_FAST) || counted(SN_NC_QUICK_DOUBTS))
+		sim_fail("%llu frames are taken for lost", (unsigned long long)counted(SN_NC_RESEND_FAST));
+	end();
+}
+
 /* It ends under way: a few ms, once; and is found again when it is there again, and many frames have been sent. */
 static void ends(uint64_t len, unsigned until_again)
 {
@@ -154,6 +169,7 @@ int main(void)
 {
 	works();
 	never_did();
+	behind_a_train();
 	ends(8, 4200);
 	ends(300000, 30);
 	ends_in_silence();

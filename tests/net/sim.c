@@ -203,14 +203,23 @@ static bool drv_quick_path(void *drv, const struct sn_addr_part *part, struct sn
 	return sim.quick >> port->rail & 1;
 }
 
-/* Does this frame take the short cut? */
-static bool is_quick(const struct sn_net_out *f, unsigned rail)
+/* Does this frame take the short cut? Not if all are longer together than what lone messages are. */
+static bool is_quick(const struct sn_net_out *f, unsigned rail, bool train)
 {
-	bool takes = f->quick == SN_QUICK_ONLY || (f->quick == SN_QUICK_MAY && f->len <= f->to->quick_most);
-
-	if (takes && (f->how != SN_OUT_PLAIN || !(sim.quick >> rail & 1)))
+	if (f->quick && (f->how != SN_OUT_PLAIN || !(sim.quick >> rail & 1)))
 		sim_fail("a frame takes a short cut that there is not");
-	return takes;
+	if (f->quick == SN_QUICK_MAY && f->len > f->to->quick_most)
+		sim_fail("a frame takes a short cut for shorter ones");
+	return f->quick && !train;
+}
+
+static bool is_train(const struct sn_net_out *frames, unsigned count)
+{
+	uint32_t bytes = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		bytes += frames[i].len;
+	return count > 1 && bytes > 1024;
 }
 
 void sim_some_kinds_lost(void)
@@ -247,6 +256,7 @@ static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned co
 {
 	static uint8_t flat[SN_WIRE_LEN_MAX];
 	const struct sim_port *port = drv;
+	bool train = is_train(frames, count);
 
 	sim.send_calls++;
 	for (unsigned i = 0; i < count; i++) {
@@ -262,7 +272,7 @@ static unsigned drv_send(void *drv, const struct sn_net_out *frames, unsigned co
 		if ((sim.bodiless >> port->rail & 1 && frames[i].how != SN_OUT_PLAIN) ||
 		    (sim.unjoined >> port->rail & 1 && is_joined(frames, count, i)))
 			sim.lost++;
-		else if (!is_quick(&frames[i], port->rail))
+		else if (!is_quick(&frames[i], port->rail, train))
 			transmit(port->node->slot, frames[i].to->bytes[0], port->rail, flat, len, false);
 		else if (sim.unquick >> port->rail & 1)
 			sim.lost++;
