@@ -59,16 +59,25 @@ void sn_net_quick_begin(struct sn_net_way *w)
 		start(w, l->net->now);
 }
 
+/* It may well be lost, and what it says of what has come is to be said all the same. */
 static void try_out(struct sn_net_way *w)
 {
 	struct sn_net_port *p = w->port;
+	struct sn_net_link *l = w->link;
 
 	sn_net_flush_port(p);
+	const uint64_t ack_at = l->ack_at, acked_at = l->acked_at;
+	const unsigned waiting = l->ack_waiting;
+	const bool twice = l->twice;
 	w->quick.size = longest(w);
 	sn_net_probe_frame(w, w->quick.size, SN_OUT_PLAIN)->joined = SN_WIRE_PROBE_QUICK;
 	p->out[p->out_count - 1].quick = SN_QUICK_ONLY;
-	sn_net_out_seal(p, &w->link->tx_key);
+	sn_net_out_seal(p, &l->tx_key);
 	sn_net_flush_port(p);
+	l->ack_at = ack_at;
+	l->acked_at = acked_at;
+	l->ack_waiting = waiting;
+	l->twice = twice;
 }
 
 uint64_t sn_net_quick_timer(struct sn_net_way *w)

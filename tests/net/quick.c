@@ -96,6 +96,20 @@ static void never_did(void)
 	end();
 }
 
+/* Nor does it where one only listens, and tries it while an acknowledgement waits for company: that comes all the same. */
+static void never_did_one_way(uint64_t pause)
+{
+	begin(6, true, true);
+	for (unsigned i = 0; i < 20; i++) {
+		node_post(a, b, 8);
+		sim_run(sim.now + pause);
+	}
+	if (used() || sim.lost == 0 || counted(SN_NC_RESEND_TIMER))
+		sim_fail("%llu sent again, with pauses of %llu ns",
+			 (unsigned long long)counted(SN_NC_RESEND_TIMER), (unsigned long long)pause);
+	end();
+}
+
 /* A short message right behind one that takes several frames does not overtake it: that would look like a loss. */
 static void behind_a_train(void)
 {
@@ -169,6 +183,8 @@ int main(void)
 {
 	works();
 	never_did();
+	for (uint64_t pause = SIM_MS; pause < 100 * SIM_MS; pause += pause / 4)
+		never_did_one_way(pause);
 	behind_a_train();
 	ends(8, 4200);
 	ends(300000, 30);
