@@ -5,8 +5,8 @@
  * whatever the packet socket does not take. Whether Ethernet frames come through to a peer is the engine's affair (quick.c).
  *
  * Looking. The ring costs a look at memory, UDP a system call as long as a tenth of a message's way. So as long as the ring gives, only it
- * is looked at, until the engine says that it is time (once a microsecond, which is heeded less if it was in vain for long; and always while long
- * messages are under way); and when UDP has given something last, both.
+ * is looked at, until the engine says that it is time (once a microsecond, which is heeded less while the ring gives all, and has for long; and always while
+ * long messages are under way); and when UDP has given something last, both.
  *
  * Every frame of our type is shown to every packet socket of the host, 30 ns each; so of many processes here only the first have one.
  */
@@ -35,7 +35,8 @@ struct both {
 	struct sn_ring ring;
 	bool wide, warm; /* warm: the ring gave what came last */
 	unsigned streak; /* looks at which the ring gave something, and UDP nothing since */
-	unsigned passed; /* looks at UDP that were due, and passed over */
+	unsigned passed; /* looks at UDP that were due meanwhile */
+	unsigned dry;	 /* and since the ring gave something last */
 	unsigned refused;
 	uint64_t sent, came, errors, overruns;
 };
@@ -222,7 +223,8 @@ static void both_wide(void *drv, bool must)
 {
 	struct both *b = drv;
 
-	b->wide = must || b->streak < STREAK || ++b->passed % SELDOM == 0;
+	b->dry++;
+	b->wide = must || b->streak < STREAK || b->dry > SELDOM || ++b->passed % SELDOM == 0;
 }
 
 static bool both_glance(void *drv)
@@ -243,6 +245,8 @@ static unsigned both_receive(void *drv, struct sn_net_in *frames, unsigned max,
 	b->warm |= n > 0;
 	b->streak += n > 0;
 	b->wide = false;
+	if (n)
+		b->dry = 0;
 	if (!all || n == max)
 		return n;
 	unsigned more = sn_net_udp.receive(b->udp, frames + n, max - n, place);
