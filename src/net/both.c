@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define RX_BYTES (1u << 20)
@@ -43,34 +44,54 @@ struct both {
 
 /* ---- open ---- */
 
-/* How many packet sockets of this network namespace take frames of our type. */
-static unsigned listeners(void)
+/* How many packet sockets of this network namespace take frames of our type, of all or of those that are older than this one, as they are listed. */
+static unsigned listeners(ino_t own)
 {
 	char line[256];
 	unsigned n = 0, type;
+	unsigned long inode;
 	FILE *f = fopen("/proc/net/packet", "re");
 
-	while (f && fgets(line, sizeof(line), f))
-		n += sscanf(line, "%*s %*s %*s %x", &type) == 1 && type == SN_ETHERTYPE;
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s %*s %lu", &type, &inode) != 2)
+			continue;
+		if (own && inode == own)
+			break;
+		n += type == SN_ETHERTYPE;
+	}
 	if (f)
 		fclose(f);
 	return n;
 }
 
-/* Counted when it is bound: of several that open at once too many may go, never too few. */
+static int crowded(ino_t own)
+{
+	if (listeners(own) < SN_QUICK_CROWD)
+		return 0;
+	return sn_fail(SN_ERR_UNSUPPORTED,
+		       "%u processes of this host have Ethernet sockets, and each is shown every frame",
+		       SN_QUICK_CROWD);
+}
+
+/*
+ * Counted beforehand, as to open and close one in vain takes tens of ms; and when it is bound, as of those that open at once all are found to be
+ * too many: the oldest of them stay.
+ */
 static int open_ring(struct both *b, const struct sn_iface *iface)
 {
+	struct stat s = {0};
+
 	memcpy(b->mac, iface->mac, sizeof(b->mac));
 	sn_random(b->port, sizeof(b->port));
-	int rc = b->fd = sn_packet_socket(b->port, false);
+	int rc = crowded(0);
+	if (!rc)
+		rc = b->fd = sn_packet_socket(b->port, false);
 	if (rc >= 0)
 		rc = sn_ring_open(&b->ring, b->fd, SN_QUICK_MOST, RX_BYTES);
 	if (!rc)
 		rc = sn_packet_bind(b->fd, iface, SN_ETHERTYPE);
-	if (!rc && listeners() > SN_QUICK_CROWD)
-		rc = sn_fail(SN_ERR_UNSUPPORTED,
-			     "%u processes of this host have Ethernet sockets, and each is shown every frame",
-			     SN_QUICK_CROWD);
+	if (!rc)
+		rc = fstat(b->fd, &s) == 0 ? crowded(s.st_ino) : 0;
 	return rc;
 }
 
