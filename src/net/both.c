@@ -17,9 +17,11 @@
 #include "net/quick.h"
 #include "net/ring.h"
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@ struct both {
 	void *udp;
 	int fd;
 	uint8_t mac[6], port[2];
+	char name[IF_NAMESIZE];
 	struct sn_ring ring;
 	bool wide, warm; /* warm: the ring gave what came last */
 	unsigned streak; /* looks at which the ring gave something, and UDP nothing since */
@@ -82,6 +85,7 @@ static int open_ring(struct both *b, const struct sn_iface *iface)
 	struct stat s = {0};
 
 	memcpy(b->mac, iface->mac, sizeof(b->mac));
+	memcpy(b->name, iface->name, sizeof(b->name));
 	sn_random(b->port, sizeof(b->port));
 	int rc = crowded(0);
 	if (!rc)
@@ -154,9 +158,19 @@ static bool both_quick_part(void *drv, struct sn_addr_part *part)
 	return true;
 }
 
+/* One that is ours no longer leads a switch astray: what is for whoever has it now, by UDP too, would come here. */
+static bool has_mac(const struct both *b)
+{
+	struct ifreq r = {0};
+
+	memcpy(r.ifr_name, b->name, sizeof(b->name));
+	return ioctl(b->fd, SIOCGIFHWADDR, &r) < 0 ||
+	       memcmp(r.ifr_hwaddr.sa_data, b->mac, sizeof(b->mac)) == 0;
+}
+
 static bool both_quick_path(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)
 {
-	return part->type == SN_ADDR_QUICK && part->len == SN_ETHER_PART &&
+	return has_mac(drv) && part->type == SN_ADDR_QUICK && part->len == SN_ETHER_PART &&
 	       sn_packet_head(((struct both *)drv)->mac, part->bytes, path->quick);
 }
 

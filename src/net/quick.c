@@ -89,6 +89,10 @@ uint64_t sn_net_quick_timer(struct sn_net_way *w)
 		return q->at;
 	q->vain += q->tries && w->heard_at > q->tried_at;
 	if (q->tries < TRIES && q->vain < TRIES) {
+		if (!w->port->driver->quick_path(w->port->drv, &w->link->quick[w->part], &w->path)) {
+			sn_net_quick_end(w); /* there is none any more */
+			return SN_NET_NEVER;
+		}
 		try_out(w);
 		q->tried_at = now;
 		q->at = now + sn_net_rto(&w->rtt, q->tries++);
