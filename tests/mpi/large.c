@@ -33,9 +33,11 @@ static unsigned char *again_and_again(void)
 	int fd = memfd_create("large", 0);
 	unsigned char *at = mmap(NULL, MOST, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	bool right = fd >= 0 && at != MAP_FAILED && !ftruncate(fd, (off_t)PIECE);
-	for (size_t k = 0; right && k < MOST; k += PIECE)
-		right = mmap(at + k, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
-			MAP_FAILED;
+	for (size_t k = 0; right && k < MOST; k += PIECE) {
+		unsigned char *piece =
+			mmap(at + k, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+		right = piece == at + k;
+	}
 	if (!right) {
 		perror("large: memory");
 		MPI_Abort(MPI_COMM_WORLD, 1);
