@@ -183,8 +183,8 @@ struct sn_ofi_cq {
 	size_t misses; /* entries so far that say that a probe found nothing: for who waits, nothing happened */
 	bool overrun; /* the ring could not grow: a completion is lost */
 	bool alone;   /* the next read gets one entry */
-	atomic_bool
-		taught; /* a call of the MPI that was watched has posted a receive whose end is told here (quick.c) */
+	/* a call of the MPI that was watched has posted a receive whose end is told here (quick.c) */
+	atomic_bool taught;
 	bool threshold; /* the condition of a waiting read is a number of entries */
 	_Atomic bool signaled;
 	_Atomic int refs;

@@ -2,12 +2,9 @@
 #include "collective.h"
 #include "flat.h"
 #include "long.h"
-#include <limits.h>
 #include <string.h>
 
 #define ENTRIES	  64
-#define LARGE	  SN_KINDS /* MPI_Allreduce_c */
-#define PART	  (1 << 30)
 #define NOT_BEGUN (-1)
 
 union function {
@@ -17,17 +14,10 @@ union function {
 	int (*allreduce)(const void *out, void *in, int count, handle type, handle op, handle comm);
 	int (*blocks)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 		      handle comm);
-	int (*large)(const void *from, void *to, int64_t count, handle type, handle op, handle comm);
 };
 
 /* The MPI's, or a tool's: without a P, and with it. */
-static union function next[2][SN_KINDS + 1];
-
-/* Several threads may be at their first call of it. */
-static inline union function definition_of(const union function *f)
-{
-	return (union function){__atomic_load_n(&f->symbol, __ATOMIC_RELAXED)};
-}
+static union function next[2][SN_KINDS];
 
 static struct sn_seen entries[ENTRIES];
 static _Atomic unsigned generation = 1;
@@ -173,7 +163,7 @@ static bool watch(struct sn_seen *e, const struct sn_collective *c, const void *
 
 static int do_slowly(const struct sn_collective *c, const void *from, void *to, const union function *slowly)
 {
-	union function mpi = definition_of(slowly);
+	union function mpi = SN_FUNCTION(slowly);
 	switch (c->kind) {
 	case SN_BARRIER: return mpi.barrier(c->comm);
 	case SN_BCAST: return mpi.bcast(to, c->count, c->type, c->root, c->comm);
@@ -279,80 +269,39 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 STAND_INS(0)
 STAND_INS(1)
 
-/* Where the MPI has no such function: each element is summed by itself, so one sum may be several. */
-static int in_parts(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
-{
-	union function mpi = definition_of(&next[1][SN_ALLREDUCE]);
-	intptr_t low, extent = 0;
-	int rc = 0;
-	bool wrong = count < 0 || (count > INT_MAX &&
-				   (!sn_proof_find() || sn_proof_mpi.type_get_extent(type, &low, &extent)));
-	if (wrong || count <= INT_MAX)
-		return mpi.allreduce(from, to, wrong ? -1 : (int)count, type, op, comm);
-	for (int64_t at = 0; at < count && !rc; at += PART) {
-		const void *in = sn_in_place(from) ? from : (const char *)from + extent * at;
-		int part = count - at < PART ? (int)(count - at) : PART;
-		rc = mpi.allreduce(in, (char *)to + extent * at, part, type, op, comm);
-	}
-	return rc;
-}
-
-/* Other ranks may call MPI_Allreduce for the same sum, and flat and long ones are no messages: so it goes the same way. */
-static int large_sum(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
-{
-	union function mpi = definition_of(&next[1][LARGE]);
-	if (likely(count >= 0 && count <= INT_MAX && sn_quick_possible()))
-		return allreduce_1(from, to, (int)count, type, op, comm);
-	return mpi.symbol ? mpi.large(from, to, count, type, op, comm)
-			  : in_parts(from, to, count, type, op, comm);
-}
-
 static const struct {
 	const char *name;
 	union function stand_in[2];
-} calls[SN_KINDS + 1] = {
+} calls[SN_KINDS] = {
 	[SN_BARRIER] = {"MPI_Barrier", {{.barrier = barrier_0}, {.barrier = barrier_1}}},
 	[SN_BCAST] = {"MPI_Bcast", {{.bcast = bcast_0}, {.bcast = bcast_1}}},
 	[SN_ALLREDUCE] = {"MPI_Allreduce", {{.allreduce = allreduce_0}, {.allreduce = allreduce_1}}},
 	[SN_ALLTOALL] = {"MPI_Alltoall", {{.blocks = alltoall_0}, {.blocks = alltoall_1}}},
 	[SN_ALLGATHER] = {"MPI_Allgather", {{.blocks = allgather_0}, {.blocks = allgather_1}}},
-	[LARGE] = {"MPI_Allreduce_c", {{.large = large_sum}, {.large = large_sum}}},
 };
 
 static int kind_of(const char *name)
 {
 	int kind = 0;
-	while (kind <= LARGE && strcmp(calls[kind].name, name + (*name == 'P')) != 0)
+	while (kind < SN_KINDS && strcmp(calls[kind].name, name + (*name == 'P')) != 0)
 		kind++;
 	return kind;
 }
 
 bool sn_collective_is(const char *name)
 {
-	return kind_of(name) <= LARGE;
+	return kind_of(name) < SN_KINDS;
 }
 
 bool sn_collective_idle(const char *name)
 {
 	int kind = kind_of(name);
-	return kind <= LARGE && kind != SN_BARRIER && kind != SN_ALLREDUCE && kind != LARGE;
-}
-
-/* No tool is behind it: there a call with a P follows. Several threads may be at their first call of it. */
-static bool find_large(void)
-{
-	void *sum = sn_mpi_find("PMPI_Allreduce");
-	__atomic_store_n(&next[1][LARGE].symbol, sn_mpi_find("PMPI_Allreduce_c"), __ATOMIC_RELAXED);
-	__atomic_store_n(&next[1][SN_ALLREDUCE].symbol, sum, __ATOMIC_RELAXED);
-	return sum != NULL;
+	return kind < SN_KINDS && kind != SN_BARRIER && kind != SN_ALLREDUCE;
 }
 
 void *sn_collective_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', kind = kind_of(name);
-	if (kind == LARGE && !find_large())
-		return definition;
-	if (kind != LARGE)
-		__atomic_store_n(&next[p][kind].symbol, definition, __ATOMIC_RELAXED);
-	return definition || kind == LARGE ? calls[kind].stand_in[p].symbol : NULL;
+	SN_FUNCTION_IS(&next[p][kind], definition);
+	return calls[kind].stand_in[p].symbol;
 }

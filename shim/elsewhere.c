@@ -85,15 +85,9 @@ static union function {
 	int (*end)(handle request);
 } begin_next[2], end_next[2];
 
-/* Threads at their first call of it note it all at once. */
-static union function definition_of(const union function *f)
-{
-	return (union function){__atomic_load_n(&f->symbol, __ATOMIC_RELAXED)};
-}
-
 static int begin(int p, handle kind, void *state, uint32_t *request)
 {
-	int rc = definition_of(&begin_next[p]).begin(kind, state, request);
+	int rc = SN_FUNCTION(&begin_next[p]).begin(kind, state, request);
 	if (!rc)
 		note(*request, true);
 	return rc;
@@ -112,13 +106,13 @@ static int begin_1(handle kind, void *state, uint32_t *request)
 static int end_0(handle request)
 {
 	note((uint32_t)request, false);
-	return definition_of(&end_next[0]).end(request);
+	return SN_FUNCTION(&end_next[0]).end(request);
 }
 
 static int end_1(handle request)
 {
 	note((uint32_t)request, false);
-	return definition_of(&end_next[1]).end(request);
+	return SN_FUNCTION(&end_next[1]).end(request);
 }
 
 void *sn_elsewhere_stand_in(const char *name, void *definition)
@@ -129,6 +123,6 @@ void *sn_elsewhere_stand_in(const char *name, void *definition)
 	bool one = !strcmp(name + p, "MPIX_Grequest_class_allocate");
 	if (!one && strcmp(name + p, "MPI_Grequest_complete") != 0)
 		return NULL;
-	__atomic_store_n(&(one ? begin_next : end_next)[p].symbol, definition, __ATOMIC_RELAXED);
+	SN_FUNCTION_IS(&(one ? begin_next : end_next)[p], definition);
 	return (one ? begins : ends)[p].symbol;
 }

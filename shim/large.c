@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "large.h"
+#include "proof.h"
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
@@ -16,6 +17,7 @@ extern int PMPI_Sendrecv(const void *out, int out_count, handle out_type, int to
 extern int PMPI_Bcast(void *buf, int count, handle type, int root, handle comm);
 extern int PMPI_Alltoall(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			 handle comm);
+extern int PMPI_Allreduce(const void *from, void *to, int count, handle type, handle op, handle comm);
 extern int PMPI_Allgather(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			  handle comm);
 
@@ -29,18 +31,14 @@ union function {
 	int (*both)(const void *out, int64_t out_count, handle out_type, int to, int out_tag, void *in,
 		    int64_t in_count, handle in_type, int from, int in_tag, handle comm, void *status);
 	int (*bcast)(void *buf, int64_t count, handle type, int root, handle comm);
+	int (*sum)(const void *from, void *to, int64_t count, handle type, handle op, handle comm);
 	int (*blocks)(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
 		      handle comm);
 };
 
-enum { SEND, ISEND, RECV, IRECV, BOTH, BCAST, ALLTOALL, ALLGATHER, CALLS };
+enum { SEND, ISEND, RECV, IRECV, BOTH, BCAST, ALLTOALL, ALLGATHER, ALLREDUCE, CALLS };
 
 static union function next[CALLS]; /* the MPI's; NULL: it has none */
-
-static inline union function definition_of(int call)
-{
-	return (union function){__atomic_load_n(&next[call].symbol, __ATOMIC_RELAXED)};
-}
 
 static inline bool fits(int64_t count)
 {
@@ -58,6 +56,7 @@ static struct {
 	int (*commit)(handle *type);
 	int (*drop)(handle *type);
 } of_types;
+static pthread_once_t types_once = PTHREAD_ONCE_INIT;
 
 static void find_types(void)
 {
@@ -87,12 +86,11 @@ static int join(handle parts, handle rest, intptr_t at, handle *made)
 }
 
 /* An error of any of these has been said to the error handler by the MPI. */
-static int gather(int64_t count, handle type, struct many *m)
+static __attribute__((noinline)) int gather(int64_t count, handle type, struct many *m)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	handle part = 0, parts = 0, rest = 0, all = 0;
 	intptr_t low = 0, extent = 0;
-	pthread_once(&once, find_types);
+	pthread_once(&types_once, find_types);
 	int rc = of_types.get_extent(type, &low, &extent);
 	if (!rc)
 		rc = of_types.contiguous(PART, type, &part);
@@ -115,27 +113,35 @@ static int gather(int64_t count, handle type, struct many *m)
 	return rc;
 }
 
-static int many(int64_t count, handle type, struct many *m)
+/* The same, where an int has room for them. */
+static inline int many(int64_t count, handle type, struct many *m)
 {
 	*m = (struct many){fits(count) ? (int)count : -1, type, 0};
-	return count > INT_MAX ? gather(count, type, m) : 0;
+	return likely(count <= INT_MAX) ? 0 : gather(count, type, m);
 }
 
-static int done(struct many *m, int rc)
+static inline int done(struct many *m, int rc)
 {
-	if (m->made)
+	if (!likely(!m->made))
 		of_types.drop(&m->made);
 	return rc;
 }
 
 /* ---- the calls ---- */
 
+/* The MPI's, if this is beyond an int; else there is none to call. */
+static inline union function beyond(int call, int64_t a, int64_t b)
+{
+	union function mpi = {NULL};
+	if (!likely(fits(a) && fits(b)))
+		mpi = SN_FUNCTION(&next[call]);
+	return mpi;
+}
+
 static int send(const void *buf, int64_t count, handle type, int to, int tag, handle comm)
 {
-	union function mpi = definition_of(SEND);
+	union function mpi = beyond(SEND, count, 0);
 	struct many m;
-	if (fits(count))
-		return PMPI_Send(buf, (int)count, type, to, tag, comm);
 	if (mpi.symbol)
 		return mpi.send(buf, count, type, to, tag, comm);
 	int rc = many(count, type, &m);
@@ -144,10 +150,8 @@ static int send(const void *buf, int64_t count, handle type, int to, int tag, ha
 
 static int isend(const void *buf, int64_t count, handle type, int to, int tag, handle comm, void *request)
 {
-	union function mpi = definition_of(ISEND);
+	union function mpi = beyond(ISEND, count, 0);
 	struct many m;
-	if (fits(count))
-		return PMPI_Isend(buf, (int)count, type, to, tag, comm, request);
 	if (mpi.symbol)
 		return mpi.isend(buf, count, type, to, tag, comm, request);
 	int rc = many(count, type, &m);
@@ -156,10 +160,8 @@ static int isend(const void *buf, int64_t count, handle type, int to, int tag, h
 
 static int recv(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *status)
 {
-	union function mpi = definition_of(RECV);
+	union function mpi = beyond(RECV, count, 0);
 	struct many m;
-	if (fits(count))
-		return PMPI_Recv(buf, (int)count, type, from, tag, comm, status);
 	if (mpi.symbol)
 		return mpi.recv(buf, count, type, from, tag, comm, status);
 	int rc = many(count, type, &m);
@@ -168,10 +170,8 @@ static int recv(void *buf, int64_t count, handle type, int from, int tag, handle
 
 static int irecv(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *request)
 {
-	union function mpi = definition_of(IRECV);
+	union function mpi = beyond(IRECV, count, 0);
 	struct many m;
-	if (fits(count))
-		return PMPI_Irecv(buf, (int)count, type, from, tag, comm, request);
 	if (mpi.symbol)
 		return mpi.irecv(buf, count, type, from, tag, comm, request);
 	int rc = many(count, type, &m);
@@ -181,11 +181,8 @@ static int irecv(void *buf, int64_t count, handle type, int from, int tag, handl
 static int both(const void *out, int64_t out_count, handle out_type, int to, int out_tag, void *in,
 		int64_t in_count, handle in_type, int from, int in_tag, handle comm, void *status)
 {
-	union function mpi = definition_of(BOTH);
+	union function mpi = beyond(BOTH, out_count, in_count);
 	struct many a, b = {0};
-	if (fits(out_count) && fits(in_count))
-		return PMPI_Sendrecv(out, (int)out_count, out_type, to, out_tag, in, (int)in_count, in_type,
-				     from, in_tag, comm, status);
 	if (mpi.symbol)
 		return mpi.both(out, out_count, out_type, to, out_tag, in, in_count, in_type, from, in_tag,
 				comm, status);
@@ -200,10 +197,8 @@ static int both(const void *out, int64_t out_count, handle out_type, int to, int
 
 static int bcast(void *buf, int64_t count, handle type, int root, handle comm)
 {
-	union function mpi = definition_of(BCAST);
+	union function mpi = beyond(BCAST, count, 0);
 	struct many m;
-	if (fits(count))
-		return PMPI_Bcast(buf, (int)count, type, root, comm);
 	if (mpi.symbol)
 		return mpi.bcast(buf, count, type, root, comm);
 	int rc = many(count, type, &m);
@@ -213,22 +208,17 @@ static int bcast(void *buf, int64_t count, handle type, int root, handle comm)
 static inline int blocks(int call, const void *out, int64_t count, handle type, void *in, int64_t in_count,
 			 handle in_type, handle comm)
 {
-	union function mpi = definition_of(call);
+	union function mpi = beyond(call, count, in_count);
 	struct many a, b = {0};
-	bool small = fits(count) && fits(in_count);
-	if (!small && mpi.symbol)
+	if (mpi.symbol)
 		return mpi.blocks(out, count, type, in, in_count, in_type, comm);
-	int rc = small ? 0 : many(count, type, &a);
-	if (!small && !rc)
+	int rc = many(count, type, &a);
+	if (!rc)
 		rc = many(in_count, in_type, &b);
-	if (small) {
-		a = (struct many){(int)count, type, 0};
-		b = (struct many){(int)in_count, in_type, 0};
-	}
 	if (!rc)
 		rc = call == ALLTOALL ? PMPI_Alltoall(out, a.count, a.type, in, b.count, b.type, comm)
 				      : PMPI_Allgather(out, a.count, a.type, in, b.count, b.type, comm);
-	return small ? rc : done(&a, done(&b, rc));
+	return done(&a, done(&b, rc));
 }
 
 static int alltoall(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
@@ -241,6 +231,30 @@ static int allgather(const void *out, int64_t count, handle type, void *in, int6
 		     handle comm)
 {
 	return blocks(ALLGATHER, out, count, type, in, in_count, in_type, comm);
+}
+
+/* Each element is summed by itself, so one sum may be several. */
+static int in_parts(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	intptr_t low, extent = 0;
+	pthread_once(&types_once, find_types);
+	int rc = of_types.get_extent(type, &low, &extent);
+	for (int64_t at = 0; at < count && !rc; at += PART) {
+		const void *in = sn_in_place(from) ? from : (const char *)from + extent * at;
+		int part = count - at < PART ? (int)(count - at) : PART;
+		rc = PMPI_Allreduce(in, (char *)to + extent * at, part, type, op, comm);
+	}
+	return rc;
+}
+
+/* Other ranks may call MPI_Allreduce for the same sum, and flat and long ones are no messages: so it goes the same way. */
+static int sum(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	union function mpi = beyond(ALLREDUCE, count, 0);
+	if (mpi.symbol)
+		return mpi.sum(from, to, count, type, op, comm);
+	return count > INT_MAX ? in_parts(from, to, count, type, op, comm)
+			       : PMPI_Allreduce(from, to, fits(count) ? (int)count : -1, type, op, comm);
 }
 
 /* ---- standing in ---- */
@@ -259,6 +273,7 @@ void *sn_large_stand_in(const char *name, void *definition)
 		[BCAST] = {"MPI_Bcast_c", {.bcast = bcast}},
 		[ALLTOALL] = {"MPI_Alltoall_c", {.blocks = alltoall}},
 		[ALLGATHER] = {"MPI_Allgather_c", {.blocks = allgather}},
+		[ALLREDUCE] = {"MPI_Allreduce_c", {.sum = sum}},
 	};
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p) != 0)
@@ -266,6 +281,6 @@ void *sn_large_stand_in(const char *name, void *definition)
 	if (call == CALLS || (definition && !p && sn_quick_is_tools(name, definition)))
 		return NULL;
 	/* the same for both names, and for threads that call at once */
-	__atomic_store_n(&next[call].symbol, definition, __ATOMIC_RELAXED);
+	SN_FUNCTION_IS(&next[call], definition);
 	return calls[call].stand_in.symbol;
 }

@@ -121,8 +121,8 @@ static bool is_here(handle comm)
 
 static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
 {
-	if (sn_meet_plain(c->comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000) ||
-	    sn_meet_is_ending(c->comm) || !is_long(element(c->type, c->op), c))
+	if (!is_long(element(c->type, c->op), c) || sn_meet_is_ending(c->comm) ||
+	    sn_meet_plain(c->comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000))
 		return NULL;
 	bool here = is_here(c->comm);
 	return here ? sn_meet_set_up(c->comm, true) : sn_meet_never(c->comm);

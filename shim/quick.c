@@ -49,12 +49,6 @@ enum {
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
 
-/* Several threads may be at their first call of it. */
-static inline union function definition_of(const union function *f)
-{
-	return (union function){__atomic_load_n(&f->symbol, __ATOMIC_RELAXED)};
-}
-
 static struct entry sends_seen[ENTRIES], recvs_seen[ENTRIES];
 
 static inline struct entry *entry_of(struct entry *table, const struct call *c)
@@ -200,7 +194,7 @@ struct operation {
 static int do_slowly(const struct operation *o)
 {
 	const struct call *out = &o->out, *in = &o->in;
-	union function mpi = definition_of(o->slowly);
+	union function mpi = SN_FUNCTION(o->slowly);
 	switch (o->call) {
 	case SEND: return mpi.send(o->from, out->count, out->type, out->peer, out->tag, out->comm);
 	case ISEND:
@@ -359,7 +353,7 @@ static ALWAYS int send(struct call c, const void *buf, const union function *slo
 		return seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
 	if (likely(in_turn(e) && q->send(&e->way, buf)))
 		return 0;
-	return definition_of(slowly).send(buf, c.count, c.type, c.peer, c.tag, c.comm);
+	return SN_FUNCTION(slowly).send(buf, c.count, c.type, c.peer, c.tag, c.comm);
 }
 
 /* ---- MPI_Isend ---- */
@@ -382,7 +376,7 @@ static ALWAYS int isend(struct call c, const void *buf, void *request, const uni
 		}
 		to = sn_mpi_family == OPEN_MPI ? NOBODY_OPEN_MPI : NOBODY_MPICH;
 	}
-	return definition_of(slowly).isend(buf, c.count, c.type, to, c.tag, c.comm, request);
+	return SN_FUNCTION(slowly).isend(buf, c.count, c.type, to, c.tag, c.comm, request);
 }
 
 /* ---- MPI_Recv ---- */
@@ -413,7 +407,7 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 		return seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
 	int64_t len = likely(in_turn(e)) ? recv_now(q, e, buf) : -1;
 	if (!likely(len >= 0))
-		return definition_of(slowly).recv(buf, c.count, c.type, c.peer, c.tag, c.comm, status);
+		return SN_FUNCTION(slowly).recv(buf, c.count, c.type, c.peer, c.tag, c.comm, status);
 	if (wanted(status))
 		status_fill(status, c.peer, e->tag, len);
 	return 0;
@@ -435,7 +429,7 @@ static ALWAYS int irecv(struct call c, void *buf, void *request, const union fun
 		return seldom_in(IRECV, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
 	if (likely(in_turn(e) && ready && sn_requests_post(q, e, buf, request)))
 		return 0;
-	int rc = definition_of(slowly).irecv(buf, c.count, c.type, c.peer, c.tag, c.comm, request);
+	int rc = SN_FUNCTION(slowly).irecv(buf, c.count, c.type, c.peer, c.tag, c.comm, request);
 	given(request);
 	return rc;
 }
@@ -454,7 +448,7 @@ static inline int both(const struct operation *o)
 		return do_slowly(o);
 	int64_t len = recv_now(q, in, o->to);
 	if (!likely(len >= 0))
-		return definition_of(&next[1][RECV])
+		return SN_FUNCTION(&next[1][RECV])
 			.recv(o->to, c->count, c->type, c->peer, c->tag, c->comm, o->status);
 	if (wanted(o->status))
 		status_fill(o->status, c->peer, in->tag, len);
@@ -470,7 +464,7 @@ static inline int both(const struct operation *o)
 static int ends(int call, int p, void *a, void *b)
 {
 	bool comm = call == COMM_FREE || call == COMM_DISCONNECT;
-	union function mpi = definition_of(&next[p][call]);
+	union function mpi = SN_FUNCTION(&next[p][call]);
 	if (threads() == NOTHING)
 		return mpi.ends(a, b);
 	handle was = !comm || !a ? 0 : sn_mpi_family == OPEN_MPI ? *(handle *)a : *(uint32_t *)a;
@@ -602,16 +596,16 @@ void *sn_quick_stand_in(const char *name, void *definition)
 		stand_in = sn_requests_stand_in(name, definition);
 		return stand_in && (!definition || sn_quick_possible()) ? stand_in : definition;
 	}
-	if (!definition) /* likewise asked for by a weak symbol */
-		return collective && sn_mpi_family != UNKNOWN ? sn_collective_stand_in(name, NULL) : NULL;
+	if (!definition)
+		return NULL;
 	if ((call <= BOTH || collective) &&
 	    (sn_mpi_family == UNKNOWN || !sn_quick_possible() || (!p && sn_quick_is_tools(name, definition))))
 		return definition;
 	if (collective)
 		return sn_collective_stand_in(name, definition);
 	/* several threads may be at their first call of it */
-	__atomic_store_n(&next[p][call].symbol, definition, __ATOMIC_RELAXED);
-	if (call == BOTH && !definition_of(&next[1][RECV]).symbol)
-		__atomic_store_n(&next[1][RECV].symbol, sn_mpi_find("PMPI_Recv"), __ATOMIC_RELAXED);
+	SN_FUNCTION_IS(&next[p][call], definition);
+	if (call == BOTH && !SN_FUNCTION(&next[1][RECV]).symbol)
+		SN_FUNCTION_IS(&next[1][RECV], sn_mpi_find("PMPI_Recv"));
 	return calls[call].stand_in[p].symbol;
 }

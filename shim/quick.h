@@ -48,6 +48,10 @@ typedef uintptr_t handle;
 #define SN_QUICK_PERIOD	  64	/* calls, of which one is the MPI's */
 #define SN_QUICK_NS	  16000 /* at least, from one of these to the next */
 #define SN_QUICK_REGION	  21	/* bits of an address within a region: 2 MiB */
+/* A function that is found by its name: threads may each be at their first call of it, and note it all at once. */
+#define SN_FUNCTION(f)		 ((__typeof__(*(f))){__atomic_load_n(&(f)->symbol, __ATOMIC_RELAXED)})
+#define SN_FUNCTION_IS(f, found) __atomic_store_n(&(f)->symbol, found, __ATOMIC_RELAXED)
+
 /* The turn (calls until one is watched, negative) after another one in vain: 2 to 64 of them. */
 static inline int sn_quick_pause(int *fails)
 {

@@ -109,8 +109,8 @@ static inline void status_error(void *status, int error)
 
 /* ---- quick.c: a receive that was watched, and is not over yet ---- */
 
-extern handle
-	sn_seen_pending; /* its request; 0: none, or it has ended, and another may get it. Always 0 where threads may call at once */
+/* Its request; 0: none, or it has ended, and another may get it. Always 0 where threads may call at once. */
+extern handle sn_seen_pending;
 static inline void sn_seen_forget(void)
 {
 	if (sn_seen_pending)

@@ -152,9 +152,8 @@ static bool both_quick_part(void *drv, struct sn_addr_part *part)
 {
 	const struct both *b = drv;
 
-	*part = (struct sn_addr_part){.type = SN_ADDR_QUICK, .len = SN_ETHER_PART};
-	memcpy(part->bytes, b->mac, 6);
-	memcpy(part->bytes + 6, b->port, 2);
+	*part = (struct sn_addr_part){0};
+	sn_packet_part(part, SN_ADDR_QUICK, b->mac, b->port);
 	return true;
 }
 

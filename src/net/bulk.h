@@ -33,6 +33,8 @@ void sn_bulk_counters(struct sn_bulk *b, void (*fn)(void *arg, const char *name,
 int sn_packet_socket(const uint8_t port[2], bool body);
 int sn_packet_bind(int fd, const struct sn_iface *iface, int type);
 uint64_t sn_packet_overruns(int fd); /* since the last time */
+/* The part of an address by which peers find such a socket. */
+void sn_packet_part(struct sn_addr_part *part, uint8_t type, const uint8_t mac[6], const uint8_t port[2]);
 /* What stands before a frame to the endpoint port with this address. False: none can be sent there. */
 bool sn_packet_head(const uint8_t mac[6], const uint8_t to[SN_ETHER_PART], uint8_t head[SN_ETHER_HEAD]);
 

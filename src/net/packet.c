@@ -102,6 +102,14 @@ int sn_packet_bind(int fd, const struct sn_iface *iface, int type)
 	return 0;
 }
 
+void sn_packet_part(struct sn_addr_part *part, uint8_t type, const uint8_t mac[6], const uint8_t port[2])
+{
+	part->type = type;
+	part->len = SN_ETHER_PART;
+	memcpy(part->bytes, mac, 6);
+	memcpy(part->bytes + 6, port, 2);
+}
+
 bool sn_packet_head(const uint8_t mac[6], const uint8_t to[SN_ETHER_PART], uint8_t head[SN_ETHER_HEAD])
 {
 	uint16_t type = htons(SN_ETHERTYPE);
@@ -189,10 +197,7 @@ static int packet_open(const char *where, void **drv, struct sn_addr_part *part)
 		return rc;
 	}
 	p->kernel = sn_kpull_open(iface.index, p->port, p->mtu); /* without it nothing is missing */
-	part->type = SN_ADDR_ETHER;
-	part->len = SN_ETHER_PART;
-	memcpy(part->bytes, p->mac, 6);
-	memcpy(part->bytes + 6, p->port, 2);
+	sn_packet_part(part, SN_ADDR_ETHER, p->mac, p->port);
 	*drv = p;
 	return 0;
 }
