@@ -341,7 +341,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
 	bool serial = cq->domain->serial;
 
-	if (sn_unlikely(taught(cq)) && sn_ofi_stays)
+	if (sn_unlikely(taught(cq)) && sn_ofi_any_stays())
 		sn_ofi_give();
 	if (sn_likely(serial && cq->head == cq->tail && count && !cq->overrun))
 		return look(cq, buf, count, src);
@@ -353,7 +353,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 			sn_ofi_set_lay_there(&cq->set);
 		return n;
 	}
-	if (!sn_ofi_set_progress(&cq->set) && !filled(cq, 1))
+	/* while another thread is to make receives the MPI's it may wait for a lock of the MPI that is held here */
+	if (!sn_ofi_set_progress(&cq->set) && !filled(cq, 1) && !sn_ofi_any_stays())
 		sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
 	return take_from(cq, buf, count, src);
 }
@@ -411,7 +412,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	uint64_t end = sn_ofi_deadline(timeout);
 	size_t want = 1;
 
-	if (sn_unlikely(taught(cq)) && sn_ofi_stays)
+	if (sn_unlikely(taught(cq)) && sn_ofi_any_stays())
 		sn_ofi_give();
 	if (cq->threshold && cond)
 		want = SN_MAX_OF(SN_MIN_OF(*(const size_t *)cond, count), (size_t)1);

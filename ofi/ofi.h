@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "sennit/sennit.h"
+#include "shim.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -304,10 +305,16 @@ void sn_ofi_lesson_spoil(void); /* this cannot be done again */
  * Receives that libsennit-mpi.so has posted and that stay. Whoever sent to one may wait for what only the MPI answers, and the MPI
  * can answer nothing but what it reads here: so all of them become the MPI's when it reads.
  */
-extern uint32_t sn_ofi_stays; /* how many there are */
+extern _Atomic uint32_t *_Atomic sn_ofi_stays; /* how many there are (shim.h) */
+static inline bool sn_ofi_any_stays(void)
+{
+	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_stays, memory_order_relaxed),
+				    memory_order_relaxed) &
+	       ~SN_SHIM_MANY;
+}
 void sn_ofi_give(void);
 struct sn_shim_ahead;
-extern struct sn_shim_ahead *sn_ofi_ahead; /* the one that becomes the MPI's just now; NULL: none */
+extern struct sn_shim_ahead *_Atomic sn_ofi_ahead; /* the one that becomes the MPI's just now; NULL: none */
 /* True: it is this receive from now on. */
 bool sn_ofi_takes(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
 		  uint64_t mask, void *context);

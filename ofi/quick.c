@@ -104,7 +104,7 @@ void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *bu
 		spoil(l);
 		return;
 	}
-	l->queue = ep->domain->serial ? ep->rx_cq : NULL;
+	l->queue = ep->rx_cq;
 	if (ep->rx_cq)
 		atomic_store_explicit(&ep->rx_cq->taught, true, memory_order_relaxed);
 	l->recvs++;
@@ -127,10 +127,13 @@ void sn_ofi_lesson_read(void)
 			l->steps[i].known = l->count;
 }
 
-/* It is one thread's: sn_ofi_lesson_recv(). */
-static uint64_t taken_from(const struct sn_ofi_cq *cq)
+static uint64_t taken_from(const void *queue)
 {
-	return cq ? cq->head : 0;
+	struct sn_ofi_cq *cq = (struct sn_ofi_cq *)(uintptr_t)queue;
+	sn_lock(&cq->lock);
+	uint64_t head = cq->head;
+	sn_unlock(&cq->lock);
+	return head;
 }
 
 void sn_ofi_lesson_over(const sn_completion *c, bool reading)
@@ -156,12 +159,12 @@ void sn_ofi_lesson_over(const sn_completion *c, bool reading)
 	l->over = !c->status;
 	l->recv.exactly = c->bits;
 	l->got = c->len;
-	l->head = taken_from(l->queue);
+	l->head = l->queue ? taken_from(l->queue) : 0;
 }
 
 /*
- * One that goes on: what came in its first part, the MPI may have read since, and answered; and where several threads may read it is not known
- * whether it has.
+ * One that goes on: what came in its first part, the MPI may have read since, and answered. From where it says so here on, who reads it in another thread
+ * disturbs.
  */
 static void learn(struct sn_shim_lesson *lesson)
 {
@@ -170,10 +173,10 @@ static void learn(struct sn_shim_lesson *lesson)
 	atomic_store(&sn_ofi_lesson, NULL);
 	if (atomic_exchange(&disturbed, false) && before)
 		spoil(before);
-	if (lesson && lesson->over && (!lesson->queue || lesson->head != taken_from(lesson->queue)))
-		spoil(lesson);
 	atomic_store(&pupil, sn_caller_shim()->thread());
 	atomic_store(&sn_ofi_lesson, lesson);
+	if (lesson && lesson->over && (!lesson->queue || lesson->head != taken_from(lesson->queue)))
+		spoil(lesson);
 }
 
 static uint32_t send_again(const struct sn_shim_way *w, const void *buf)
@@ -206,8 +209,18 @@ static int64_t recv_surely(const struct sn_shim_way *w, void *buf, void (*meanwh
 
 /* ---- receives that stay ---- */
 
-struct sn_shim_ahead *sn_ofi_ahead;
-uint32_t sn_ofi_stays;
+struct sn_shim_ahead *_Atomic sn_ofi_ahead;
+
+static _Atomic uint32_t none;
+_Atomic uint32_t *_Atomic sn_ofi_stays = &none;
+
+static inline void stays_change(int32_t by)
+{
+	_Atomic uint32_t *stays = atomic_load_explicit(&sn_ofi_stays, memory_order_relaxed);
+	uint32_t stay = atomic_load_explicit(stays, memory_order_relaxed);
+
+	atomic_store_explicit(stays, stay + (uint32_t)by, memory_order_relaxed);
+}
 
 void sn_ofi_give(void)
 {
@@ -217,24 +230,28 @@ void sn_ofi_give(void)
 bool sn_ofi_takes(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
 		  uint64_t mask, void *context)
 {
-	struct sn_shim_ahead *a = sn_ofi_ahead;
-	const struct sn_shim_way *w = &a->way;
+	struct sn_shim_ahead *a = atomic_load_explicit(&sn_ofi_ahead, memory_order_acquire);
+	const struct sn_shim_way *w = a ? &a->way : NULL;
 
-	if (!a->posted || w->ep != ep->sn || w->peer != from || w->len != room || w->bits != bits ||
-	    w->mask != mask || (a->buf != buf && room))
+	/* of another thread: it may be over by now */
+	if (!a || a->taker != sn_caller_shim()->thread() || !a->posted || w->ep != ep->sn ||
+	    w->peer != from || w->len != room || w->bits != bits || w->mask != mask ||
+	    (a->buf != buf && room))
 		return false;
 	sn_req *posted = a->posted;
 	a->posted = NULL;
-	sn_ofi_stays--;
+	stays_change(-1);
 	sn_try_hand_over(posted, context);
 	return true;
 }
 
 static struct sn_shim_ahead *take(struct sn_shim_ahead *ahead)
 {
-	struct sn_shim_ahead *before = sn_ofi_ahead;
+	struct sn_shim_ahead *before = atomic_load_explicit(&sn_ofi_ahead, memory_order_relaxed);
 
-	sn_ofi_ahead = ahead;
+	if (ahead)
+		ahead->taker = sn_caller_shim()->thread();
+	atomic_store_explicit(&sn_ofi_ahead, ahead, memory_order_release);
 	return before;
 }
 
@@ -242,7 +259,7 @@ static void *post_again(const struct sn_shim_way *w, void *buf, int64_t *came)
 {
 	sn_req *posted = sn_try_await(w->ep, w->peer, buf, w->len, w->bits, w->mask, w->exactly, came);
 
-	sn_ofi_stays += posted != NULL;
+	stays_change(posted != NULL);
 	return posted;
 }
 
@@ -260,7 +277,7 @@ static uint32_t hold(void *posted, const int64_t *came)
 
 static uint32_t drop(void *posted)
 {
-	sn_ofi_stays--;
+	stays_change(-1);
 	return !sn_try_drop(posted);
 }
 
@@ -321,7 +338,6 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 						   .post = post_again,
 						   .test = test,
 						   .hold = hold,
-						   .stays = &sn_ofi_stays,
 						   .take = take,
 						   .drop = drop,
 						   .marked = marked,
@@ -334,8 +350,10 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 
 	__atomic_store_n(&latest, ep->sn, __ATOMIC_RELAXED);
 	put(NULL, ep->sn);
-	if (shim)
-		atomic_store(&shim->quick, &quick);
+	if (!shim)
+		return;
+	atomic_store(&sn_ofi_stays, &shim->stays);
+	atomic_store(&shim->quick, &quick);
 }
 
 void sn_ofi_quick_close(const struct sn_ofi_ep *ep)

@@ -76,7 +76,7 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 	int rc = sn_ofi_source(ep, from, &peer);
 	if (sn_unlikely(rc))
 		return rc;
-	if (sn_unlikely(sn_ofi_ahead != NULL) &&
+	if (sn_unlikely(atomic_load_explicit(&sn_ofi_ahead, memory_order_relaxed) != NULL) &&
 	    sn_ofi_takes(ep, peer, buf, len, tag & ~ignore, ~ignore, context))
 		return 0;
 	if (sn_unlikely(sn_ofi_taught() != NULL))

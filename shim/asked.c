@@ -22,6 +22,7 @@ static bool ours_among(int n, const void *requests)
 /* Libraries that the program calls, and in MPICH its own for files, ask of theirs. */
 static void others_ask(bool ours)
 {
+	sn_requests_before();
 	if (ours || !sn_requests_about())
 		sn_own_off();
 	sn_seen_forget(); /* its handle may come again, for another one */

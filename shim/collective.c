@@ -164,6 +164,7 @@ static bool watch(struct sn_seen *e, const struct sn_collective *c, const void *
 static int do_slowly(const struct sn_collective *c, const void *from, void *to, const union function *slowly)
 {
 	union function mpi = SN_FUNCTION(slowly);
+	sn_requests_before();
 	switch (c->kind) {
 	case SN_BARRIER: return mpi.barrier(c->comm);
 	case SN_BCAST: return mpi.bcast(to, c->count, c->type, c->root, c->comm);

@@ -5,12 +5,15 @@
  * the caller left them, and the same code stands before every MPI and every calling language.
  *
  * Budget: 2 stores, 2 loads and 3 jumps, all predicted. Only the first call of a function (which looks for it), the
- * first of a thread, and every call once several threads have called, go through sn_mpi_enter() in shim.c.
+ * first of a thread, every call once several threads have called, and those of functions that know nothing of requests of ours while receives of ours
+ * are pending (requests.h), go through sn_mpi_enter() in shim.c.
  */
+
+#define STAYS sn_mpi_shim + 4 /* shim.h */
 
 #if defined(__x86_64__)
 
-	.macro ENTRY name, kind
+	.macro ENTRY name, kind, word=STAYS
 	.text
 	.globl	\name
 	.type	\name, @function
@@ -21,7 +24,7 @@
 	movl	$\kind, %fs:(%r11)
 	incl	%fs:4(%r11)
 	jz	1f
-	cmpl	$0, sn_mpi_many(%rip)
+	cmpl	$0, \word(%rip)
 	jne	1f
 	jmp	*.Lnext_\name(%rip)
 1:	movl	$index, %r11d
@@ -79,7 +82,7 @@ enter:
 
 #elif defined(__aarch64__)
 
-	.macro ENTRY name, kind
+	.macro ENTRY name, kind, word=STAYS
 	.text
 	.globl	\name
 	.type	\name, %function
@@ -96,8 +99,8 @@ enter:
 	adds	w17, w17, #1
 	str	w17, [x16, #4]
 	b.eq	1f
-	adrp	x16, sn_mpi_many
-	ldr	w17, [x16, :lo12:sn_mpi_many]
+	adrp	x16, \word
+	ldr	w17, [x16, :lo12:\word]
 	cbnz	w17, 1f
 	adrp	x16, .Lnext_\name
 	ldr	x16, [x16, :lo12:.Lnext_\name]
@@ -155,8 +158,10 @@ sn_mpi_next:
 	.set	index, 0
 
 /* Both names of a call: tools call the one with P from their own definition of the other. */
-#define WAITS(name) ENTRY name, 1; ENTRY P##name, 1;
-#define POLLS(name) ENTRY name, 2; ENTRY P##name, 2;
+#define WAITS(name)	 ENTRY name, 1; ENTRY P##name, 1;
+#define POLLS(name)	 ENTRY name, 2; ENTRY P##name, 2;
+#define WAITS_OURS(name) ENTRY name, 1, sn_mpi_many; ENTRY P##name, 1, sn_mpi_many;
+#define POLLS_OURS(name) ENTRY name, 2, sn_mpi_many; ENTRY P##name, 2, sn_mpi_many;
 #include "calls.h"
 
 	.section .note.GNU-stack, "", %progbits

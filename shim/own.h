@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The inside of our requests (requests.h), for requests.c (giving them, MPI_Wait and MPI_Waitall) and asked.c (all other functions). */
+/* The inside of our requests (requests.h), for requests.c (giving them, MPI_Wait and MPI_Waitall), asked.c (all other functions) and visit.c (whose they are). */
 #ifndef SN_SHIM_OWN_H
 #define SN_SHIM_OWN_H
 
@@ -74,6 +74,45 @@ void sn_own_too_late(struct slot *s);
 handle sn_own_real(struct slot *s);
 /* No more are given. */
 void sn_own_off(void);
+/* All that are pending become the MPI's, by whoever has them to himself. */
+void sn_own_give_all(void);
+
+/* ---- visit.c: to have them to oneself ---- */
+extern _Atomic uint32_t sn_own_inside, sn_own_visited;
+extern atomic_bool sn_own_shared; /* others may call at once; as long as none was given it is not known yet */
+/* Can they be given, now that it is known how? */
+bool sn_own_may(void);
+static inline void sn_own_leave(void)
+{
+	if (atomic_load_explicit(&sn_own_shared, memory_order_relaxed))
+		atomic_store_explicit(&sn_own_inside, 0, memory_order_release);
+}
+static inline bool sn_own_visitors(void)
+{
+	return atomic_load_explicit(&sn_own_visited, memory_order_acquire);
+}
+/* At once, where it is shared. False: somebody visits. */
+static inline bool sn_own_enter_now(void)
+{
+	atomic_store_explicit(&sn_own_inside, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (likely(!sn_own_visitors()))
+		return true;
+	sn_own_leave();
+	return false;
+}
+bool sn_own_enter_later(void);
+/* By a thread that calls, and is not in the MPI. False: nothing is pending, and never will be; and there is nothing to leave. */
+static inline bool sn_own_enter(void)
+{
+	return likely(!atomic_load_explicit(&sn_own_shared, memory_order_relaxed)) ||
+	       likely(!sn_own_visitors() && sn_own_enter_now()) || sn_own_enter_later();
+}
+/* Somebody will see to it that all become the MPI's. */
+void sn_own_ask(void);
+/* For what only several threads at once could do to one that is not pending. */
+void sn_own_lock(void);
+void sn_own_unlock(void);
 
 static inline handle at(const void *requests, int i)
 {
@@ -127,8 +166,11 @@ static inline handle name_of(const struct slot *s)
 	return atomic_load_explicit(&sn_own_names, memory_order_relaxed) + (uintptr_t)(s - sn_own_slots);
 }
 
+/* Where several threads call none is used again. */
 static inline void put_back(struct slot *s)
 {
+	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)))
+		return;
 	s->next = sn_own_free;
 	sn_own_free = s;
 }
@@ -140,17 +182,18 @@ static inline void no_longer_posted(struct slot *s)
 	s->before = s->after = s;
 }
 
-static inline void come(const struct sn_shim_quick *q, struct slot *s)
+static inline void come(struct slot *s)
 {
-	--*q->stays;
+	uint32_t stay = atomic_load_explicit(&sn_mpi_shim.stays, memory_order_relaxed);
+	atomic_store_explicit(&sn_mpi_shim.stays, stay - 1, memory_order_relaxed);
 	s->ahead.posted = NULL;
 	no_longer_posted(s);
-	if (s->entry->fails && same(&s->entry->call, &s->call))
+	if (likely(!sn_own_visitors()) && s->entry->fails && same(&s->entry->call, &s->call))
 		s->entry->fails = 0;
 }
 
-/* The bytes that have come; SN_SHIM_NOT_YET; SN_SHIM_NEVER: it is the MPI's. One that is complete has no slot. */
-static inline int64_t look(struct slot *s, uint32_t looks)
+/* By who has entered. The bytes that have come; SN_SHIM_NOT_YET; SN_SHIM_NEVER: it is the MPI's. One that is complete has no slot. */
+static inline __attribute__((always_inline)) int64_t look(struct slot *s, uint32_t looks)
 {
 	if (!s)
 		return 0;
@@ -161,7 +204,7 @@ static inline int64_t look(struct slot *s, uint32_t looks)
 	if (!likely(len >= 0))
 		len = q->test(s->ahead.posted, s->ahead.way.exactly, looks, &s->len);
 	if (likely(len >= 0))
-		come(q, s);
+		come(s);
 	else if (len == SN_SHIM_NEVER)
 		sn_own_too_late(s);
 	return len;

@@ -53,6 +53,7 @@ void sn_proof_look(handle comm)
 {
 	bool open_mpi = sn_quick_is_open_mpi();
 	int any = open_mpi ? -1 : -2, flag;
+	sn_requests_before();
 	sn_proof_mpi.iprobe(any, NOBODYS_TAG, comm, &flag, (void *)(uintptr_t)!open_mpi);
 }
 

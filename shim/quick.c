@@ -82,7 +82,7 @@ static struct sn_shim_lesson lesson;
 static bool watching;
 static struct call awaited; /* the receive that is pending, and its buffer */
 static const void *awaited_in;
-handle sn_seen_pending;
+_Atomic handle sn_seen_pending;
 
 /* Is this the second such call in a row? */
 static bool seen(struct entry *e, const struct call *c)
@@ -195,6 +195,8 @@ static int do_slowly(const struct operation *o)
 {
 	const struct call *out = &o->out, *in = &o->in;
 	union function mpi = SN_FUNCTION(o->slowly);
+	if (o->request == NULL) /* the others only begin */
+		sn_requests_before();
 	switch (o->call) {
 	case SEND: return mpi.send(o->from, out->count, out->type, out->peer, out->tag, out->comm);
 	case ISEND:
@@ -269,8 +271,7 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 /* Where all of a call lies in memory: what comes before is quicker in registers. */
 static int seldom(const struct operation *o)
 {
-	bool may = o->call != IRECV || threads() == ONE;
-	return may && quick() ? do_watched(o) : do_unseen(o);
+	return quick() ? do_watched(o) : do_unseen(o);
 }
 
 static __attribute__((noinline)) int seldom_out(int call, const void *buf, int count, handle type, int to,
@@ -291,9 +292,9 @@ static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, h
 
 bool sn_seen_goes_on(void)
 {
-	const struct sn_shim_quick *q = watching ? NULL : quick();
+	const struct sn_shim_quick *q = quick();
 	sn_seen_forget();
-	if (!q)
+	if (!q || watching)
 		return false;
 	watching = true;
 	q->learn(&lesson);
@@ -353,6 +354,7 @@ static ALWAYS int send(struct call c, const void *buf, const union function *slo
 		return seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
 	if (likely(in_turn(e) && q->send(&e->way, buf)))
 		return 0;
+	sn_requests_before();
 	return SN_FUNCTION(slowly).send(buf, c.count, c.type, c.peer, c.tag, c.comm);
 }
 
@@ -406,8 +408,10 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 	if (!likely(q && known(e, &c) && (sn_mpi_status_seen || !wanted(status))))
 		return seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
 	int64_t len = likely(in_turn(e)) ? recv_now(q, e, buf) : -1;
-	if (!likely(len >= 0))
+	if (!likely(len >= 0)) {
+		sn_requests_before();
 		return SN_FUNCTION(slowly).recv(buf, c.count, c.type, c.peer, c.tag, c.comm, status);
+	}
 	if (wanted(status))
 		status_fill(status, c.peer, e->tag, len);
 	return 0;
@@ -415,13 +419,10 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 
 /* ---- MPI_Irecv ---- */
 
-/*
- * One that stays is the MPI's as soon as that looks for what has come. Where another thread may do so, in the middle of a call, it is the MPI's from
- * the beginning.
- */
+/* One that stays is the MPI's as soon as that looks for what has come. */
 static ALWAYS int irecv(struct call c, void *buf, void *request, const union function *slowly)
 {
-	const struct sn_shim_quick *q = likely(threads() == ONE) ? quick() : NULL;
+	const struct sn_shim_quick *q = quick();
 	struct entry *e = entry_of(recvs_seen, &c);
 	bool ready = sn_requests_are_ready();
 	/* it may be known from MPI_Recv */
@@ -447,9 +448,11 @@ static inline int both(const struct operation *o)
 	if (!likely(in_turn(in) && q->send(&out->way, o->from)))
 		return do_slowly(o);
 	int64_t len = recv_now(q, in, o->to);
-	if (!likely(len >= 0))
+	if (!likely(len >= 0)) {
+		sn_requests_before();
 		return SN_FUNCTION(&next[1][RECV])
 			.recv(o->to, c->count, c->type, c->peer, c->tag, c->comm, o->status);
+	}
 	if (wanted(o->status))
 		status_fill(o->status, c->peer, in->tag, len);
 	return 0;

@@ -22,7 +22,7 @@
  *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in SN_QUICK_NS;
  *  - any source: its status cannot be known before; what comes for any tag is taken only if it has that of the message before;
  *  - from the moment on at which a second thread calls (all of this is one thread's; but it may be in such a call just then, beside the MPI: shim.h,
- *    at_once), and where threads may do so also MPI_Irecv; while there is a window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
+ *    at_once; and what is pending becomes the MPI's: visit.c); while there is a window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
  * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and
@@ -82,7 +82,8 @@ void sn_quick_watched(void);
 
 /* ---- of shim.c ---- */
 extern struct sn_shim sn_mpi_shim;
-extern _Atomic uint32_t sn_mpi_many; /* several threads have called */
+extern _Atomic uint32_t sn_mpi_many;			  /* several threads have called */
+extern const struct sn_shim_thread *_Atomic sn_mpi_first; /* the thread that has called first */
 extern _Thread_local struct sn_shim_thread sn_mpi_thread __attribute__((tls_model("initial-exec")));
 /* The next definition of a name after ours; NULL: there is none. */
 void *sn_mpi_find(const char *name);
@@ -90,6 +91,15 @@ void *sn_mpi_find(const char *name);
 bool sn_mpi_is_open_mpi(const void *function);
 /* Do both lie in one library, or program? */
 bool sn_mpi_same_object(const void *a, const void *b);
+
+/* ---- of requests.c: a call goes to the MPI, where it may look for messages ---- */
+/* Receives of ours that are pending become the MPI's, if it cannot be called while it reads its queue. */
+void sn_requests_ahead(void);
+static inline void sn_requests_before(void)
+{
+	if (!likely(!atomic_load_explicit(&sn_mpi_shim.stays, memory_order_relaxed)))
+		sn_requests_ahead();
+}
 
 /* ---- of meet.c: a communicator is freed ---- */
 struct sn_meet;

@@ -48,12 +48,14 @@ void sn_own_off(void)
 bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf, void *request)
 {
 	struct slot *s = sn_own_free;
-	if (!likely(s))
+	if (!likely(s) || !likely(sn_own_enter()))
 		return false;
 	s->len = -1;
 	void *to = q->post(&e->way, buf, &s->len);
-	if (!likely(to))
+	if (!likely(to)) {
+		sn_own_leave();
 		return false;
+	}
 	sn_own_free = s->next;
 	s->ahead.posted = to;
 	s->ahead.buf = buf;
@@ -64,6 +66,7 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf,
 	s->after = &posted;
 	s->before = posted.before;
 	posted.before = s->before->after = s;
+	sn_own_leave();
 	put(request, 0, name_of(s));
 	return true;
 }
@@ -150,43 +153,96 @@ void sn_own_too_late(struct slot *s)
 {
 	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
 	if (!q->hold(s->ahead.posted, &s->len)) { /* the provider's own thread has looked */
-		come(q, s);
+		come(s);
 		return;
 	}
-	if (same(&s->entry->call, &s->call))
+	if (!sn_own_visitors() && same(&s->entry->call, &s->call))
 		in_vain(s->entry);
 	make_real(s);
+}
+
+static __attribute__((noinline)) int64_t look_seldom(struct slot *s, uint32_t looks)
+{
+	return look(s, looks);
 }
 
 handle sn_own_real(struct slot *s)
 {
 	if (!s)
 		return real_complete(NULL);
-	if (look(s, 0) == SN_SHIM_NOT_YET)
+	bool entered = sn_own_enter();
+	if (!entered)
+		sn_own_lock();
+	if (look_seldom(s, 0) == SN_SHIM_NOT_YET)
 		sn_own_too_late(s);
 	if (s->len >= 0) {
 		s->real = real_complete(s);
 		s->len = -1;
 	}
-	return s->real;
+	handle real = s->real;
+	(entered ? sn_own_leave : sn_own_unlock)();
+	return real;
+}
+
+void sn_own_give_all(void)
+{
+	while (posted.after != &posted)
+		if (look_seldom(posted.after, 0) == SN_SHIM_NOT_YET)
+			sn_own_too_late(posted.after);
 }
 
 void sn_requests_give(void)
 {
-	while (posted.after != &posted)
-		if (look(posted.after, 0) == SN_SHIM_NOT_YET)
-			sn_own_too_late(posted.after);
+	if (!sn_own_enter())
+		return;
+	sn_own_give_all();
+	sn_own_leave();
+}
+
+/* Whatever lies there is looked for before: it has not been late. */
+void sn_requests_ahead(void)
+{
+	if (threads() != SEVERAL || sn_mpi_family != MPICH || !sn_own_enter())
+		return;
+	if (posted.after != &posted)
+		look_seldom(posted.after, 1);
+	sn_own_give_all();
+	sn_own_leave();
+}
+
+/* Who visits may wait for what is locked here: this does not wait for him. */
+void sn_requests_read(void)
+{
+	if (threads() == ONE) {
+		sn_own_give_all();
+		return;
+	}
+	if (atomic_load(&sn_mpi_many)) /* the second thread sees to it */
+		return;
+	if (sn_mpi_family != OPEN_MPI || atomic_load(&sn_mpi_first) != &sn_mpi_thread) {
+		sn_own_ask();
+		return;
+	}
+	/* it may be at them already, and MPI_Irecv has read the queue */
+	bool inside = atomic_load_explicit(&sn_own_inside, memory_order_relaxed);
+	if (!inside && !sn_own_enter_now())
+		return;
+	sn_own_give_all();
+	if (!inside)
+		sn_own_leave();
 }
 
 void sn_requests_gone(const void *ep)
 {
+	if (atomic_load_explicit(&sn_own_shared, memory_order_relaxed) && !sn_own_enter_now()) /* likewise */
+		return;
 	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
 	for (struct slot *s = posted.after, *next; s != &posted; s = next) {
 		next = s->after;
 		if (s->ahead.way.ep != ep)
 			continue;
 		if (!q->hold(s->ahead.posted, &s->len)) {
-			come(q, s);
+			come(s);
 			continue;
 		}
 		q->drop(s->ahead.posted);
@@ -194,6 +250,7 @@ void sn_requests_gone(const void *ep)
 		s->real = sn_own_null;
 		no_longer_posted(s);
 	}
+	sn_own_leave();
 }
 
 /* ---- learning ---- */
@@ -207,7 +264,7 @@ static void switch_on(handle left)
 		off = true;
 		return;
 	}
-	if (!sn_requests_about())
+	if (!sn_requests_about() && sn_own_may()) /* else there is none for a receive */
 		for (struct slot *s = sn_own_slots; s < sn_own_slots + SLOTS; s++)
 			put_back(s);
 	atomic_store(&sn_own_names, sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS);
@@ -275,6 +332,7 @@ static int waitall_learning(int n, void *requests, void *statuses, int i)
 
 static int waitall_real(int n, void *requests, void *statuses, int learned)
 {
+	sn_requests_before();
 	return likely(learned < 0) ? sn_own_mpi[WAITALL].all(n, requests, statuses)
 				   : waitall_learning(n, requests, statuses, learned);
 }
@@ -283,13 +341,17 @@ static int waitall_real(int n, void *requests, void *statuses, int learned)
 
 static __attribute__((noinline)) int wait_late(void *request, struct slot *s, void *status)
 {
+	bool entered = sn_own_enter();
 	if (s->ahead.posted)
 		sn_own_too_late(s);
+	if (entered)
+		sn_own_leave();
 	if (s->len >= 0) {
 		end(request, 0, s, status);
 		return 0;
 	}
 	put(request, 0, s->real);
+	sn_requests_before();
 	int rc = sn_own_mpi[WAIT].wait(request, status);
 	if (at(request, 0) == sn_own_null)
 		put_back(s);
@@ -299,10 +361,16 @@ static __attribute__((noinline)) int wait_late(void *request, struct slot *s, vo
 static int wait(void *request, void *status)
 {
 	uintptr_t i = likely(request) ? own(at(request, 0)) : UINTPTR_MAX;
-	if (!likely(i <= SLOTS))
+	if (!likely(i <= SLOTS)) {
+		sn_requests_before();
 		return wait_real(request, status);
+	}
 	struct slot *s = slot_of(i);
-	if (!likely(look(s, LOOKS) >= 0))
+	bool entered = sn_own_enter();
+	int64_t len = look(s, LOOKS);
+	if (likely(entered))
+		sn_own_leave();
+	if (!likely(len >= 0))
 		return wait_late(request, s, status);
 	end(request, 0, s, status);
 	return 0;
@@ -336,6 +404,7 @@ static struct all end_all(int n, void *requests, void *statuses)
 {
 	struct all a = {0};
 	uint32_t looks = LOOKS;
+	bool entered = sn_own_enter();
 	for (int i = 0; i < n; i++) {
 		uintptr_t k = own(at(requests, i));
 		if (k > SLOTS) {
@@ -366,12 +435,15 @@ static struct all end_all(int n, void *requests, void *statuses)
 		s->next = a.first;
 		a.first = s;
 	}
+	if (likely(entered))
+		sn_own_leave();
 	return a;
 }
 
 /* One call in SN_QUICK_PERIOD is the MPI's, so nearly every window has another. The MPI walks through all that it is given, and more than once. */
 static int waitall_others(const struct all *a, void *requests, void *statuses)
 {
+	sn_requests_before();
 	return sn_own_mpi[WAITALL].all(a->end - a->begin, from(requests, a->begin), statuses);
 }
 

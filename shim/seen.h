@@ -109,8 +109,8 @@ static inline void status_error(void *status, int error)
 
 /* ---- quick.c: a receive that was watched, and is not over yet ---- */
 
-/* Its request; 0: none, or it has ended, and another may get it. Always 0 where threads may call at once. */
-extern handle sn_seen_pending;
+/* Its request; 0: none, or it has ended, and another may get it. It is the first thread's; others only see that it is not one of theirs, or forget it. */
+extern _Atomic handle sn_seen_pending;
 static inline void sn_seen_forget(void)
 {
 	if (sn_seen_pending)

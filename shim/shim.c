@@ -19,8 +19,10 @@
 void *sn_mpi_enter(uint32_t index); /* called by entry.S only */
 
 static const char *const names[] = {
-#define WAITS(name) #name, "P" #name,
-#define POLLS(name) #name, "P" #name,
+#define WAITS(name)	 #name, "P" #name,
+#define POLLS(name)	 #name, "P" #name,
+#define WAITS_OURS(name) WAITS(name)
+#define POLLS_OURS(name) POLLS(name)
 #include "calls.h"
 };
 #define COUNT (sizeof(names) / sizeof(names[0]))
@@ -31,6 +33,7 @@ extern void *_Atomic sn_mpi_next[COUNT]; /* entry.S */
 _Thread_local struct sn_shim_thread sn_mpi_thread
 	__attribute__((tls_model("initial-exec"))) = {.calls = UINT32_MAX, .freeing = UINT32_MAX};
 _Atomic uint32_t sn_mpi_many; /* several threads have called */
+const struct sn_shim_thread *_Atomic sn_mpi_first;
 
 static struct sn_shim_thread *this_thread(void)
 {
@@ -45,7 +48,9 @@ static void forget(const void *ep)
 }
 
 struct sn_shim sn_mpi_shim = {
-	.version = SN_SHIM_VERSION, .thread = this_thread, .forget = forget, .give = sn_requests_give};
+	.version = SN_SHIM_VERSION, .thread = this_thread, .forget = forget, .give = sn_requests_read};
+
+_Static_assert(offsetof(struct sn_shim, stays) == 4, "entry.S reads it");
 
 __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 {
@@ -62,7 +67,7 @@ __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 __attribute__((visibility("default"))) int sched_yield(void)
 {
 	sn_mpi_thread.yields++;
-	if (sn_mpi_thread.looked) {
+	if (sn_mpi_thread.looked && !atomic_load_explicit(&sn_own_asked, memory_order_relaxed)) {
 		sn_mpi_thread.looked = 0;
 		return 0;
 	}
@@ -231,8 +236,18 @@ static void count_thread(void)
 		return;
 	counted = true;
 	sn_crowd_join();
-	if (atomic_fetch_add(&sn_mpi_shim.threads, 1) > 0)
-		atomic_store(&sn_mpi_many, 1);
+	uint32_t before = atomic_fetch_add(&sn_mpi_shim.threads, 1);
+	if (!before) {
+		atomic_store(&sn_mpi_first, &sn_mpi_thread);
+		return;
+	}
+	atomic_store(&sn_mpi_many, 1);
+	/* the first may sleep with a lock of the MPI, and does not say so as long as it is alone */
+	void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
+	if (wake)
+		wake();
+	sn_requests_settle();
+	atomic_fetch_or(&sn_mpi_shim.stays, SN_SHIM_MANY); /* nobody counts now */
 }
 
 /* What stands before it would only hand it on, when several threads call. */
@@ -256,6 +271,8 @@ void *sn_mpi_enter(uint32_t index)
 		void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
 		if (atomic_load(&sn_mpi_shim.sleepers) && wake)
 			wake();
+	} else {
+		sn_requests_before();
 	}
 	uint64_t bit = UINT64_C(1) << index % 64;
 	if (atomic_load_explicit(&known[index / 64], memory_order_acquire) & bit)

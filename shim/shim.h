@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 14
+#define SN_SHIM_VERSION 15
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -81,6 +81,7 @@ struct sn_shim_ahead {
 	void *posted; /* what post() gave; NULL afterwards */
 	const void *buf;
 	struct sn_shim_way way;
+	const void *taker; /* the provider's: the thread whose next one it is */
 };
 
 enum { SN_SHIM_NOT_YET = -1, SN_SHIM_NEVER = -2 };
@@ -97,14 +98,14 @@ struct sn_shim_quick {
 	/* Likewise, however long it takes: 0, or the bytes; negative: an error. meanwhile() is called between looks. */
 	int32_t (*send_surely)(const struct sn_shim_way *way, const void *buf);
 	int64_t (*recv_surely)(const struct sn_shim_way *way, void *buf, void (*meanwhile)(void));
-	/* Likewise, but it stays, until *came is no longer negative: the bytes that have come. NULL: nothing was done. */
+	/* Likewise, but it stays, until *came is no longer negative: the bytes that have come. NULL: nothing was done. Counted in sn_shim.stays; who finds that
+	 * it has come counts it out. */
 	void *(*post)(const struct sn_shim_way *way, void *buf, int64_t *came);
 	/* Has its message come, within so many looks? *came; or SN_SHIM_NOT_YET, or SN_SHIM_NEVER: not here. */
 	int64_t (*test)(void *posted, uint64_t exactly, uint32_t looks, int64_t *came);
 	/* Before it is handed over, or dropped. False: its message has come. */
 	uint32_t (*hold)(void *posted, const int64_t *came);
-	uint32_t *stays; /* how many there are; who finds that one has come counts it out */
-	/* From now on; NULL: no more. What it was before. */
+	/* From now on, by the next of this thread's; NULL: no more. What it was before. One thread at a time does so. */
 	struct sn_shim_ahead *(*take)(struct sn_shim_ahead *ahead);
 	/* False: a message has come for it, and is lost. */
 	uint32_t (*drop)(void *posted);
@@ -123,8 +124,13 @@ struct sn_shim_quick {
 	uint64_t (*events)(void);
 };
 
+#define SN_SHIM_MANY 0x80000000u
+
 struct sn_shim {
-	uint32_t version;
+	uint32_t version; /* 0 */
+	/* 4 how many receives there are that post() made and that stay; changed by one thread at a time. And SN_SHIM_MANY: several threads have called. entry.S
+	 * reads it */
+	_Atomic uint32_t stays;
 	struct sn_shim_thread *(*thread)(void); /* the calling thread's */
 	/*
 	 * Several threads: a sleeper inside an MPI call may hold a lock of the MPI that the next caller needs. So every call
@@ -148,7 +154,7 @@ struct sn_shim {
 	_Atomic uint32_t at_once;
 	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */
 	void (*forget)(const void *ep);		   /* an endpoint is about to go */
-	/* The MPI looks for completions, while there are receives that post() made: all of them become the MPI's. */
+	/* The MPI looks for completions, in whatever thread, while there are receives that post() made: all of them become the MPI's. */
 	void (*give)(void);
 };
 

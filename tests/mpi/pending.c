@@ -5,6 +5,7 @@
  * were enough of them.
  *
  *     pending          all cases but the following
+ *     pending -m       likewise where threads may call at once, and one does
  *     pending -f       beside a file that is written
  *     pending -d WORD HOW   rank 0 dies while rank 1 waits; the latter writes what it hears into the file WORD
  */
@@ -536,7 +537,9 @@ static void cases(void)
 
 int main(int argc, char **argv)
 {
-	MPI_Init(&argc, &argv);
+	int provided;
+	bool many = argc == 2 && !strcmp(argv[1], "-m");
+	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_dup(MPI_COMM_WORLD, &aside);
 	alarm(90);
@@ -545,7 +548,7 @@ int main(int argc, char **argv)
 	if (rank == 0)
 		close(mkstemp(path));
 	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
-	if (argc > 1) /* by itself: MPICH's part for files asks in ways that end all this */
+	if (argc > 1 && !many) /* by itself: MPICH's part for files asks in ways that end all this */
 		beside_file();
 	else
 		cases();

@@ -4,7 +4,7 @@
  * its own (shim/requests.h): whatever function ends them, beside requests of the MPI, and whatever happens before
  * they have come, every byte, every status and the order are as the MPI would have them.
  *
- *     requests [-m]     -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's
+ *     requests [-m]     -m: with MPI_THREAD_MULTIPLE, of which one thread calls
  */
 #include "large.h"
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, late, later, large, waits, gives, again, together, sums, requests, pending, asked
-    run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many and later, over what BUILD/thread has for the thread sanitizer
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, late, later, arrives, large, waits, gives, again, together, sums, requests, pending, asked
+    run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
@@ -39,6 +39,7 @@ PROGRAMS = {
     "threads": ["threads.c", "util.c"],
     "later": ["later.c", "util.c"],
     "late": ["late.c", "util.c"],
+    "arrives": ["arrives.c", "util.c"],
     "many": ["many.c", "util.c"],
     "waits": ["waits.c"],
     "large": ["large.c"],
@@ -119,10 +120,29 @@ def counters(result, names, many):
             fail(f"{name} is {count}")
 
 
+ARRIVALS = (11, 6)  # calls by which a second thread begins, and places where the first one may be then
+
+
+def arrives(args, runner):
+    """A second thread's first call, of each kind, while the first has receives pending that are the library's own."""
+    own = 0
+    for call in range(ARRIVALS[0]):
+        for place in range(ARRIVALS[1]):
+            rest = [*args.rest[:2], str(call), str(place)]
+            result = own_program(argparse.Namespace(**{**vars(args), "rest": rest}), runner)
+            said = re.search(r"call (\d+) of (\d+), place (\d+) of (\d+): (\d+) requests of the library's own", result.text)
+            if not said or [int(n) for n in said.groups()[:4]] != [call, ARRIVALS[0], place, ARRIVALS[1]]:
+                fail("it did something else than what was asked for")
+            own += int(said.group(5))
+    print(f"  {own} requests of the library's own were pending")
+    if own < 2 * ARRIVALS[0] * ARRIVALS[1]:
+        fail("too few requests of the library's own")
+
+
 def requests(args, runner):
     """Receives with requests of the library's own, some of which become the MPI's."""
     result = own_program(args, runner)
-    counters(result, ("core.ahead_recvs", "core.handed_over"), "-m" not in args.rest and "tool" not in args.what)
+    counters(result, ("core.ahead_recvs", "core.handed_over"), "tool" not in args.what)
 
 
 # The launcher ends everybody when it sees a rank die, so it sees a shell instead.
@@ -257,7 +277,8 @@ def tsan(args, runner):
     mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
     before = ["env", f"LD_PRELOAD={libtsan(runner.build)}"]  # no shell: Debian's does not stand it
     windows = ["-w"] if mpi.name in ("m5", "im") else []  # Open MPI 5 does not stand those made by several threads at once
-    for name, *options in (["many", *args.rest[2:], *windows], ["many", *args.rest[2:], "-o"], ["later"]):
+    for name, *options in (["many", *args.rest[2:], *windows], ["many", *args.rest[2:], "-o"], ["later"],
+                            *(["arrives", str(call), str(call % ARRIVALS[1])] for call in range(ARRIVALS[0]))):
         binary = os.path.join(programs_folder(args, mpi.name), name)
         if not os.path.exists(binary):
             skip(f"{binary} is not built")
@@ -574,7 +595,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later, "late": own_program, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later, "late": own_program, "arrives": arrives, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:

@@ -321,7 +321,9 @@ static void read_after_others(struct side *s)
 	reads_of(s, &contexts[1]);
 	for (unsigned lap = 1; lap < 3; lap++) {
 		came = -1;
-		ahead = (struct sn_shim_ahead){quick->post(&lesson.recv, &in[1], &came), &in[1], lesson.recv};
+		ahead = (struct sn_shim_ahead){.posted = quick->post(&lesson.recv, &in[1], &came),
+					       .buf = &in[1],
+					       .way = lesson.recv};
 		CHECK(ahead.posted);
 		if (lap == 1)
 			CHECK(fi_cq_read(s->cq, NULL, 0) == -FI_EAGAIN && given == lap);

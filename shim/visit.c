@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whose the receives are that are pending here (requests.h), where threads may call at once.
+ *
+ * As long as only the first thread has called they are its alone, and it takes no lock for them: it says that it is at them, and looks only then whether somebody
+ * visits. A visitor says so, has the kernel make every thread of the process see that (membarrier), and waits until the first is not at them: a
+ * bounded number of looks, and calls of MPI_Irecv, which wait for nobody. From then on the first waits for the visitor. Where the kernel has no
+ * membarrier, or a filter of system calls refuses it, every MPI_Irecv is the MPI's.
+ *
+ * Visitors make all that is pending the MPI's. They are
+ *  - the second thread, in its first call, before it goes on. It stays for good: no more is posted, so that all requests of ours are complete or the MPI's
+ *    from then on, and each is changed by nobody but who ends it. Those that come later wait for it here, too.
+ *  - a thread of this library, when the MPI reads its queue where it cannot be called: in MPICH and Intel MPI, which hold a lock then that the first
+ *    of them cannot take twice, and in threads that are not known here. It gets that lock between two looks. That costs a thread and some
+ *    switches in place of a function's call; so whatever is known to look for messages gives what is pending before it goes to such an MPI
+ *    (sn_requests_before()), and after OFTEN such visits no more are given.
+ *
+ * A handler of errors that leaves MPI_Irecv by a jump leaves the mark as well, until the first thread's next call about requests.
+ *
+ * Nobody holds a lock of an MPI while he waits here: not the second thread, whose call has not reached it, and not the first, which in the middle of a call of
+ * the MPI leaves everything to the visitor. In whatever thread a receive becomes the MPI's, it keeps its place at the provider, so the order is that of
+ * the program. What is remembered of calls (struct entry) is the first thread's, and no visitor touches it.
+ */
+#include "own.h"
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define OFTEN 64
+
+_Atomic uint32_t sn_own_inside, sn_own_visited;
+_Atomic uint32_t sn_own_asked; /* a visit of our own thread is due, or under way */
+atomic_bool sn_own_shared;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool settled; /* the second thread has been here */
+static sem_t bell;
+
+static bool membarrier(int command)
+{
+	return !syscall(SYS_membarrier, command, 0, 0);
+}
+
+/* At the start, in the only thread: later the kernel would wait until all its cores have been elsewhere, 15 ms. */
+static bool registered;
+__attribute__((constructor)) static void start_early(void)
+{
+	registered = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
+/* Intel MPI asks another endpoint then for each thread, so no thread can ask for another's. */
+static bool is_split(void)
+{
+	const char *split = getenv("I_MPI_THREAD_SPLIT");
+	return split && *split && strcmp(split, "0") != 0;
+}
+
+/* A thread whose first call is just now sees that they may be given, or is seen here. */
+bool sn_own_may(void)
+{
+	if (threads() == ONE)
+		return true;
+	if (!registered || is_split() || !membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
+	    sem_init(&bell, 0, 0))
+		return false;
+	atomic_store(&sn_own_shared, true);
+	return !atomic_load(&sn_mpi_many);
+}
+
+static void visit(bool for_good)
+{
+	pthread_mutex_lock(&lock);
+	if (!atomic_load(&settled)) {
+		atomic_store(&sn_own_visited, 1);
+		membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+		while (atomic_load_explicit(&sn_own_inside, memory_order_acquire))
+			syscall(SYS_sched_yield);
+		sn_own_give_all();
+		if (for_good)
+			atomic_store(&settled, true);
+		else
+			atomic_store_explicit(&sn_own_visited, 0, memory_order_release);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void sn_requests_settle(void)
+{
+	if (atomic_load(&sn_own_shared))
+		visit(true);
+}
+
+bool sn_own_enter_later(void)
+{
+	do {
+		if (atomic_load(&settled))
+			return false;
+		pthread_mutex_lock(&lock);
+		pthread_mutex_unlock(&lock);
+	} while (atomic_load(&settled) || !sn_own_enter_now());
+	return true;
+}
+
+/* ---- one's own question ---- */
+
+void sn_own_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void sn_own_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- the thread that visits ---- */
+
+static void *visitor(void *unused)
+{
+	for (unsigned often = 0;; often++) {
+		while (sem_wait(&bell))
+			;
+		if (often == OFTEN)
+			sn_own_off();
+		visit(false);
+		atomic_store(&sn_own_asked, 0);
+	}
+	return unused;
+}
+
+/* With none of the program's signals. False: not now, perhaps at the next look. */
+static bool start(void)
+{
+	pthread_t thread;
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bool started = !pthread_create(&thread, NULL, visitor, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (started)
+		pthread_detach(thread);
+	return started;
+}
+
+/* By whoever comes first. */
+void sn_own_ask(void)
+{
+	static bool started; /* who has set sn_own_asked */
+	if (atomic_load_explicit(&sn_own_asked, memory_order_relaxed) || atomic_exchange(&sn_own_asked, 1))
+		return;
+	if (started || (started = start()))
+		sem_post(&bell);
+	else
+		atomic_store(&sn_own_asked, 0);
+}
