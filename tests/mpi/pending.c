@@ -7,7 +7,7 @@
  *     pending          all cases but the following
  *     pending -m       likewise where threads may call at once, and one does
  *     pending -f       beside a file that is written
- *     pending -d WORD HOW   rank 0 dies while rank 1 waits; the latter writes what it hears into the file WORD
+ *     pending -d WORD HOW [-m]   rank 0 dies while rank 1 waits; the latter writes what it hears into the file WORD
  */
 #include "own_request.h"
 #include <dlfcn.h>
@@ -538,7 +538,7 @@ static void cases(void)
 int main(int argc, char **argv)
 {
 	int provided;
-	bool many = argc == 2 && !strcmp(argv[1], "-m");
+	bool many = argc > 1 && !strcmp(argv[argc - 1], "-m");
 	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_dup(MPI_COMM_WORLD, &aside);

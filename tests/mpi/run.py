@@ -239,7 +239,7 @@ def pending(args, runner):
     if "-d" not in args.rest:
         own_program(args, runner)
     for how in range(2 * 9) if "-d" in args.rest else ():
-        death(args, runner, str(how))
+        death(args, runner, str(how), *(["-m"] if "-m" in args.rest else []))
 
 
 def asked(args, runner):
