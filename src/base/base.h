@@ -185,15 +185,24 @@ static inline void sn_copy_48(void *to, const void *from, size_t n)
 	}
 }
 /* Between processes, of any length; see base.c. */
-#define SN_COPY_LONG 4096u
+#define SN_COPY_LONG   4096u
+#define SN_COPY_MEDIUM 2048u /* so many and more the C library may copy by rep movsb */
 void sn_copy_strings(void *to, const void *from, size_t n);
 static inline void sn_copy_between(void *to, const void *from, size_t n)
 {
-	if (n < SN_COPY_LONG)
+	if (n < SN_COPY_MEDIUM)
 		memcpy(to, from, n);
 	else
 		sn_copy_strings(to, from, n);
 }
+/* May rep movsb stumble there: does it write a little behind what it reads, within a page? */
+static inline bool sn_copy_trips(const void *to, const void *from)
+{
+	uintptr_t behind = ((uintptr_t)to - (uintptr_t)from) & 4095;
+	return behind && behind < 16;
+}
+/* How many times slower it is there than elsewhere on this processor, measured at the first call; 1: it is not, or is not used. */
+unsigned sn_copy_stumbles(void);
 /* Likewise, to where the copy before went, as far as is known: its lines are probably in this core's cache. */
 void sn_copy_again(void *to, const void *from, size_t n);
 /* Between processes, and mostly short. */

@@ -119,13 +119,16 @@ static void a_copy_is_exact_wherever_it_lies(void **state)
 	static const size_t lengths[] = {SN_COPY_LONG / 2 + 33, SN_COPY_LONG - 1, SN_COPY_LONG,
 					 SN_COPY_LONG + 1,	2 * SN_COPY_LONG, 2 * SN_COPY_LONG + 1,
 					 3 * SN_COPY_LONG + 17};
-	static char from[4 * SN_COPY_LONG], to[5 * SN_COPY_LONG], zero[SN_COPY_LONG];
+	static char from[4 * SN_COPY_LONG] __attribute__((aligned(4096)));
+	static char to[5 * SN_COPY_LONG] __attribute__((aligned(4096))), zero[SN_COPY_LONG];
+	bool trips = false;
 	uint64_t rng = unit_seed();
 	for (size_t i = 0; i < sizeof from; i++)
 		from[i] = (char)unit_random(&rng);
 	for (unsigned k = 0; k < sizeof lengths / sizeof *lengths; k++) {
 		for (size_t at = 0; at < 140; at++) {
 			size_t n = lengths[k], in = at % 3 * 31;
+			trips |= sn_copy_trips(to + at, from + in);
 			memset(to, 0, sizeof to);
 			sn_copy_between(to + at, from + in, n);
 			assert_memory_equal(to, zero, at);
@@ -138,6 +141,11 @@ static void a_copy_is_exact_wherever_it_lies(void **state)
 			assert_memory_equal(to + at + n, zero, 256);
 		}
 	}
+	assert_true(trips);
+	assert_false(sn_copy_trips(to + 40, from + 40) || sn_copy_trips(to + 56, from + 40) ||
+		     sn_copy_trips(to + 39, from + 40));
+	assert_true(sn_copy_trips(to + 41, from + 40) && sn_copy_trips(to + 7, from + 4096 * 2 - 8));
+	assert_in_range(sn_copy_stumbles(), 1, 1000);
 }
 
 /* ---- lists ---- */
