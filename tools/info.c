@@ -211,6 +211,17 @@ static void print_machine(void)
 }
 
 /* By how many processes share the cores: the last number that may spin, and one more. */
+/* What base.c and cma.c avoid, where there is something to avoid. */
+static void print_copies(void)
+{
+	unsigned times = sn_copy_stumbles();
+	if (times > 1)
+		printf("copies     rep movsb is %u times slower here 1 to 15 bytes behind its source within "
+		       "a page: a loop copies there%s\n",
+		       times,
+		       times < 3 ? "" : ", and the kernel's copies go by way of a place that lies better");
+}
+
 static void print_waiting(void)
 {
 	char text[128];
@@ -219,6 +230,7 @@ static void print_waiting(void)
 	printf("waiting    %s\n", text);
 	sn_relax_describe(cores, text, sizeof(text));
 	printf("           %s (live: --peer)\n", text);
+	print_copies();
 }
 
 /* A rail that is open reports counters that begin with its name. */

@@ -10,7 +10,8 @@
  * KiB, so what was seen holds for SN_CMA_KNOWN_NS: no number is used again so soon, since the system hands out all others
  * first, and a program that calls exec takes longer until it runs.
  *
- * Budget: one system call per slice (a write: two, once in a while), no allocation.
+ * Budget: one system call per slice (a write: two, once in a while), no allocation; where the processor makes the kernel's copy stumble (cma.c),
+ * one for each 64 KiB and one allocation.
  */
 #ifndef SN_CMA_H
 #define SN_CMA_H
