@@ -79,13 +79,38 @@ void sn_span_advance(struct sn_span *span, unsigned int n)
 	}
 }
 
+/*
+ * The kernel's memcpy() is rep movsb on processors that say it is fast. On AMD since Zen 3 it is 20 times slower where it writes up to 15 bytes
+ * behind what it reads within a page (2.1 GB/s in place of 50, Zen 4); by eight bytes at a time it is not (18).
+ */
+void sn_copy_page(struct page *dst, unsigned int to, struct page *src, unsigned int from, unsigned int n)
+{
+#ifdef CONFIG_X86_64
+	unsigned int behind = offset_in_page(to - from);
+
+	if (behind && behind < 16 && n >= 64) {
+		char *at = kmap_local_page(src), *put = kmap_local_page(dst);
+		const void *in = at + from;
+		void *out = put + to;
+		unsigned long words = n / 8;
+
+		asm volatile("rep movsq" : "+D"(out), "+S"(in), "+c"(words) : : "memory");
+		memcpy(out, in, n % 8);
+		kunmap_local(put);
+		kunmap_local(at);
+		return;
+	}
+#endif
+	memcpy_page(dst, to, src, from, n);
+}
+
 static void sn_move(struct sn_span *dst, struct sn_span *src, u64 n)
 {
 	while (n) {
 		unsigned int c = min3(n, (u64)PAGE_SIZE - dst->offset, (u64)PAGE_SIZE - src->offset);
 
-		memcpy_page(dst->ps->pages[dst->page], dst->offset, src->ps->pages[src->page], src->offset,
-			    c);
+		sn_copy_page(dst->ps->pages[dst->page], dst->offset, src->ps->pages[src->page], src->offset,
+			     c);
 		sn_span_advance(dst, c);
 		sn_span_advance(src, c);
 		n -= c;

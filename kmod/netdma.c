@@ -156,7 +156,7 @@ static bool sn_piece_lay(struct sn_piece *d, unsigned int at)
 
 static void sn_run_copy(const struct sn_run *r)
 {
-	memcpy_page(r->dst, r->dst_at, r->src, r->src_at, r->len);
+	sn_copy_page(r->dst, r->dst_at, r->src, r->src_at, r->len);
 }
 
 static void sn_piece_unmap(struct sn_piece *d, unsigned int n)

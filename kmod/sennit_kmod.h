@@ -184,6 +184,7 @@ int sn_span_get(struct sn_end *end, u64 at, u64 len, bool write, struct sn_span 
 bool sn_span_try(struct sn_end *end, u64 at, u64 len, struct sn_span *span);
 bool sn_span_put(struct sn_span *span);
 void sn_span_advance(struct sn_span *span, unsigned int n);
+void sn_copy_page(struct page *dst, unsigned int to, struct page *src, unsigned int from, unsigned int n);
 int sn_copy(struct sn_ctx *ctx, struct sn_end *dst, struct sn_end *src, u64 len, u64 *copied);
 int sn_copy_cpu(struct sn_end *dst, struct sn_end *src, u64 at, u64 len, u64 *copied);
 int sn_copy_call(struct sn_ctx *ctx, void *arg);

@@ -66,6 +66,29 @@ static void vectors_on_both_sides(void)
 	munmap(to, BIG);
 }
 
+/* Where rep movsb would stumble, other instructions copy (kmod/copy.c). */
+static void a_little_behind_the_source(void)
+{
+	size_t len = 3 * KT_PAGE + 777;
+	char *from = kt_map(2 * len), *to = kt_map(2 * len);
+	struct kt_region src = kt_declare(fd, from, 2 * len, SENNIT_READ),
+			 dst = kt_declare(fd, to, 2 * len, SENNIT_WRITE);
+
+	kt_fill(from, 2 * len, 1);
+	for (unsigned behind = 0; behind < 40; behind++) {
+		unsigned at = behind % 7 * 600; /* also across the end of a page */
+
+		memset(to, 0x77, 2 * len);
+		KT_CHECK(kt_copy(fd, kt_id(dst.id, at + behind), kt_id(src.id, at), len + behind, NULL) == 0);
+		KT_CHECK(memcmp(to + at + behind, from + at, len + behind) == 0);
+		KT_CHECK(at + behind == 0 || to[at + behind - 1] == 0x77);
+		KT_CHECK(to[at + len + 2 * behind] == 0x77);
+	}
+	KT_CHECK(kt_undeclare(fd, src.id) == 0 && kt_undeclare(fd, dst.id) == 0);
+	munmap(from, 2 * len);
+	munmap(to, 2 * len);
+}
+
 static void ends_are_checked(void)
 {
 	char *at = kt_map(KT_PAGE), other[100];
@@ -407,6 +430,7 @@ int main(int argc, char **argv)
 	kt_options(argc, argv);
 	fd = kt_open();
 	KT_RUN(vectors_on_both_sides);
+	KT_RUN(a_little_behind_the_source);
 	KT_RUN(ends_are_checked);
 	KT_RUN(across_processes_both_ways);
 	KT_RUN(unmapping_in_mid_copy_is_an_error);
