@@ -392,7 +392,7 @@ void sn_net_flush_port(struct sn_net_port *p)
 		sn_net_quick_batch(p);
 	sign(p);
 	p->out_count = 0;
-	p->staged = 0;
+	p->staged = SN_NET_STAGE_AT;
 	unsigned sent = count ? p->driver->send(p->drv, p->out, count) : 0;
 	if (count)
 		n->left_at = n->clock_seen;
