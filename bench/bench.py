@@ -37,10 +37,11 @@ AGREE = 1.6       # both probes of a figure must lie within this factor
 LESS_IS_BETTER = ("lat", "pairs", "beside", "alltoall", "allreduce", "bcast", "exchange", "idle", "wake", "total", "away", "suite", "capilat",
                   "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
-         "used": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "total": "x", "away": "us", "threads": "M/s", "suite": "s",
-         "capiratio": "x", "capibw": "MB/s", "capibwpart": "x", "capimap": "MB/s", "capimappart": "x"}
+         "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "total": "x", "away": "us", "threads": "M/s",
+         "suite": "s", "capiratio": "x", "capibw": "MB/s", "capibwpart": "x", "capimap": "MB/s", "capimappart": "x"}
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
+          "behind": "bandwidth, written and read, received 8 bytes further in its page",
           "pairs": "ping-pong in pairs", "beside": "ping-pong beside ranks that compute",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
           "idle": "core used while waiting", "wake": "round trip to a rank that has waited for 5 ms",
@@ -125,6 +126,7 @@ def jobs(quick):
     sizes = [8 << 10, 64 << 10, 1 << 20, 16 << 20] if quick else [8192 << i for i in range(14)]
     rows = [f"lat:{n}:{short}" for n in (0, 8, 64, 512, 1024, 4096)] + [f"rate:8:{2 * short}", f"rates:8:{2 * short}"]
     rows += [f"{kind}:{n}:{ms}" for n in sizes for kind in ("bw", "cold", "used")]
+    rows += [f"behind:{n}:{ms}" for n in sizes[::3]]
     rows += [f"{kind}:{n}" for kind in ("hidesend", "hiderecv") for n in ([4 << 20] if quick else [1 << 20, 16 << 20])]
     spread = (8, 65536) if quick else (8, 4096, 65536, 1 << 20)
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in spread]

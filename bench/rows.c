@@ -9,6 +9,7 @@
  *   bw         MB/s of a ping-pong, same buffers again                 direction; every rank to every other at once
  *   cold       likewise, buffers rotated through COLD bytes
  *   used       likewise, written by the sender before each message and read by the receiver after it
+ *   behind     likewise, and what is received lies OFF bytes further in its page than what is sent
  *   hidesend   share of the transfer that is hidden behind the sender's computing (MPI_Isend, compute, MPI_Wait)
  *   hiderecv   likewise the receiver's
  *   total      a turn in which both ranks exchange SIZE bytes and work for WORK s meanwhile, over the work alone
@@ -44,6 +45,7 @@
 #define TURNS	15
 #define MANY	75
 #define AWAY	200
+#define OFF	8
 #define ASLEEP	5000  /* us */
 #define GAP	30e-6 /* s between two of them */
 #define LARGEST (64u << 20)
@@ -98,7 +100,7 @@ static double probe(void)
 
 /* ---- ping-pong ---- */
 
-enum touch { SAME, ROTATE, CONSUME };
+enum touch { SAME, ROTATE, CONSUME, BEHIND };
 
 static long read_all(const char *p, size_t len)
 {
@@ -110,21 +112,21 @@ static long read_all(const char *p, size_t len)
 
 static double pingpong(size_t len, long rounds, enum touch touch)
 {
-	size_t step = (len + 4095) & ~(size_t)4095, at = 0;
+	size_t step = (len + 4095) & ~(size_t)4095, at = 0, further = touch == BEHIND ? OFF : 0;
 	int other = rank ^ 1;
 	if (other >= ranks)
 		return 0;
 	double start = MPI_Wtime();
 	for (long i = 0; i < rounds; i++) {
-		char *out = mine + at, *in = theirs + at;
+		char *out = mine + at, *in = theirs + at + further;
 		for (int turn = 0; turn < 2; turn++) {
 			if (turn == rank % 2) {
-				if (touch == CONSUME)
+				if (touch >= CONSUME)
 					memset(out, (int)i, len);
 				MPI_Send(out, (int)len, MPI_BYTE, other, 1, MPI_COMM_WORLD);
 			} else {
 				MPI_Recv(in, (int)len, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-				if (touch == CONSUME)
+				if (touch >= CONSUME)
 					sink += read_all(in, len);
 			}
 		}
@@ -419,7 +421,7 @@ static double wake(size_t len)
 
 static double timed(const char *kind, size_t len, long rounds)
 {
-	static const char *const two[] = {"lat", "bw", "cold", "used", "rate"};
+	static const char *const two[] = {"lat", "bw", "cold", "used", "behind", "rate"};
 	if (!strcmp(kind, "pairs"))
 		return pingpong(len, rounds, SAME);
 	if (!strcmp(kind, "beside"))
@@ -433,6 +435,8 @@ static double timed(const char *kind, size_t len, long rounds)
 		return pingpong(len, rounds, ROTATE);
 	if (!strcmp(kind, "used"))
 		return pingpong(len, rounds, CONSUME);
+	if (!strcmp(kind, "behind"))
+		return pingpong(len, rounds, BEHIND);
 	if (!strcmp(kind, "rate"))
 		return rate(len, rounds);
 	if (!strcmp(kind, "rates"))
@@ -492,7 +496,7 @@ static double figure(const char *kind, size_t len, double seconds)
 	double each = calibrated(kind, len, seconds, &rounds) / (double)rounds;
 	if (!strcmp(kind, "lat") || !strcmp(kind, "pairs") || !strcmp(kind, "beside"))
 		return each / 2 * 1e6;
-	if (!strcmp(kind, "bw") || !strcmp(kind, "cold") || !strcmp(kind, "used"))
+	if (!strcmp(kind, "bw") || !strcmp(kind, "cold") || !strcmp(kind, "used") || !strcmp(kind, "behind"))
 		return 2 * (double)len / each / 1e6;
 	if (!strcmp(kind, "rate"))
 		return WINDOW / each / 1e6;
@@ -550,11 +554,11 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	room = ranks == 2 ? COLD : LARGEST / 4;
 	mine = malloc(room);
-	theirs = malloc(room);
+	theirs = malloc(room + OFF);
 	if (!mine || !theirs || ranks < 2)
 		fail("needs two ranks, and memory");
 	memset(mine, 1, room);
-	memset(theirs, 2, room);
+	memset(theirs, 2, room + OFF);
 	probe_open();
 	for (int i = 1; i < argc; i++)
 		row(argv[i]);
