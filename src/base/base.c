@@ -172,12 +172,10 @@ static void copy_by_lines(char *to, const char *from, size_t n)
 
 void sn_copy_strings(void *to, const void *from, size_t n)
 {
-	uintptr_t on = (uintptr_t)to - (uintptr_t)from;
-	if (sn_unlikely(on < n))
-		memcpy(to, from, n);
-	else if (sn_unlikely(sn_copy_trips(to, from)))
+	bool apart = (uintptr_t)to - (uintptr_t)from >= n;
+	if (sn_unlikely(apart && sn_copy_trips(to, from)))
 		copy_by_lines(to, from, n);
-	else if (sn_likely(strings && n >= SN_COPY_LONG))
+	else if (sn_likely(apart && strings && n >= SN_COPY_LONG))
 		copy_by_strings(to, from, n);
 	else
 		memcpy(to, from, n);

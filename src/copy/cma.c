@@ -60,20 +60,22 @@ static struct iovec *stands_for(char *place, const struct iovec *end, uint64_t a
 				struct iovec *part)
 {
 	const char *there = (const char *)end->iov_base + at;
-	*part = (struct iovec){place + (uintptr_t)there % PAGE, SN_MIN_OF(want - at, (uint64_t)CHUNK)};
+	part->iov_base = place + (uintptr_t)there % PAGE;
+	part->iov_len = SN_MIN_OF(want - at, (uint64_t)CHUNK);
 	return part;
 }
 
 /* ---- reading ---- */
 
-/* One call. `to` and `from` have room for the cookie behind them. */
+/* One call. `to` and `from` have room for one more behind them, which is for the cookie. */
 static enum sn_cma_outcome read_once(struct sn_cma_peer *peer, struct iovec *to, uint32_t n_to,
-				     struct iovec *from, uint32_t n_from, uint64_t want, int *error,
-				     uint64_t *calls)
+				     struct iovec *from, uint32_t n_from, uint64_t want, uint64_t *cookie,
+				     int *error, uint64_t *calls)
 {
-	uint64_t cookie = 0, look = is_known(peer) ? 0 : sizeof(cookie);
+	uint64_t look = is_known(peer) ? 0 : sizeof(*cookie);
+	*cookie = 0;
 	if (look) {
-		to[n_to++] = (struct iovec){&cookie, look};
+		to[n_to++] = (struct iovec){cookie, look};
 		from[n_from++] = (struct iovec){(void *)(uintptr_t)peer->cookie_at, look};
 	}
 	ssize_t got = process_vm_readv(peer->pid, to, n_to, from, n_from, 0);
@@ -88,7 +90,7 @@ static enum sn_cma_outcome read_once(struct sn_cma_peer *peer, struct iovec *to,
 		return SN_CMA_FAULT;
 	}
 	if (look) {
-		if (sn_unlikely((uint64_t)got != want + look || cookie != peer->cookie)) {
+		if (sn_unlikely((uint64_t)got != want + look || *cookie != peer->cookie)) {
 			*error = ESRCH;
 			return SN_CMA_REFUSED;
 		}
@@ -104,10 +106,10 @@ static enum sn_cma_outcome read_by_place(char *place, struct sn_cma_peer *peer, 
 	enum sn_cma_outcome outcome = SN_CMA_OK;
 	while (*done < want && outcome == SN_CMA_OK) {
 		struct iovec here[2], there[2];
-		uint64_t n = stands_for(place, from, *done, want, here)->iov_len;
+		uint64_t cookie, n = stands_for(place, from, *done, want, here)->iov_len;
 		const char *part = here->iov_base;
 		there[0] = (struct iovec){(char *)from->iov_base + *done, n};
-		outcome = read_once(peer, here, 1, there, 1, n, error, calls);
+		outcome = read_once(peer, here, 1, there, 1, n, &cookie, error, calls);
 		if (outcome != SN_CMA_OK)
 			break;
 		sn_copy_between((char *)to->iov_base + *done, part, n);
@@ -123,7 +125,7 @@ enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *lo
 {
 	struct iovec to[SEGMENTS], from[SEGMENTS];
 	uint32_t n_to, n_from;
-	uint64_t limit = SN_MIN_OF(len, SN_CMA_SLICE);
+	uint64_t limit = SN_MIN_OF(len, SN_CMA_SLICE), cookie;
 	*done = 0;
 	*error = sn_fault_inject(SN_FAULT_READ, &limit);
 	if (sn_unlikely(*error || !peer->pid)) {
@@ -135,7 +137,7 @@ enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *lo
 	char *place = other_place(to, n_to, from, n_from, want);
 	if (sn_unlikely(place))
 		return read_by_place(place, peer, to, from, want, done, error, calls);
-	enum sn_cma_outcome outcome = read_once(peer, to, n_to, from, n_from, want, error, calls);
+	enum sn_cma_outcome outcome = read_once(peer, to, n_to, from, n_from, want, &cookie, error, calls);
 	*done = outcome == SN_CMA_OK ? want : 0;
 	return outcome;
 }
