@@ -29,9 +29,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-#define OFTEN 64
+#define OFTEN  64
+#define YIELDS 64
 
 _Atomic uint32_t sn_own_inside, sn_own_visited;
 _Atomic uint32_t sn_own_asked; /* a visit of our own thread is due, or under way */
@@ -71,14 +73,24 @@ bool sn_own_may(void)
 	return !atomic_load(&sn_mpi_many);
 }
 
+/* To yield is to look on for who is of a class above that of the first thread, which waits for its core then. */
+static void await_leaving(void)
+{
+	static const struct timespec nap = {.tv_nsec = 20000};
+	for (unsigned looks = 0; atomic_load_explicit(&sn_own_inside, memory_order_acquire); looks++)
+		if (looks < YIELDS)
+			syscall(SYS_sched_yield);
+		else
+			syscall(SYS_nanosleep, &nap, NULL); /* which is not where a thread can be cancelled */
+}
+
 static void visit(bool for_good)
 {
 	pthread_mutex_lock(&lock);
 	if (!atomic_load(&settled)) {
 		atomic_store(&sn_own_visited, 1);
 		membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-		while (atomic_load_explicit(&sn_own_inside, memory_order_acquire))
-			syscall(SYS_sched_yield);
+		await_leaving();
 		sn_own_give_all();
 		if (for_good)
 			atomic_store(&settled, true);

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, late, later, arrives, large, waits, gives, again, together, sums, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, late, later, arrives, above, large, waits, gives, again, together, sums, requests, pending, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -40,6 +40,7 @@ PROGRAMS = {
     "later": ["later.c", "util.c"],
     "late": ["late.c", "util.c"],
     "arrives": ["arrives.c", "util.c"],
+    "above": ["above.c", "util.c"],
     "many": ["many.c", "util.c"],
     "waits": ["waits.c"],
     "large": ["large.c"],
@@ -137,6 +138,15 @@ def arrives(args, runner):
     print(f"  {own} requests of the library's own were pending")
     if own < 2 * ARRIVALS[0] * ARRIVALS[1]:
         fail("too few requests of the library's own")
+
+
+def above(args, runner):
+    """A second thread of a class above the first one's, of which one in three finds it at receives of the library's own."""
+    allowed = subprocess.run(["chrt", "-f", "1", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False) if shutil.which("chrt") else None
+    if allowed is None or allowed.returncode != 0:
+        skip("nobody may be of a class above others here")
+    for _ in range(12):
+        own_program(args, runner)
 
 
 def requests(args, runner):
@@ -595,7 +605,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later, "late": own_program, "arrives": arrives, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
