@@ -133,6 +133,9 @@ static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint6
 		rc = sn_mprobe(ep->sn, 0, from, bits, mask, &c, &claim);
 	else
 		rc = sn_probe(ep->sn, 0, from, bits, mask, &c);
+	/* MPI_Iprobe may ask for what a rank might have sent that has left MPI_Finalize; MPIs end at any other answer. */
+	if (sn_unlikely(rc == SN_ERR_PEER_GONE) && from != SN_ANY_PEER && sn_peer_left(ep->sn, from))
+		rc = SN_ERR_AGAIN;
 	if (rc == SN_ERR_AGAIN &&
 	    ep->rx_cq) /* MPI_Probe asks again and again, and reads a queue that says no */
 		sn_ofi_set_wait(&ep->rx_cq->set, sn_ofi_cq_mark(ep->rx_cq));

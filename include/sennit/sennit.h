@@ -152,6 +152,11 @@ SN_API int sn_peer_address(sn_ep *ep, sn_peer peer, void *addr, size_t *len);
  */
 SN_API int sn_peer_set_cookie(sn_ep *ep, sn_peer peer, uint64_t cookie);
 SN_API uint64_t sn_peer_cookie(sn_ep *ep, sn_peer peer);
+/*
+ * Why a peer is gone (SN_ERR_PEER_GONE): 1 if it closed its endpoint in good order, 0 if it was killed, cannot be reached, or is not
+ * gone. Not from callbacks; any thread.
+ */
+SN_API int sn_peer_left(sn_ep *ep, sn_peer peer);
 
 /* ---- two-sided ---------------------------------------------------------------------------------------------- */
 

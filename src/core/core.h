@@ -112,6 +112,7 @@ struct sn_peer_state {
 	sn_ep *ep;
 	uint32_t num;
 	bool gone, self;
+	bool left;  /* and it closed its endpoint in good order */
 	bool unmet; /* its rail's meet() is due with the first receive that is for it alone */
 	int gone_status;
 	const struct sn_rail_ops *ops;

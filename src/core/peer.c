@@ -260,6 +260,16 @@ uint64_t sn_peer_cookie(sn_ep *ep, sn_peer num)
 	return ep && num < ep->peer_count ? ep->peers[num]->cookie : UINT64_MAX;
 }
 
+int sn_peer_left(sn_ep *ep, sn_peer num)
+{
+	if (!ep)
+		return 0;
+	sn_lock(&ep->lock);
+	bool left = num < ep->peer_count && ep->peers[num]->left;
+	sn_unlock(&ep->lock);
+	return left;
+}
+
 /*
  * The peer is gone. What it sent completely stays deliverable; what it only announced is lost; what waits for it ends.
  */
@@ -270,6 +280,7 @@ void sn_core_peer_gone(struct sn_peer_state *peer, int status)
 		return;
 	peer->gone = true;
 	peer->now = NULL;
+	peer->left = status == 0;
 	peer->gone_status = status ? status : SN_ERR_PEER_GONE;
 	ep->count.peers_gone++;
 	sn_list_for_each_safe (at, &peer->rdvs) {

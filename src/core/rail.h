@@ -184,7 +184,8 @@ void sn_core_claimed(struct sn_req *req, struct sn_peer_state *peer, const struc
 int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const struct sn_in *in);
 /*
  * The peer is gone: everything it sent before has been delivered, and the rail has already ended, with sn_core_sent and
- * sn_core_pulled (SN_ERR_PEER_GONE), whatever it held for it. No more calls for this link follow except detach.
+ * sn_core_pulled (SN_ERR_PEER_GONE), whatever it held for it. No more calls for this link follow except detach. status 0: it closed its
+ * endpoint in good order.
  */
 void sn_core_peer_gone(struct sn_peer_state *peer, int status);
 /*

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks ask, and ask again, whether something has come from rank 0, which has left MPI_Finalize by then, or is about to. Nothing has, and
+ * that is the answer; what it sent before is still there.
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define SECONDS 0.5
+#define FIRST	3 /* tags: received at once, and only in the end */
+#define LAST	4
+#define COUNT	10 /* of each */
+
+static bool nothing_from(int source)
+{
+	int flag = 0;
+	MPI_Message m;
+	MPI_Iprobe(source, LAST + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+	if (!flag)
+		MPI_Improbe(source, LAST + 1, MPI_COMM_WORLD, &flag, &m, MPI_STATUS_IGNORE);
+	return !flag;
+}
+
+static bool is_next(int want, int tag)
+{
+	int x = -1;
+	MPI_Recv(&x, 1, MPI_INT, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	return x == want;
+}
+
+int main(int argc, char **argv)
+{
+	int rank, ranks;
+	bool right = true;
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	for (int i = 1; rank == 0 && i < ranks; i++)
+		for (int k = 0; k < 2 * COUNT; k++)
+			MPI_Send(&k, 1, MPI_INT, i, k % 2 ? LAST : FIRST, MPI_COMM_WORLD);
+	if (rank > 0) {
+		for (int k = 0; k < 2 * COUNT; k += 2)
+			right &= is_next(k, FIRST);
+		for (double start = MPI_Wtime(); MPI_Wtime() < start + SECONDS;)
+			right &= nothing_from(0) && nothing_from(MPI_ANY_SOURCE);
+		for (int k = 1; k < 2 * COUNT; k += 2)
+			right &= is_next(k, LAST);
+	}
+	if (rank == ranks - 1)
+		puts(right ? "leave: every byte right" : "leave: WRONG");
+	MPI_Finalize();
+	return !right;
+}
