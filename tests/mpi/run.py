@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, threads, late, later, arrives, above, large, waits, gives, again, together, sums, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, arrives, above, large, waits, gives, again, together, sums, requests, pending, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -36,6 +36,7 @@ PROGRAMS = {
     "rma": ["rma.c", "util.c"],
     "short": ["short.c", "util.c"],
     "first": ["first.c"],
+    "leave": ["leave.c"],
     "threads": ["threads.c", "util.c"],
     "later": ["later.c", "util.c"],
     "late": ["late.c", "util.c"],
@@ -121,22 +122,30 @@ def counters(result, names, many):
             fail(f"{name} is {count}")
 
 
+def today():
+    """What takes long is tested in parts, another one every day; the soak has the whole."""
+    return int(time.time()) // 86400
+
+
 ARRIVALS = (11, 6)  # calls by which a second thread begins, and places where the first one may be then
 
 
 def arrives(args, runner):
-    """A second thread's first call, of each kind, while the first has receives pending that are the library's own."""
+    """A second thread's first call, of each kind, while the first has receives pending that are the library's own. One job for each kind and place:
+    every day another quarter of them, which sees all kinds, or all."""
+    each = [(call, place) for call in range(ARRIVALS[0]) for place in range(ARRIVALS[1])]
+    if "all" not in args.rest:
+        each = each[today() % 4::4]
     own = 0
-    for call in range(ARRIVALS[0]):
-        for place in range(ARRIVALS[1]):
-            rest = [*args.rest[:2], str(call), str(place)]
-            result = own_program(argparse.Namespace(**{**vars(args), "rest": rest}), runner)
-            said = re.search(r"call (\d+) of (\d+), place (\d+) of (\d+): (\d+) requests of the library's own", result.text)
-            if not said or [int(n) for n in said.groups()[:4]] != [call, ARRIVALS[0], place, ARRIVALS[1]]:
-                fail("it did something else than what was asked for")
-            own += int(said.group(5))
-    print(f"  {own} requests of the library's own were pending")
-    if own < 2 * ARRIVALS[0] * ARRIVALS[1]:
+    for call, place in each:
+        rest = [*args.rest[:2], str(call), str(place)]
+        result = own_program(argparse.Namespace(**{**vars(args), "rest": rest}), runner)
+        said = re.search(r"call (\d+) of (\d+), place (\d+) of (\d+): (\d+) requests of the library's own", result.text)
+        if not said or [int(n) for n in said.groups()[:4]] != [call, ARRIVALS[0], place, ARRIVALS[1]]:
+            fail("it did something else than what was asked for")
+        own += int(said.group(5))
+    print(f"  {own} requests of the library's own were pending in {len(each)} jobs")
+    if own < 2 * len(each):
         fail("too few requests of the library's own")
 
 
@@ -288,7 +297,7 @@ def tsan(args, runner):
     before = ["env", f"LD_PRELOAD={libtsan(runner.build)}"]  # no shell: Debian's does not stand it
     windows = ["-w"] if mpi.name in ("m5", "im") else []  # Open MPI 5 does not stand those made by several threads at once
     for name, *options in (["many", *args.rest[2:], *windows], ["many", *args.rest[2:], "-o"], ["later"],
-                            *(["arrives", str(call), str(call % ARRIVALS[1])] for call in range(ARRIVALS[0]))):
+                            *(["arrives", str(call), str(call % ARRIVALS[1])] for call in range(today() % 2, ARRIVALS[0], 2))):
         binary = os.path.join(programs_folder(args, mpi.name), name)
         if not os.path.exists(binary):
             skip(f"{binary} is not built")
@@ -605,7 +614,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "threads": own_program, "later": later, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "leave": own_program, "threads": own_program, "later": later, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
