@@ -3,12 +3,14 @@
 #include "sennit/sennit.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define SEGMENTS (SN_IOV_MAX + 1) /* and the cookie; below the kernel's IOV_MAX of 1024 */
 #define PAGE	 4096u
-#define CHUNK	 (64u << 10) /* by way of another place, which stays in the second-level cache */
-#define STUMBLES 3	     /* times slower, from which on that pays */
-#define LEAST	 (16u << 10) /* bytes, likewise */
+#define CHUNK	 (64u << 10)	    /* by way of another place, which stays in the second-level cache */
+#define PAGES	 (CHUNK / PAGE + 1) /* that such a part may lie in */
+#define STUMBLES 3		    /* times slower, from which on that pays */
+#define LEAST	 (16u << 10)	    /* bytes, likewise */
 
 static enum sn_cma_outcome outcome_of(int error)
 {
@@ -45,6 +47,8 @@ static bool is_known(const struct sn_cma_peer *peer)
  * The kernel copies by rep movsb, which on some processors is 20 times slower where it writes a little behind what it reads within a page
  * (base.c): a row of a matrix that goes to the next column, say. By way of a place that lies in its page as the kernel's other end does, it is two copies, of
  * which ours does not stumble. NULL: as it is. malloc() has it, for that is rare; without memory it is only slow.
+ *
+ * Where this process may not read or write its end, that is still the kernel's to say: it is given a byte of each page of it first, of the very message.
  */
 static char *other_place(const struct iovec *to, uint32_t n_to, const struct iovec *from, uint32_t n_from,
 			 uint64_t want)
@@ -63,6 +67,20 @@ static struct iovec *stands_for(char *place, const struct iovec *end, uint64_t a
 	part->iov_base = place + (uintptr_t)there % PAGE;
 	part->iov_len = SN_MIN_OF(want - at, (uint64_t)CHUNK);
 	return part;
+}
+
+/* A byte of each page of our end, and that of the peer's which belongs there; how many. */
+static uint32_t touch(const struct iovec *own, const struct iovec *theirs, uint64_t at, uint64_t n,
+		      struct iovec *out, struct iovec *out_theirs)
+{
+	uint32_t count = 0;
+	for (uint64_t end = at + n; at < end && count < PAGES; count++) {
+		char *byte = (char *)own->iov_base + at;
+		out[count] = (struct iovec){byte, 1};
+		out_theirs[count] = (struct iovec){(char *)theirs->iov_base + at, 1};
+		at += PAGE - (uintptr_t)byte % PAGE;
+	}
+	return count;
 }
 
 /* ---- reading ---- */
@@ -105,11 +123,13 @@ static enum sn_cma_outcome read_by_place(char *place, struct sn_cma_peer *peer, 
 {
 	enum sn_cma_outcome outcome = SN_CMA_OK;
 	while (*done < want && outcome == SN_CMA_OK) {
-		struct iovec here[2], there[2];
+		struct iovec here[1 + PAGES + 1], there[1 + PAGES + 1];
 		uint64_t cookie, n = stands_for(place, from, *done, want, here)->iov_len;
 		const char *part = here->iov_base;
 		there[0] = (struct iovec){(char *)from->iov_base + *done, n};
-		outcome = read_once(peer, here, 1, there, 1, n, &cookie, error, calls);
+		uint32_t bytes = touch(to, from, *done, n, here + 1, there + 1);
+		outcome =
+			read_once(peer, here, 1 + bytes, there, 1 + bytes, n + bytes, &cookie, error, calls);
 		if (outcome != SN_CMA_OK)
 			break;
 		sn_copy_between((char *)to->iov_base + *done, part, n);
@@ -187,8 +207,16 @@ static enum sn_cma_outcome write_by_place(char *place, const struct sn_cma_peer 
 {
 	enum sn_cma_outcome outcome = SN_CMA_OK;
 	while (*done < want && outcome == SN_CMA_OK) {
-		struct iovec here, there;
+		struct iovec here, there, own[PAGES], theirs[PAGES];
+		char seen[PAGES];
 		uint64_t n = stands_for(place, to, *done, want, &here)->iov_len;
+		struct iovec look = {seen, touch(from, to, *done, n, own, theirs)};
+		++*calls;
+		if (process_vm_readv(getpid(), &look, 1, own, look.iov_len, 0) != (ssize_t)look.iov_len) {
+			*error = EFAULT;
+			outcome = SN_CMA_FAULT;
+			break;
+		}
 		sn_copy_between(here.iov_base, (const char *)from->iov_base + *done, n);
 		there = (struct iovec){(char *)to->iov_base + *done, n};
 		outcome = write_once(peer, &here, 1, &there, 1, n, done, error, calls);

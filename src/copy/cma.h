@@ -11,7 +11,7 @@
  * first, and a program that calls exec takes longer until it runs.
  *
  * Budget: one system call per slice (a write: two, once in a while), no allocation; where the processor makes the kernel's copy stumble (cma.c),
- * one for each 64 KiB and one allocation.
+ * one for each 64 KiB (a write: two) and one allocation.
  */
 #ifndef SN_CMA_H
 #define SN_CMA_H

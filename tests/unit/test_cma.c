@@ -71,11 +71,11 @@ static int end(void **state)
 	return waitpid(child.pid, NULL, 0) == child.pid ? 0 : -1;
 }
 
-/* How many calls that takes: one, but where the kernel stumbles. */
-static uint64_t calls_for(const void *to, const void *from, uint64_t n)
+/* How many calls that takes: one, but where the kernel stumbles so many for each part. */
+static uint64_t calls_for(const void *to, const void *from, uint64_t n, uint64_t each)
 {
 	bool parts = n >= CHUNK / 4 && sn_copy_trips(to, from) && sn_copy_stumbles() >= 3;
-	return parts ? (n + CHUNK - 1) / CHUNK : 1;
+	return parts ? (n + CHUNK - 1) / CHUNK * each : 1;
 }
 
 static const uint64_t lengths[] = {1, 4097, 16384, CHUNK, CHUNK + 5, MOST - 77};
@@ -93,7 +93,7 @@ static void what_is_read_is_exact(void **state)
 			assert_int_equal(sn_cma_read(&child, &to, 1, &from, 1, 0, n, &done, &error, &calls),
 					 SN_CMA_OK);
 			assert_true(done == n);
-			assert_true(calls == calls_for(to.iov_base, from.iov_base, n));
+			assert_true(calls == calls_for(to.iov_base, from.iov_base, n, 1));
 			for (size_t i = 0; i < n; i++)
 				assert_int_equal(mine[at + behind + i], byte(at + i));
 			for (size_t i = 0; i < at + behind; i++)
@@ -122,7 +122,7 @@ static void what_is_written_is_exact(void **state)
 			assert_int_equal(sn_cma_write(&child, &from, 1, &to, 1, 0, n, &done, &error, &calls),
 					 SN_CMA_OK);
 			assert_true(done == n);
-			assert_true(calls == calls_for(to.iov_base, from.iov_base, n));
+			assert_true(calls == calls_for(to.iov_base, from.iov_base, n, 2));
 			assert_int_equal(process_vm_readv(child.pid, &here, 1, &all, 1, 0), ROOM - PAGE);
 			for (size_t i = 0; i < ROOM - PAGE; i++)
 				assert_int_equal(back[i], i >= at + behind && i < at + behind + n
@@ -168,12 +168,40 @@ static void a_part_and_a_fault_are_said_right(void **state)
 	}
 }
 
+/* Memory of our own that is not there, or only to be read: an error, and not the end of the process. */
+static void an_end_of_our_own_that_faults_is_an_error(void **state)
+{
+	uint8_t *holed = memory();
+	munmap(holed + CHUNK * 2, PAGE);
+	mprotect(holed, PAGE, PROT_READ);
+	for (size_t behind = 0; behind < 20; behind += 5) {
+		uint64_t done = 0, calls = 0, n = CHUNK * 3;
+		struct iovec here = {holed + PAGE + behind, n}, there = {theirs, n};
+		int error = 0;
+		child.known = sn_now_ns();
+		assert_int_equal(sn_cma_read(&child, &here, 1, &there, 1, 0, n, &done, &error, &calls),
+				 SN_CMA_FAULT);
+		assert_true(error == EFAULT && done < CHUNK * 2);
+		here.iov_base = holed + behind;
+		assert_int_equal(sn_cma_read(&child, &here, 1, &there, 1, 0, n, &done, &error, &calls),
+				 SN_CMA_FAULT);
+		assert_true(error == EFAULT && done == 0);
+		here.iov_base = holed;
+		there.iov_base = theirs + behind;
+		assert_int_equal(sn_cma_write(&child, &here, 1, &there, 1, 0, n, &done, &error, &calls),
+				 SN_CMA_FAULT);
+		assert_true(error == EFAULT && done <= CHUNK * 2);
+	}
+	munmap(holed, ROOM);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_read_is_exact),
 		cmocka_unit_test(what_is_written_is_exact),
 		cmocka_unit_test(a_part_and_a_fault_are_said_right),
+		cmocka_unit_test(an_end_of_our_own_that_faults_is_an_error),
 	};
 	alarm(150);
 	return cmocka_run_group_tests(tests, begin, end);
