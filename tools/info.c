@@ -210,7 +210,6 @@ static void print_machine(void)
 	       t->host_id);
 }
 
-/* By how many processes share the cores: the last number that may spin, and one more. */
 /* What base.c and cma.c avoid, where there is something to avoid. */
 static void print_copies(void)
 {
@@ -222,6 +221,7 @@ static void print_copies(void)
 		       times < 3 ? "" : ", and the kernel's copies go by way of a place that lies better");
 }
 
+/* By how many processes share the cores: the last number that may spin, and one more. */
 static void print_waiting(void)
 {
 	char text[128];
@@ -230,7 +230,6 @@ static void print_waiting(void)
 	printf("waiting    %s\n", text);
 	sn_relax_describe(cores, text, sizeof(text));
 	printf("           %s (live: --peer)\n", text);
-	print_copies();
 }
 
 /* A rail that is open reports counters that begin with its name. */
@@ -306,6 +305,7 @@ int sn_tool_info(int argc, char **argv)
 		print_engine();
 		print_machine();
 		print_waiting();
+		print_copies();
 		puts("settings");
 	}
 	sn_tune_apply();

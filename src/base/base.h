@@ -196,9 +196,10 @@ static inline void sn_copy_between(void *to, const void *from, size_t n)
 		sn_copy_strings(to, from, n);
 }
 /* May rep movsb stumble there: does it write a little behind what it reads, within a page? */
+#define SN_COPY_PAGE 4096u
 static inline bool sn_copy_trips(const void *to, const void *from)
 {
-	uintptr_t behind = ((uintptr_t)to - (uintptr_t)from) & 4095;
+	uintptr_t behind = ((uintptr_t)to - (uintptr_t)from) % SN_COPY_PAGE;
 	return behind && behind < 16;
 }
 /* How many times slower it is there than elsewhere on this processor, measured at the first call; 1: it is not, or is not used. */

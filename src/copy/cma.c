@@ -6,11 +6,10 @@
 #include <unistd.h>
 
 #define SEGMENTS (SN_IOV_MAX + 1) /* and the cookie; below the kernel's IOV_MAX of 1024 */
-#define PAGE	 4096u
-#define CHUNK	 (64u << 10)	    /* by way of another place, which stays in the second-level cache */
-#define PAGES	 (CHUNK / PAGE + 1) /* that such a part may lie in */
-#define STUMBLES 3		    /* times slower, from which on that pays */
-#define LEAST	 (16u << 10)	    /* bytes, likewise */
+#define CHUNK	 (64u << 10)	  /* by way of another place, which stays in the second-level cache */
+#define PAGES	 (CHUNK / SN_COPY_PAGE + 1) /* that such a part may lie in */
+#define STUMBLES 3			    /* times slower, from which on that pays */
+#define LEAST	 (16u << 10)		    /* bytes, likewise */
 
 static enum sn_cma_outcome outcome_of(int error)
 {
@@ -56,16 +55,16 @@ static char *other_place(const struct iovec *to, uint32_t n_to, const struct iov
 	if (sn_likely(n_to != 1 || n_from != 1 || want < LEAST ||
 		      !sn_copy_trips(to->iov_base, from->iov_base)))
 		return NULL;
-	return sn_copy_stumbles() < STUMBLES ? NULL : aligned_alloc(PAGE, CHUNK + PAGE);
+	return sn_copy_stumbles() < STUMBLES ? NULL : aligned_alloc(SN_COPY_PAGE, CHUNK + SN_COPY_PAGE);
 }
 
 /* The part of it that stands for the kernel's other end. */
-static struct iovec *stands_for(char *place, const struct iovec *end, uint64_t at, uint64_t want,
-				struct iovec *part)
+static struct iovec stands_for(char *place, const struct iovec *end, uint64_t at, uint64_t want)
 {
 	const char *there = (const char *)end->iov_base + at;
-	part->iov_base = place + (uintptr_t)there % PAGE;
-	part->iov_len = SN_MIN_OF(want - at, (uint64_t)CHUNK);
+	struct iovec part;
+	part.iov_base = place + (uintptr_t)there % SN_COPY_PAGE;
+	part.iov_len = SN_MIN_OF(want - at, (uint64_t)CHUNK);
 	return part;
 }
 
@@ -78,7 +77,7 @@ static uint32_t touch(const struct iovec *own, const struct iovec *theirs, uint6
 		char *byte = (char *)own->iov_base + at;
 		out[count] = (struct iovec){byte, 1};
 		out_theirs[count] = (struct iovec){(char *)theirs->iov_base + at, 1};
-		at += PAGE - (uintptr_t)byte % PAGE;
+		at += SN_COPY_PAGE - (uintptr_t)byte % SN_COPY_PAGE;
 	}
 	return count;
 }
@@ -124,15 +123,16 @@ static enum sn_cma_outcome read_by_place(char *place, struct sn_cma_peer *peer, 
 	enum sn_cma_outcome outcome = SN_CMA_OK;
 	while (*done < want && outcome == SN_CMA_OK) {
 		struct iovec here[1 + PAGES + 1], there[1 + PAGES + 1];
-		uint64_t cookie, n = stands_for(place, from, *done, want, here)->iov_len;
-		const char *part = here->iov_base;
+		struct iovec part = stands_for(place, from, *done, want);
+		uint64_t cookie, n = part.iov_len;
+		here[0] = part;
 		there[0] = (struct iovec){(char *)from->iov_base + *done, n};
 		uint32_t bytes = touch(to, from, *done, n, here + 1, there + 1);
 		outcome =
 			read_once(peer, here, 1 + bytes, there, 1 + bytes, n + bytes, &cookie, error, calls);
 		if (outcome != SN_CMA_OK)
 			break;
-		sn_copy_between((char *)to->iov_base + *done, part, n);
+		sn_copy_between((char *)to->iov_base + *done, part.iov_base, n);
 		*done += n;
 	}
 	free(place);
@@ -207,9 +207,9 @@ static enum sn_cma_outcome write_by_place(char *place, const struct sn_cma_peer 
 {
 	enum sn_cma_outcome outcome = SN_CMA_OK;
 	while (*done < want && outcome == SN_CMA_OK) {
-		struct iovec here, there, own[PAGES], theirs[PAGES];
+		struct iovec here = stands_for(place, to, *done, want), there, own[PAGES], theirs[PAGES];
 		char seen[PAGES];
-		uint64_t n = stands_for(place, to, *done, want, &here)->iov_len;
+		uint64_t n = here.iov_len;
 		struct iovec look = {seen, touch(from, to, *done, n, own, theirs)};
 		++*calls;
 		if (process_vm_readv(getpid(), &look, 1, own, look.iov_len, 0) != (ssize_t)look.iov_len) {

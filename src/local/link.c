@@ -349,7 +349,7 @@ static void bury(struct sn_link *link)
 {
 	struct sn_rail *rail = link->rail;
 	int status = link->doom;
-	bool in_order = sn_link_closed(link);
+	bool closed = sn_link_closed(link);
 	if (status == SN_ERR_PEER_GONE)
 		say_ended(link);
 	/* Nobody writes there any more, so this ends; the bound is for a process that closed its socket and goes on. */
@@ -382,7 +382,7 @@ static void bury(struct sn_link *link)
 	sn_rdv_end(link, status);
 	sn_send_drop(link, true, status);
 	sn_heap_unmap(&link->heap); /* what a copy engine had left undone was still read there */
-	sn_core_peer_gone(link->peer, in_order && status == SN_ERR_PEER_GONE ? 0 : status);
+	sn_core_peer_gone(link->peer, closed && status == SN_ERR_PEER_GONE ? 0 : status);
 }
 
 int sn_link_bury(struct sn_rail *rail)

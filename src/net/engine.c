@@ -124,8 +124,8 @@ static bool ports_new(struct sn_net *n)
 		p->drv = n->cfg.port[i].drv;
 		p->part = n->cfg.port[i].part;
 		if (p->driver->together)
-			p->stage = aligned_alloc(SN_NET_PAGE,
-						 (size_t)SN_NET_BATCH * p->driver->together + SN_NET_PAGE);
+			p->stage = aligned_alloc(SN_COPY_PAGE,
+						 (size_t)SN_NET_BATCH * p->driver->together + SN_COPY_PAGE);
 		p->staged = SN_NET_STAGE_AT;
 		p->mtu = SN_MIN_OF(p->driver->mtu(p->drv), (uint32_t)SN_WIRE_LEN_MAX);
 		p->prefix = p->driver->prefix ? p->driver->prefix(p->drv) : 128;

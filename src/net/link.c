@@ -276,9 +276,8 @@ void sn_net_report_gone(struct sn_net_link *l)
 	l->told = true;
 	drop_content(l, SN_ERR_PEER_GONE);
 	sn_net_inbox_end(l);
-	bool in_order = l->bye_came && l->bye_status == 0;
 	if (!l->dead)
-		sn_core_peer_gone(l->peer, l->bye_status || in_order ? l->bye_status : SN_ERR_PEER_GONE);
+		sn_core_peer_gone(l->peer, l->bye_status || l->bye_came ? l->bye_status : SN_ERR_PEER_GONE);
 }
 
 void sn_net_bye_out(struct sn_net_link *l, int status, bool answer)
