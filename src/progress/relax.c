@@ -2,7 +2,12 @@
 /*
  * The policy for somebody who certainly waits: what he does depends on how long nothing has come.
  *  - spin: an answer usually takes less than the 50 us that a sleep and a wake-up cost. Skipped when there are more
- *    local processes than cores: then the one that would answer probably waits for this very core.
+ *    local processes than cores: then the one that would answer probably waits for this very core. Who has slept and was
+ *    woken within LONGER_NS of the beginning of the wait is awake so long the next times, giving the core away between two
+ *    looks from the 50 us on: until one of his waits takes longer than that. For one sleep brings others: in a ring of ranks (each
+ *    sends to the next one) he who has to be woken, 15 us and more, holds up all others in turn, each of whom sleeps
+ *    meanwhile, so that the delay goes round and round. With 16 ranks on 16 cores (Xeon, virtual) a step took 4 to 12 us, and 0.7 if
+ *    nobody slept; with 8, where it is round in less than 50 us, 0.5 always.
  *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a wake-up,
  *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken. Skipped where
  *    yields hand nothing on (progress/turns.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
@@ -33,6 +38,7 @@
 #define FAR_NS		 8000u
 #define FAR_AWAKE_NS	 (SN_RELAX_FAR_ARM + 10000u)
 #define JUDGE_NS	 50000000u
+#define LONGER_NS	 1000000u
 #define LOOKS		 8  /* between two readings of the clock (25 ns each) */
 #define FIRST_LOOKS	 64 /* of a wait, before the clock is read at all: about 2 us */
 #define CLOCKED		 16 /* of so many waits in a crowd one reads the clock at its first turn */
@@ -43,6 +49,9 @@ static _Atomic unsigned crowd, far_rails;
 static _Atomic unsigned rivals;	  /* as sn_relax_crowd() was told */
 static _Atomic uint64_t judge_at; /* when to ask for the cores again */
 static _Atomic uint64_t count_naps, count_yields, count_awake;
+static _Atomic uint32_t longer; /* ns that waits with sleeps in them took lately; 0: too long */
+static _Thread_local uint32_t
+	napped_for; /* ns until the end of the last sleep of the wait that is on, or was */
 
 static bool bound(void)
 {
@@ -159,6 +168,14 @@ static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), voi
 	return sn_bell_wait(poll, arg, (unsigned)SN_MIN_OF(us, max_nap_us));
 }
 
+/* The wait before this one had sleeps in it: is it worth while to be awake so long? A quarter more, for the next will not be shorter. */
+static void learn_longer(void)
+{
+	uint32_t ns = napped_for + napped_for / 4;
+	napped_for = 0;
+	atomic_store_explicit(&longer, ns <= LONGER_NS ? ns : 0, memory_order_relaxed);
+}
+
 /*
  * On Intel's processors a message is found no later with a pause before each look than without, since nothing has been
  * begun ahead that must be given up then. AMD's (Genoa, cores near) find it earlier without: a ping-pong of 8 B takes .93
@@ -193,6 +210,8 @@ static uint64_t awake_ns(bool many, uint64_t now)
 
 	if (many)
 		return sn_turns_in_vain(now) ? 0 : YIELD_NS;
+	if (spin)
+		spin = SN_MAX_OF(spin, (uint64_t)atomic_load_explicit(&longer, memory_order_relaxed));
 	return spin && far_answers() ? SN_MAX_OF(spin, (uint64_t)FAR_AWAKE_NS) : spin;
 }
 
@@ -286,15 +305,18 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	judge_again(now);
 	if (!*idle) {
 		*idle = now;
+		if (sn_unlikely(napped_for))
+			learn_longer();
 		sn_engine_stay();
 	}
 	uint64_t waited = now - *idle, end = now + stay_ns(waited, many || sn_relax_far_turns(), max_nap_us);
 	if (many)
 		sn_spread_look(now);
 	int found = 0;
-	if (waited >= awake_ns(many, now) && max_nap_us)
+	if (waited >= awake_ns(many, now) && max_nap_us) {
 		found = nap(waited, max_nap_us, poll, arg);
-	else if (many)
+		napped_for = (uint32_t)SN_MIN_OF(sn_now_ns() - *idle, (uint64_t)UINT32_MAX / 2);
+	} else if (many)
 		found = yield_until(end, now, poll, arg);
 	else if (far_gives_way(waited))
 		found = far_until(end, now, poll, arg);
