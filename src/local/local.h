@@ -20,6 +20,7 @@
 #include "copy/learn.h"
 #include "core/rail.h"
 #include "local/board.h"
+#include "local/mesh.h"
 #include "local/ring.h"
 #include "progress/bell.h"
 #include "progress/live.h"
@@ -35,8 +36,8 @@ struct sn_kmod_region;
 struct sn_local_counters {
 	uint64_t tx_eager, tx_rdv, tx_queued, rx_eager, rx_rdv, copy_read_bytes, copy_write_bytes,
 		copy_stream_bytes, copy_claim_bytes, copy_kmod_bytes, copy_engine_bytes, kmod_fallbacks,
-		copy_shared_bytes, copy_mapped_bytes, bypassed, moves, shared, helped, claims, refused_read,
-		refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
+		copy_shared_bytes, copy_mapped_bytes, bypassed, meshed, moves, shared, helped, claims,
+		refused_read, refused_write, faults, rings, system_calls, peers, peers_gone, bad_records;
 	_Atomic uint64_t bad_handshakes; /* also counted by the service thread */
 };
 
@@ -328,6 +329,7 @@ struct sn_rail {
 	struct sn_kmod *kmod; /* NULL: no module, or not wanted */
 	struct sn_dsa *dsa;   /* NULL: no queue of a copy engine */
 	struct sn_huge huge;
+	struct sn_mesh mesh; /* of all links: way.c */
 	struct sn_local_counters count;
 	struct sn_fork_hook fork;
 	/* guarded by the service lock */
@@ -354,10 +356,8 @@ static inline void sn_link_ring(struct sn_link *link, bool work)
 	link->rail->count.system_calls += calls;
 }
 
-/*
- * Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
- * what was read before this is asked is what it announced.
- */
+/* Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
+ * what was read before this is asked is what it announced. */
 static inline bool sn_link_closed(const struct sn_link *link)
 {
 	atomic_thread_fence(memory_order_acquire);

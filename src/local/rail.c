@@ -290,6 +290,7 @@ static void local_counters(void *r, void (*fn)(void *arg, const char *name, uint
 	fn(arg, "local.copy_shared_bytes", c->copy_shared_bytes);
 	fn(arg, "local.copy_mapped_bytes", c->copy_mapped_bytes);
 	fn(arg, "local.bypassed", c->bypassed);
+	fn(arg, "local.meshed", c->meshed);
 	fn(arg, "local.moves", c->moves);
 	fn(arg, "local.huge_collapsed", ((const struct sn_rail *)r)->huge.collapsed);
 	fn(arg, "local.huge_refused", ((const struct sn_rail *)r)->huge.refused);

@@ -258,6 +258,7 @@ void sn_rdv_pull(void *l, struct sn_rdv *rdv, const struct iovec *iov, uint32_t 
 		sn_rdv_pulled(link, rdv, SN_OK);
 		return;
 	}
+	sn_way_mesh(link, len);
 	rdv->started = rdv->stream ? rdv->started : sn_now_ns();
 	if (rdv->stream || rdv->mapped || !link->rail->kmod)
 		rdv->region = 0;

@@ -127,6 +127,15 @@ static bool has_room(struct sn_link *link)
 	return sn_likely(!link->tx.full) || (sn_tx_refresh(&link->tx) && !link->tx.full);
 }
 
+/* Is it one of a mesh, whose receivers fetch what they can map? */
+static bool is_meshed(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+		      uint32_t iov_count, bool copied)
+{
+	return head->len > link->whole && head->kind == SN_K_TAGGED && !copied && link->greeted &&
+	       sn_way_mesh(link, head->len) &&
+	       sn_way_invited(link, head->len, sn_heap_holds(&link->rail->heap, iov, iov_count));
+}
+
 static int announce(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 		    uint32_t iov_count, uint32_t slot, bool stream, struct sn_req *req)
 {
@@ -167,7 +176,10 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 	bool eager = is_eager(link, head->len, copied), parts = may_part(link, head, copied);
 	bool straight = !eager, claims = true, stream = false;
 	uint32_t slot = SN_CLAIM_NONE;
-	if (parts && link->greeted && head->kind == SN_K_TAGGED) {
+	if (is_meshed(link, head, iov, iov_count, copied)) {
+		eager = claims = false;
+		straight = true;
+	} else if (parts && link->greeted && head->kind == SN_K_TAGGED) {
 		bool heap = sn_heap_holds(&link->rail->heap, iov, iov_count);
 		eager = eager && !sn_way_invited(link, head->len, heap);
 		straight = sn_way_straight(link, head->len, eager, heap);
@@ -281,7 +293,8 @@ static int parts_now(struct sn_link *link, const struct sn_head *head, const voi
 	struct iovec iov = {(void *)(uintptr_t)body, head->len};
 	uint32_t cells = sn_part_cells(head);
 	struct sn_lap *lap = NULL;
-	if (head->kind == SN_K_TAGGED && may_part(link, head, false) && has_room(link))
+	if (head->kind == SN_K_TAGGED && may_part(link, head, false) && has_room(link) &&
+	    !sn_way_mesh(link, head->len))
 		lap = settled_in_ring(link, &iov);
 	struct sn_cell *cell = lap ? sn_tx_room(&link->tx, cells) : NULL;
 	if (!cell)

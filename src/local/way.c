@@ -14,9 +14,11 @@
 #include "progress/relax.h"
 #include <sched.h>
 
-#define LOOK_NS	    400	  /* a process that waits polls several times in this */
-#define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
-#define FAR_WHOLE   8191  /* bytes; see sn_way_set_whole() */
+#define LOOK_NS 400   /* a process that waits polls several times in this */
+#define LAP_NS	20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
+#define MESH_PAUSE                                                                                           \
+	4 /* times that: who looks at what came from all others in turn, and makes what goes there, needs so long */
+#define FAR_WHOLE   8191 /* bytes; see sn_way_set_whole() */
 #define CROWD_EAGER 16384
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
@@ -234,6 +236,19 @@ static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint6
 	return way;
 }
 
+/* In a crowd whoever comes first copies: the other one does not have the core. */
+bool sn_way_meshed(const struct sn_link *link)
+{
+	return sn_unlikely(sn_mesh_is(&link->rail->mesh)) && !sn_relax_crowded();
+}
+
+bool sn_way_mesh(struct sn_link *link, uint64_t len)
+{
+	bool mesh = sn_mesh_see(&link->rail->mesh, link, MESH_PAUSE * lap_bound(len)) && sn_way_meshed(link);
+	link->rail->count.meshed += mesh;
+	return mesh;
+}
+
 /*
  * Buffers in the shareable heap are copied without the kernel, for a fraction of what others cost, so what was learned of one kind
  * says nothing about the other. The trials go on being counted, or the peer would see some where there are none.
@@ -358,6 +373,10 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len)
 	if (shorter && (len < 1u << SN_LEARN_FIRST || !link->rail->gives_back || sn_relax_crowded()))
 		return false;
 	struct sn_lap *l = &link->past[class];
+	if (shorter && sn_way_meshed(link)) {
+		l->count = 0;
+		return false;
+	}
 	unsigned log = class + SN_LEARN_FIRST, choice = log - SN_WAY_LAP_FIRST;
 	bool turned = false, past = l->way;
 	l->seldom = shorter;
