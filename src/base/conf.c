@@ -152,6 +152,7 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.help = "How long somebody who waits polls before giving the core away. To sleep "
 				"and be woken costs about 50 us on a virtual machine; spinning as long as "
 				"that costs at most twice the best choice, whenever the message comes. "
+				"Who was woken within a millisecond is awake so long the next times. "
 				"When there are more processes than cores the core is given away at once, "
 				"whatever is set here. 0 never spins.",
 		},
