@@ -193,6 +193,12 @@ static int local_progress(void *r)
 	return n;
 }
 
+static bool local_arrived(const void *l)
+{
+	const struct sn_link *link = l;
+	return !link->rx.cells || sn_rx_mark(&link->rx);
+}
+
 static bool local_busy(void *r)
 {
 	const struct sn_rail *rail = r;
@@ -324,6 +330,7 @@ const struct sn_rail_ops sn_rail_local = {
 	.brings = sn_claim_brings,
 	.withdraw = sn_claim_withdraw,
 	.progress = local_progress,
+	.arrived = local_arrived,
 	.busy = local_busy,
 	.counters = local_counters,
 };
