@@ -134,7 +134,12 @@ def jobs(quick):
     crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in (8, 65536)] + ["rates:8:100"]
     allowed = [f"{THREADS}{kind}:{n}:{short}" for kind in ("lat", "allreduce") for n in (8, 4096, 65536)]
     allowed += [f"{THREADS}{kind}:8:{short}" for kind in ("rate", "alltoall", "bcast", "exchange")]
-    return [(2, 1, rows), (2, 1, allowed), (4, 2, crowd), (8, 2, crowd)]
+    return [(2, 1, rows), (2, 1, allowed), *((n, 2, crowd) for n in many())]
+
+
+def many():
+    """More ranks than two: on a large machine up to one a core, too."""
+    return [n for n in (4, 8, 16, 32, 64) if n <= max(8, os.cpu_count() or 1)]
 
 
 def kind_of(row):
@@ -286,7 +291,7 @@ def main():
     parser.add_argument("--minutes", type=float, help="stop then (default 15, quick 1.4)")
     parser.add_argument("--only", help="candidates whose names contain one of these, comma-separated")
     parser.add_argument("--rows", help="kinds of rows, comma-separated: " + " ".join(TITLES))
-    parser.add_argument("--ranks", default="2,4,8", help="numbers of ranks")
+    parser.add_argument("--ranks", help="numbers of ranks: 2, 4, 8, and on a large machine more")
     parser.add_argument("--append", action="store_true", help="add to the samples of out/bench.json")
     parser.add_argument("--report", action="store_true", help="run nothing: the table and plots of out/bench.json")
     parser.add_argument("--doc", help="write the results to this page, too (docs/performance.md)")
@@ -294,9 +299,8 @@ def main():
     launch.heed()
     args.rounds = args.rounds or (1 if args.quick else 5)
     args.minutes = args.minutes or (1.4 if args.quick else 15)
-    args.ranks = [int(n) for n in args.ranks.split(",")]
-    if args.quick and args.ranks == [2, 4, 8]:
-        args.ranks = [2, 4]
+    ranks = args.ranks or ("2,4" if args.quick else ",".join(str(n) for n in (2, *many())))
+    args.ranks = [int(n) for n in ranks.split(",")]
     args.append |= args.report
     bench = Bench(args)
     if not args.report:
