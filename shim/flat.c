@@ -3,6 +3,10 @@
 #include "here.h"
 #include <string.h>
 
+/* Ranks that have a core each: to read the lines of more takes as long as log n messages, and the memory is worth so many calls. */
+#define FEW    16
+#define ENOUGH 256
+
 static inline struct sn_meet_line *line_of(const struct sn_meet *m, unsigned rank)
 {
 	return sn_meet_line(m, m->call & 1, rank);
@@ -11,7 +15,7 @@ static inline struct sn_meet_line *line_of(const struct sn_meet *m, unsigned ran
 static inline char *operand(const struct sn_meet *m, unsigned rank, size_t len)
 {
 	struct sn_meet_line *l = line_of(m, rank);
-	return len <= sizeof(l->data) ? l->data : sn_meet_rest(m, l);
+	return len <= SN_MEET_SHORT ? l->data : sn_meet_rest(m, l);
 }
 
 /* ---- which calls ---- */
@@ -47,21 +51,34 @@ struct sn_meet *sn_flat_of(const struct sn_collective *c)
 	return has(m, &form) ? m : NULL;
 }
 
-static bool fits(const struct sn_collective *c)
+static int when(const struct sn_collective *c)
 {
 	int ranks, size = 0;
-	if (c->kind == SN_ALLREDUCE && sn_proof_mpi.type_size(c->type, &size))
-		return false;
-	return (c->kind == SN_ALLREDUCE || c->kind == SN_BARRIER) &&
-	       (size_t)size * (size_t)c->count <= SN_MEET_ROOM && !sn_proof_mpi.comm_size(c->comm, &ranks) &&
-	       ranks > 2 && ranks <= SN_MEET_RANKS;
+	if ((c->kind != SN_ALLREDUCE && c->kind != SN_BARRIER) ||
+	    (c->kind == SN_ALLREDUCE && sn_proof_mpi.type_size(c->type, &size)))
+		return SN_FLAT_NEVER;
+	size_t len = (size_t)size * (size_t)c->count;
+	int least = c->kind == SN_BARRIER ? 2 : 3; /* a sum of two is one exchange */
+	if (len > SN_MEET_ROOM || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < least ||
+	    ranks > SN_MEET_RANKS)
+		return SN_FLAT_NEVER;
+	return len <= SN_MEET_SHORT && ranks <= FEW ? SN_FLAT_ALWAYS : SN_FLAT_CROWD;
+}
+
+/* To make the memory costs as much as is gained by some hundred calls. */
+static bool pays(struct sn_seen *e)
+{
+	if (e->flat == SN_FLAT_ALWAYS && e->asked < ENOUGH)
+		e->asked++;
+	return e->flat == SN_FLAT_ALWAYS && e->asked == ENOUGH;
 }
 
 bool sn_flat_wanted(const struct sn_shim_quick *q, struct sn_seen *e)
 {
 	if (e->flat == SN_FLAT_UNKNOWN)
-		e->flat = fits(&e->call) ? SN_FLAT_FITS : SN_FLAT_NEVER;
-	if (likely(e->flat == SN_FLAT_NEVER) || !q->crowded() || sn_meet_is_ending(e->call.comm))
+		e->flat = when(&e->call);
+	if (likely(e->flat == SN_FLAT_NEVER) || (!q->crowded() && !pays(e)) ||
+	    sn_meet_is_ending(e->call.comm))
 		return false;
 	struct sn_meet *m = sn_meet_of(e->call.comm);
 	return m ? m->mem && m->forms < SN_MEET_FORMS : sn_meet_room();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Barrier and short MPI_Allreduce of more ranks than cores, flat: each rank writes what it brings along where all can read it, once,
+ * MPI_Barrier, and short MPI_Allreduce of more than two ranks, flat: each rank writes what it brings along where all can read it, once,
  * and reads what the others have written.
  *
- * What such a collective takes are the times that somebody waits until the others have had the core. By recursive doubling it is one for each
- * step; flat it is one in all.
+ * What such a collective takes are the times that somebody waits: where there are more ranks than cores, until the others have had the core, else until a line is
+ * over. By recursive doubling it is one for each step; flat it is one in all. With a core each that holds for up to 16 ranks, and for operands that fit the line.
  *
  * Flat, all ranks of a communicator must do it. Messages of such a collective reach from each rank to each other, by way of some: or
  * somebody could leave it who does not know of all. So each one that is sent without the MPI (collective.h) has a mark (SN_MARK) where its sender wants to go over

@@ -17,6 +17,8 @@
 
 #define MOST   64 /* communicators that have memory at once */
 #define LOOKED 8  /* looks of one who waits, of which one is the MPI's, too */
+#define QUIET                                                                                                \
+	64 /* but none of the first ones, where each has a core: some us, and the MPI's look takes as long as a line is on its way */
 #define NAP_NS 1000000
 #define ASKED  8 /* naps, after one of which it is asked whether the other has ended */
 #define PAGE   ((size_t)4096)
@@ -384,7 +386,7 @@ struct awaited {
 	const _Atomic uint64_t *word;
 	uint64_t number;
 	unsigned rank; /* whose it is */
-	unsigned looks;
+	unsigned looks, quiet;
 };
 
 static int come(const struct awaited *w)
@@ -419,7 +421,7 @@ static int look(void *arg)
 	struct awaited *w = arg;
 	if (come(w))
 		return 1;
-	if (++w->looks % LOOKED == 0 || others_depend())
+	if ((++w->looks % LOOKED == 0 && w->looks > w->quiet) || others_depend())
 		sn_meet_look(w->m);
 	return 0;
 }
@@ -459,7 +461,7 @@ static __attribute__((noinline)) int wait_for(struct sn_meet *m, handle comm, un
 					      const _Atomic uint64_t *word, uint64_t number)
 {
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
-	struct awaited w = {m, word, number, rank, 0};
+	struct awaited w = {m, word, number, rank, 0, q->crowded() ? 0 : QUIET};
 	unsigned naps = 0;
 	bool here = q->awake(look, &w) && come(&w);
 	while (!here) {

@@ -22,6 +22,7 @@
 
 #define SN_MEET_RANKS 64
 #define SN_MEET_ROOM  1024 /* flat.h: bytes of an operand */
+#define SN_MEET_SHORT 48   /* likewise: of one that its line has room for */
 #define SN_MEET_FORMS 16   /* likewise: of a communicator */
 #define SN_MEET_SUMS  4096 /* long.h: bytes that are summed at a time: in the nearest cache */
 #define SN_MEET_PIECE                                                                                        \
@@ -32,7 +33,8 @@
 struct sn_meet_line {	       /* flat.h: one rank's */
 	_Atomic uint64_t call; /*  0 that it has come to */
 	uint64_t unused;       /*  8 */
-	char data[48]; /* 16 what it brings along, if that fits; so that the longest types are aligned */
+	char data
+		[SN_MEET_SHORT]; /* 16 what it brings along, if that fits; so that the longest types are aligned */
 };
 _Static_assert(sizeof(struct sn_meet_line) == 64, "a cache line");
 

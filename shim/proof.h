@@ -27,7 +27,12 @@ struct sn_step {
 	bool out; /* the buffer is that of what this rank brings along, else of what it gets */
 };
 
-enum { SN_FLAT_UNKNOWN, SN_FLAT_FITS, SN_FLAT_NEVER }; /* flat.h: can such calls be flat? */
+enum {
+	SN_FLAT_UNKNOWN,
+	SN_FLAT_CROWD,
+	SN_FLAT_ALWAYS,
+	SN_FLAT_NEVER
+}; /* flat.h: when can such calls be flat? */
 
 struct sn_seen {
 	struct sn_collective call; /* seen, in this generation */
@@ -37,6 +42,7 @@ struct sn_seen {
 	int fails;
 	int rank;
 	int flat;
+	unsigned asked;			   /* flat.h: how often, by a rank that has a core */
 	uint32_t own_len, own_out, own_in; /* of what it brings along this stays here */
 	unsigned steps;
 	struct sn_step step[SN_STEPS];
