@@ -311,7 +311,7 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap)
 bool sn_way_claims(struct sn_link *link, uint64_t len)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
-	if (log > LOG_64K || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
+	if (class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return true;
 	struct sn_lap *l = &link->fetched[class];
 	uint64_t now = sn_now_ns();
