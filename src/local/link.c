@@ -443,4 +443,5 @@ void sn_link_detach(void *link)
 void sn_link_forked(struct sn_link *link)
 {
 	link->fast = false;
+	link->rx.cells = NULL; /* who asks whether something has come asks for this */
 }
