@@ -7,7 +7,9 @@
  *    looks from the 50 us on: until one of his waits takes longer than that. For one sleep brings others: in a ring of ranks (each
  *    sends to the next one) he who has to be woken, 15 us and more, holds up all others in turn, each of whom sleeps
  *    meanwhile, so that the delay goes round and round. With 16 ranks on 16 cores (Xeon, virtual) a step took 4 to 12 us, and 0.7 if
- *    nobody slept; with 8, where it is round in less than 50 us, 0.5 always.
+ *    nobody slept; with 8, where it is round in less than 50 us, 0.5 always. Not where somebody else, of whom nothing is known here, wants
+ *    this core: to him a yield gives a time slice (4 ms), while who sleeps and is woken has the core back at once. Three slices
+ *    in a row, and for a second everybody sleeps after the 50 us.
  *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a wake-up,
  *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken. Skipped where
  *    yields hand nothing on (progress/turns.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
@@ -39,6 +41,10 @@
 #define FAR_AWAKE_NS	 (SN_RELAX_FAR_ARM + 10000u)
 #define JUDGE_NS	 50000000u
 #define LONGER_NS	 1000000u
+#define LOST_NS		 500000u /* without the core: a yield takes a microsecond */
+#define LOST_TIMES	 3	 /* within */
+#define LOST_WITHIN_NS	 100000000u
+#define LOST_FOR_NS	 1000000000u
 #define LOOKS		 8  /* between two readings of the clock (25 ns each) */
 #define FIRST_LOOKS	 64 /* of a wait, before the clock is read at all: about 2 us */
 #define CLOCKED		 16 /* of so many waits in a crowd one reads the clock at its first turn */
@@ -49,7 +55,8 @@ static _Atomic unsigned crowd, far_rails;
 static _Atomic unsigned rivals;	  /* as sn_relax_crowd() was told */
 static _Atomic uint64_t judge_at; /* when to ask for the cores again */
 static _Atomic uint64_t count_naps, count_yields, count_awake;
-static _Atomic uint32_t longer; /* ns that waits with sleeps in them took lately; 0: too long */
+static _Atomic uint32_t longer;	      /* ns that waits with sleeps in them took lately; 0: too long */
+static _Atomic uint64_t wanted_until; /* somebody else wants the core: nobody stays awake for longer */
 static _Thread_local uint32_t
 	napped_for; /* ns until the end of the last sleep of the wait that is on, or was */
 
@@ -169,11 +176,28 @@ static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), voi
 }
 
 /* The wait before this one had sleeps in it: is it worth while to be awake so long? A quarter more, for the next will not be shorter. */
-static void learn_longer(void)
+static void learn_longer(uint64_t now)
 {
 	uint32_t ns = napped_for + napped_for / 4;
+	bool wanted = now < atomic_load_explicit(&wanted_until, memory_order_relaxed);
 	napped_for = 0;
-	atomic_store_explicit(&longer, ns <= LONGER_NS ? ns : 0, memory_order_relaxed);
+	atomic_store_explicit(&longer, ns <= LONGER_NS && !wanted ? ns : 0, memory_order_relaxed);
+}
+
+/* Yields have taken a time slice. A single one may be chance: a virtual machine that stood still, a daemon. */
+static void core_lost(uint64_t now)
+{
+	static _Thread_local uint64_t first;
+	static _Thread_local unsigned times;
+	if (!times || now - first > LOST_WITHIN_NS) {
+		first = now;
+		times = 0;
+	}
+	if (++times < LOST_TIMES)
+		return;
+	times = 0;
+	atomic_store_explicit(&wanted_until, now + LOST_FOR_NS, memory_order_relaxed);
+	atomic_store_explicit(&longer, 0, memory_order_relaxed);
 }
 
 /*
@@ -226,18 +250,30 @@ static bool far_gives_way(uint64_t waited)
 	return far_answers() && (waited >= FAR_NS || sn_relax_far_turns());
 }
 
-static int look_until(uint64_t end, bool yields, int (*poll)(void *arg), void *arg)
+static int look_until(uint64_t end, int (*poll)(void *arg), void *arg)
 {
 	int found = 0;
 	do {
 		for (int i = 0; i < LOOKS && !found; i++) {
-			if (yields)
-				yield();
-			else
-				sn_cpu_relax();
+			sn_cpu_relax();
 			found = poll(arg);
 		}
 	} while (!found && sn_now_ns() < end);
+	return found;
+}
+
+/* The same of one who has waited for so long already that the core is for others meanwhile. */
+static int look_on_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void *arg)
+{
+	int found;
+	do {
+		yield();
+		uint64_t back = sn_now_ns();
+		if (sn_unlikely(back - now > LOST_NS))
+			core_lost(back);
+		found = poll(arg);
+		now = sn_now_ns();
+	} while (!found && now < end);
 	return found;
 }
 
@@ -306,7 +342,7 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	if (!*idle) {
 		*idle = now;
 		if (sn_unlikely(napped_for))
-			learn_longer();
+			learn_longer(now);
 		sn_engine_stay();
 	}
 	uint64_t waited = now - *idle, end = now + stay_ns(waited, many || sn_relax_far_turns(), max_nap_us);
@@ -320,8 +356,10 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 		found = yield_until(end, now, poll, arg);
 	else if (far_gives_way(waited))
 		found = far_until(end, now, poll, arg);
+	else if (gives_way(waited))
+		found = look_on_until(end, now, poll, arg);
 	else
-		found = look_until(end, gives_way(waited), poll, arg);
+		found = look_until(end, poll, arg);
 	if (found)
 		*idle = 0;
 	return found;
@@ -347,8 +385,11 @@ bool sn_relax_awake(int (*poll)(void *arg), void *arg)
 			      memory_order_relaxed);
 	while (!sn_relax_step(&idle, 0, poll, arg)) {
 		uint64_t now = sn_now_ns();
-		if (now - idle >= awake_ns(sn_relax_crowded(), now))
-			return false;
+		if (now - idle < awake_ns(sn_relax_crowded(), now))
+			continue;
+		/* he sleeps elsewhere, which nobody sees here */
+		atomic_store_explicit(&longer, 0, memory_order_relaxed);
+		return false;
 	}
 	return true;
 }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who was woken soon stays awake the next times (test_bell.c), but not where that is dearer than to sleep: where somebody else wants
+ * his core, or where his waits have become long ones that he sleeps through elsewhere.
+ */
+#include "base/base.h"
+#include "progress/relax.h"
+#include "unit.h"
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#define SHORT 200000u /* ns: a wait in which one naps */
+
+static uint64_t due;
+
+static int is_due(void *arg)
+{
+	return sn_now_ns() >= due;
+}
+
+static int never(void *arg)
+{
+	return 0;
+}
+
+static void note_naps(void *arg, const char *name, uint64_t value)
+{
+	if (strcmp(name, "progress.naps") == 0)
+		*(uint64_t *)arg = value;
+}
+
+static uint64_t naps(void)
+{
+	uint64_t n = 0;
+	sn_relax_counters(note_naps, &n);
+	return n;
+}
+
+/* How many naps there were in a wait of so long, and what that took in truth. */
+static uint64_t naps_in(uint64_t ns, uint64_t *took)
+{
+	uint64_t idle = 0, before = naps(), start = sn_now_ns();
+	due = start + ns;
+	while (!is_due(NULL))
+		sn_relax_step(&idle, 20000, is_due, NULL);
+	*took = sn_now_ns() - start;
+	return naps() - before;
+}
+
+/* Until nobody naps in a wait of that length. False: others take the core all the time. */
+static bool stays_awake(void)
+{
+	uint64_t took;
+	for (int tries = 0; tries < 500; tries++)
+		if (!naps_in(SHORT, &took) && took < SHORT + SHORT / 8)
+			return true;
+	return false;
+}
+
+static int setup(void **state)
+{
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET((unsigned)sched_getcpu(), &one);
+	sn_relax_crowd(0);
+	return sched_setaffinity(0, sizeof(one), &one);
+}
+
+static void who_sleeps_elsewhere_does_not_stay_awake_first(void **state)
+{
+	if (!stays_awake())
+		skip();
+	uint64_t start = sn_now_ns();
+	assert_false(sn_relax_awake(never, NULL));
+	assert_true(sn_now_ns() - start >= SHORT);
+	uint64_t least = UINT64_MAX; /* of some, as the core may be taken away */
+	for (int i = 0; i < 20; i++) {
+		start = sn_now_ns();
+		assert_false(sn_relax_awake(never, NULL));
+		least = SN_MIN_OF(least, sn_now_ns() - start);
+	}
+	assert_true(least < SHORT);
+}
+
+/* To him a yield gives a time slice, and what was to be waited for is long there when that is over. */
+static void who_shares_his_core_with_a_stranger_sleeps(void **state)
+{
+	uint64_t napped = 0, took;
+	if (!stays_awake())
+		skip();
+	pid_t stranger = fork();
+	assert_true(stranger >= 0);
+	if (!stranger)
+		for (alarm(100);;)
+			;
+	for (int i = 0; i < 100; i++)
+		napped += naps_in(SHORT, &took) != 0;
+	kill(stranger, SIGKILL);
+	assert_int_equal(waitpid(stranger, NULL, 0), stranger);
+	assert_true(napped >= 20);
+}
+
+int main(void)
+{
+	alarm(150);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_sleeps_elsewhere_does_not_stay_awake_first),
+		cmocka_unit_test(who_shares_his_core_with_a_stranger_sleeps),
+	};
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
