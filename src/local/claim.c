@@ -37,7 +37,7 @@ void sn_claim_close(struct sn_rail *rail)
 	munmap(rail->board, SN_BOARD_BYTES);
 }
 
-/* What fills this receive would not look for it, no more than in a mesh, where this process is about to fetch it: then to show it, and to take it off again, is for nothing. */
+/* What fills this receive would not look for it: then to show it, and to take it off again, is for nothing. */
 static bool passes_by(const struct sn_link *link, uint64_t room)
 {
 	const struct sn_chan *chan = link->rx.chan;
@@ -55,7 +55,7 @@ int sn_claim_expose(void *r, const void *l, uint64_t serial, uint64_t bits, uint
 {
 	struct sn_rail *rail = r;
 	const struct sn_link *source = l;
-	if (rail->forked || (source && (passes_by(source, room) || sn_way_meshed(source))))
+	if (rail->forked || (source && passes_by(source, room)))
 		return -1;
 	uint32_t heap = sn_heap_holds(&rail->heap, iov, iov_count) ? rail->heap.generation : 0;
 	/* Memory that senders can map needs no name: they copy there by themselves. */

@@ -127,12 +127,16 @@ static bool has_room(struct sn_link *link)
 	return sn_likely(!link->tx.full) || (sn_tx_refresh(&link->tx) && !link->tx.full);
 }
 
+static bool may_mesh(const struct sn_link *link, const struct sn_head *head, bool copied)
+{
+	return head->len > link->whole && head->kind == SN_K_TAGGED && !copied && link->greeted;
+}
+
 /* Is it one of a mesh, whose receivers fetch what they can map? */
-static bool is_meshed(struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
+static bool is_meshed(const struct sn_link *link, const struct sn_head *head, const struct iovec *iov,
 		      uint32_t iov_count, bool copied)
 {
-	return head->len > link->whole && head->kind == SN_K_TAGGED && !copied && link->greeted &&
-	       sn_way_mesh(link, head->len) &&
+	return may_mesh(link, head, copied) && sn_way_meshed(link) &&
 	       sn_way_invited(link, head->len, sn_heap_holds(&link->rail->heap, iov, iov_count));
 }
 
@@ -235,7 +239,8 @@ post_slow(struct sn_link *link, const struct sn_out *out, struct sn_req *req)
 {
 	if (link->rail->forked)
 		return sn_fail(SN_ERR_FORKED, "this endpoint belongs to the parent process");
-	if ((out->must_copy || !req) && out->head.len > SN_INJECT_MAX)
+	bool copied = out->must_copy || !req;
+	if (copied && out->head.len > SN_INJECT_MAX)
 		return sn_fail(SN_ERR_INVALID, "a message of %llu bytes cannot be copied on the way",
 			       (unsigned long long)out->head.len);
 	if (link->lost)
@@ -247,9 +252,11 @@ post_slow(struct sn_link *link, const struct sn_out *out, struct sn_req *req)
 	}
 	if (link->state == SN_LINK_GONE || link->doom)
 		return SN_ERR_PEER_GONE;
+	if (may_mesh(link, &out->head, copied)) /* one that waits for room is tried again and again */
+		sn_way_mesh(link, out->head.len);
 	if (!sn_list_empty(&link->messages))
 		return enqueue(link, out, req);
-	int rc = write_message(link, &out->head, out->iov, out->iov_count, out->must_copy || !req, req);
+	int rc = write_message(link, &out->head, out->iov, out->iov_count, copied, req);
 	if (rc == SN_ERR_AGAIN) {
 		if (!link->tx.bad)
 			return enqueue(link, out, req);
@@ -294,7 +301,7 @@ static int parts_now(struct sn_link *link, const struct sn_head *head, const voi
 	uint32_t cells = sn_part_cells(head);
 	struct sn_lap *lap = NULL;
 	if (head->kind == SN_K_TAGGED && may_part(link, head, false) && has_room(link) &&
-	    !sn_way_mesh(link, head->len))
+	    !sn_way_meshed(link))
 		lap = settled_in_ring(link, &iov);
 	struct sn_cell *cell = lap ? sn_tx_room(&link->tx, cells) : NULL;
 	if (!cell)
@@ -302,6 +309,7 @@ static int parts_now(struct sn_link *link, const struct sn_head *head, const voi
 	lap->count++;
 	sn_part_write(link, cell, cells, head, &iov, 1);
 	sn_link_ring(link, false);
+	sn_way_mesh(link, head->len);
 	return 1;
 }
 

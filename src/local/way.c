@@ -18,7 +18,8 @@
 #define LAP_NS	20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
 #define MESH_PAUSE                                                                                           \
 	4 /* times that: who looks at what came from all others in turn, and makes what goes there, needs so long */
-#define FAR_WHOLE   8191 /* bytes; see sn_way_set_whole() */
+#define MESH_MOST   1000000 /* ns: to copy more than some MiB is no pause, but who computes so long is away */
+#define FAR_WHOLE   8191    /* bytes; see sn_way_set_whole() */
 #define CROWD_EAGER 16384
 #define LOG_64K	    16
 #define MOVED_AGAIN 64 /* messages: unbound processes that wander are not followed at each step */
@@ -236,15 +237,16 @@ static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint6
 	return way;
 }
 
-/* In a crowd whoever comes first copies: the other one does not have the core. */
+/* What cannot be mapped is not fetched for less. In a crowd whoever comes first copies: the other one does not have the core. */
 bool sn_way_meshed(const struct sn_link *link)
 {
-	return sn_unlikely(sn_mesh_is(&link->rail->mesh)) && !sn_relax_crowded();
+	return sn_unlikely(sn_mesh_is(&link->rail->mesh)) && link->heap.map && !sn_relax_crowded();
 }
 
 bool sn_way_mesh(struct sn_link *link, uint64_t len)
 {
-	bool mesh = sn_mesh_see(&link->rail->mesh, link, MESH_PAUSE * lap_bound(len)) && sn_way_meshed(link);
+	uint64_t pause = SN_MIN_OF(MESH_PAUSE * lap_bound(len), (uint64_t)MESH_MOST);
+	bool mesh = sn_mesh_see(&link->rail->mesh, link, pause) && sn_way_meshed(link);
 	link->rail->count.meshed += mesh;
 	return mesh;
 }
