@@ -281,8 +281,10 @@ static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
 	bool alone = entries == t->entries_seen;
 
 	t->entries_seen = entries;
-	if (!alone)
+	if (!alone) {
 		t->idle = 0;
+		sn_relax_interrupted();
+	}
 	return alone ? SN_MIN_OF(nap, SHARED_NAP) : 0;
 }
 

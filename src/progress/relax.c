@@ -184,6 +184,11 @@ static void learn_longer(uint64_t now)
 	atomic_store_explicit(&longer, ns <= LONGER_NS && !wanted ? ns : 0, memory_order_relaxed);
 }
 
+void sn_relax_interrupted(void)
+{
+	napped_for = 0;
+}
+
 /* Yields have taken a time slice. A single one may be chance: a virtual machine that stood still, a daemon. */
 static void core_lost(uint64_t now)
 {

@@ -23,6 +23,9 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
  */
 void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg);
 
+/* Of somebody whose wait begins anew though nothing has come: how long he has slept in it says nothing. */
+void sn_relax_interrupted(void);
+
 /*
  * Of somebody who waits in a crowd for what may come by ways that ring no bell, too, where he looks between two calls: he gives the
  * core away once, unless he has done so himself (yielded).

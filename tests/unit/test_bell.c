@@ -433,8 +433,10 @@ static void who_has_slept_for_less_than_1_ms_stays_awake(void **state)
 	while (!naps_in(LONG, &took))
 		;
 	naps_in(SHORT / 8, &took); /* what was learned is forgotten, for the other tests */
-	if (awake < 20 || forgotten < 3)
-		skip();
+	if (awake >= 20 && forgotten >= 3)
+		return;
+	print_message("a busy machine: others take the core all the time\n");
+	skip();
 }
 
 /* Judged where the step was not interrupted for so long that a nap was right. */

@@ -58,6 +58,12 @@ static bool stays_awake(void)
 	return false;
 }
 
+static void be_skipped(void)
+{
+	print_message("a busy machine: others take the core all the time\n");
+	skip();
+}
+
 static int setup(void **state)
 {
 	cpu_set_t one;
@@ -70,7 +76,7 @@ static int setup(void **state)
 static void who_sleeps_elsewhere_does_not_stay_awake_first(void **state)
 {
 	if (!stays_awake())
-		skip();
+		be_skipped();
 	uint64_t start = sn_now_ns();
 	assert_false(sn_relax_awake(never, NULL));
 	assert_true(sn_now_ns() - start >= SHORT);
@@ -83,12 +89,25 @@ static void who_sleeps_elsewhere_does_not_stay_awake_first(void **state)
 	assert_true(least < SHORT);
 }
 
+/* As where another thread calls: nobody knows what he waited for, and how long that takes. */
+static void what_is_interrupted_teaches_nothing(void **state)
+{
+	uint64_t napped = 0, took;
+	naps_in(25 * SHORT, &took);
+	naps_in(SHORT / 8, &took); /* forgotten, what was before */
+	for (int i = 0; i < 20; i++) {
+		napped += naps_in(SHORT, &took) != 0;
+		sn_relax_interrupted();
+	}
+	assert_true(napped >= 10); /* without his core for that time he does not nap */
+}
+
 /* To him a yield gives a time slice, and what was to be waited for is long there when that is over. */
 static void who_shares_his_core_with_a_stranger_sleeps(void **state)
 {
 	uint64_t napped = 0, took;
 	if (!stays_awake())
-		skip();
+		be_skipped();
 	pid_t stranger = fork();
 	assert_true(stranger >= 0);
 	if (!stranger)
@@ -106,6 +125,7 @@ int main(void)
 	alarm(150);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_sleeps_elsewhere_does_not_stay_awake_first),
+		cmocka_unit_test(what_is_interrupted_teaches_nothing),
 		cmocka_unit_test(who_shares_his_core_with_a_stranger_sleeps),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);
