@@ -17,8 +17,7 @@
 
 #define MOST   64 /* communicators that have memory at once */
 #define LOOKED 8  /* looks of one who waits, of which one is the MPI's, too */
-#define QUIET                                                                                                \
-	64 /* but none of the first ones, where each has a core: some us, and the MPI's look takes as long as a line is on its way */
+#define QUIET  64 /* and where each has a core not of the first ones: the MPI looks as long as a line needs */
 #define NAP_NS 1000000
 #define ASKED  8 /* naps, after one of which it is asked whether the other has ended */
 #define PAGE   ((size_t)4096)

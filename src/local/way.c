@@ -14,10 +14,9 @@
 #include "progress/relax.h"
 #include <sched.h>
 
-#define LOOK_NS 400   /* a process that waits polls several times in this */
-#define LAP_NS	20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
-#define MESH_PAUSE                                                                                           \
-	4 /* times that: who looks at what came from all others in turn, and makes what goes there, needs so long */
+#define LOOK_NS	    400	  /* a process that waits polls several times in this */
+#define LAP_NS	    20000 /* and 2 ns a byte: slower loops do something else than exchanging messages */
+#define MESH_PAUSE  4	  /* times that: to look at what came from all others, and to make what goes there */
 #define MESH_MOST   1000000 /* ns: to copy more than some MiB is no pause, but who computes so long is away */
 #define FAR_WHOLE   8191    /* bytes; see sn_way_set_whole() */
 #define CROWD_EAGER 16384
