@@ -386,59 +386,6 @@ static void waiting_spins_then_naps(void **state)
 	assert_true(yields > yielded); /* then the core is for others */
 }
 
-static uint64_t due;
-
-static int is_due(void *arg)
-{
-	return sn_now_ns() >= due;
-}
-
-#define SHORT 200000u /* ns: a wait in which one naps */
-#define LONG  5000000u
-
-/* How many naps there were in a wait of so long, and what that took in truth. */
-static uint64_t naps_in(uint64_t ns, uint64_t *took)
-{
-	uint64_t idle = 0, start = sn_now_ns();
-	napped();
-	due = start + ns;
-	while (!is_due(NULL))
-		sn_relax_step(&idle, 20000, is_due, NULL);
-	*took = sn_now_ns() - start;
-	return napped();
-}
-
-/*
- * One sleep would make others sleep, so the next time he is awake; until a wait takes so long that to sleep was right. Judged where
- * nobody has taken the core meanwhile.
- */
-static void who_has_slept_for_less_than_1_ms_stays_awake(void **state)
-{
-	unsigned awake = 0, forgotten = 0;
-	uint64_t took;
-	sn_relax_crowd(0);
-	for (int tries = 0; tries < 500 && (awake < 20 || forgotten < 3); tries++) {
-		if (!naps_in(LONG, &took))
-			continue; /* without his core all the time */
-		uint64_t naps_after = naps_in(SHORT, &took);
-		forgotten += naps_after > 0;
-		for (int i = 0; i < 10 && naps_after && took < 3 * SHORT; i++) {
-			uint64_t more = naps_in(SHORT, &took);
-			if (took > SHORT + SHORT / 8)
-				break;
-			assert_int_equal(more, 0);
-			awake++;
-		}
-	}
-	while (!naps_in(LONG, &took))
-		;
-	naps_in(SHORT / 8, &took); /* what was learned is forgotten, for the other tests */
-	if (awake >= 20 && forgotten >= 3)
-		return;
-	print_message("a busy machine: others take the core all the time\n");
-	skip();
-}
-
 /* Judged where the step was not interrupted for so long that a nap was right. */
 static void nobody_naps_before_the_network_would_ring(void **state)
 {
@@ -585,7 +532,6 @@ int main(void)
 		cmocka_unit_test(no_ring_at_the_guard_is_lost),
 		cmocka_unit_test(bound_to_other_cores_is_no_rival),
 		cmocka_unit_test(waiting_spins_then_naps),
-		cmocka_unit_test(who_has_slept_for_less_than_1_ms_stays_awake),
 		cmocka_unit_test(nobody_naps_before_the_network_would_ring),
 		cmocka_unit_test(in_a_crowd_waiting_yields_at_once),
 		cmocka_unit_test(in_a_crowd_nobody_goes_back_after_the_first_yield),

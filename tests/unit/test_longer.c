@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who was woken soon stays awake the next times (test_bell.c), but not where that is dearer than to sleep: where somebody else wants
+ * Who was woken soon stays awake the next times, but not where that is dearer than to sleep: where somebody else wants
  * his core, or where his waits have become long ones that he sleeps through elsewhere.
  */
 #include "base/base.h"
@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #define SHORT 200000u /* ns: a wait in which one naps */
+#define LONG  5000000u
 
 static uint64_t due;
 
@@ -73,6 +74,35 @@ static int setup(void **state)
 	return sched_setaffinity(0, sizeof(one), &one);
 }
 
+/*
+ * One sleep would make others sleep, so the next time he is awake; until a wait takes so long that to sleep was right. Judged where
+ * nobody has taken the core meanwhile.
+ */
+static void who_has_slept_for_less_than_1_ms_stays_awake(void **state)
+{
+	unsigned awake = 0, forgotten = 0;
+	uint64_t took;
+	for (int tries = 0; tries < 500 && (awake < 20 || forgotten < 3); tries++) {
+		if (!naps_in(LONG, &took))
+			continue; /* without his core all the time */
+		uint64_t naps_after = naps_in(SHORT, &took);
+		forgotten += naps_after > 0;
+		for (int i = 0; i < 10 && naps_after && took < 3 * SHORT; i++) {
+			uint64_t more = naps_in(SHORT, &took);
+			if (took > SHORT + SHORT / 8)
+				break;
+			assert_int_equal(more, 0);
+			awake++;
+		}
+	}
+	while (!naps_in(LONG, &took))
+		;
+	naps_in(SHORT / 8, &took); /* what was learned is forgotten, for the other tests */
+	if (awake >= 20 && forgotten >= 3)
+		return;
+	be_skipped();
+}
+
 static void who_sleeps_elsewhere_does_not_stay_awake_first(void **state)
 {
 	uint64_t start, took = 0, least = UINT64_MAX; /* of some, as the core may be taken away */
@@ -96,7 +126,7 @@ static void who_sleeps_elsewhere_does_not_stay_awake_first(void **state)
 static void what_is_interrupted_teaches_nothing(void **state)
 {
 	uint64_t napped = 0, took;
-	naps_in(25 * SHORT, &took);
+	naps_in(LONG, &took);
 	naps_in(SHORT / 8, &took); /* forgotten, what was before */
 	for (int i = 0; i < 20; i++) {
 		napped += naps_in(SHORT, &took) != 0;
@@ -127,6 +157,7 @@ int main(void)
 {
 	alarm(150);
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_has_slept_for_less_than_1_ms_stays_awake),
 		cmocka_unit_test(who_sleeps_elsewhere_does_not_stay_awake_first),
 		cmocka_unit_test(what_is_interrupted_teaches_nothing),
 		cmocka_unit_test(who_shares_his_core_with_a_stranger_sleeps),
