@@ -309,7 +309,7 @@ struct sn_rail {
 	struct sn_list busy, doomed;
 	struct sn_link *wrote; /* the last to take a longer message: its ring is got ready for the next */
 	struct sn_link **poll; /* links with something to read; those with traffic lately first */
-	uint32_t poll_count, poll_room, poll_swap;
+	uint32_t poll_count, poll_room, poll_swap, poll_turn;
 	struct sn_list links;
 	uint32_t channels;	     /* links with a ring of ours: decides the size of the next */
 	uint32_t rivals;	     /* links whose peers may want this process's cores */
