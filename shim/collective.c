@@ -117,22 +117,37 @@ static inline int move(const struct sn_shim_quick *q, const struct sn_seen *e, c
 	return rc;
 }
 
-/* Likewise. A pair of steps is a message out and one in. */
+/* Likewise, of who takes part in each step: two of these are a message out and one in. */
+static inline int double_up(const struct sn_shim_quick *q, const struct sn_seen *e, void *to, size_t len,
+			    bool *marks)
+{
+	static char came[SN_ROOM] __attribute__((aligned(64)));
+	const struct sn_step *s = e->step, *end = s + e->steps;
+	int rc = 0;
+	if (!likely(!e->doubling.stands)) {
+		if ((rc = do_step(q, e, s++, came, marks)))
+			return rc;
+		sn_combine(e, SN_OF_PAIR, to, came, len);
+	}
+	for (int k = 0; s + 1 < end; k++, s += 2) {
+		if ((rc = do_step(q, e, s, to, marks)) || (rc = do_step(q, e, s + 1, came, marks)))
+			return rc;
+		sn_combine(e, k, to, came, len);
+	}
+	return s < end ? do_step(q, e, s, to, marks) : 0;
+}
+
+/* Likewise. */
 static inline int reduce(const struct sn_shim_quick *q, const struct sn_seen *e, const void *from, void *to,
 			 bool *marks)
 {
-	static char came[SN_ROOM] __attribute__((aligned(64)));
 	size_t len = e->step->way.len;
-	int rc = 0;
 	if (!sn_in_place(from))
 		memcpy(to, from, len);
-	for (unsigned k = 0; 2 * k < e->steps; k++) {
-		if ((rc = do_step(q, e, &e->step[2 * k], to, marks)) ||
-		    (rc = do_step(q, e, &e->step[2 * k + 1], came, marks)))
-			break;
-		sn_combine(e, k, to, came, len);
-	}
-	return rc;
+	if (likely(!e->doubling.brings))
+		return double_up(q, e, to, len, marks);
+	int rc = do_step(q, e, &e->step[0], to, marks);
+	return rc ? rc : do_step(q, e, &e->step[1], to, marks);
 }
 
 /* ---- the calls ---- */

@@ -114,22 +114,46 @@ static int await_all(struct sn_meet *m, handle comm)
 	return rc;
 }
 
+/* What those have brought along who take part in each step, by their numbers. */
+struct operands {
+	const struct sn_meet *m;
+	const struct sn_collective *c;
+	size_t len;
+	unsigned pairs;
+};
+
+/* Of a pair the sum, which is made here. */
+static const char *operand_of(const struct operands *o, unsigned number, char *room)
+{
+	const struct sn_meet *m = o->m;
+	if (number >= o->pairs)
+		return operand(m, number + o->pairs, o->len);
+	memcpy(room, operand(m, 2 * number + 1, o->len), o->len);
+	sn_proof_mpi.reduce_local(operand(m, 2 * number, o->len), room, o->c->count, o->c->type, o->c->op);
+	return room;
+}
+
 /*
- * Step by step: at[i] is the sum that rank ^ 2i has then, of those i that are not done with. What is read of the others stays as it is.
+ * Step by step: at[i] is the sum that number ^ 2i has then, of those i that are not done with. What is read of the others stays as it is.
  */
 static void fold(struct sn_meet *m, const struct sn_collective *c, char *to, size_t len)
 {
 	char *at[SN_MEET_RANKS / 2] = {m->sums};
-	unsigned turned = sn_proof_turned(m->rank, 0);
-	for (unsigned i = 0; i < m->ranks / 2; i++) {
+	struct sn_doubling d = sn_doubling_of(m->ranks, m->rank);
+	const struct operands all = {m, c, len, d.pairs};
+	unsigned count = 1u << d.steps, turned = sn_proof_turned(d.number, 0);
+	char *room = m->sums + count / 2 * SN_MEET_ROOM;
+	for (unsigned i = 0; i < count / 2; i++) {
 		at[i] = m->sums + i * SN_MEET_ROOM;
-		memcpy(at[i], operand(m, m->rank ^ (2 * i | turned), len), len);
-		sn_proof_mpi.reduce_local(operand(m, m->rank ^ (2 * i | !turned), len), at[i], c->count,
-					  c->type, c->op);
+		const char *first = operand_of(&all, d.number ^ (2 * i | turned), at[i]);
+		if (first != at[i])
+			memcpy(at[i], first, len);
+		const char *other = operand_of(&all, d.number ^ (2 * i | !turned), room);
+		sn_proof_mpi.reduce_local(other, at[i], c->count, c->type, c->op);
 	}
-	for (unsigned half = 1, step = 1; 2 * half < m->ranks; half *= 2, step++) {
-		turned = sn_proof_turned(m->rank, step);
-		for (unsigned i = 0; i < m->ranks / 2; i += 2 * half) {
+	for (unsigned half = 1, step = 1; 2 * half < count; half *= 2, step++) {
+		turned = sn_proof_turned(d.number, step);
+		for (unsigned i = 0; i < count / 2; i += 2 * half) {
 			char *in = at[turned ? i : i | half], *sum = at[turned ? i | half : i];
 			sn_proof_mpi.reduce_local(in, sum, c->count, c->type, c->op);
 			at[i] = sum;

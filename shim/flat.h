@@ -20,7 +20,7 @@
  * When the first is, the ranks make the memory (meet.h); if not all have it, the communicator stays as it is.
  *
  * Order of the operands: that of recursive doubling, which was proved of the form: each rank makes all the sums that lead to its own, so that each bit
- * is the MPI's. That is n - 1 of them, in place of log n, and 2^k ranks.
+ * is the MPI's. That is n - 1 of them, in place of log n.
  *
  * Two generations of lines, in turns: who writes in a call has left the one before, so all had come to that, and had left the one before
  * it, whose lines are written now.

@@ -268,10 +268,10 @@ static void find_handles(void)
 	self = sn_proof_handle("ompi_mpi_comm_self", 0x44000001);
 }
 
-/* For either kind of sums. */
+/* For either kind of sums. Flat: those of half of them, and one more of a pair. */
 static char *sums_of(unsigned ranks)
 {
-	size_t flat = (size_t)ranks / 2 * SN_MEET_ROOM;
+	size_t flat = ((size_t)ranks / 2 + 1) * SN_MEET_ROOM;
 	return aligned_alloc(64, flat > SN_MEET_SUMS ? flat : SN_MEET_SUMS);
 }
 

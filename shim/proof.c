@@ -57,19 +57,30 @@ void sn_proof_look(handle comm)
 	sn_proof_mpi.iprobe(any, NOBODYS_TAG, comm, &flag, (void *)(uintptr_t)!open_mpi);
 }
 
-/*
- * In the order of recursive doubling, step by step with the rank whose number differs in that bit: Open MPI takes the lower
- * rank's first, MPICH and Intel MPI what came.
- */
-bool sn_proof_turned(unsigned rank, unsigned step)
+struct sn_doubling sn_doubling_of(unsigned ranks, unsigned rank)
 {
-	return sn_quick_is_open_mpi() && !(rank >> step & 1);
+	struct sn_doubling d = {.steps = 31 - (unsigned)__builtin_clz(ranks)};
+	d.pairs = ranks - (1u << d.steps);
+	bool paired = rank < 2 * d.pairs;
+	d.number = paired ? rank / 2 : rank - d.pairs;
+	d.brings = paired && rank % 2 == 0;
+	d.stands = paired && !d.brings;
+	return d;
 }
 
-void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, size_t len)
+/*
+ * Step by step with the one whose number differs in that bit: Open MPI takes the lower
+ * rank's first, MPICH and Intel MPI what came. Of a pair all take the even one's first, which is what came.
+ */
+bool sn_proof_turned(unsigned number, unsigned step)
+{
+	return sn_quick_is_open_mpi() && !(number >> step & 1);
+}
+
+void sn_combine(const struct sn_seen *e, int step, char *sum, char *came, size_t len)
 {
 	const struct sn_collective *c = &e->call;
-	if (sn_proof_turned((unsigned)e->rank, step)) {
+	if (step != SN_OF_PAIR && sn_proof_turned(e->doubling.number, (unsigned)step)) {
 		sn_proof_mpi.reduce_local(sum, came, c->count, c->type, c->op);
 		memcpy(sum, came, len);
 	} else {
@@ -114,7 +125,7 @@ static bool find(struct sn_proof_mpi *mpi)
 /*
  * Are messages all that collectives are made of, and the same with each call? On one node: between nodes Open MPI and Intel MPI
  * have collectives of two levels. Unless somebody has chosen otherwise: Open MPI by components that have a memory of
- * their own, not by rules for its usual one, which are read once and choose among algorithms of messages; MPICH where it keeps one; Intel MPI does by itself (intel.c), and where it tunes itself as it goes.
+ * their own, not by rules for its usual one, which are read once and choose among algorithms of messages; MPICH where it keeps one; Intel MPI does by itself (within.c), and where it tunes itself as it goes.
  */
 static bool messages_alone(void)
 {
@@ -309,27 +320,61 @@ static bool is_bcast(const struct sn_collective *c, const void *buf)
 	return yes;
 }
 
+/* It went, in full, and is what is there by now. */
+static bool went(unsigned i)
+{
+	const struct sn_shim_step *s = &seen[i];
+	return !s->is_recv && s->way.len == brought_len &&
+	       !memcmp(lesson.bytes + s->bytes, brought, brought_len);
+}
+
+/* It came, in full; and the MPI heard of it when it had begun so many steps. */
+static bool came(unsigned i, unsigned least, unsigned most)
+{
+	const struct sn_shim_step *r = &seen[i];
+	return r->is_recv && r->way.len == brought_len && r->got == brought_len && r->known >= least &&
+	       r->known <= most;
+}
+
+static void combine(const struct sn_seen *e, int step, unsigned i)
+{
+	static char operand[SN_ROOM] __attribute__((aligned(64)));
+	memcpy(operand, lesson.bytes + seen[i].bytes, brought_len);
+	sn_combine(e, step, brought, operand, brought_len);
+}
+
+/* Of which k exchanges are all, or what is between what comes of a pair and what goes to it. */
+static bool doubles(const struct sn_seen *e)
+{
+	const struct sn_doubling *d = &e->doubling;
+	unsigned i = d->stands, ends = i + 2 * d->steps;
+	if (lesson.count != ends + d->stands || (d->stands && !came(0, 1, 2)))
+		return false;
+	if (d->stands)
+		combine(e, SN_OF_PAIR, 0);
+	for (int k = 0; i < ends; k++, i += 2) {
+		bool last = i + 2 == ends && d->stands; /* before what goes to it */
+		if (!came(i, i + 2, last ? i + 2 : i + 3) || !went(i + 1))
+			return false;
+		combine(e, k, i);
+	}
+	/* of three ranks, see collective.h */
+	bool root = d->stands && d->steps == 1 && !memcmp(lesson.bytes + seen[1].bytes, brought, brought_len);
+	return !d->stands || (!root && went(ends));
+}
+
 /* brought: by this rank. */
 static bool is_allreduce(struct sn_seen *e, const void *result)
 {
-	static char came[SN_ROOM] __attribute__((aligned(64)));
-	const struct sn_collective *c = &e->call;
-	size_t len = brought_len;
-	unsigned steps = lesson.count / 2;
-	int ranks;
-	if (!len || !all_over() || lesson.count % 2 || sn_proof_mpi.comm_size(c->comm, &ranks) ||
-	    sn_proof_mpi.comm_rank(c->comm, &e->rank) || ranks != 1 << steps)
+	int ranks, rank;
+	if (!brought_len || !all_over() || sn_proof_mpi.comm_size(e->call.comm, &ranks) ||
+	    sn_proof_mpi.comm_rank(e->call.comm, &rank) || ranks < 2)
 		return false;
-	for (unsigned k = 0; k < steps; k++) {
-		const struct sn_shim_step *r = &seen[2 * k], *s = r + 1;
-		if (!r->is_recv || s->is_recv || r->way.len != len || r->got != len || s->way.len != len ||
-		    r->known < 2 * k + 2 || r->known > 2 * k + 3 ||
-		    memcmp(lesson.bytes + s->bytes, brought, len) != 0)
-			return false;
-		memcpy(came, lesson.bytes + r->bytes, len);
-		sn_combine(e, k, brought, came, len);
-	}
-	return !memcmp(result, brought, len);
+	e->doubling = sn_doubling_of((unsigned)ranks, (unsigned)rank);
+	if (e->doubling.brings)
+		return lesson.count == 2 && went(0) && came(1, 2, 2) &&
+		       !memcmp(result, lesson.bytes + seen[1].bytes, brought_len);
+	return doubles(e) && !memcmp(result, brought, brought_len);
 }
 
 /*

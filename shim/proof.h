@@ -27,6 +27,16 @@ struct sn_step {
 	bool out; /* the buffer is that of what this rank brings along, else of what it gets */
 };
 
+/*
+ * Recursive doubling of any number of ranks, as MPICH and Open MPI have it. 2^steps do it, by numbers of their own; of other than 2^k ranks the first
+ * 2 * pairs go in pairs: the even one brings the odd one its operand, which stands for both, and gets the sum.
+ */
+struct sn_doubling {
+	unsigned steps, pairs;
+	unsigned number; /* of this rank, or of the one that stands for it */
+	bool brings, stands;
+};
+
 enum {
 	SN_FLAT_UNKNOWN,
 	SN_FLAT_CROWD,
@@ -40,7 +50,7 @@ struct sn_seen {
 	int alike;		   /* calls watched in a row that have led to these */
 	int turn; /* above 0: calls until one is the MPI's, and watched; below: calls that are not even watched */
 	int fails;
-	int rank;
+	struct sn_doubling doubling; /* MPI_Allreduce */
 	int flat;
 	unsigned asked;			   /* flat.h: how often, by a rank that has a core */
 	uint32_t own_len, own_out, own_in; /* of what it brings along this stays here */
@@ -82,14 +92,16 @@ void sn_proof_loud(handle handlers[2]);
 bool sn_in_place(const void *from);
 /* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
 bool sn_proof_has_gpu(void);
-/* Does the rank's own come first at this step of a reduction? */
-bool sn_proof_turned(unsigned rank, unsigned step);
+struct sn_doubling sn_doubling_of(unsigned ranks, unsigned rank);
+/* Does the own operand of who has this number come first at this step? */
+bool sn_proof_turned(unsigned number, unsigned step);
 /* The provider's word for it has been said on standard error: the error handler is called. The error's code. */
 int sn_proof_failed(handle comm);
 /* The MPI looks after its own affairs. */
 void sn_proof_look(handle comm);
-/* sum and what came, at this step. */
-void sn_combine(const struct sn_seen *e, unsigned step, char *sum, char *came, size_t len);
+/* sum and what came, at this step; of a pair: SN_OF_PAIR. */
+#define SN_OF_PAIR (-1)
+void sn_combine(const struct sn_seen *e, int step, char *sum, char *came, size_t len);
 
 /* From here on, if that is possible now, until sn_proof_over(). */
 bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to);

@@ -34,6 +34,11 @@ static void any_bits(void)
 			 : k % 16 < 2 ? 0
 				      : (unsigned)(rank + (int)k / 16) % 2 << 31;
 	}
+	/* what tells whose came first, of float or double: zeros of both signs, and no number, with the rank in it */
+	v.u[0] = 0;
+	v.u[1] = (unsigned)rank % 2 << 31;
+	v.u[2] = 0x7fc00000u + (unsigned)rank;
+	v.u[3] = 0x7ff80000u;
 	for (int t = 0; t < 6; t++) {
 		MPI_Comm own, fresh;
 		MPI_Comm_dup(MPI_COMM_WORLD, &own);

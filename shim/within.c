@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What an MPI makes its collectives of where all ranks of the job are on this node, unless somebody has chosen.
+ *
+ * Intel MPI's collectives keep to a shared memory of their own within a node, whatever the fabric. Nothing there rings a bell: a
+ * rank that gives its core away in one is back too late, or looks in vain (8-byte allreduce, two ranks a core: 9 to 13 us; four: 35
+ * to 58; by messages 8; 27 to 32). And where each has a core, what goes by messages is done without the MPI (collective.h): two ranks near, us, medians of 3 to 8, in that memory
+ * -> by messages (Intel MPI by itself): alltoall of 8 bytes 0.64 to 0.90 -> 0.15 to 0.18 (0.58), of 4 KiB 1.3 -> 0.60 to 0.67 (0.94 to 1.16), allreduce 0.28 -> 0.17 (0.26), broadcast 0.28 to
+ * 0.32 -> 0.22 to 0.24 (0.25), of 4 KiB 0.88 -> 0.60 (1.0), allgather 0.32 -> 0.18 (0.39), barrier 0.22 -> 0.19 (0.22). What is not, loses: reduce of 8 bytes 0.43 -> 0.47 (0.40), scan
+ * 0.32 -> 0.42 (0.34), reduce-scatter 0.48 -> 0.64 (0.51), of 64 KiB 13 -> 48 (79). So where all ranks are here, all go by messages.
+ *
+ * MPICH 5 sums by recursive doubling only what has fewer elements than there are ranks, and by reduce-scatter and allgather what has more: twice the exchanges, of
+ * which none goes without it. What is long enough that it gains by that does not get there (long.h), but for operations of the program's own.
+ * MPI_Allreduce of 64 bytes, 1 KiB, 16 KiB, us, as it chooses -> by recursive doubling, all over sennit: 2 ranks near 1.6, 2.7, 2.1 -> 0.19, 0.44, 1.3; 8 ranks on two
+ * cores 43, 55, 20 -> 9.5, 11, 23; 16 ranks 27, 230, 99 -> 26, 33, 59.
+ *
+ * All ranks of a job must decide the same: by what the launcher tells all of them, and `sennit run`.
+ */
+#include "base/launched.h"
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* MPICH's settings have three names each. */
+static bool chosen(const char *setting)
+{
+	static const char *const prefixes[] = {"MPIR_CVAR_", "MPIR_PARAM_", "MPICH_"};
+	char name[64];
+	bool yes = false;
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+		snprintf(name, sizeof(name), "%s%s", prefixes[i], setting);
+		yes |= getenv(name) != NULL;
+	}
+	return yes;
+}
+
+__attribute__((constructor)) static void collectives_by_messages(void)
+{
+	struct sn_launched job = sn_launched();
+	const char *nolocal = getenv("MPIR_CVAR_NOLOCAL");
+	if (job.here <= 1 || job.here != job.all)
+		return;
+	setenv("I_MPI_COLL_INTRANODE", "pt2pt", 0);
+	if (nolocal && !strcmp(nolocal, "1") && !chosen("ALLREDUCE_INTRA_ALGORITHM") &&
+	    !chosen("COLL_SELECTION_TUNING_JSON_FILE"))
+		setenv("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "recursive_doubling", 1);
+}
