@@ -5,6 +5,7 @@
 #include "progress/bell.h"
 #include "progress/live.h"
 #include "progress/poller.h"
+#include "progress/relax.h"
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -318,6 +319,8 @@ bool sn_engine_hint(bool trusting)
 {
 	if (!atomic_load_explicit(&engine.ticking, memory_order_relaxed))
 		return true;
+	if (trusting && sn_relax_crowded())
+		return false;
 	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
 	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
 	atomic_store_explicit(&habit.open, true, memory_order_relaxed);
