@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shim.h"
+#include "closing.h"
 #include "crowd.h"
 #include "flat.h"
 #include "large.h"
@@ -292,6 +293,7 @@ void *sn_mpi_enter(uint32_t index)
 	static _Atomic bool asked;
 	if (!atomic_exchange(&asked, true))
 		sn_mpi_is_open_mpi(next);
+	sn_closing_see(names[index]);
 	if (sn_elsewhere_window(names[index])) /* the next call must be seen, too */
 		return next;
 	atomic_store_explicit(&real[index], next, memory_order_relaxed);

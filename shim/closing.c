@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Open MPI's btl/ofi, which has its windows over libfabric, sleeps for a second when it is closed, since libfabric's provider "sockets" could not be
+ * closed at once. So over Open MPI 5 each program took a second more to end than it needs: 1.2 s in all, of which now 0.2 remain. Ours needs no
+ * such time, and where `sennit run` has set FI_PROVIDER there is no other.
+ */
+#include "closing.h"
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static _Atomic bool finalizes; /* or has */
+
+void sn_closing_see(const char *name)
+{
+	if (!strcmp(name + (*name == 'P'), "MPI_Finalize"))
+		atomic_store(&finalizes, true);
+}
+
+static bool is_open_mpis(const void *caller)
+{
+	Dl_info info;
+	return dladdr(caller, &info) && info.dli_fname &&
+	       (strstr(info.dli_fname, "mca_btl_ofi.so") || strstr(info.dli_fname, "libopen-pal.so"));
+}
+
+__attribute__((visibility("default"))) unsigned int sleep(unsigned seconds)
+{
+	const char *provider = getenv("FI_PROVIDER");
+	if (seconds == 1 && atomic_load(&finalizes) && provider && !strcmp(provider, "sennit") &&
+	    is_open_mpis(__builtin_return_address(0)))
+		return 0;
+	union {
+		void *symbol;
+		unsigned (*function)(unsigned seconds);
+	} next = {dlsym(RTLD_NEXT, "sleep")};
+	return next.function(seconds);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Of test_closing, a library of its own. */
+#ifndef SN_TESTS_CLOSING_MPI_H
+#define SN_TESTS_CLOSING_MPI_H
+
+#define FOUND __attribute__((visibility("default")))
+
+FOUND int PMPI_Init(int *argc, char ***argv);
+FOUND int PMPI_Finalize(void);
+FOUND int MPI_Finalize(void);
+FOUND void closing_sleeps(unsigned seconds);
+FOUND unsigned closing_slept(void); /* seconds */
+
+#endif
