@@ -34,7 +34,7 @@ BETWEEN = (40, 160)  # ns, one way: there it is looked for. Seen were 25 to 75 n
 GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
-LESS_IS_BETTER = ("lat", "pairs", "beside", "alltoall", "allreduce", "bcast", "exchange", "idle", "wake", "total", "away", "suite", "capilat",
+LESS_IS_BETTER = ("lat", "pairs", "beside", "alltoall", "allreduce", "bcast", "exchange", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
                   "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
          "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "total": "x", "away": "us", "threads": "M/s",
@@ -42,7 +42,7 @@ UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate"
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
           "behind": "bandwidth, written and read, received 8 bytes further in its page",
-          "pairs": "ping-pong in pairs", "beside": "ping-pong beside ranks that compute",
+          "neighbours": "exchange with six neighbours", "pairs": "ping-pong in pairs", "beside": "ping-pong beside ranks that compute",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
           "idle": "core used while waiting", "wake": "round trip to a rank that has waited for 5 ms",
           "away": "read from a rank outside the library", "total": "work and an exchange, over the work alone", "capilat": "C API latency", "capirate": "C API rate",
@@ -131,7 +131,7 @@ def jobs(quick):
     spread = (8, 65536) if quick else (8, 4096, 65536, 1 << 20)
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in spread]
     rows += ["idle:0"]
-    crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in (8, 65536)] + ["rates:8:100"]
+    crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in (8, 65536)] + ["neighbours:65536:100", "rates:8:100"]
     allowed = [f"{THREADS}{kind}:{n}:{short}" for kind in ("lat", "allreduce") for n in (8, 4096, 65536)]
     allowed += [f"{THREADS}{kind}:8:{short}" for kind in ("rate", "alltoall", "bcast", "exchange")]
     return [(2, 1, rows), (2, 1, allowed), *((n, 2, crowd) for n in many())]

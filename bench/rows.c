@@ -16,6 +16,8 @@
  *   away       us of MPI_Get and MPI_Win_flush from a rank that is outside the library, its core idle; the
  *              origin does something else for GAP between two of them
  *   alltoall, allreduce, bcast, exchange   us a call
+ *   neighbours us a step in which each rank exchanges a message with those 1, 2 and 4 ranks before and behind it, all at
+ *              once (MPI_Irecv, MPI_Isend, MPI_Waitall); of two ranks the other one twice
  *   pairs      us, half a round trip, while every even rank plays with the next one
  *   beside     likewise of ranks 0 and 1 alone, while all others compute and make no call
  *   idle       percent of a core used by a rank that waits in MPI_Recv
@@ -356,6 +358,22 @@ static double away(size_t len)
 
 /* ---- collectives ---- */
 
+static void neighbours(int n)
+{
+	static const int far[] = {1, 2, 4};
+	MPI_Request req[12];
+	int count = 0;
+	for (int i = 0; i < 3; i++) {
+		int to[] = {(rank + far[i]) % ranks, (rank + ranks - far[i] % ranks) % ranks};
+		for (int k = 0; k < 2 && to[k] != rank; k++) { /* in the other direction is another message */
+			size_t at = (size_t)(2 * i + k) * (size_t)n;
+			MPI_Irecv(theirs + at, n, MPI_BYTE, to[k], 2 * i + !k, MPI_COMM_WORLD, &req[count++]);
+			MPI_Isend(mine + at, n, MPI_BYTE, to[k], 2 * i + k, MPI_COMM_WORLD, &req[count++]);
+		}
+	}
+	MPI_Waitall(count, req, MPI_STATUSES_IGNORE);
+}
+
 static double collective(const char *kind, size_t len, long rounds)
 {
 	int n = (int)len, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
@@ -368,6 +386,8 @@ static double collective(const char *kind, size_t len, long rounds)
 			MPI_Allreduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 		else if (!strcmp(kind, "bcast"))
 			MPI_Bcast(i % 2 ? mine : theirs, n, MPI_BYTE, (int)(i % ranks), MPI_COMM_WORLD);
+		else if (!strcmp(kind, "neighbours"))
+			neighbours(n);
 		else
 			MPI_Sendrecv(mine, n, MPI_BYTE, right, 1, theirs, n, MPI_BYTE, left, 1,
 				     MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -16,7 +16,7 @@
  *    With k exchanges nothing but that can be right, so it is known even where the bytes of one call (zeros, say) would fit another rule.
  *    With 2^k + n ranks the first 2n are in pairs: the even one's operand goes first and the result comes, whatever the others do, and that is all; to the odd one
  *    that operand comes before the exchanges, and the sum goes last. An exchange that is not the last one serves nothing but doubling; with three ranks
- *    it is the last one, and could be one with the root of another algorithm, so there the result must not be what has come in it.
+ *    it is the last one, and could be one with the root of another algorithm, so there the first call's result must not be what has come in it.
  *    What it is made of is MPI_Reduce_local, with its operands in the order in which the MPI takes them.
  *  - MPI_Alltoall, MPI_Allgather: blocks of one length go straight out of the program's buffers and straight into them. MPI_Alltoall: each of
  *    this rank's blocks but its own goes once, each of the others' comes once, and nothing that has come goes on. MPI_Allgather: each

@@ -2,6 +2,7 @@
 #include "long.h"
 #include "copy/bypass.h"
 #include "here.h"
+#include "seen.h"
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -102,9 +103,35 @@ static bool wrong(const void *from, const void *to)
 	return from == to || !from || !to || sn_in_place(to);
 }
 
-static bool is_long(size_t size, const struct sn_collective *c)
+/*
+ * MPICH makes sums of at least as many elements as there are ranks, however short they are, of a reduce-scatter and an allgather. Those have twice the messages of
+ * recursive doubling, and none goes without it.
+ */
+static bool mpich_scatters(void)
 {
-	return size * (size_t)c->count >= SN_LONG_LEAST;
+	static _Atomic enum { NOT_ASKED, SCATTERS, DOUBLES } answer;
+	if (!likely(atomic_load_explicit(&answer, memory_order_relaxed) != NOT_ASKED))
+		atomic_store_explicit(
+			&answer, sn_mpi_family == MPICH && !sn_mpi_find("impi_malloc") ? SCATTERS : DOUBLES,
+			memory_order_relaxed);
+	return atomic_load_explicit(&answer, memory_order_relaxed) == SCATTERS;
+}
+
+/* ranks: 0, not known yet. */
+static bool is_long(size_t size, const struct sn_collective *c, unsigned ranks)
+{
+	size_t count = (size_t)c->count;
+	int all = (int)ranks;
+	if (size * count >= SN_LONG_LEAST || !size || !mpich_scatters())
+		return size * count >= SN_LONG_LEAST;
+	return (all || !sn_proof_mpi.comm_size(c->comm, &all)) &&
+	       count >= 1u << sn_doubling_of((unsigned)all, 0).steps;
+}
+
+/* Fewer elements are never long. */
+static int fewest(void)
+{
+	return mpich_scatters() ? 2 : SN_LONG_LEAST / LONGEST;
 }
 
 /* Where several threads may call, one that is none may be said twice to be so. */
@@ -121,8 +148,9 @@ static bool is_here(handle comm)
 
 static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
 {
-	if (!is_long(element(c->type, c->op), c) || sn_meet_is_ending(c->comm) ||
-	    sn_meet_plain(c->comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000))
+	if (sn_meet_is_ending(c->comm) ||
+	    sn_meet_plain(c->comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000) ||
+	    !is_long(element(c->type, c->op), c, 0))
 		return NULL;
 	bool here = is_here(c->comm);
 	return here ? sn_meet_set_up(c->comm, true) : sn_meet_never(c->comm);
@@ -130,7 +158,7 @@ static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collec
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
 {
-	if (likely(c->kind != SN_ALLREDUCE || c->count < SN_LONG_LEAST / LONGEST || !sn_here_all))
+	if (likely(c->kind != SN_ALLREDUCE || !sn_here_all || c->count < fewest()))
 		return NULL;
 	if (!likely(!wrong(from, to)))
 		return NULL;
@@ -144,7 +172,7 @@ struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, cons
 		m->long_type = c->type;
 		m->long_op = c->op;
 	}
-	return is_long(m->element, c) ? m : NULL;
+	return is_long(m->element, c, m->ranks) ? m : NULL;
 }
 
 /* ---- pieces ---- */

@@ -4,7 +4,7 @@
  * make the whole sum each for itself; of more each makes a share of it, and reads the others' shares.
  *
  * Nothing is watched for it. What MPI demands to be the same on all ranks (the count, the type, the operation) and what all know of each other
- * (here.h) says which calls these are: the operation and the type are the MPI's own, elements lie without holes, SN_LONG_LEAST bytes at least,
+ * (here.h) says which calls these are: the operation and the type are the MPI's own, elements lie without holes, SN_LONG_LEAST bytes at least (over MPICH as many elements as ranks),
  * a communicator of one group, of ranks of this job alone. The first such call on it makes the memory (meet.h); where that fails, all of its calls stay the MPI's. So all calls of
  * a form go one way, from the first on, and with the same operands each result is the same, to the bit, and on all ranks. The operands' order is that of the ranks,
  * the last one's first, with which MPI_Reduce_local makes them.

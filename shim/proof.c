@@ -125,7 +125,7 @@ static bool find(struct sn_proof_mpi *mpi)
 /*
  * Are messages all that collectives are made of, and the same with each call? On one node: between nodes Open MPI and Intel MPI
  * have collectives of two levels. Unless somebody has chosen otherwise: Open MPI by components that have a memory of
- * their own, not by rules for its usual one, which are read once and choose among algorithms of messages; MPICH where it keeps one; Intel MPI does by itself (within.c), and where it tunes itself as it goes.
+ * their own, not by rules for its usual one, which are read once and choose among algorithms of messages; MPICH where it keeps one; Intel MPI does by itself (intel.c), and where it tunes itself as it goes.
  */
 static bool messages_alone(void)
 {
@@ -358,8 +358,9 @@ static bool doubles(const struct sn_seen *e)
 			return false;
 		combine(e, k, i);
 	}
-	/* of three ranks, see collective.h */
-	bool root = d->stands && d->steps == 1 && !memcmp(lesson.bytes + seen[1].bytes, brought, brought_len);
+	/* of three ranks, see collective.h; what has been known once is not asked again */
+	bool root = d->stands && d->steps == 1 && !e->alike &&
+		    !memcmp(lesson.bytes + seen[1].bytes, brought, brought_len);
 	return !d->stands || (!root && went(ends));
 }
 

@@ -11,17 +11,18 @@
 #include <signal.h>
 #include <time.h>
 
-#define STACK_BYTES  ((size_t)256 * 1024)
-#define TICK_MIN     2000u   /* us */
-#define TICK_MAX     16000u  /* us */
-#define GUARD_US     250000u /* longest sleep on guard: bounds the harm of a guard that a race took down */
-#define WINDOW_NS    100000000u
-#define BACK_OFF_MIN 10000000u
-#define BACK_OFF_MAX 1000000000u
-#define STAYS_NS     20000u /* a wait that begins later follows some work */
-#define TRUSTED	     16u
-#define ASKED_EACH   8u
-#define BUDGET_EACH  256 /* looks between two readings of the threads' processor time, system calls */
+#define STACK_BYTES    ((size_t)256 * 1024)
+#define TICK_MIN       2000u   /* us */
+#define TICK_MAX       16000u  /* us */
+#define GUARD_US       250000u /* longest sleep on guard: bounds the harm of a guard that a race took down */
+#define WINDOW_NS      100000000u
+#define BACK_OFF_MIN   10000000u
+#define BACK_OFF_MAX   1000000000u
+#define STAYS_NS       20000u  /* a wait that begins later follows some work */
+#define CROWD_STAYS_NS 200000u /* likewise, of the thread's own time: what a wake-up costs others is more */
+#define TRUSTED	       16u
+#define ASKED_EACH     8u
+#define BUDGET_EACH    256 /* looks between two readings of the threads' processor time, system calls */
 
 static struct {
 	pthread_mutex_t changing; /* join and leave, one at a time; taken before mutex */
@@ -199,7 +200,7 @@ static void *engine_main(void *arg)
 			here = true;
 			continue;
 		}
-		here = work() || all_calls() != seen;
+		here = work() || all_calls() != seen || (called && sn_relax_crowded());
 		if (!here && atomic_load_explicit(&habit.open, memory_order_relaxed))
 			atomic_store_explicit(&habit.stayed, 0, memory_order_relaxed);
 		tick = TICK_MIN;
@@ -303,12 +304,24 @@ void sn_engine_leave(struct sn_engine_client *client)
 
 /* ---- from the application ---- */
 
+/* In a crowd others have the core in between, and to wait for it is not to work: so the time is that of this thread, a system call. */
+static uint64_t habit_now(void)
+{
+	struct timespec t;
+	if (sn_likely(!sn_relax_crowded()))
+		return sn_now_ns();
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* The next hint after `left`, or the beginning of a wait; only the latter earns trust. Returns what .stayed is then. */
 static uint32_t judge(uint64_t left, uint64_t now, bool waits)
 {
 	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
 	if (left) {
-		n = now - left > STAYS_NS ? 0 : SN_MIN_OF(n + waits, TRUSTED);
+		n = now - left > (sn_relax_crowded() ? CROWD_STAYS_NS : STAYS_NS)
+			    ? 0
+			    : SN_MIN_OF(n + waits, TRUSTED);
 		n = n == TRUSTED ? TRUSTED + ASKED_EACH : n;
 		atomic_store_explicit(&habit.stayed, n, memory_order_relaxed);
 	}
@@ -319,8 +332,6 @@ bool sn_engine_hint(bool trusting)
 {
 	if (!atomic_load_explicit(&engine.ticking, memory_order_relaxed))
 		return true;
-	if (trusting && sn_relax_crowded())
-		return false;
 	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
 	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
 	atomic_store_explicit(&habit.open, true, memory_order_relaxed);
@@ -328,7 +339,7 @@ bool sn_engine_hint(bool trusting)
 		atomic_store_explicit(&habit.stayed, n - 1, memory_order_relaxed);
 		return false;
 	}
-	uint64_t now = sn_now_ns();
+	uint64_t now = habit_now();
 	n = judge(left, now, false);
 	atomic_store_explicit(&habit.left, now, memory_order_relaxed);
 	if (n >= TRUSTED && trusting)
@@ -348,7 +359,7 @@ void sn_engine_stay(void)
 	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
 	if (!left)
 		return;
-	judge(left, sn_now_ns(), true);
+	judge(left, habit_now(), true);
 	atomic_store_explicit(&habit.left, 0, memory_order_relaxed);
 }
 

@@ -16,9 +16,10 @@
  * tells when it finds him gone after a hint; then it is as before. So who stays, and then goes away for the first time, is late
  * once, by one of the thread's ticks or by ASKED_EACH messages.
  *
- * In a crowd, more ranks than cores, hints raise nothing where only processes of this node may need the thread: it would take its core from one
- * of them that has something to do, among them its own application, which moves what there is when it gets the core. Only who is found to be away, by
- * the thread's ticks, is stood in for. (Six neighbours, 32 KiB each, 8 ranks on two cores: 0.7 wake-ups a message and 750 us a step; now 72 to 107.)
+ * In a crowd, more ranks than cores, the thread takes its core from somebody who mostly has something to do, among them its own application, which moves what there
+ * is when it gets the core. There somebody stays who begins to wait within CROWD_STAYS_NS of his own time: what others had the core for says nothing. And
+ * who has called since the last wake-up is here, though he could not be seen inside: the thread had his core. (Six neighbours, 64 KiB each, 8 ranks on two cores: 0.7
+ * wake-ups a message before, 0.03 now.)
  *
  * Polling. A wake-up takes 25 to 50 us on a virtual machine. So on guard after something has come somebody stays awake for
  * as long as the setting `poll` says, and watches one word that those who leave work for the thread write: they make no

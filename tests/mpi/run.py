@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, arrives, above, large, waits, gives, again, together, sums, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, together, sums, requests, pending, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -38,6 +38,7 @@ PROGRAMS = {
     "first": ["first.c"],
     "leave": ["leave.c"],
     "threads": ["threads.c", "util.c"],
+    "neighbours": ["neighbours.c"],
     "later": ["later.c", "util.c"],
     "late": ["late.c", "util.c"],
     "arrives": ["arrives.c", "util.c"],
@@ -112,6 +113,15 @@ def again(args, runner):
 def later(args, runner):
     """Calls go without the MPI until a second thread calls; flat collectives after that, too."""
     counters(own_program(args, runner), ("core.tried_sends", "progress.awake"), True)
+
+
+def neighbours(args, runner):
+    """Ranks that have to do all the time are not disturbed by progress threads."""
+    counted = own_program(args, runner).counters().values()
+    wakes, sends = (sum(c.get(name, 0) for c in counted) for name in ("progress.wakes", "core.sends"))
+    print(f"  {wakes} wake-ups of progress threads, {sends} messages")
+    if not 10000 < sends or wakes > sends / 2:
+        fail("progress threads are woken for messages of ranks that have to do all the time")
 
 
 def counters(result, names, many):
@@ -614,7 +624,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "leave": own_program, "threads": own_program, "later": later, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:

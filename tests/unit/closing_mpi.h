@@ -8,7 +8,7 @@
 FOUND int PMPI_Init(int *argc, char ***argv);
 FOUND int PMPI_Finalize(void);
 FOUND int MPI_Finalize(void);
-FOUND void closing_sleeps(unsigned seconds);
-FOUND unsigned closing_slept(void); /* seconds */
+FOUND unsigned closing_sleeps(unsigned seconds); /* one more than are left */
+FOUND unsigned closing_slept(void);		 /* seconds */
 
 #endif

@@ -58,14 +58,14 @@ static void a_look_is_of_one_thread(void **state)
 	assert_int_equal(yields(N), N - 1);
 }
 
-/* Of a program that the library stands in front of, in a job of `all` ranks with `here` of them on this node: does the shell say so? */
-static bool is_so(const char *what, const char *here, const char *all)
+/* Of a program that the library stands in front of, in a job of `all` ranks with `here` of them on this node. */
+static bool collectives_go_by_messages(const char *here, const char *all)
 {
 	setenv("MPI_LOCALNRANKS", here, 1);
 	setenv("PMI_SIZE", all, 1);
 	pid_t pid = fork();
 	if (!pid) {
-		execl("/bin/sh", "sh", "-c", what, (char *)NULL);
+		execl("/bin/sh", "sh", "-c", "test \"$I_MPI_COLL_INTRANODE\" = pt2pt", (char *)NULL);
 		_exit(127);
 	}
 	int status = 0;
@@ -76,29 +76,13 @@ static bool is_so(const char *what, const char *here, const char *all)
 
 static void intel_mpi_sends_messages_within_a_node(void **state)
 {
-	const char *messages = "test \"$I_MPI_COLL_INTRANODE\" = pt2pt";
-	assert_true(is_so(messages, "1000000", "1000000"));
-	assert_true(is_so(messages, "2", "2"));
-	assert_false(is_so(messages, "1", "1"));	     /* to whom? */
-	assert_false(is_so(messages, "1000000", "1000001")); /* elsewhere they may decide otherwise */
+	assert_true(collectives_go_by_messages("1000000", "1000000"));
+	assert_true(collectives_go_by_messages("2", "2"));
+	assert_false(collectives_go_by_messages("1", "1")); /* to whom? */
+	assert_false(
+		collectives_go_by_messages("1000000", "1000001")); /* elsewhere they may decide otherwise */
 	setenv("I_MPI_COLL_INTRANODE", "shm", 1);
-	assert_false(is_so(messages, "1000000", "1000000"));
-}
-
-static void mpich_sums_by_doubling_within_a_node(void **state)
-{
-	const char *doubles = "test \"$MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM\" = recursive_doubling";
-	assert_false(is_so(doubles, "4", "4")); /* its messages are not ours */
-	setenv("MPIR_CVAR_NOLOCAL", "1", 1);
-	assert_true(is_so(doubles, "4", "4"));
-	assert_false(is_so(doubles, "4", "8"));
-	setenv("MPICH_ALLREDUCE_INTRA_ALGORITHM", "ring",
-	       1); /* somebody has chosen, by another of its names */
-	assert_false(is_so(doubles, "4", "4"));
-	unsetenv("MPICH_ALLREDUCE_INTRA_ALGORITHM");
-	setenv("MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE", "/nowhere", 1);
-	assert_false(is_so(doubles, "4", "4"));
-	unsetenv("MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE");
+	assert_false(collectives_go_by_messages("1000000", "1000000"));
 }
 
 int main(int argc, char **argv)
@@ -114,7 +98,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(only_the_first_after_a_look_is_none),
 		cmocka_unit_test(a_look_is_of_one_thread),
 		cmocka_unit_test(intel_mpi_sends_messages_within_a_node),
-		cmocka_unit_test(mpich_sums_by_doubling_within_a_node),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
