@@ -111,9 +111,9 @@ static bool mpich_scatters(void)
 {
 	static _Atomic enum { NOT_ASKED, SCATTERS, DOUBLES } answer;
 	if (!likely(atomic_load_explicit(&answer, memory_order_relaxed) != NOT_ASKED))
-		atomic_store_explicit(
-			&answer, sn_mpi_family == MPICH && !sn_mpi_find("impi_malloc") ? SCATTERS : DOUBLES,
-			memory_order_relaxed);
+		atomic_store_explicit(&answer,
+				      sn_mpi_family == MPICH && !sn_mpi_is_intels() ? SCATTERS : DOUBLES,
+				      memory_order_relaxed);
 	return atomic_load_explicit(&answer, memory_order_relaxed) == SCATTERS;
 }
 

@@ -138,7 +138,7 @@ static bool messages_alone(void)
 			yes = strncmp(*v, "OMPI_MCA_coll", 13) != 0 ||
 			      (!strncmp(*v, "OMPI_MCA_coll_tuned_", 20) &&
 			       strncmp(*v + 20, "priority", 8) != 0);
-	} else if (sn_mpi_find("impi_malloc")) {
+	} else if (sn_mpi_is_intels()) {
 		rank_bits = INTELS_RANK;
 		yes &= within && !strcmp(within, "pt2pt") && !getenv("I_MPI_TUNING_MODE");
 	} else {

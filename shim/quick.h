@@ -36,6 +36,7 @@
 
 #include "shim.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -87,6 +88,10 @@ extern const struct sn_shim_thread *_Atomic sn_mpi_first; /* the thread that has
 extern _Thread_local struct sn_shim_thread sn_mpi_thread __attribute__((tls_model("initial-exec")));
 /* The next definition of a name after ours; NULL: there is none. */
 void *sn_mpi_find(const char *name);
+static inline bool sn_mpi_is_intels(void)
+{
+	return sn_mpi_find("impi_malloc") != NULL;
+}
 /* Is this function Open MPI's? */
 bool sn_mpi_is_open_mpi(const void *function);
 /* Do both lie in one library, or program? */

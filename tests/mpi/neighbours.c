@@ -5,8 +5,8 @@
  *
  *     neighbours
  */
+#include "two_cores.h"
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,18 +16,6 @@
 #define ALL   6
 
 static int rank, ranks;
-
-static void bind_to_two(void)
-{
-	cpu_set_t has, two;
-	CPU_ZERO(&two);
-	if (sched_getaffinity(0, sizeof(has), &has))
-		return;
-	for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&two) < 2; c++)
-		if (CPU_ISSET(c, &has))
-			CPU_SET(c, &two);
-	sched_setaffinity(0, sizeof(two), &two);
-}
 
 /* In the i-th direction; who sends there is the i ^ 1st one's. */
 static int neighbour(int i)

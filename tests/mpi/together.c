@@ -14,8 +14,8 @@
  */
 #include "together.h"
 #include "own_op.h"
+#include "two_cores.h"
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -479,18 +479,6 @@ static void all_kinds(void)
 	empty();
 	groups();
 	unequal_groups();
-}
-
-static void bind_to_two(void)
-{
-	cpu_set_t has, two;
-	CPU_ZERO(&two);
-	if (sched_getaffinity(0, sizeof(has), &has))
-		return;
-	for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&two) < 2; c++)
-		if (CPU_ISSET(c, &has))
-			CPU_SET(c, &two);
-	sched_setaffinity(0, sizeof(two), &two);
 }
 
 /* Once more, as if nobody had put anything in front. */
