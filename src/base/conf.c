@@ -70,7 +70,9 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"line that still lies in the receiver's costs more than to fetch it from "
 				"a cache that both share. This size is for the first 4 peers of an "
 				"endpoint; the next 12 get an eighth, later ones less, so that memory "
-				"stays bounded on machines with many processes.",
+				"stays bounded on machines with many processes. With more processes than "
+				"cores not more than 131072 if you do not set it: each new page costs who "
+				"has the core, and the rings of those that share one share its caches.",
 		},
 	[SN_CONF_COPY] =
 		{

@@ -29,7 +29,8 @@ struct sn_claim *sn_core_claim_new(sn_ep *ep, uint64_t body)
 		claim = ep->free_claims[c];
 		ep->free_claims[c] = claim->next_free;
 	} else {
-		claim = malloc(sizeof(*claim) + (c < SN_CLAIM_CLASSES ? claim_body[c] : body));
+		size_t bytes = sizeof(*claim) + (c < SN_CLAIM_CLASSES ? claim_body[c] : body);
+		claim = aligned_alloc(SN_LINE, (bytes + SN_LINE - 1) / SN_LINE * SN_LINE);
 		if (!claim)
 			return NULL;
 		memset(&claim->m, 0, sizeof(claim->m));

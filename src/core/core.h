@@ -82,25 +82,33 @@ _Static_assert(offsetof(struct sn_req, comp) == SN_LINE && sizeof(sn_completion)
 /* ---- unexpected messages ------------------------------------------------------------------------------------- */
 
 #define SN_CLAIM_CLASSES 3 /* sizes of kept bodies that are kept for the next ones, too; recv.c */
-struct sn_claim {	   /* an unexpected message, in the matcher or claimed */
-	struct sn_match_unexpected m;
+/*
+ * An unexpected message, in the matcher or claimed. Where receives are of few kinds what is touched of a short one is three
+ * lines and its body: ranks that share cores have hundreds of them in a turn.
+ */
+struct sn_claim {
 	struct sn_list peer_link; /* on peer->rdvs while .rdv is set */
 	struct sn_peer_state *peer;
 	struct sn_rdv *rdv;
-	bool lost; /* the sender died before the body was fetched */
-	bool plain;
-	uint8_t flags, size_class;
-	uint64_t len, data, sync_op;
-	struct sn_claim *next_free;
 	/* claim.c: one that was announced, and is fetched before anybody has posted for it */
-	struct sn_list early; /* on ep->early until then, on ep->fetching meanwhile */
-	uint64_t due;	      /* when, if nobody does */
-	bool fetching, dropped;
-	int failed;	       /* with .lost, why; 0: its sender died */
+	struct sn_list early;  /* on ep->early until then, on ep->fetching meanwhile */
 	struct sn_req *waiter; /* has been posted for it meanwhile */
-	void *fetched;	       /* its body; NULL: that is below */
+	union {
+		void *fetched;		    /* its body; NULL: that is below */
+		struct sn_claim *next_free; /* while it is free */
+	};
+	uint64_t len, data;
+	bool lost; /* the sender died before the body was fetched */
+	bool plain, fetching, dropped;
+	uint8_t flags, size_class;
+	int failed; /* with .lost, why; 0: its sender died */
+	struct sn_match_unexpected m;
+	uint64_t sync_op;
+	uint64_t due; /* when it is fetched if nobody has posted for it */
 	uint8_t body[];
-};
+} sn_aligned;
+_Static_assert(offsetof(struct sn_claim, m.links[1]) <= 3 * SN_LINE, "three lines");
+
 static inline const void *sn_core_claim_body(const struct sn_claim *claim)
 {
 	return sn_unlikely(claim->fetched != NULL) ? claim->fetched : claim->body;

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The inside of the matcher, and its two commonest cases, which are worth having in line: a receive like the one before
- * it, and the message for such a receive. Each is a few compares and stores; as calls they cost twice as much. For
+ * The inside of the matcher, and its two commonest cases, which are worth having in line: a receive like one of the last
+ * ones, and the message for such a receive. Each is a few compares and stores; as calls they cost twice as much. For
  * match.c, and for the core's receives.
+ *
+ * Like one of the last ones, and not only the last: who exchanges messages with several peers, or under several tags, posts by
+ * turns. So the groups used lately have a place in a small table, by their keys.
  */
 #ifndef SN_MATCH_AGAIN_H
 #define SN_MATCH_AGAIN_H
 
 #include "base/base.h"
 #include "match/match.h"
+
+#define SN_MATCH_RECENT_BITS 5
+#define SN_MATCH_RECENT	     (1u << SN_MATCH_RECENT_BITS) /* places */
 
 struct sn_match_slab;
 
@@ -28,9 +34,10 @@ struct sn_match_class {
 	bool any;		/* receives from any source */
 	uint64_t posted, shown; /* receives, and how many of them are on the board */
 	uint64_t groups;
-	struct sn_match_group *recent; /* used last: looked at first, and kept when it is empty */
 	struct sn_match_group **buckets;
 	uint64_t bucket_mask; /* how many buckets, less one */
+	struct sn_match_group
+		*recent[SN_MATCH_RECENT]; /* used lately: looked at first, and kept when empty */
 };
 
 struct sn_match {
@@ -46,6 +53,16 @@ struct sn_match {
 	uint32_t next_slab;
 	struct sn_match_stats stats;
 };
+
+/*
+ * Where a group of this key would be. By the golden ratio, which puts numbers that follow each other far apart: 16 sources
+ * of one key each have a place of their own.
+ */
+static inline unsigned sn_match_recent(uint64_t key, uint32_t source)
+{
+	uint32_t mixed = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) + source * 0x9e3779b9u;
+	return mixed >> (32 - SN_MATCH_RECENT_BITS);
+}
 
 static inline void sn_match_group_add(struct sn_match *m, struct sn_match_group *g, struct sn_match_posted *p)
 {
@@ -71,14 +88,15 @@ static inline void sn_match_posted_now(struct sn_match *m, struct sn_match_poste
 }
 
 /*
- * sn_match_find and sn_match_post at once for a receive like the one before it: it is queued if no message waits and the
- * last receive had the same bits, mask and source. False: nothing was done.
+ * sn_match_find and sn_match_post at once for a receive like one of the last ones, under the mask of the last one: it is queued if no
+ * message waits for it. False: nothing was done.
  */
 static inline bool sn_match_post_again(struct sn_match *m, struct sn_match_posted *p)
 {
 	const struct sn_match_class *c = &m->classes[m->last_class];
-	struct sn_match_group *g = c->recent; /* NULL as long as there is no class */
-	if (m->waiting_head || !g || c->mask != p->mask || g->key != p->bits || g->source != p->source)
+	/* NULL as long as there is no class */
+	struct sn_match_group *g = c->recent[sn_match_recent(p->bits, p->source)];
+	if (!g || g->link_head || c->mask != p->mask || g->key != p->bits || g->source != p->source)
 		return false;
 	p->next = NULL;
 	p->shown = false;
@@ -88,16 +106,17 @@ static inline bool sn_match_post_again(struct sn_match *m, struct sn_match_poste
 }
 
 /*
- * Nearly always every posted receive stands in the class of the last one, and the message is for the group that was used
- * last there. NULL: not so.
+ * Nearly always every posted receive stands in the class of the last one, and the message is for a group that was used
+ * lately there. NULL: not so.
  */
 static inline struct sn_match_posted *sn_match_arrive_again(struct sn_match *m, uint64_t bits,
 							    uint32_t source)
 {
 	struct sn_match_class *c = &m->classes[m->last_class];
-	struct sn_match_group *g = c->recent;
-	if (sn_unlikely(c->posted != m->stats.posted || !g || g->key != (bits & c->mask) ||
-			g->source != (c->any ? SN_MATCH_ANY : source)))
+	uint64_t key = bits & c->mask;
+	source = c->any ? SN_MATCH_ANY : source;
+	struct sn_match_group *g = c->recent[sn_match_recent(key, source)];
+	if (sn_unlikely(c->posted != m->stats.posted || !g || g->key != key || g->source != source))
 		return NULL;
 	struct sn_match_posted *p = g->posted_head;
 	if (sn_unlikely(!p || p->stays || p->shown))

@@ -4,8 +4,8 @@
  *
  * One hash table per class holds groups; a group is one key of the class (masked bits, source or any) with the FIFO of
  * the receives posted under it and the FIFO of the unexpected messages that such a receive would take. A group exists
- * while either FIFO has an entry, or while it is the one of its class that was used last: programs use one key many times
- * in a row, and making it anew each time would cost more than the rest.
+ * while either FIFO has an entry, or while it is one of those of its class that were used lately: programs use the same few
+ * keys again and again, and making a group anew each time would cost more than the rest.
  *
  * Invariants, on which the answers rest:
  *  - every waiting message is linked, in every class, into the group of its key there; so the head of a group's message
@@ -68,9 +68,10 @@ static struct sn_match_group **bucket_of(const struct sn_match *m, const struct 
 static struct sn_match_group *group_find(struct sn_match *m, const struct sn_match_class *c, uint64_t key,
 					 uint32_t source)
 {
-	if (c->recent && c->recent->key == key && c->recent->source == source) {
+	struct sn_match_group *recent = c->recent[sn_match_recent(key, source)];
+	if (recent && recent->key == key && recent->source == source) {
 		m->stats.probes++;
-		return c->recent;
+		return recent;
 	}
 	for (struct sn_match_group *g = *bucket_of(m, c, key, source); g; g = g->chain) {
 		m->stats.probes++;
@@ -116,13 +117,13 @@ static void pool_refill(struct sn_match *m)
 	m->next_slab = SN_MIN_OF(m->next_slab * 2, LARGEST_SLAB);
 }
 
-/* Give a group back to the pool if it is empty and not the one used last. */
+/* Give a group back to the pool if it is empty and has no place among those used lately. */
 static void group_put(struct sn_match *m, struct sn_match_group *g)
 {
 	if (g->posted_head || g->link_head)
 		return;
 	struct sn_match_class *c = &m->classes[g->class];
-	if (c->recent == g)
+	if (c->recent[sn_match_recent(g->key, g->source)] == g)
 		return;
 	sn_list_del(&g->busy);
 	struct sn_match_group **at = bucket_of(m, c, g->key, g->source);
@@ -135,12 +136,13 @@ static void group_put(struct sn_match *m, struct sn_match_group *g)
 	m->stats.groups--;
 }
 
-/* It is the one used last. */
+/* It takes the place of the one that was used before it. */
 static struct sn_match_group *group_use(struct sn_match *m, struct sn_match_class *c,
 					struct sn_match_group *g)
 {
-	struct sn_match_group *before = c->recent;
-	c->recent = g;
+	struct sn_match_group **at = &c->recent[sn_match_recent(g->key, g->source)];
+	struct sn_match_group *before = *at;
+	*at = g;
 	if (before && before != g)
 		group_put(m, before);
 	return g;
@@ -226,6 +228,7 @@ static int class_add(struct sn_match *m, uint64_t mask, bool any)
 	for (struct sn_match_unexpected *u = m->waiting_head; u; u = u->next) {
 		if (link_add(m, class, u))
 			continue;
+		memset(c->recent, 0, sizeof(c->recent)); /* the class will not be, so nothing in it is kept */
 		for (u = u->prev; u; u = u->prev)
 			link_del(m, class, u);
 		free(c->buckets);

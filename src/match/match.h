@@ -80,7 +80,7 @@ struct sn_match_unexpected *sn_match_unexpected_any(struct sn_match *m);
 
 struct sn_match_stats {
 	uint64_t posted, unexpected; /* queued now */
-	uint64_t classes, groups;    /* now; an empty one of each class is kept */
+	uint64_t classes, groups;    /* now; a few empty ones of each class are kept */
 	uint64_t probes;	     /* group comparisons so far: probes per operation shows the cost */
 	uint64_t overflow;	     /* entries that went to the linear list */
 };

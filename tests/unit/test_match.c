@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Matching: MPI's order under every mix of masks and sources, at a cost that does not grow with the queues. */
-#include "match/match.h"
+#include "match/again.h"
 #include "unit.h"
 #include <malloc.h>
 
@@ -42,7 +42,7 @@ static void assert_empty(const struct sn_match *m)
 	sn_match_stats(m, &s);
 	assert_int_equal(s.posted, 0);
 	assert_int_equal(s.unexpected, 0);
-	assert_true(s.groups <= s.classes); /* the one used last of each */
+	assert_true(s.groups <= s.classes * SN_MATCH_RECENT); /* those used lately */
 }
 
 /* ---- order ---- */
@@ -246,12 +246,41 @@ static size_t heap_in_use(void)
 static void the_steady_state_allocates_nothing(void **state)
 {
 	struct sn_match *m = new_match();
-	for (uint64_t i = 0; i < 100; i++)
+	for (uint64_t i = 0; i < 10000; i++) /* until each place for a group used lately has one */
 		turn_over(m, i);
 	size_t before = heap_in_use(); /* always 0 under the address sanitizer, whose heap is its own */
-	for (uint64_t i = 100; i < 100000; i++)
+	for (uint64_t i = 10000; i < 100000; i++)
 		turn_over(m, i);
 	assert_int_equal(heap_in_use(), before);
+	assert_empty(m);
+	sn_match_free(m);
+}
+
+/* One rank of 16 posts by turns for all others, and what comes is in another order. What waits from one is nothing to the others. */
+static void turns_of_fifteen_peers_are_as_cheap_as_one_peer(void **state)
+{
+	enum { PEERS = 15, TURNS = 3, AHEAD = 9 };
+	struct sn_match *m = new_match();
+	struct sn_match_posted p[TURNS][PEERS] = {0};
+	struct sn_match_unexpected ahead;
+	for (uint32_t i = 0; i < PEERS; i++) {
+		post(m, &p[0][i], 5, EXACT, i);
+		assert_ptr_equal(sn_match_arrive(m, 5, i), &p[0][i]);
+	}
+	wait_unexpected(m, &ahead, 5, AHEAD);
+	for (int t = 0; t < TURNS; t++) {
+		for (uint32_t i = 0; i < PEERS; i++) {
+			p[t][i] = (struct sn_match_posted){.bits = 5, .mask = EXACT, .source = i};
+			assert_int_equal(sn_match_post_again(m, &p[t][i]), i != AHEAD);
+		}
+	}
+	for (uint32_t i = PEERS; i-- > 0;)
+		for (int t = 0; i != AHEAD && t < TURNS; t++)
+			assert_ptr_equal(sn_match_arrive_again(m, 5, i), &p[t][i]);
+	assert_null(sn_match_arrive_again(m, 5, 0));
+	sn_match_remove_unexpected(m, &ahead);
+	assert_true(sn_match_post_again(m, &p[0][AHEAD]));
+	assert_ptr_equal(sn_match_arrive_again(m, 5, AHEAD), &p[0][AHEAD]);
 	assert_empty(m);
 	sn_match_free(m);
 }
@@ -307,7 +336,8 @@ struct model {
 	uint64_t posted_at[MODEL_SLOTS]; /* 0: the slot is free */
 	struct sn_match_unexpected waiting[MODEL_SLOTS];
 	uint64_t waiting_at[MODEL_SLOTS];
-	uint64_t matched, removed;
+	uint64_t matched, removed, again;
+	bool alike; /* no receives from any source, and none that stay */
 };
 
 static uint64_t model_mask(struct model *t)
@@ -362,7 +392,12 @@ static void model_arrive(struct model *t)
 	struct sn_match_unexpected msg = {.bits = model_bits(t),
 					  .source = (uint32_t)(unit_random(&t->rng) % t->sources)};
 	int slot, expect = model_first(t->posted_at, posted_hit, t, &msg);
-	struct sn_match_posted *got = sn_match_arrive(t->m, msg.bits, msg.source);
+	/* in line, where that is for it, or not */
+	struct sn_match_posted *got =
+		unit_random(&t->rng) % 2 ? sn_match_arrive_again(t->m, msg.bits, msg.source) : NULL;
+	t->again += got != NULL;
+	if (!got)
+		got = sn_match_arrive(t->m, msg.bits, msg.source);
 	assert_ptr_equal(got, expect < 0 ? NULL : &t->posted[expect]);
 	if (got) {
 		t->matched++;
@@ -378,17 +413,19 @@ static void model_arrive(struct model *t)
 static void model_receive(struct model *t)
 {
 	uint64_t mask = model_mask(t);
-	bool any = unit_random(&t->rng) % 3 == 0;
+	bool any = !t->alike && unit_random(&t->rng) % 3 == 0;
 	struct sn_match_posted want = {
 		.bits = model_bits(t) & mask,
 		.mask = mask,
 		.source = any ? SN_MATCH_ANY : (uint32_t)(unit_random(&t->rng) % t->sources),
-		.stays = unit_random(&t->rng) % 16 == 0,
+		.stays = !t->alike && unit_random(&t->rng) % 16 == 0,
 	};
 	int slot, expect = model_first(t->waiting_at, waiting_hit, t, &want);
 	struct sn_match_unexpected *got = sn_match_find(t->m, want.bits, want.mask, want.source);
 	assert_ptr_equal(got, expect < 0 ? NULL : &t->waiting[expect]);
 	if (got) {
+		struct sn_match_posted p = want;
+		assert_false(sn_match_post_again(t->m, &p));
 		t->matched++;
 		if (unit_random(&t->rng) % 4) { /* else it was only a probe */
 			sn_match_remove_unexpected(t->m, got);
@@ -396,7 +433,11 @@ static void model_receive(struct model *t)
 		}
 	} else if (model_free_slot(t->posted_at, t, &slot)) {
 		t->posted[slot] = want;
-		assert_int_equal(sn_match_post(t->m, &t->posted[slot]), 0);
+		bool again = !want.stays && unit_random(&t->rng) % 2 &&
+			     sn_match_post_again(t->m, &t->posted[slot]);
+		t->again += again;
+		if (!again)
+			assert_int_equal(sn_match_post(t->m, &t->posted[slot]), 0);
 		t->posted_at[slot] = ++t->clock;
 	}
 }
@@ -430,7 +471,7 @@ static void model_check_counts(const struct model *t)
 }
 
 /* Slots are reused without clearing, as requests are. */
-static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sources)
+static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sources, bool alike)
 {
 	struct model *t = calloc(1, sizeof *t);
 	t->m = new_match();
@@ -438,6 +479,7 @@ static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sou
 	t->masks = masks;
 	t->keys = keys;
 	t->sources = sources;
+	t->alike = alike;
 	for (unsigned step = 0; step < 20000; step++) {
 		/* The balance tilts to and fro, so that both queues grow long and drain. */
 		unsigned tilt = step / 1000 % 2 ? 35 : 55, dice = (unsigned)(unit_random(&t->rng) % 100);
@@ -452,6 +494,7 @@ static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sou
 	}
 	assert_in_range(t->matched, 500, UINT64_MAX);
 	assert_in_range(t->removed, 100, UINT64_MAX);
+	assert_in_range(t->again, alike ? 300 : 0, UINT64_MAX);
 	struct sn_match_unexpected *u;
 	for (uint32_t i = 0; i < t->sources; i++)
 		remove_posted_from(t->m, i);
@@ -466,11 +509,12 @@ static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sou
 static void every_answer_equals_that_of_a_plain_list(void **state)
 {
 	uint64_t seed = unit_seed();
-	model_run(seed, 1, 200, 4);	 /* exact tags only */
-	model_run(seed + 1, 4, 50, 3);	 /* what MPI libraries do */
-	model_run(seed + 2, 4, 2000, 2); /* many keys: tables grow */
-	model_run(seed + 3, 40, 100, 3); /* more masks than classes */
-	model_run(seed + 4, 40, 3, 1);	 /* everything collides */
+	model_run(seed, 1, 200, 4, false);	/* exact tags only */
+	model_run(seed + 5, 1, 3, 15, true);	/* several peers by turns */
+	model_run(seed + 1, 4, 50, 3, false);	/* what MPI libraries do */
+	model_run(seed + 2, 4, 2000, 2, false); /* many keys: tables grow */
+	model_run(seed + 3, 40, 100, 3, false); /* more masks than classes */
+	model_run(seed + 4, 40, 3, 1, false);	/* everything collides */
 }
 
 int main(void)
@@ -485,6 +529,7 @@ int main(void)
 		cmocka_unit_test(ten_thousand_receives_cost_what_one_costs),
 		cmocka_unit_test(ten_thousand_messages_cost_what_one_costs),
 		cmocka_unit_test(the_steady_state_allocates_nothing),
+		cmocka_unit_test(turns_of_fifteen_peers_are_as_cheap_as_one_peer),
 		cmocka_unit_test(ten_thousand_equal_keys_cost_one_comparison_each),
 		cmocka_unit_test(masks_beyond_the_classes_share_a_list_and_keep_the_order),
 		cmocka_unit_test(every_answer_equals_that_of_a_plain_list),
