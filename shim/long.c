@@ -134,26 +134,13 @@ static int fewest(void)
 	return mpich_scatters() ? 2 : SN_LONG_LEAST / LONGEST;
 }
 
-/* Where several threads may call, one that is none may be said twice to be so. */
-static bool is_here(handle comm)
-{
-	handle handlers[2];
-	if (!sn_quick_serial())
-		return sn_here_comm(comm);
-	sn_proof_quiet(handlers);
-	bool here = sn_here_comm(comm);
-	sn_proof_loud(handlers);
-	return here;
-}
-
 static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
 {
 	if (sn_meet_is_ending(c->comm) ||
 	    sn_meet_plain(c->comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000) ||
 	    !is_long(element(c->type, c->op), c, 0))
 		return NULL;
-	bool here = is_here(c->comm);
-	return here ? sn_meet_set_up(c->comm, true) : sn_meet_never(c->comm);
+	return sn_meet_here(c->comm);
 }
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
@@ -203,11 +190,7 @@ static size_t length(const struct sum *s, uint64_t k)
 /* All ranks go through the ring alike, also who brings nothing along. */
 static void place(const struct sum *s, uint64_t k)
 {
-	struct sn_meet *m = s->m;
-	if (m->next + s->piece > m->ring)
-		m->next = 0;
-	m->at[k & 1] = m->next;
-	m->next += (length(s, k) + LINE - 1) / LINE * LINE;
+	s->m->at[k & 1] = sn_meet_place(s->m, length(s, k), s->m->lap);
 }
 
 static char *placed(const struct sum *s, unsigned rank, uint64_t k)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "meet.h"
+#include "here.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -51,13 +52,20 @@ static size_t rings_at(unsigned ranks)
 }
 
 /*
- * As much in all for more ranks as for two: the cores between them write as much, until a place is written again. Three pieces at least: in two of
+ * For sums as much in all for more ranks as for two: the cores between them write as much, until a place is written again. Three pieces at least: in two of
  * them somebody reads, and the next one must fit behind these, or in front of them.
  */
+static size_t lap_of(unsigned ranks)
+{
+	size_t lap = SN_MEET_RING / ((ranks + 1) / 2) / PAGE * PAGE;
+	return lap < 3 * SN_MEET_PIECE ? 3 * SN_MEET_PIECE : lap;
+}
+
+/* Likewise of what is brought along at once. */
 static size_t ring_of(unsigned ranks)
 {
-	size_t ring = SN_MEET_RING / ((ranks + 1) / 2) / PAGE * PAGE;
-	return ring < 3 * SN_MEET_PIECE ? 3 * SN_MEET_PIECE : ring;
+	size_t lap = lap_of(ranks);
+	return lap < 3 * SN_MEET_BLOCKS ? 3 * SN_MEET_BLOCKS : lap;
 }
 
 static size_t bytes(unsigned ranks)
@@ -289,6 +297,7 @@ static void share(struct sn_meet *m, handle comm)
 	m->ranks = (unsigned)ranks;
 	m->rank = (unsigned)rank;
 	m->ring = ring_of(m->ranks);
+	m->lap = lap_of(m->ranks);
 	bool fits = sn_meet_room();
 	struct sn_meet_memory *mem = rank || !fits ? NULL : make(m->ranks, &at);
 	if (!first_says(&at, comm, type))
@@ -324,6 +333,23 @@ struct sn_meet *sn_meet_set_up(handle comm, bool here)
 	atomic_store_explicit(&m->ep, q ? q->endpoint() : NULL, memory_order_relaxed);
 	m->here = m->mem && here;
 	return m;
+}
+
+/* Where several threads may call, one that is none may be said twice to be so. */
+static bool is_here(handle comm)
+{
+	handle handlers[2];
+	if (!sn_quick_serial())
+		return sn_here_comm(comm);
+	sn_proof_quiet(handlers);
+	bool here = sn_here_comm(comm);
+	sn_proof_loud(handlers);
+	return here;
+}
+
+struct sn_meet *sn_meet_here(handle comm)
+{
+	return is_here(comm) ? sn_meet_set_up(comm, true) : sn_meet_never(comm);
 }
 
 /* ---- a communicator is freed, or an endpoint ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the ranks of a communicator meet: memory that all of them share, and how they wait for each other there. For flat.h and long.h.
+ * Where the ranks of a communicator meet: memory that all of them share, and how they wait for each other there. For flat.h, blocks.h and long.h.
  *
  * The first rank makes the memory, tells the others where it is by MPI_Bcast, and MPI_Allreduce says whether all have it; if
  * not, the communicator stays as it is. It has no name, so nothing is left behind. A page of it is there once it is written. A second
@@ -28,11 +28,12 @@
 #define SN_MEET_PIECE                                                                                        \
 	(64u << 10) /* long.h: bytes of an operand that are under way at a time; also other than 2^k ones */
 #define SN_MEET_RING   (2048u << 10) /* likewise: of two ranks. For each, and one more for sums */
+#define SN_MEET_BLOCKS (256u << 10)  /* blocks.h: bytes that a rank brings along, at most */
 #define SN_MEET_PERIOD 64 /* calls, or pieces, of which one looks for the MPI, that its own affairs go on */
 
 struct sn_meet_line {	       /* flat.h: one rank's */
 	_Atomic uint64_t call; /*  0 that it has come to */
-	uint64_t unused;       /*  8 */
+	uint64_t said;	       /*  8 blocks.h: of what is brought along */
 	char data
 		[SN_MEET_SHORT]; /* 16 what it brings along, if that fits; so that the longest types are aligned */
 };
@@ -68,6 +69,14 @@ struct sn_meet_form {
 	handle op;
 };
 
+struct sn_meet_type { /* blocks.h: as it was in this generation (collective.c) */
+	handle type;
+	unsigned generation;
+	int size;   /* 0: it is none */
+	bool plain; /* the MPI's own, without holes: to be copied, else packed */
+	intptr_t extent;
+};
+
 struct sn_meet {
 	_Atomic handle comm;   /* 0: nobody's */
 	struct sn_meet *older; /* the next one in the list of all */
@@ -85,11 +94,14 @@ struct sn_meet {
 	uint64_t call;
 	unsigned forms;
 	struct sn_meet_form form[SN_MEET_FORMS];
+	/* blocks.h */
+	struct sn_meet_type types[2]; /* of the last call: what came, and what went */
 	/* long.h */
-	bool here;		/* its ranks are all of this job, and all have this library */
-	uint64_t calls, pieces; /* so far */
-	size_t ring, next,
-		at[2]; /* how long it is; where the next piece goes; this one, and the one before */
+	bool here;		   /* its ranks are all of this job, and all have this library */
+	uint64_t calls, pieces;	   /* so far */
+	size_t ring, lap;	   /* how long it is; how much of it sums take in turns */
+	size_t next, last;	   /* where the next piece goes, and where the last one is */
+	size_t at[2];		   /* this one, and the one before */
 	handle long_type, long_op; /* of the last call, and the bytes of an element; 0: the MPI's */
 	size_t element;
 	bool lends;
@@ -110,6 +122,8 @@ struct sn_meet *sn_meet_of(handle comm);
 bool sn_meet_room(void);
 /* All ranks call it at once. here: sn_meet.here, if there is memory. NULL: there is none to remember it, and the program is told. */
 struct sn_meet *sn_meet_set_up(handle comm, bool here);
+/* The first of those calls on it that go from the first one on: likewise, if its ranks are all of this job (here.h); else it shall have none. */
+struct sn_meet *sn_meet_here(handle comm);
 /* It shall have none. */
 struct sn_meet *sn_meet_never(handle comm);
 /* Of its type. */
@@ -119,6 +133,15 @@ struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, 
 /* For what does not fit into that line. */
 char *sn_meet_rest(const struct sn_meet *m, const struct sn_meet_line *line);
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank);
+
+/* Where the next piece goes in each rank's ring: behind the last one, or at its beginning, after `lap` bytes if that leaves the last one alone. */
+static inline size_t sn_meet_place(struct sn_meet *m, size_t len, size_t lap)
+{
+	bool back = m->next + len > m->ring || (m->next + len > lap && m->last >= len);
+	m->last = back ? 0 : m->next;
+	m->next = m->last + (len + 63) / 64 * 64;
+	return m->last;
+}
 
 /* A word of this rank's, to all. */
 void sn_meet_say(struct sn_meet *m, _Atomic uint64_t *word, uint64_t number);

@@ -109,6 +109,8 @@ static bool find(struct sn_proof_mpi *mpi)
 		{"PMPI_Group_translate_ranks", offsetof(struct sn_proof_mpi, group_translate_ranks)},
 		{"PMPI_Group_free", offsetof(struct sn_proof_mpi, group_free)},
 		{"PMPI_Type_get_extent", offsetof(struct sn_proof_mpi, type_get_extent)},
+		{"PMPI_Pack", offsetof(struct sn_proof_mpi, pack)},
+		{"PMPI_Unpack", offsetof(struct sn_proof_mpi, unpack)},
 		{"PMPI_Comm_get_errhandler", offsetof(struct sn_proof_mpi, comm_get_errhandler)},
 		{"PMPI_Comm_set_errhandler", offsetof(struct sn_proof_mpi, comm_set_errhandler)},
 		{"PMPI_Errhandler_free", offsetof(struct sn_proof_mpi, errhandler_free)},
@@ -606,10 +608,10 @@ static bool holds(struct sn_seen *e, const void *from, const void *to)
 
 void sn_proof_over(struct sn_seen *e, bool well, const void *from, const void *to)
 {
-	int inter = 1;
+	int inter = 1; /* where there are two groups buffers have other lengths */
 	sn_quick_watched();
-	/* first of all: where there are two groups, buffers have other lengths than blocks_of() reads */
-	if (well && !sn_proof_mpi.comm_test_inter(e->call.comm, &inter) && !inter && holds(e, from, to)) {
+	if (well && lesson.count && !sn_proof_mpi.comm_test_inter(e->call.comm, &inter) && !inter &&
+	    holds(e, from, to)) {
 		learn(e);
 	} else { /* not watched the next 2 to 64 times */
 		e->alike = 0;

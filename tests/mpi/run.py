@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, together, sums, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, together, sums, blocks, requests, pending, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -54,6 +54,7 @@ PROGRAMS = {
     "asked": ["asked.c"],
     "again_tool": ["again.c"],
     "sums": ["sums.c"],
+    "blocks": ["blocks.c"],
     "together": ["together.c", "together_flat.c"],
     "together_tool": ["together.c", "together_flat.c"],
 }
@@ -193,7 +194,7 @@ def together(args, runner):
     if args.rest[-1] == "-k":
         for kind in KINDS:
             print(kind)
-            alone = ["-w"] if kind in FLAT else []
+            alone = ["-w"] if kind != "bcast" else []
             again(argparse.Namespace(**{**vars(args), "rest": [*args.rest[:-1], *alone, "-k", kind]}), runner)
         for kind in FLAT:
             print(f"{kind}, flat")
@@ -219,6 +220,16 @@ def sums(args, runner):
         limited(args, runner)
     else:
         own_program(args, runner)
+
+
+def blocks(args, runner):
+    """MPI_Alltoall and MPI_Allgather: most of the calls have no message."""
+    result = own_program(args, runner)
+    sends, calls = (sum(c.get("core.sends", 0) for c in result.counters().values()), int(re.search(r"blocks: (\d+) calls", result.text)[1]))
+    print(f"  {sends} messages in {calls} calls")
+    alone = args.rest[-1] in ("-w", "-v", "-s")
+    if (sends < calls * (int(args.rest[1]) - 1) / 2) == alone:
+        fail("that many are not expected")
 
 
 def limited(args, runner):
@@ -625,7 +636,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
-            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "together": together, "together_tool": together,
+            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "blocks": blocks, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")

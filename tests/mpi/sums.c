@@ -474,15 +474,6 @@ static void say_name(void)
 		fclose(f);
 }
 
-/* Once more, as if nobody had put anything in front. */
-static void without(char **argv)
-{
-	if (is_rank_1() && getenv("LD_PRELOAD")) {
-		unsetenv("LD_PRELOAD");
-		execv("/proc/self/exe", argv);
-	}
-}
-
 /* Where each is the MPI's. */
 static void few(void)
 {

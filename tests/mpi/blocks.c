@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Short MPI_Alltoall and MPI_Allgather, which libsennit-mpi.so makes without messages (shim/blocks.h): every byte of each block, and none beside them, from the
+ * first call on; at each length where something begins, of types that lie otherwise on each rank, in place, on whatever communicator, and beside
+ * whatever else is under way.
+ *
+ *     blocks [-w | -v | -s | -m]
+ *         -w, -v, -s: as sums.c, and each call is the MPI's; -m: with MPI_THREAD_MULTIPLE, several threads at once
+ */
+#include "before.h"
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST  40000 /* bytes of a block */
+#define RANKS 16
+#define BLANK 0x5a
+
+static int rank, ranks, faults, calls;
+
+static void expect(bool right, const char *what, long i)
+{
+	if (right || faults++ > 5)
+		return;
+	printf("blocks: rank %d: %s, %ld\n", rank, what, i);
+}
+
+/* ---- types ---- */
+
+/* Of 24 bytes each: where they lie. */
+struct layout {
+	MPI_Datatype type;
+	int extent, at[24];
+};
+
+enum { BYTES, DOUBLES, TOGETHER, APART, BACKWARDS, WIDE, LAYOUTS };
+static struct layout layouts[LAYOUTS];
+
+static void lay(int which, MPI_Datatype type, int each, const int *starts, int extent)
+{
+	struct layout *l = &layouts[which];
+	l->type = type;
+	l->extent = extent;
+	for (int i = 0; i < 24; i++)
+		l->at[i] = starts[i / each] + i % each;
+	MPI_Type_commit(&l->type);
+}
+
+static void make_types(void)
+{
+	MPI_Datatype t, u;
+	lay(BYTES, MPI_BYTE, 24, (int[]){0}, 1);
+	lay(DOUBLES, MPI_DOUBLE, 24, (int[]){0}, 8);
+	MPI_Type_contiguous(3, MPI_DOUBLE, &t);
+	lay(TOGETHER, t, 24, (int[]){0}, 24);
+	MPI_Type_vector(3, 1, 2, MPI_DOUBLE, &t);
+	MPI_Type_create_resized(t, 0, 56, &u);
+	lay(APART, u, 8, (int[]){0, 16, 32}, 56);
+	MPI_Type_free(&t);
+	MPI_Type_create_hindexed(3, (int[]){1, 1, 1}, (MPI_Aint[]){16, 8, 0}, MPI_DOUBLE, &t);
+	lay(BACKWARDS, t, 8, (int[]){16, 8, 0}, 24);
+	MPI_Type_create_resized(MPI_DOUBLE, 0, 20, &u);
+	MPI_Type_contiguous(3, u, &t);
+	lay(WIDE, t, 8, (int[]){0, 20, 40}, 60);
+	MPI_Type_free(&u);
+}
+
+static void free_types(void)
+{
+	for (int i = TOGETHER; i < LAYOUTS; i++)
+		MPI_Type_free(&layouts[i].type);
+}
+
+/* Of a message of so many bytes in this layout: the calls' count, and where byte i lies. */
+static int count_of(const struct layout *l, int len)
+{
+	return l == &layouts[BYTES] ? len : l == &layouts[DOUBLES] ? len / 8 : len / 24;
+}
+
+static size_t place_of(const struct layout *l, int i)
+{
+	return l <= &layouts[DOUBLES] ? (size_t)i
+				      : (size_t)(i / 24) * (size_t)l->extent + (size_t)l->at[i % 24];
+}
+
+static size_t span_of(const struct layout *l, int len)
+{
+	return (size_t)count_of(l, len) * (size_t)l->extent;
+}
+
+/* ---- a call ---- */
+
+static unsigned char byte_of(int from, int to, int turn, int i)
+{
+	return (unsigned char)(from * 31 + to * 7 + turn * 13 + i + (i >> 8) * 5);
+}
+
+struct memory {
+	unsigned char *out, *in;
+	size_t room;
+};
+
+static void memory_new(struct memory *m)
+{
+	m->room = (size_t)RANKS * MOST * 3;
+	m->out = malloc(m->room);
+	m->in = malloc(m->room);
+}
+
+static void memory_free(const struct memory *m)
+{
+	free(m->out);
+	free(m->in);
+}
+
+static int call(bool all, bool in_place, const struct memory *m, const struct layout *o,
+		const struct layout *in, int len, MPI_Comm comm)
+{
+	const void *out = in_place ? MPI_IN_PLACE : m->out;
+	int count = in_place ? 0 : count_of(o, len);
+	MPI_Datatype type = in_place ? MPI_DATATYPE_NULL : o->type;
+	__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
+	return all ? MPI_Alltoall(out, count, type, m->in, count_of(in, len), in->type, comm)
+		   : MPI_Allgather(out, count, type, m->in, count_of(in, len), in->type, comm);
+}
+
+/* What goes to a rank, or to all (-1). */
+static void fill(unsigned char *at, const struct layout *l, int len, int me, int to, int turn)
+{
+	for (int i = 0; i < len; i++)
+		at[place_of(l, i)] = byte_of(me, to, turn, i);
+}
+
+static int wrong_bytes(const struct memory *m, const struct layout *l, int len, int me, int size, bool all,
+		       int turn)
+{
+	size_t span = span_of(l, len);
+	int bad = 0;
+	for (int r = 0; r < size; r++) {
+		unsigned char *at = m->in + (size_t)r * span;
+		for (int i = 0; i < len; i++) {
+			bad += at[place_of(l, i)] != byte_of(r, all ? me : -1, turn, i);
+			at[place_of(l, i)] = BLANK;
+		}
+	}
+	for (size_t i = 0; i < (size_t)size * span + 64; i++) /* nothing beside them */
+		bad += m->in[i] != BLANK;
+	return bad;
+}
+
+static void one(bool all, bool in_place, const struct memory *m, const struct layout *o,
+		const struct layout *in, int len, MPI_Comm comm, int turn)
+{
+	int me, size;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &size);
+	memset(m->in, BLANK, (size_t)size * span_of(in, len) + 64);
+	for (int r = 0; r < size; r++) {
+		if (in_place && (all || r == me))
+			fill(m->in + (size_t)r * span_of(in, len), in, len, me, all ? r : -1, turn);
+		if (!in_place && (all || !r))
+			fill(m->out + (size_t)r * span_of(o, len), o, len, me, all ? r : -1, turn);
+	}
+	int rc = call(all, in_place, m, o, in, len, comm);
+	int bad = rc ? -1 : wrong_bytes(m, in, len, me, size, all, turn);
+	expect(!bad, all ? "MPI_Alltoall" : "MPI_Allgather", len * 1000L + bad);
+}
+
+/* ---- what is tried ---- */
+
+static const int lengths[] = {1,   3,	4,    7,    8,	  12,	15,   16,   17,	   24,	  47,	 48,
+			      49,  63,	64,   65,   85,	  96,	97,   128,  170,   255,	  256,	 341,
+			      342, 512, 1000, 1023, 1024, 1025, 4096, 8191, 16383, 16384, 16385, MOST};
+
+static void all_lengths(const struct memory *m, MPI_Comm comm)
+{
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+		for (int way = 0; way < 4; way++)
+			for (int again = 0; again < 3; again++)
+				one(way & 1, way & 2, m, &layouts[BYTES], &layouts[BYTES], lengths[i], comm,
+				    again);
+}
+
+/* Intel MPI chooses algorithms by what each rank has for itself, so that they differ, and messages do not meet. */
+static bool is_intels(void)
+{
+	char text[MPI_MAX_LIBRARY_VERSION_STRING];
+	int len;
+	MPI_Get_library_version(text, &len);
+	return strstr(text, "Intel") != NULL;
+}
+
+/* What a block is made of is each rank's own affair. */
+static void all_types(const struct memory *m, MPI_Comm comm, bool ours)
+{
+	static const int times[] = {1, 2, 5, 40, 171, 400, 682, 683};
+	size_t count = sizeof(times) / sizeof(*times);
+	if (is_intels())
+		count = ours ? count - 1 : 0;
+	for (size_t k = 0; k < count; k++) {
+		for (int i = 0; i < LAYOUTS * LAYOUTS; i++) {
+			const struct layout *o = &layouts[(i + rank) % LAYOUTS];
+			const struct layout *in = &layouts[(i / LAYOUTS + 2 * rank) % LAYOUTS];
+			one(i & 1, !(i % 5), m, o, in, 24 * times[k], comm, i);
+		}
+	}
+}
+
+/* A type's handle may be another's when it is freed. */
+static void types_again(const struct memory *m, MPI_Comm comm, bool ours)
+{
+	for (int i = 0; i < 20 && (ours || !is_intels()); i++) {
+		one(i & 1, false, m, &layouts[TOGETHER + (i + rank) % 4], &layouts[BYTES], 24 * (1 + i), comm,
+		    i);
+		free_types();
+		make_types();
+	}
+}
+
+/* Some come late; long and short ones, and other collectives, by turns. */
+static void mixed(const struct memory *m, MPI_Comm comm)
+{
+	static double v[20000], sum[20000];
+	unsigned dice = 5;
+	for (int i = 0; i < 600; i++) {
+		dice = dice * 1103515245 + 12345;
+		int len = lengths[(dice >> 16) % (sizeof(lengths) / sizeof(*lengths))],
+		    n = (int)(dice >> 8) % 20000, wrong = 0;
+		if ((dice >> 24) % 8 == 0 && rank == i % ranks)
+			usleep(i % 3 ? 300 : 4000);
+		one(dice >> 20 & 1, dice >> 21 & 1, m, &layouts[BYTES], &layouts[BYTES], len, comm, i);
+		if ((dice >> 22 & 3) == 0) {
+			for (int k = 0; k < n; k++)
+				v[k] = i + k + rank;
+			MPI_Allreduce(v, sum, n, MPI_DOUBLE, MPI_SUM, comm);
+			for (int k = 0; k < n; k++)
+				wrong += sum[k] != ranks * (i + k + 0.5 * (ranks - 1));
+			expect(!wrong, "a sum in between", n);
+		}
+		if ((dice >> 25 & 7) == 0)
+			MPI_Barrier(comm);
+		if ((dice >> 25 & 7) == 1) {
+			n = rank == i % ranks ? i : -1;
+			MPI_Bcast(&n, 1, MPI_INT, i % ranks, comm);
+			expect(n == i, "MPI_Bcast in between", n);
+		}
+	}
+}
+
+/* Many alive at once, more than have memory, and more than that one after the other. */
+static void communicators(const struct memory *m)
+{
+	MPI_Comm all[70], part, back;
+	for (int i = 0; i < 70; i++) {
+		MPI_Comm_dup(MPI_COMM_WORLD, &all[i]);
+		one(i & 1, false, m, &layouts[BYTES], &layouts[BYTES], 8 + i, all[i], i);
+	}
+	for (int i = 0; i < 70; i++) {
+		one(i & 1, i & 2, m, &layouts[BYTES], &layouts[BYTES], 2000, all[i], i);
+		MPI_Comm_free(&all[i]);
+	}
+	for (int i = 0; i < 40; i++) {
+		MPI_Comm_split(MPI_COMM_WORLD, i % 2 ? 0 : rank % 2, -rank, &part);
+		for (int k = 0; k < 4; k++)
+			one(k & 1, false, m, &layouts[BYTES], &layouts[BYTES], 8 << k, part, k);
+		MPI_Comm_free(&part);
+	}
+	MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &back);
+	all_lengths(m, back);
+	MPI_Comm_free(&back);
+	one(true, false, m, &layouts[BYTES], &layouts[BYTES], 100, MPI_COMM_SELF, 1);
+}
+
+/* Of two groups: what comes is the other's. */
+static void between_groups(const struct memory *m)
+{
+	MPI_Comm half, inter;
+	int all, bad = 0, side = rank % 2;
+	if (ranks < 2)
+		return;
+	MPI_Comm_split(MPI_COMM_WORLD, side, rank, &half);
+	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, !side, 5, &inter);
+	MPI_Comm_remote_size(inter, &all);
+	for (int i = 0; i < 5; i++) {
+		memset(m->in, 0, 16);
+		memset(m->out, side + 1, 16);
+		MPI_Alltoall(m->out, 1, MPI_BYTE, m->in, 1, MPI_BYTE, inter);
+		for (int r = 0; r < all; r++)
+			bad += m->in[r] != !side + 1;
+	}
+	expect(!bad, "blocks of another kind", bad);
+	MPI_Comm_free(&inter);
+	MPI_Comm_free(&half);
+}
+
+static int told;
+
+static void tell(MPI_Comm *comm, int *code, ...)
+{
+	(void)comm;
+	told += *code != MPI_SUCCESS;
+}
+
+/* What MPI does not allow is told by the handler, and what follows is right again; where ranks disagree no rank waits for ever. */
+static void wrongs(const struct memory *m, bool ours)
+{
+	MPI_Errhandler handler, was;
+	MPI_Comm comm;
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_create_errhandler(tell, &handler);
+	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &was);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+	MPI_Comm_set_errhandler(comm, handler);
+	for (int i = 0; i < 3; i++) {
+		told = 0;
+		MPI_Alltoall(m->out, -1, MPI_BYTE, m->in, -1, MPI_BYTE, comm);
+		expect(told == 1, "a negative count", told);
+		told = 0;
+		MPI_Alltoall(m->out, 8, MPI_DATATYPE_NULL, m->in, 8, MPI_DATATYPE_NULL, comm);
+		expect(told == 1, "no type", told);
+		told = 0;
+		MPI_Alltoall(m->out, 8, MPI_BYTE, m->in, 8, MPI_BYTE, MPI_COMM_NULL);
+		expect(told == 1, "no communicator", told);
+		one(i & 1, false, m, &layouts[BYTES], &layouts[BYTES], 100, comm, i);
+	}
+	told = 0;
+	if (ours) {
+		int len = rank ? 100 : 104;
+		MPI_Alltoall(m->out, len, MPI_BYTE, m->in, len, MPI_BYTE, comm);
+		expect(told == 1, "ranks that disagree", told);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
+	MPI_Errhandler_free(&handler);
+	MPI_Errhandler_free(&was);
+	MPI_Comm_free(&comm);
+}
+
+/* Messages that need who waits here, some of whom sleep. */
+static void beside(const struct memory *m, MPI_Comm comm)
+{
+	static int out[1 << 18], in[1 << 18];
+	int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+	MPI_Request r;
+	for (int i = 0; i < 12; i++) {
+		out[i] = i + rank;
+		MPI_Irecv(in, 1 << 18, MPI_INT, left, 5, comm, &r);
+		if (rank == i % ranks) {
+			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
+			usleep(i % 2 ? 6000 : 100);
+		}
+		one(i & 1, false, m, &layouts[BYTES], &layouts[BYTES], 100, comm, i);
+		if (rank != i % ranks)
+			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		expect(in[i] == i + left, "what was under way meanwhile", i);
+	}
+}
+
+static void *in_thread(void *arg)
+{
+	struct memory m;
+	memory_new(&m);
+	for (int i = 0; i < 300; i++)
+		one(i & 1, i & 2, &m, &layouts[BYTES], &layouts[BYTES], lengths[i % 30], *(MPI_Comm *)arg, i);
+	memory_free(&m);
+	return NULL;
+}
+
+static void threads(void)
+{
+	MPI_Comm comms[3];
+	pthread_t t[3];
+	for (int i = 0; i < 3; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], NULL, in_thread, &comms[i]);
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	for (int i = 0; i < 3; i++)
+		MPI_Comm_free(&comms[i]);
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
+	bool many = !strcmp(how, "-m"), ours = !*how || many;
+	int provided, all_faults = 0, all_calls = 0;
+	struct memory m;
+	if (!strcmp(how, "-w"))
+		without(argv);
+	if (!strcmp(how, "-v"))
+		variable();
+	if (!strcmp(how, "-s"))
+		session_begins();
+	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	memory_new(&m);
+	make_types();
+	all_lengths(&m, MPI_COMM_WORLD);
+	all_types(&m, MPI_COMM_WORLD, ours);
+	types_again(&m, MPI_COMM_WORLD, ours);
+	mixed(&m, MPI_COMM_WORLD);
+	communicators(&m);
+	between_groups(&m);
+	beside(&m, MPI_COMM_WORLD);
+	if (many)
+		threads();
+	wrongs(&m, ours);
+	free_types();
+	memory_free(&m);
+	MPI_Reduce(&faults, &all_faults, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+	MPI_Reduce(&calls, &all_calls, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+	if (!rank && !all_faults)
+		printf("blocks: %d calls, every byte right\n", all_calls);
+	MPI_Finalize();
+	if (!strcmp(how, "-s"))
+		session_ends();
+	return all_faults != 0;
+}
