@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "blocks.h"
 #include "here.h"
+#include "types.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,36 +10,6 @@
 #define MOST ((size_t)16 << 10)
 /* Of the ring. Whoever shares a core with others has the use of their caches, and pages that nobody has written are dear. */
 #define LAP ((size_t)64 << 10)
-
-/* ---- types ---- */
-
-/* What belongs to no communicator: no handler of the program's is called, if it is none. */
-static __attribute__((noinline)) struct sn_meet_type ask(handle type, unsigned generation)
-{
-	struct sn_meet_type t = {.type = type, .generation = generation};
-	handle handlers[2];
-	intptr_t low = 0;
-	bool serial = sn_quick_serial();
-	if (sn_meet_plain(type) == sn_proof_handle("ompi_mpi_datatype_null", 0x0c000000))
-		return t;
-	if (serial)
-		sn_proof_quiet(handlers);
-	bool known = !sn_proof_mpi.type_size(type, &t.size) &&
-		     !sn_proof_mpi.type_get_extent(type, &low, &t.extent);
-	if (serial)
-		sn_proof_loud(handlers);
-	t.size = known ? t.size : 0;
-	t.plain = known && sn_proof_builtin(type) && !low && t.extent == t.size;
-	return t;
-}
-
-/* Of a program's own types that may be freed, and the handle another's: then it is another generation. */
-static inline const struct sn_meet_type *type_of(struct sn_meet_type *last, handle type, unsigned generation)
-{
-	if (!likely(last->type == type && last->generation == generation))
-		*last = ask(type, generation);
-	return last;
-}
 
 /* ---- which calls ---- */
 
@@ -79,8 +50,8 @@ static inline struct blocks blocks_of(const struct sn_collective *c, const void 
 {
 	struct blocks b = {.c = c, .from = from, .to = (char *)(uintptr_t)to, .each = c->kind == SN_ALLTOALL};
 	b.in_place = sn_in_place(from);
-	b.in = type_of(&last[0], c->in_type, c->generation);
-	b.out = b.in_place ? b.in : type_of(&last[1], c->type, c->generation);
+	b.in = sn_type_of(&last[0], c->in_type, c->generation);
+	b.out = b.in_place ? b.in : sn_type_of(&last[1], c->type, c->generation);
 	b.len = (size_t)b.in->size * (size_t)(c->in_count > 0 ? c->in_count : 0);
 	return b;
 }
@@ -92,8 +63,7 @@ static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collec
 	static struct sn_meet_type last[2];
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	int ranks;
-	if (sn_meet_is_ending(c->comm) ||
-	    sn_meet_plain(c->comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000))
+	if (sn_meet_is_ending(c->comm) || sn_meet_none(c->comm))
 		return NULL;
 	pthread_mutex_lock(&lock);
 	struct sn_meet_type types[2] = {last[0], last[1]};
@@ -141,7 +111,7 @@ static inline char *place(const struct sn_meet *m, unsigned rank, size_t all, si
 /* All ranks go through the ring alike. */
 static size_t next_place(struct sn_meet *m, size_t all)
 {
-	return all <= SN_MEET_ROOM ? 0 : sn_meet_place(m, all, 3 * all > LAP ? 3 * all : LAP);
+	return all <= SN_MEET_ROOM ? 0 : sn_meet_next(m, all, 3 * all > LAP ? 3 * all : LAP);
 }
 
 /* Of the one that is for this rank. */
@@ -152,26 +122,18 @@ static inline size_t offset(const struct blocks *b, unsigned rank)
 
 static int out(const struct blocks *b, unsigned rank, char *to)
 {
-	int count = b->in_place ? b->c->in_count : b->c->count, at = 0;
-	const char *base = b->in_place ? b->to : b->from;
+	int count = b->in_place ? b->c->in_count : b->c->count;
 	unsigned nth = b->each || b->in_place ? rank : 0;
-	const char *from = base + (intptr_t)nth * count * b->out->extent;
-	if (!likely(b->out->plain))
-		return sn_proof_mpi.pack(from, count, b->in_place ? b->c->in_type : b->c->type, to,
-					 (int)b->len, &at, b->c->comm);
-	sn_meet_copy(b->m, b->c, to, from, b->len);
-	return 0;
+	const char *base = b->in_place ? b->to : b->from;
+	return sn_type_out(b->m, b->c, b->out, base + (intptr_t)nth * count * b->out->extent, count, to,
+			   b->len);
 }
 
 static int in(const struct blocks *b, unsigned rank, const char *from)
 {
-	int at = 0;
-	char *to = b->to + (intptr_t)rank * b->c->in_count * b->in->extent;
-	if (!likely(b->in->plain))
-		return sn_proof_mpi.unpack(from, (int)b->len, &at, to, b->c->in_count, b->c->in_type,
-					   b->c->comm);
-	sn_meet_copy(b->m, b->c, to, from, b->len);
-	return 0;
+	int count = b->c->in_count;
+	return sn_type_in(b->m, b->c, b->in, b->to + (intptr_t)rank * count * b->in->extent, count, from,
+			  b->len);
 }
 
 static int bring(const struct blocks *b, char *to)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collective.h"
+#include "bcast.h"
 #include "blocks.h"
 #include "flat.h"
 #include "long.h"
@@ -210,6 +211,8 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		return sn_long_do(m, c, from, to);
 	if ((m = sn_blocks_of(c, from, to)))
 		return sn_blocks_do(m, c, from, to);
+	if ((m = sn_bcast_of(c, to)))
+		return sn_bcast_do(m, c, to);
 	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)))
 		return do_slowly(c, from, to, slowly);
 	struct sn_seen *e = entry_of(c);
@@ -310,12 +313,6 @@ static int kind_of(const char *name)
 bool sn_collective_is(const char *name)
 {
 	return kind_of(name) < SN_KINDS;
-}
-
-bool sn_collective_idle(const char *name)
-{
-	int kind = kind_of(name);
-	return kind == SN_BCAST;
 }
 
 void *sn_collective_stand_in(const char *name, void *definition)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collectives seen before, without the MPI: MPI_Barrier, MPI_Bcast, MPI_Allreduce, MPI_Alltoall, MPI_Allgather. Where more ranks
- * than cores make them, barriers and short sums go over to another way (flat.h), all ranks in the same call. Long sums go yet another way from the first on (long.h).
+ * than cores make them, barriers and short sums go over to another way (flat.h), all ranks in the same call. Long sums go yet another way from the first on (long.h), and
+ * so do short MPI_Alltoall and MPI_Allgather (blocks.h) and MPI_Bcast (bcast.h): those of other jobs than these are what is said here.
  * MPI_Allreduce_c is MPI_Allreduce as long as its count is an int's (large.h).
  *
  * A collective that an MPI makes of messages leads, with the same arguments on the same communicator, to the same messages each
@@ -45,8 +46,6 @@
 
 /* Is it the name of one of these? */
 bool sn_collective_is(const char *name);
-/* One of those that only go by messages? */
-bool sn_collective_idle(const char *name);
 /* What stands before this definition of such a name. */
 void *sn_collective_stand_in(const char *name, void *definition);
 /* All calls seen so far. */

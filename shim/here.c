@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define VERSION 2 /* of what all do alike: long.h, blocks.h, meet.h */
+#define VERSION 2 /* of what all do alike: long.h, blocks.h, bcast.h, meet.h */
 
 bool sn_here_all;
 

@@ -136,9 +136,7 @@ static int fewest(void)
 
 static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
 {
-	if (sn_meet_is_ending(c->comm) ||
-	    sn_meet_plain(c->comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000) ||
-	    !is_long(element(c->type, c->op), c, 0))
+	if (sn_meet_is_ending(c->comm) || sn_meet_none(c->comm) || !is_long(element(c->type, c->op), c, 0))
 		return NULL;
 	return sn_meet_here(c->comm);
 }
@@ -190,7 +188,7 @@ static size_t length(const struct sum *s, uint64_t k)
 /* All ranks go through the ring alike, also who brings nothing along. */
 static void place(const struct sum *s, uint64_t k)
 {
-	s->m->at[k & 1] = sn_meet_place(s->m, length(s, k), s->m->lap);
+	s->m->at[k & 1] = sn_meet_next(s->m, length(s, k), s->m->lap);
 }
 
 static char *placed(const struct sum *s, unsigned rank, uint64_t k)

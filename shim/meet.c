@@ -41,14 +41,24 @@ static size_t lines_at(unsigned ranks)
 	return sizeof(struct sn_meet_memory) + ranks * sizeof(struct sn_meet_words);
 }
 
+static size_t places_at(unsigned ranks)
+{
+	return lines_at(ranks) + 3 * (size_t)ranks * sizeof(struct sn_meet_line);
+}
+
 static size_t rest_at(unsigned ranks)
 {
-	return lines_at(ranks) + 2 * (size_t)ranks * sizeof(struct sn_meet_line);
+	return places_at(ranks) + SN_MEET_PLACES * sizeof(struct sn_meet_line);
+}
+
+static size_t rooms_at(unsigned ranks)
+{
+	return (rest_at(ranks) + 2 * (size_t)ranks * SN_MEET_ROOM + PAGE - 1) / PAGE * PAGE;
 }
 
 static size_t rings_at(unsigned ranks)
 {
-	return (rest_at(ranks) + 2 * (size_t)ranks * SN_MEET_ROOM + PAGE - 1) / PAGE * PAGE;
+	return rooms_at(ranks) + (size_t)SN_MEET_PLACES * SN_MEET_PLACE;
 }
 
 /*
@@ -84,12 +94,30 @@ char *sn_meet_rest(const struct sn_meet *m, const struct sn_meet_line *line)
 	return (char *)m->mem + rest_at(m->ranks) + (size_t)(line - sn_meet_line(m, 0, 0)) * SN_MEET_ROOM;
 }
 
+struct sn_meet_line *sn_meet_place_line(const struct sn_meet *m, uint64_t call)
+{
+	char *places = (char *)m->mem + places_at(m->ranks);
+	return (struct sn_meet_line *)(void *)places + call % SN_MEET_PLACES;
+}
+
+char *sn_meet_place_room(const struct sn_meet *m, uint64_t call, size_t len)
+{
+	return len <= SN_MEET_SHORT
+		       ? sn_meet_place_line(m, call)->data
+		       : (char *)m->mem + rooms_at(m->ranks) + call % SN_MEET_PLACES * SN_MEET_PLACE;
+}
+
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank)
 {
 	return (char *)m->mem + rings_at(m->ranks) + rank * m->ring;
 }
 
 /* ---- which there are ---- */
+
+bool sn_meet_none(handle comm)
+{
+	return sn_meet_plain(comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000);
+}
 
 static inline bool is_of(const struct sn_meet *m, handle comm)
 {

@@ -29,6 +29,8 @@
 	(64u << 10) /* long.h: bytes of an operand that are under way at a time; also other than 2^k ones */
 #define SN_MEET_RING   (2048u << 10) /* likewise: of two ranks. For each, and one more for sums */
 #define SN_MEET_BLOCKS (256u << 10)  /* blocks.h: bytes that a rank brings along, at most */
+#define SN_MEET_PLACES 16	     /* bcast.h: calls that a root may be ahead of who reads */
+#define SN_MEET_PLACE  (64u << 10)   /* likewise: bytes of a call */
 #define SN_MEET_PERIOD 64 /* calls, or pieces, of which one looks for the MPI, that its own affairs go on */
 
 struct sn_meet_line {	       /* flat.h: one rank's */
@@ -51,8 +53,8 @@ struct sn_meet_words {	       /* long.h: one rank's */
 _Static_assert(sizeof(struct sn_meet_words) == 192,
 	       "lines of the cache, and no neighbour's, which is fetched with one");
 
-struct sn_meet_memory { /* then words[ranks], line[2][ranks], what does not fit into these [2][ranks][ROOM], rings[ranks + 1] */
-	uint64_t key;		   /*    0 not another's */
+struct sn_meet_memory { /* then words[ranks], line[2][ranks], read[ranks], places[PLACES], what does not fit into the former [2][ranks][ROOM], and into the latter [PLACES][PLACE], rings[ranks + 1] */
+	uint64_t key;	/*    0 not another's */
 	_Atomic uint32_t sleepers; /*    8 */
 	_Atomic uint32_t bell;	   /*   12 grows when somebody has written who has seen sleepers */
 	_Atomic uint32_t failed;   /*   16 one has ended, so no call that not all have come to will be over */
@@ -94,8 +96,9 @@ struct sn_meet {
 	uint64_t call;
 	unsigned forms;
 	struct sn_meet_form form[SN_MEET_FORMS];
-	/* blocks.h */
+	/* blocks.h, and bcast.h */
 	struct sn_meet_type types[2]; /* of the last call: what came, and what went */
+	uint64_t bcasts, read;	      /* so far, and of so many all have said that they have read them */
 	/* long.h */
 	bool here;		   /* its ranks are all of this job, and all have this library */
 	uint64_t calls, pieces;	   /* so far */
@@ -116,6 +119,7 @@ static inline handle sn_meet_plain(handle h)
 	return sn_quick_is_open_mpi() ? h : (uint32_t)h;
 }
 
+bool sn_meet_none(handle comm);
 /* NULL: its ranks have not been asked. */
 struct sn_meet *sn_meet_of(handle comm);
 /* May one more have memory, as far as it is this rank's affair? */
@@ -129,13 +133,17 @@ struct sn_meet *sn_meet_never(handle comm);
 /* Of its type. */
 int sn_meet_size(struct sn_meet *m, const struct sn_collective *c);
 
+/* flat.h, blocks.h: in this generation; bcast.h: in the third one, which says what this rank has read. */
 struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank);
 /* For what does not fit into that line. */
 char *sn_meet_rest(const struct sn_meet *m, const struct sn_meet_line *line);
+/* bcast.h: of this call. */
+struct sn_meet_line *sn_meet_place_line(const struct sn_meet *m, uint64_t call);
+char *sn_meet_place_room(const struct sn_meet *m, uint64_t call, size_t len);
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank);
 
 /* Where the next piece goes in each rank's ring: behind the last one, or at its beginning, after `lap` bytes if that leaves the last one alone. */
-static inline size_t sn_meet_place(struct sn_meet *m, size_t len, size_t lap)
+static inline size_t sn_meet_next(struct sn_meet *m, size_t len, size_t lap)
 {
 	bool back = m->next + len > m->ring || (m->next + len > lap && m->last >= len);
 	m->last = back ? 0 : m->next;

@@ -582,7 +582,7 @@ static int call_named(const char *name)
 
 unsigned char sn_quick_idle(const char *name)
 {
-	if (call_named(name) <= BOTH || sn_collective_idle(name))
+	if (call_named(name) <= BOTH)
 		return SN_QUICK_IDLE;
 	return sn_requests_take(name) ? SN_QUICK_IDLE_SO_FAR : SN_QUICK_BUSY;
 }

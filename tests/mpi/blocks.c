@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short MPI_Alltoall and MPI_Allgather, which libsennit-mpi.so makes without messages (shim/blocks.h): every byte of each block, and none beside them, from the
- * first call on; at each length where something begins, of types that lie otherwise on each rank, in place, on whatever communicator, and beside
+ * Short MPI_Alltoall, MPI_Allgather and, of more than two ranks, MPI_Bcast, which libsennit-mpi.so makes without messages (shim/blocks.h, bcast.h): every byte of each block, and none
+ * beside them, from the first call on; at each length where something begins, of types that lie otherwise on each rank, in place, on whatever communicator, and beside
  * whatever else is under way.
  *
  *     blocks [-w | -v | -s | -m]
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST  40000 /* bytes of a block */
+#define MOST  66000 /* bytes of a block */
 #define RANKS 16
 #define BLANK 0x5a
 
@@ -106,7 +106,7 @@ struct memory {
 
 static void memory_new(struct memory *m)
 {
-	m->room = (size_t)RANKS * MOST * 3;
+	m->room = (size_t)RANKS * MOST * 3 + 64;
 	m->out = malloc(m->room);
 	m->in = malloc(m->room);
 }
@@ -170,11 +170,30 @@ static void one(bool all, bool in_place, const struct memory *m, const struct la
 	expect(!bad, all ? "MPI_Alltoall" : "MPI_Allgather", len * 1000L + bad);
 }
 
+static void cast(int root, const struct memory *m, const struct layout *l, int len, MPI_Comm comm, int turn)
+{
+	int me, bad = 0;
+	size_t span = span_of(l, len);
+	MPI_Comm_rank(comm, &me);
+	memset(m->in, BLANK, span + 64);
+	if (me == root)
+		fill(m->in, l, len, root, -1, turn);
+	__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
+	int rc = MPI_Bcast(m->in, count_of(l, len), l->type, root, comm);
+	for (int i = 0; i < len; i++) {
+		bad += m->in[place_of(l, i)] != byte_of(root, -1, turn, i);
+		m->in[place_of(l, i)] = BLANK;
+	}
+	for (size_t i = 0; i < span + 64; i++)
+		bad += m->in[i] != BLANK;
+	expect(!rc && !bad, "MPI_Bcast", len * 1000L + bad);
+}
+
 /* ---- what is tried ---- */
 
-static const int lengths[] = {1,   3,	4,    7,    8,	  12,	15,   16,   17,	   24,	  47,	 48,
-			      49,  63,	64,   65,   85,	  96,	97,   128,  170,   255,	  256,	 341,
-			      342, 512, 1000, 1023, 1024, 1025, 4096, 8191, 16383, 16384, 16385, MOST};
+static const int lengths[] = {1,    3,	  4,	7,    8,    12,	  15,	 16,	17,    24,    47,    48,  49,
+			      63,   64,	  65,	85,   96,   97,	  128,	 170,	255,   256,   341,   342, 512,
+			      1000, 1023, 1024, 1025, 4096, 8191, 16383, 16384, 16385, 40000, 65536, MOST};
 
 static void all_lengths(const struct memory *m, MPI_Comm comm)
 {
@@ -183,6 +202,21 @@ static void all_lengths(const struct memory *m, MPI_Comm comm)
 			for (int again = 0; again < 3; again++)
 				one(way & 1, way & 2, m, &layouts[BYTES], &layouts[BYTES], lengths[i], comm,
 				    again);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+		for (int again = 0; again < 2 * ranks; again++)
+			cast(again % ranks, m, &layouts[BYTES], lengths[i], comm, again);
+}
+
+/* A root is ahead of who reads by as many calls as there are places, and by one more; and others are roots in between. */
+static void ahead(const struct memory *m, MPI_Comm comm)
+{
+	static const int each[] = {1, 3, 15, 16, 17, 40, 100};
+	for (int i = 0; i < 7 * ranks; i++) {
+		if (rank == (i + 1) % ranks)
+			usleep(i % 3 ? 200 : 3000);
+		for (int k = 0; k < each[i % 7]; k++)
+			cast(i % ranks, m, &layouts[BYTES], k % 3 ? 8 : 4000 + k, comm, i + k);
+	}
 }
 
 /* Intel MPI chooses algorithms by what each rank has for itself, so that they differ, and messages do not meet. */
@@ -206,6 +240,7 @@ static void all_types(const struct memory *m, MPI_Comm comm, bool ours)
 			const struct layout *o = &layouts[(i + rank) % LAYOUTS];
 			const struct layout *in = &layouts[(i / LAYOUTS + 2 * rank) % LAYOUTS];
 			one(i & 1, !(i % 5), m, o, in, 24 * times[k], comm, i);
+			cast(i % ranks, m, o, 24 * times[k], comm, i);
 		}
 	}
 }
@@ -232,7 +267,11 @@ static void mixed(const struct memory *m, MPI_Comm comm)
 		    n = (int)(dice >> 8) % 20000, wrong = 0;
 		if ((dice >> 24) % 8 == 0 && rank == i % ranks)
 			usleep(i % 3 ? 300 : 4000);
-		one(dice >> 20 & 1, dice >> 21 & 1, m, &layouts[BYTES], &layouts[BYTES], len, comm, i);
+		if ((dice >> 28 & 3) == 0)
+			cast((int)(dice >> 10) % ranks, m, &layouts[BYTES], len, comm, i);
+		else
+			one(dice >> 20 & 1, dice >> 21 & 1, m, &layouts[BYTES], &layouts[BYTES], len, comm,
+			    i);
 		if ((dice >> 22 & 3) == 0) {
 			for (int k = 0; k < n; k++)
 				v[k] = i + k + rank;
@@ -267,6 +306,7 @@ static void communicators(const struct memory *m)
 		MPI_Comm_split(MPI_COMM_WORLD, i % 2 ? 0 : rank % 2, -rank, &part);
 		for (int k = 0; k < 4; k++)
 			one(k & 1, false, m, &layouts[BYTES], &layouts[BYTES], 8 << k, part, k);
+		cast(0, m, &layouts[BYTES], 1 + i, part, i);
 		MPI_Comm_free(&part);
 	}
 	MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &back);
@@ -325,6 +365,9 @@ static void wrongs(const struct memory *m, bool ours)
 		told = 0;
 		MPI_Alltoall(m->out, 8, MPI_BYTE, m->in, 8, MPI_BYTE, MPI_COMM_NULL);
 		expect(told == 1, "no communicator", told);
+		told = 0;
+		MPI_Bcast(m->in, 8, MPI_BYTE, ranks, comm);
+		expect(told == 1, "no root", told);
 		one(i & 1, false, m, &layouts[BYTES], &layouts[BYTES], 100, comm, i);
 	}
 	told = 0;
@@ -332,6 +375,10 @@ static void wrongs(const struct memory *m, bool ours)
 		int len = rank ? 100 : 104;
 		MPI_Alltoall(m->out, len, MPI_BYTE, m->in, len, MPI_BYTE, comm);
 		expect(told == 1, "ranks that disagree", told);
+		told = 0;
+		if (ranks > 2)
+			MPI_Bcast(m->in, len, MPI_BYTE, 0, comm);
+		expect(ranks < 3 || told == !!rank, "readers that disagree", told);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
@@ -365,8 +412,10 @@ static void *in_thread(void *arg)
 {
 	struct memory m;
 	memory_new(&m);
-	for (int i = 0; i < 300; i++)
+	for (int i = 0; i < 300; i++) {
 		one(i & 1, i & 2, &m, &layouts[BYTES], &layouts[BYTES], lengths[i % 30], *(MPI_Comm *)arg, i);
+		cast(i % ranks, &m, &layouts[BYTES], lengths[i % 30], *(MPI_Comm *)arg, i);
+	}
 	memory_free(&m);
 	return NULL;
 }
@@ -406,6 +455,7 @@ int main(int argc, char **argv)
 	all_types(&m, MPI_COMM_WORLD, ours);
 	types_again(&m, MPI_COMM_WORLD, ours);
 	mixed(&m, MPI_COMM_WORLD);
+	ahead(&m, MPI_COMM_WORLD);
 	communicators(&m);
 	between_groups(&m);
 	beside(&m, MPI_COMM_WORLD);

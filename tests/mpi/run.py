@@ -194,8 +194,7 @@ def together(args, runner):
     if args.rest[-1] == "-k":
         for kind in KINDS:
             print(kind)
-            alone = ["-w"] if kind != "bcast" else []
-            again(argparse.Namespace(**{**vars(args), "rest": [*args.rest[:-1], *alone, "-k", kind]}), runner)
+            again(argparse.Namespace(**{**vars(args), "rest": [*args.rest[:-1], "-w", "-k", kind]}), runner)
         for kind in FLAT:
             print(f"{kind}, flat")
             flat(argparse.Namespace(**{**vars(args), "rest": [*args.rest[:-1], "-b", "-k", kind]}), runner)
@@ -223,7 +222,7 @@ def sums(args, runner):
 
 
 def blocks(args, runner):
-    """MPI_Alltoall and MPI_Allgather: most of the calls have no message."""
+    """Short collectives of blocks: most of the calls have no message."""
     result = own_program(args, runner)
     sends, calls = (sum(c.get("core.sends", 0) for c in result.counters().values()), int(re.search(r"blocks: (\d+) calls", result.text)[1]))
     print(f"  {sends} messages in {calls} calls")

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bcast.h"
+#include "here.h"
+#include "types.h"
+#include <pthread.h>
+#include <stdio.h>
+
+#define SAYS 4 /* calls, with the last of which it is said that they have been read */
+_Static_assert(SAYS <= SN_MEET_PLACES, "a root waits for what is said before its call");
+
+/* ---- which calls ---- */
+
+static inline size_t length(const struct sn_meet_type *t, const struct sn_collective *c)
+{
+	return (size_t)t->size * (size_t)(c->count > 0 ? c->count : 0);
+}
+
+/* All ranks say the same. But what MPI does not allow is the MPI's. */
+static inline bool fits(const struct sn_meet_type *t, const struct sn_collective *c, unsigned ranks,
+			const void *buf)
+{
+	size_t len = length(t, c);
+	return len && len <= SN_MEET_PLACE && ranks > 2 && c->root >= 0 && (unsigned)c->root < ranks &&
+	       (buf || !t->plain) && !sn_in_place(buf);
+}
+
+/* As long as all are too long, or it is none that MPI allows, each call comes here. */
+static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c, const void *buf)
+{
+	static struct sn_meet_type last;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	int ranks;
+	if (sn_meet_is_ending(c->comm) || sn_meet_none(c->comm) || c->count <= 0 ||
+	    (size_t)c->count > SN_MEET_PLACE)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	struct sn_meet_type t = last;
+	pthread_mutex_unlock(&lock);
+	sn_type_of(&t, c->type, c->generation);
+	pthread_mutex_lock(&lock);
+	last = t;
+	pthread_mutex_unlock(&lock);
+	if (!length(&t, c) || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 3 ||
+	    !fits(&t, c, (unsigned)ranks, buf))
+		return NULL;
+	return sn_meet_here(c->comm);
+}
+
+struct sn_meet *sn_bcast_of(const struct sn_collective *c, const void *buf)
+{
+	if (likely(c->kind != SN_BCAST || !sn_here_all))
+		return NULL;
+	struct sn_meet *m = sn_meet_of(c->comm);
+	if (!likely(m) && !(m = first_of(c, buf)))
+		return NULL;
+	if (!m->here)
+		return NULL;
+	return fits(sn_type_of(&m->types[0], c->type, c->generation), c, m->ranks, buf) ? m : NULL;
+}
+
+/* ---- the call ---- */
+
+static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
+					     size_t len, uint64_t theirs)
+{
+	fprintf(stderr,
+		"sennit: rank %u of a communicator is in MPI_Bcast of %zu bytes, its root, rank %d, in one "
+		"of %llu: "
+		"all ranks must have the same\n",
+		m->rank, len, c->root, (unsigned long long)theirs);
+	return sn_proof_failed(c->comm);
+}
+
+/* Until all have read what was in that place before. */
+static __attribute__((noinline)) int await_read(struct sn_meet *m, handle comm, uint64_t call)
+{
+	uint64_t all = UINT64_MAX;
+	int rc = 0;
+	for (unsigned r = 0; r < m->ranks && !rc; r++) {
+		const _Atomic uint64_t *read = &sn_meet_line(m, 2, r)->call;
+		if (r == m->rank)
+			continue;
+		rc = sn_meet_await(m, comm, r, read, call);
+		uint64_t so_far = atomic_load(read);
+		all = so_far < all ? so_far : all;
+	}
+	m->read = all;
+	return rc;
+}
+
+static int send(struct sn_meet *m, const struct sn_collective *c, const char *buf, size_t len)
+{
+	struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
+	int rc = 0;
+	if (!likely(m->bcasts <= m->read + SN_MEET_PLACES))
+		rc = await_read(m, c->comm, m->bcasts - SN_MEET_PLACES);
+	if (!rc)
+		rc = sn_type_out(m, c, &m->types[0], buf, c->count, sn_meet_place_room(m, m->bcasts, len),
+				 len);
+	if (rc)
+		return rc;
+	place->said = len;
+	sn_meet_say(m, &place->call, m->bcasts);
+	return 0;
+}
+
+static int receive(struct sn_meet *m, const struct sn_collective *c, char *buf, size_t len)
+{
+	const struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
+	int rc = sn_meet_await(m, c->comm, (unsigned)c->root, &place->call, m->bcasts);
+	if (!likely(!rc))
+		return rc;
+	if (!likely(place->said == len))
+		return differs(m, c, len, place->said);
+	return sn_type_in(m, c, &m->types[0], buf, c->count, sn_meet_place_room(m, m->bcasts, len), len);
+}
+
+int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf)
+{
+	size_t len = length(&m->types[0], c);
+	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
+		return sn_proof_failed(c->comm);
+	m->bcasts++;
+	int rc = (unsigned)c->root == m->rank ? send(m, c, buf, len) : receive(m, c, buf, len);
+	if (m->bcasts % SAYS == 0)
+		sn_meet_say(m, &sn_meet_line(m, 2, m->rank)->call, m->bcasts);
+	if (m->bcasts % SN_MEET_PERIOD == 0 && !rc)
+		sn_meet_look(m);
+	return rc;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a program's memory goes to where all ranks can read it, and back: types without holes are copied, others packed by the MPI. For blocks.h and bcast.h. */
+#ifndef SN_SHIM_TYPES_H
+#define SN_SHIM_TYPES_H
+
+#include "meet.h"
+
+struct sn_meet_type sn_type_ask(handle type, unsigned generation);
+
+/* What is in last, asked anew where that is of another type, or generation (collective.c): a handle may be another type's when that is freed. */
+static inline const struct sn_meet_type *sn_type_of(struct sn_meet_type *last, handle type,
+						    unsigned generation)
+{
+	if (!likely(last->type == type && last->generation == generation))
+		*last = sn_type_ask(type, generation);
+	return last;
+}
+
+/* So many of them, of len bytes in all: 0, or an error of the MPI's. */
+int sn_type_out(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *t,
+		const char *from, int count, char *to, size_t len);
+int sn_type_in(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *t, char *to,
+	       int count, const char *from, size_t len);
+
+#endif
