@@ -2,7 +2,6 @@
 #include "bcast.h"
 #include "here.h"
 #include "types.h"
-#include <pthread.h>
 #include <stdio.h>
 
 #define SAYS 4 /* calls, with the last of which it is said that they have been read */
@@ -15,59 +14,72 @@ static inline size_t length(const struct sn_meet_type *t, const struct sn_collec
 	return (size_t)t->size * (size_t)(c->count > 0 ? c->count : 0);
 }
 
-/* All ranks say the same. But what MPI does not allow is the MPI's. */
-static inline bool fits(const struct sn_meet_type *t, const struct sn_collective *c, unsigned ranks,
-			const void *buf)
+/* What all ranks say alike, whatever else may be wrong on one of them. */
+static inline bool fits(const struct sn_meet_type *t, const struct sn_collective *c, unsigned ranks)
 {
 	size_t len = length(t, c);
-	return len && len <= SN_MEET_PLACE && ranks > 2 && c->root >= 0 && (unsigned)c->root < ranks &&
-	       (buf || !t->plain) && !sn_in_place(buf);
+	return len && len <= SN_MEET_PLACE && ranks > 2 && c->root >= 0 && (unsigned)c->root < ranks;
 }
 
-/* As long as all are too long, or it is none that MPI allows, each call comes here. */
-static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c, const void *buf)
+/* Two ranks have one message, which is as fast. Handles of communicators are others' only in another generation. */
+static bool of_two(const struct sn_collective *c)
 {
-	static struct sn_meet_type last;
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static _Thread_local struct {
+		handle comm;
+		unsigned generation;
+		bool two;
+	} last __attribute__((tls_model("initial-exec")));
 	int ranks;
-	if (sn_meet_is_ending(c->comm) || sn_meet_none(c->comm) || c->count <= 0 ||
-	    (size_t)c->count > SN_MEET_PLACE)
-		return NULL;
-	pthread_mutex_lock(&lock);
-	struct sn_meet_type t = last;
-	pthread_mutex_unlock(&lock);
-	sn_type_of(&t, c->type, c->generation);
-	pthread_mutex_lock(&lock);
-	last = t;
-	pthread_mutex_unlock(&lock);
-	if (!length(&t, c) || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 3 ||
-	    !fits(&t, c, (unsigned)ranks, buf))
-		return NULL;
-	return sn_meet_here(c->comm);
+	if (!likely(last.comm == c->comm && last.generation == c->generation)) {
+		last.two = sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 3;
+		last.comm = c->comm;
+		last.generation = c->generation;
+	}
+	return last.two;
 }
 
-struct sn_meet *sn_bcast_of(const struct sn_collective *c, const void *buf)
+static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
+{
+	struct sn_meet_type t = {0};
+	int ranks;
+	if (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE || sn_meet_is_ending(c->comm) ||
+	    sn_meet_none(c->comm) || of_two(c))
+		return NULL;
+	t = sn_type_find(c->type, c->generation);
+	if (!length(&t, c) || sn_proof_mpi.comm_size(c->comm, &ranks) || !fits(&t, c, (unsigned)ranks))
+		return NULL;
+	return sn_meet_after(c->comm);
+}
+
+struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 {
 	if (likely(c->kind != SN_BCAST || !sn_here_all))
 		return NULL;
 	struct sn_meet *m = sn_meet_of(c->comm);
-	if (!likely(m) && !(m = first_of(c, buf)))
+	if (!likely(m) && !(m = first_of(c)))
 		return NULL;
 	if (!m->here)
 		return NULL;
-	return fits(sn_type_of(&m->types[0], c->type, c->generation), c, m->ranks, buf) ? m : NULL;
+	return fits(sn_type_of(&m->types[0], c->type, c->generation), c, m->ranks) ? m : NULL;
 }
 
 /* ---- the call ---- */
 
+#define NOTHING UINT64_MAX /* in place of the length */
+
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
 					     size_t len, uint64_t theirs)
 {
-	fprintf(stderr,
-		"sennit: rank %u of a communicator is in MPI_Bcast of %zu bytes, its root, rank %d, in one "
-		"of %llu: "
-		"all ranks must have the same\n",
-		m->rank, len, c->root, (unsigned long long)theirs);
+	if (theirs == NOTHING)
+		fprintf(stderr,
+			"sennit: rank %d of a communicator has nothing for MPI_Bcast that MPI allows\n",
+			c->root);
+	else
+		fprintf(stderr,
+			"sennit: rank %u of a communicator is in MPI_Bcast of %zu bytes, its root, rank %d, "
+			"in one of "
+			"%llu: all ranks must have the same\n",
+			m->rank, len, c->root, (unsigned long long)theirs);
 	return sn_proof_failed(c->comm);
 }
 
@@ -88,31 +100,42 @@ static __attribute__((noinline)) int await_read(struct sn_meet *m, handle comm, 
 	return rc;
 }
 
+/* Memory at 0 is where types say. */
+static bool is_nowhere(const struct sn_meet *m, const void *buf)
+{
+	return (!buf && m->types[0].plain) || sn_in_place(buf);
+}
+
 static int send(struct sn_meet *m, const struct sn_collective *c, const char *buf, size_t len)
 {
 	struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
 	int rc = 0;
 	if (!likely(m->bcasts <= m->read + SN_MEET_PLACES))
 		rc = await_read(m, c->comm, m->bcasts - SN_MEET_PLACES);
-	if (!rc)
-		rc = sn_type_out(m, c, &m->types[0], buf, c->count, sn_meet_place_room(m, m->bcasts, len),
-				 len);
 	if (rc)
 		return rc;
-	place->said = len;
+	bool nowhere = is_nowhere(m, buf);
+	if (!nowhere)
+		rc = sn_type_out(m, c, &m->types[0], buf, c->count, sn_meet_place_room(m, m->bcasts, len),
+				 len);
+	place->said = nowhere || rc ? NOTHING : len;
 	sn_meet_say(m, &place->call, m->bcasts);
-	return 0;
+	return nowhere ? differs(m, c, len, NOTHING) : rc;
 }
 
+/* A shorter one than is wanted is no error to MPIs that send messages. */
 static int receive(struct sn_meet *m, const struct sn_collective *c, char *buf, size_t len)
 {
 	const struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
+	const struct sn_meet_type *t = &m->types[0];
 	int rc = sn_meet_await(m, c->comm, (unsigned)c->root, &place->call, m->bcasts);
 	if (!likely(!rc))
 		return rc;
-	if (!likely(place->said == len))
-		return differs(m, c, len, place->said);
-	return sn_type_in(m, c, &m->types[0], buf, c->count, sn_meet_place_room(m, m->bcasts, len), len);
+	size_t sent = place->said;
+	if (!likely(sent == len) && (sent > len || sent % (size_t)t->size != 0))
+		return differs(m, c, len, sent);
+	int count = t->plain ? 0 : (int)(sent / (size_t)t->size);
+	return sn_type_in(m, c, t, buf, count, sn_meet_place_room(m, m->bcasts, sent), sent);
 }
 
 int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf)
@@ -121,7 +144,9 @@ int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf)
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	m->bcasts++;
-	int rc = (unsigned)c->root == m->rank ? send(m, c, buf, len) : receive(m, c, buf, len);
+	int rc = (unsigned)c->root == m->rank ? send(m, c, buf, len)
+		 : is_nowhere(m, buf)	      ? differs(m, c, len, len)
+					      : receive(m, c, buf, len);
 	if (m->bcasts % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 2, m->rank)->call, m->bcasts);
 	if (m->bcasts % SN_MEET_PERIOD == 0 && !rc)

@@ -3,7 +3,7 @@
  * Short MPI_Bcast of more than two ranks on one node, without messages: the root writes what it has where all can read it, once, and the others read it. By messages
  * it goes from rank to rank, and where ranks share cores each of these steps is a turn of everybody.
  *
- * Which calls these are is known as in blocks.h: from the first one on, by the bytes and by who the root is, which must be the same on all ranks.
+ * Which calls these are is known as in blocks.h: by the bytes and by who the root is, which must be the same on all ranks.
  *
  * The root waits for nobody, as long as there is a place: SN_MEET_PLACES of them, in turns. Who has read says so with each fourth call, and a root that would take the
  * place of the call SN_MEET_PLACES before waits until all have said that of it. That is known of them all for some calls ahead, so that a root looks at their words
@@ -17,8 +17,8 @@
 
 #include "meet.h"
 
-/* Is this call one of these? Of the first one on a communicator all ranks ask at once. */
-struct sn_meet *sn_bcast_of(const struct sn_collective *c, const void *buf);
+/* Is this call one of these? That which makes the memory all ranks ask at once. */
+struct sn_meet *sn_bcast_of(const struct sn_collective *c);
 /* Then this is it: 0, or an error of the MPI's. */
 int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf);
 

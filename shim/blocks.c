@@ -2,7 +2,6 @@
 #include "blocks.h"
 #include "here.h"
 #include "types.h"
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,19 +18,11 @@ struct blocks {
 	const struct sn_meet_type *out, *in;
 	const char *from;
 	char *to;
-	size_t len; /* of one */
-	bool each;  /* one for each rank, else the same for all */
+	size_t len;  /* of one, as this rank wants it; all ranks must have the same */
+	size_t sent; /* of one that this rank sends: not longer */
+	bool each;   /* one for each rank, else the same for all */
 	bool in_place;
 };
-
-/* None, or one that is not defined: the MPI says so, or does what it does. Memory at 0 is where types say. */
-static bool wrong(const struct blocks *b)
-{
-	const struct sn_collective *c = b->c;
-	bool sent = b->in_place || (c->count >= 0 && (size_t)c->count * (size_t)b->out->size == b->len &&
-				    b->from != b->to && (b->from || !b->out->plain));
-	return !sent || c->in_count < 0 || sn_in_place(b->to) || (!b->to && b->in->plain);
-}
 
 /* With room for the one that stays here. */
 static size_t brought(const struct blocks *b, unsigned ranks)
@@ -39,10 +30,15 @@ static size_t brought(const struct blocks *b, unsigned ranks)
 	return b->each ? ranks * b->len : b->len;
 }
 
-/* All ranks say the same: how long a block is must be the same on all of them. */
+/* What all ranks say alike: by how long a block is that they want, and by nothing else, whatever else may be wrong on one of them. */
 static bool fits(const struct blocks *b, unsigned ranks)
 {
 	return b->len && b->len <= MOST && brought(b, ranks) <= SN_MEET_BLOCKS;
+}
+
+static inline size_t bytes(int count, const struct sn_meet_type *t)
+{
+	return (size_t)t->size * (size_t)(count > 0 ? count : 0);
 }
 
 static inline struct blocks blocks_of(const struct sn_collective *c, const void *from, const void *to,
@@ -52,31 +48,32 @@ static inline struct blocks blocks_of(const struct sn_collective *c, const void 
 	b.in_place = sn_in_place(from);
 	b.in = sn_type_of(&last[0], c->in_type, c->generation);
 	b.out = b.in_place ? b.in : sn_type_of(&last[1], c->type, c->generation);
-	b.len = (size_t)b.in->size * (size_t)(c->in_count > 0 ? c->in_count : 0);
+	b.len = bytes(c->in_count, b.in);
+	b.sent = b.in_place ? b.len : bytes(c->count, b.out);
 	return b;
 }
 
-/* As long as all are too long, or it is none that MPI allows, each call comes here. */
+/* Of this rank alone: what MPI does not allow, or would read or write where nothing is. Memory at 0 is where types say. */
+static bool wrong(const struct blocks *b)
+{
+	const struct sn_collective *c = b->c;
+	bool sends = b->in_place || (c->count >= 0 && (b->out->size || !c->count) && b->sent <= b->len &&
+				     (b->from || !b->out->plain));
+	return !sends || sn_in_place(b->to) || (!b->to && b->in->plain);
+}
+
 static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c, const void *from,
 							  const void *to)
 {
-	static struct sn_meet_type last[2];
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct sn_meet_type types[2] = {{0}, {0}};
 	int ranks;
 	if (sn_meet_is_ending(c->comm) || sn_meet_none(c->comm))
 		return NULL;
-	pthread_mutex_lock(&lock);
-	struct sn_meet_type types[2] = {last[0], last[1]};
-	pthread_mutex_unlock(&lock);
 	struct blocks b = blocks_of(c, from, to, types);
-	pthread_mutex_lock(&lock);
-	last[0] = types[0];
-	last[1] = types[1];
-	pthread_mutex_unlock(&lock);
-	if (!b.len || b.len > MOST || wrong(&b) || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 2 ||
+	if (!b.len || b.len > MOST || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 2 ||
 	    !fits(&b, (unsigned)ranks))
 		return NULL;
-	return sn_meet_here(c->comm);
+	return sn_meet_after(c->comm);
 }
 
 struct sn_meet *sn_blocks_of(const struct sn_collective *c, const void *from, const void *to)
@@ -89,7 +86,7 @@ struct sn_meet *sn_blocks_of(const struct sn_collective *c, const void *from, co
 	if (!m->here)
 		return NULL;
 	struct blocks b = blocks_of(c, from, to, m->types);
-	return likely(!wrong(&b)) && fits(&b, m->ranks) ? m : NULL;
+	return likely(fits(&b, m->ranks)) ? m : NULL;
 }
 
 /* ---- blocks ---- */
@@ -126,14 +123,15 @@ static int out(const struct blocks *b, unsigned rank, char *to)
 	unsigned nth = b->each || b->in_place ? rank : 0;
 	const char *base = b->in_place ? b->to : b->from;
 	return sn_type_out(b->m, b->c, b->out, base + (intptr_t)nth * count * b->out->extent, count, to,
-			   b->len);
+			   b->sent);
 }
 
-static int in(const struct blocks *b, unsigned rank, const char *from)
+/* len: what was sent, whole elements. */
+static int in(const struct blocks *b, unsigned rank, const char *from, size_t len)
 {
-	int count = b->c->in_count;
-	return sn_type_in(b->m, b->c, b->in, b->to + (intptr_t)rank * count * b->in->extent, count, from,
-			  b->len);
+	char *to = b->to + (intptr_t)rank * b->c->in_count * b->in->extent;
+	int count = b->in->plain ? 0 : (int)(len / (size_t)b->in->size);
+	return sn_type_in(b->m, b->c, b->in, to, count, from, len);
 }
 
 static int bring(const struct blocks *b, char *to)
@@ -148,7 +146,7 @@ static int bring(const struct blocks *b, char *to)
 	return rc;
 }
 
-/* What stays with this rank: straight, or by way of where it is packed. */
+/* What stays with this rank: straight, or by way of where it is packed. Before anything is taken, as some programs have one buffer for both. */
 static int own(const struct blocks *b, char *place)
 {
 	unsigned me = b->m->rank;
@@ -157,29 +155,54 @@ static int own(const struct blocks *b, char *place)
 	if (b->in_place)
 		return 0;
 	if (likely(b->out->plain))
-		return in(b, me, b->from + (b->each ? (size_t)me * b->len : 0));
+		return in(b, me, b->from + (b->each ? (size_t)me * b->sent : 0), b->sent);
 	if (b->each)
 		rc = out(b, me, packed);
-	return rc ? rc : in(b, me, packed);
+	return rc ? rc : in(b, me, packed, b->sent);
 }
 
 /* ---- the call ---- */
 
-static uint64_t said(const struct blocks *b)
+/* What a rank says of its call: how long a block is that it wants, and that it sends, and of which kind; or that it brings nothing. */
+#define SENT_SHIFT 20
+#define LENGTH	   ((UINT64_C(1) << SENT_SHIFT) - 1)
+#define EACH	   (UINT64_C(1) << 40)
+#define NOTHING	   (UINT64_C(1) << 41)
+
+static inline uint64_t said(const struct blocks *b, size_t sent)
 {
-	return b->len << 1 | b->each;
+	return b->len | (uint64_t)sent << SENT_SHIFT | (b->each ? EACH : 0);
 }
 
+static size_t said_sent(uint64_t said)
+{
+	return said >> SENT_SHIFT & LENGTH;
+}
+
+/* With blocks of other lengths nobody knows where the others are in their rings from here on: then each later one of these calls is an error. */
 static __attribute__((noinline)) int differs(const struct blocks *b, unsigned rank, uint64_t theirs)
 {
 	static const char *const names[] = {"MPI_Allgather", "MPI_Alltoall"};
-	fprintf(stderr,
-		"sennit: rank %u of a communicator is in %s with blocks of %zu bytes, rank %u in %s with "
-		"blocks of "
-		"%llu: all ranks must have the same\n",
-		b->m->rank, names[b->each], b->len, rank, names[theirs & 1],
-		(unsigned long long)(theirs >> 1));
+	if (theirs & NOTHING)
+		fprintf(stderr, "sennit: rank %u of a communicator has nothing for %s that MPI allows\n",
+			rank, names[b->each]);
+	else
+		fprintf(stderr,
+			"sennit: rank %u of a communicator is in %s with blocks of %zu bytes, rank %u in %s "
+			"with "
+			"blocks of %zu, of which it sends %zu: all ranks must have the same\n",
+			b->m->rank, names[b->each], b->len, rank, names[!!(theirs & EACH)],
+			(size_t)(theirs & LENGTH), said_sent(theirs));
+	if ((theirs ^ said(b, 0)) & (LENGTH | EACH))
+		atomic_store(&b->m->mem->failed, 1);
 	return sn_proof_failed(b->c->comm);
+}
+
+/* Shorter ones than are wanted are no error to MPIs that send messages. */
+static bool is_shorter(const struct blocks *b, uint64_t theirs)
+{
+	size_t sent = said_sent(theirs);
+	return theirs == said(b, sent) && sent < b->len && sent % (size_t)b->in->size == 0;
 }
 
 static int take(const struct blocks *b, unsigned rank, size_t all, size_t at)
@@ -188,9 +211,23 @@ static int take(const struct blocks *b, unsigned rank, size_t all, size_t at)
 	int rc = sn_meet_await(b->m, b->c->comm, rank, &line->call, b->m->call);
 	if (!likely(!rc))
 		return rc;
-	if (!likely(line->said == said(b)))
+	if (!likely(line->said == said(b, b->len)) && !is_shorter(b, line->said))
 		return differs(b, rank, line->said);
-	return in(b, rank, place(b->m, rank, all, at) + offset(b, b->m->rank));
+	return in(b, rank, place(b->m, rank, all, at) + offset(b, b->m->rank), said_sent(line->said));
+}
+
+/* Where all say that they have nothing it is for the MPI to tell them. */
+static __attribute__((noinline)) int without(const struct blocks *b)
+{
+	const struct sn_meet *m = b->m;
+	int rc = 0;
+	bool alike = true;
+	for (unsigned r = 0; r < m->ranks && !rc; r++) {
+		const struct sn_meet_line *line = line_of(m, r);
+		rc = sn_meet_await(b->m, b->c->comm, r, &line->call, m->call);
+		alike &= (line->said & NOTHING) != 0;
+	}
+	return rc ? rc : alike ? SN_BLOCKS_MPIS : differs(b, m->rank, said(b, 0) | NOTHING);
 }
 
 int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
@@ -203,15 +240,17 @@ int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *f
 	m->call++;
 	size_t at = next_place(m, all);
 	struct sn_meet_line *mine = line_of(m, m->rank);
-	int rc = bring(&b, place(m, m->rank, all, at));
-	if (rc)
-		return rc;
-	mine->said = said(&b);
+	char *place_of_mine = place(m, m->rank, all, at);
+	bool none = wrong(&b);
+	int rc = none ? 0 : bring(&b, place_of_mine);
+	mine->said = none || rc ? said(&b, 0) | NOTHING : said(&b, b.sent);
 	sn_meet_say(m, &mine->call, m->call);
+	if (!likely(!none))
+		return without(&b);
+	if (!rc)
+		rc = own(&b, place_of_mine);
 	for (unsigned k = 1; k < m->ranks && !rc; k++)
 		rc = take(&b, (m->rank + k) % m->ranks, all, at);
-	if (!rc)
-		rc = own(&b, place(m, m->rank, all, at));
 	if (m->call % SN_MEET_PERIOD == 0 && !rc)
 		sn_meet_look(m);
 	return rc;

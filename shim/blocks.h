@@ -7,9 +7,11 @@
  * packs blocks by types which it makes for one call, as Open MPI's and MPICH's do from 12 and 8 ranks on.
  *
  * As with long sums (long.h) nothing is watched, and no rank is asked: what MPI demands to be the same on all ranks, how many bytes a block has, and what
- * all know of each other (here.h) says which calls these are, from the first one on, which makes the memory (meet.h). How a block lies in a rank's memory is
- * that rank's affair, and may differ: types without holes are copied, others packed by the MPI. A call that MPI does not allow is the MPI's. What a rank says of
- * its blocks, besides that it has come, is how long they are, and of which kind of call: where ranks disagree each that sees it calls its error handler.
+ * all know of each other (here.h) says which calls these are, which of them makes the memory, too (meet.h). How a block lies in a rank's memory is
+ * that rank's affair, and may differ: types without holes are copied, others packed by the MPI. Nothing else that a rank has may decide, or it would wait alone: so programs that have
+ * one buffer for both, which MPI does not allow and most MPIs take, come here, too. What a rank says besides that it has come is how long a block is that it wants, and that it sends, and of which kind
+ * the call is; or that it has nothing, where its arguments are none that MPI allows. If all say so it is for the MPI to tell them. Else, and where ranks disagree, each that sees it calls its error
+ * handler; and after other lengths, so does each later one of these calls on this communicator.
  *
  * Where: in the lines of flat.h, whose calls these are, too, by number, and in two generations as there; what does not fit them (48 bytes, then 1 KiB) in this
  * rank's ring of long.h, one place after the other. Who writes has seen all others come to the call before, so they have left the one before that. A ring holds three
@@ -22,9 +24,10 @@
 
 #include "meet.h"
 
-/* Is this call one of these? Of the first one on a communicator all ranks ask at once. */
+/* Is this call one of these? That which makes the memory all ranks ask at once. */
 struct sn_meet *sn_blocks_of(const struct sn_collective *c, const void *from, const void *to);
-/* Then this is it: 0, or an error of the MPI's. */
+/* Then this is it: 0, an error of the MPI's, or that it is the MPI's after all. */
+#define SN_BLOCKS_MPIS (-1)
 int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);
 
 #endif

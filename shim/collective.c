@@ -209,9 +209,11 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		return sn_flat_do(m, c, from, to);
 	if ((m = sn_long_of(c, from, to)))
 		return sn_long_do(m, c, from, to);
-	if ((m = sn_blocks_of(c, from, to)))
-		return sn_blocks_do(m, c, from, to);
-	if ((m = sn_bcast_of(c, to)))
+	if ((m = sn_blocks_of(c, from, to))) {
+		int rc = sn_blocks_do(m, c, from, to);
+		return likely(rc != SN_BLOCKS_MPIS) ? rc : do_slowly(c, from, to, slowly);
+	}
+	if ((m = sn_bcast_of(c)))
 		return sn_bcast_do(m, c, to);
 	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)))
 		return do_slowly(c, from, to, slowly);

@@ -320,7 +320,10 @@ static int of_two(struct sum *s)
 		add_both(s, k);
 		sn_meet_say(s->m, &s->mine->done, k + 1);
 	}
-	return s->lends ? await_done(s, s->end) : 0;
+	if (s->lends)
+		return await_done(s, s->end);
+	/* who lends is here for all pieces at once, and may have read none of the last two, of which one's place is next but one */
+	return s->lent[!s->m->rank] ? await_done(s, s->end - 1) : 0;
 }
 
 /* The next piece of this rank's is brought along before the others are waited for. */

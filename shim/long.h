@@ -12,7 +12,7 @@
  * An operand goes in pieces. Whose lies in the shareable heap (lend.h) says where, and is done; else he copies a piece into the memory and says that it is here,
  * while the others are at the one before: two words of each rank, here and done, count pieces since the communicator was set up. A piece is put
  * where there were others, all of which are done with it: who writes piece k has seen that all are done with k - 2. Two ranks: done says that it has read that piece of the other's. Who has lent
- * leaves when the other has read all. More: done says that it has read its share of that piece of all, and that the share's sum is there; who has
+ * leaves when the other has read all, and who has brought along to one who lends, when he has read all but the last one. More: done says that it has read its share of that piece of all, and that the share's sum is there; who has
  * seen that of all reads the sum. Who leaves a call has seen in it a word of each other that it has come to it, so none is more than a call ahead: where
  * an operand lies is said in two places in turns, and so it is with the sums.
  *

@@ -116,7 +116,10 @@ char *sn_meet_ring(const struct sn_meet *m, unsigned rank)
 
 bool sn_meet_none(handle comm)
 {
-	return sn_meet_plain(comm) == sn_proof_handle("ompi_mpi_comm_null", 0x04000000);
+	static _Atomic handle none;
+	if (!likely(none))
+		none = sn_proof_handle("ompi_mpi_comm_null", 0x04000000);
+	return sn_meet_plain(comm) == none;
 }
 
 static inline bool is_of(const struct sn_meet *m, handle comm)
@@ -132,14 +135,20 @@ static struct sn_meet *find(handle comm)
 	return m;
 }
 
+/* Else its calls are still counted. */
+static inline bool asked(const struct sn_meet *m)
+{
+	return atomic_load_explicit(&m->counted, memory_order_relaxed) >= SN_MEET_CALLS;
+}
+
 struct sn_meet *sn_meet_of(handle comm)
 {
 	static _Thread_local struct sn_meet *last __attribute__((tls_model("initial-exec")));
 	comm = sn_meet_plain(comm);
-	if (likely(last && is_of(last, comm)))
+	if (likely(last && is_of(last, comm) && asked(last)))
 		return last;
 	struct sn_meet *m = find(comm);
-	return m ? last = m : NULL;
+	return m && asked(m) ? last = m : NULL;
 }
 
 bool sn_meet_room(void)
@@ -162,14 +171,34 @@ static struct sn_meet *take(handle comm)
 	return m;
 }
 
+static struct sn_meet *find_or_take(handle comm)
+{
+	comm = sn_meet_plain(comm);
+	pthread_mutex_lock(&lock);
+	struct sn_meet *m = find(comm);
+	if (!m)
+		m = take(comm);
+	pthread_mutex_unlock(&lock);
+	return m;
+}
+
 struct sn_meet *sn_meet_never(handle comm)
 {
-	pthread_mutex_lock(&lock);
-	struct sn_meet *m = take(sn_meet_plain(comm));
-	pthread_mutex_unlock(&lock);
-	if (!m)
+	struct sn_meet *m = find_or_take(comm);
+	if (m)
+		atomic_store(&m->counted, SN_MEET_CALLS);
+	else
 		sn_proof_failed(comm);
 	return m;
+}
+
+/* Such a call is the same on all ranks, and so is how many there were. */
+struct sn_meet *sn_meet_after(handle comm)
+{
+	struct sn_meet *m = find_or_take(comm);
+	if (!m)
+		sn_proof_failed(comm);
+	return m && atomic_fetch_add(&m->counted, 1) + 1 >= SN_MEET_CALLS ? sn_meet_here(comm) : NULL;
 }
 
 /* ---- the memory ---- */
@@ -389,7 +418,7 @@ bool sn_meet_is_ending(handle comm)
 
 void sn_meet_ends(struct sn_meet_ending *e, handle comm)
 {
-	*e = (struct sn_meet_ending){sn_meet_plain(comm), ending, sn_meet_of(comm)};
+	*e = (struct sn_meet_ending){sn_meet_plain(comm), ending, find(sn_meet_plain(comm))};
 	ending = e->comm;
 	if (e->meet)
 		atomic_store(&e->meet->comm, FREED);

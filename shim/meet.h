@@ -31,6 +31,7 @@
 #define SN_MEET_BLOCKS (256u << 10)  /* blocks.h: bytes that a rank brings along, at most */
 #define SN_MEET_PLACES 16	     /* bcast.h: calls that a root may be ahead of who reads */
 #define SN_MEET_PLACE  (64u << 10)   /* likewise: bytes of a call */
+#define SN_MEET_CALLS  16	     /* blocks.h, bcast.h: to make the memory takes as long as some of them */
 #define SN_MEET_PERIOD 64 /* calls, or pieces, of which one looks for the MPI, that its own affairs go on */
 
 struct sn_meet_line {	       /* flat.h: one rank's */
@@ -76,6 +77,7 @@ struct sn_meet_type { /* blocks.h: as it was in this generation (collective.c) *
 	unsigned generation;
 	int size;   /* 0: it is none */
 	bool plain; /* the MPI's own, without holes: to be copied, else packed */
+	bool stays; /* the MPI's own, which nobody frees */
 	intptr_t extent;
 };
 
@@ -85,6 +87,8 @@ struct sn_meet {
 	/* from here on, but for ep, one thread's at a time, as its collectives are */
 	void *_Atomic ep;	    /* of the MPI, by which its messages go; NULL: it is no more */
 	struct sn_meet_memory *mem; /* NULL: not all ranks have it, and it stays so */
+	_Atomic unsigned
+		counted; /* below SN_MEET_CALLS: so many calls would have had the memory, and nobody has been asked yet */
 	unsigned ranks, rank;
 	handle type; /* of the last call, and its size, in that generation */
 	int size;
@@ -126,8 +130,10 @@ struct sn_meet *sn_meet_of(handle comm);
 bool sn_meet_room(void);
 /* All ranks call it at once. here: sn_meet.here, if there is memory. NULL: there is none to remember it, and the program is told. */
 struct sn_meet *sn_meet_set_up(handle comm, bool here);
-/* The first of those calls on it that go from the first one on: likewise, if its ranks are all of this job (here.h); else it shall have none. */
+/* If its ranks are all of this job (here.h): likewise; else it shall have none. */
 struct sn_meet *sn_meet_here(handle comm);
+/* Likewise, with the SN_MEET_CALLSth of such calls; NULL before that. */
+struct sn_meet *sn_meet_after(handle comm);
 /* It shall have none. */
 struct sn_meet *sn_meet_never(handle comm);
 /* Of its type. */

@@ -1,23 +1,56 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "types.h"
+#include <pthread.h>
+
+#define KNOWN 64
+
+/* Is it whole, and committed? Of a type of the program's own only an MPI knows. */
+static bool may_be_sent(handle type)
+{
+	char nothing[16];
+	int at = 0;
+	return !sn_proof_mpi.pack(nothing, 0, type, nothing, sizeof(nothing), &at,
+				  sn_proof_handle("ompi_mpi_comm_self", 0x44000001));
+}
 
 /* What belongs to no communicator: no handler of the program's is called, if it is none. */
-struct sn_meet_type sn_type_ask(handle type, unsigned generation)
+static struct sn_meet_type ask(handle type, unsigned generation)
 {
 	struct sn_meet_type t = {.type = type, .generation = generation};
 	handle handlers[2];
 	intptr_t low = 0;
-	bool serial = sn_quick_serial();
+	bool serial = sn_quick_serial(), own = !sn_proof_builtin(type);
 	if (sn_meet_plain(type) == sn_proof_handle("ompi_mpi_datatype_null", 0x0c000000))
 		return t;
 	if (serial)
 		sn_proof_quiet(handlers);
 	bool known = !sn_proof_mpi.type_size(type, &t.size) &&
-		     !sn_proof_mpi.type_get_extent(type, &low, &t.extent);
+		     !sn_proof_mpi.type_get_extent(type, &low, &t.extent) &&
+		     (!own || !serial || may_be_sent(type));
 	if (serial)
 		sn_proof_loud(handlers);
 	t.size = known ? t.size : 0;
-	t.plain = known && sn_proof_builtin(type) && !low && t.extent == t.size;
+	t.plain = known && !own && !low && t.extent == t.size;
+	t.stays = !own;
+	return t;
+}
+
+struct sn_meet_type sn_type_find(handle type, unsigned generation)
+{
+	static struct sn_meet_type known[KNOWN];
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct sn_meet_type *at = &known[(type ^ type >> 6 ^ type >> 12) % KNOWN];
+	pthread_mutex_lock(&lock);
+	struct sn_meet_type t = *at;
+	pthread_mutex_unlock(&lock);
+	if (t.type == type && (t.stays || t.generation == generation)) {
+		t.generation = generation;
+		return t;
+	}
+	t = ask(type, generation);
+	pthread_mutex_lock(&lock);
+	*at = t;
+	pthread_mutex_unlock(&lock);
 	return t;
 }
 
@@ -37,6 +70,7 @@ int sn_type_in(struct sn_meet *m, const struct sn_collective *c, const struct sn
 	int at = 0;
 	if (!likely(t->plain))
 		return sn_proof_mpi.unpack(from, (int)len, &at, to, count, t->type, c->comm);
-	sn_meet_copy(m, c, to, from, len);
+	if (likely(to != from))
+		sn_meet_copy(m, c, to, from, len);
 	return 0;
 }

@@ -5,14 +5,15 @@
 
 #include "meet.h"
 
-struct sn_meet_type sn_type_ask(handle type, unsigned generation);
+/* Remembered for some more. Size 0: it is none that may be sent. */
+struct sn_meet_type sn_type_find(handle type, unsigned generation);
 
 /* What is in last, asked anew where that is of another type, or generation (collective.c): a handle may be another type's when that is freed. */
 static inline const struct sn_meet_type *sn_type_of(struct sn_meet_type *last, handle type,
 						    unsigned generation)
 {
 	if (!likely(last->type == type && last->generation == generation))
-		*last = sn_type_ask(type, generation);
+		*last = sn_type_find(type, generation);
 	return last;
 }
 
