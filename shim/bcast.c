@@ -31,7 +31,9 @@ static bool of_two(const struct sn_collective *c)
 	} last __attribute__((tls_model("initial-exec")));
 	int ranks;
 	if (!likely(last.comm == c->comm && last.generation == c->generation)) {
-		last.two = sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 3;
+		if (sn_proof_mpi.comm_size(c->comm, &ranks)) /* it may be one by the next call */
+			return true;
+		last.two = ranks < 3;
 		last.comm = c->comm;
 		last.generation = c->generation;
 	}
@@ -65,20 +67,21 @@ struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 
 /* ---- the call ---- */
 
-#define NOTHING UINT64_MAX /* in place of the length */
+#define NOTHING	  UINT64_MAX	   /* in place of the length: the root has none */
+#define NO_BUFFER (UINT64_MAX - 1) /* nor has this rank */
 
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
 					     size_t len, uint64_t theirs)
 {
-	if (theirs == NOTHING)
+	if (theirs >= NO_BUFFER)
 		fprintf(stderr,
-			"sennit: rank %d of a communicator has nothing for MPI_Bcast that MPI allows\n",
-			c->root);
+			"sennit: rank %d of a communicator has no buffer for MPI_Bcast that MPI allows\n",
+			theirs == NOTHING ? c->root : (int)m->rank);
 	else
 		fprintf(stderr,
 			"sennit: rank %u of a communicator is in MPI_Bcast of %zu bytes, its root, rank %d, "
-			"in one of "
-			"%llu: all ranks must have the same\n",
+			"in one of %llu: all "
+			"ranks must have the same\n",
 			m->rank, len, c->root, (unsigned long long)theirs);
 	return sn_proof_failed(c->comm);
 }
@@ -145,7 +148,7 @@ int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf)
 		return sn_proof_failed(c->comm);
 	m->bcasts++;
 	int rc = (unsigned)c->root == m->rank ? send(m, c, buf, len)
-		 : is_nowhere(m, buf)	      ? differs(m, c, len, len)
+		 : is_nowhere(m, buf)	      ? differs(m, c, len, NO_BUFFER)
 					      : receive(m, c, buf, len);
 	if (m->bcasts % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 2, m->rank)->call, m->bcasts);

@@ -154,7 +154,7 @@ static int own(const struct blocks *b, char *place)
 	int rc = 0;
 	if (b->in_place)
 		return 0;
-	if (likely(b->out->plain))
+	if (likely(b->out->plain && b->sent == b->len))
 		return in(b, me, b->from + (b->each ? (size_t)me * b->sent : 0), b->sent);
 	if (b->each)
 		rc = out(b, me, packed);
@@ -216,17 +216,26 @@ static int take(const struct blocks *b, unsigned rank, size_t all, size_t at)
 	return in(b, rank, place(b->m, rank, all, at) + offset(b, b->m->rank), said_sent(line->said));
 }
 
-/* Where all say that they have nothing it is for the MPI to tell them. */
-static __attribute__((noinline)) int without(const struct blocks *b)
+/*
+ * Where all say that they have nothing it is for the MPI to tell them. And whoever leaves with an error has seen all others come, too, as those do who write next: somebody may
+ * still read what was there two calls ago.
+ */
+static __attribute__((noinline)) int leave(const struct blocks *b, bool nothing, int error)
 {
 	const struct sn_meet *m = b->m;
+	bool alike = nothing;
 	int rc = 0;
-	bool alike = true;
 	for (unsigned r = 0; r < m->ranks && !rc; r++) {
 		const struct sn_meet_line *line = line_of(m, r);
+		if (error && atomic_load(&m->mem->failed)) /* then nobody writes any more */
+			return error;
 		rc = sn_meet_await(b->m, b->c->comm, r, &line->call, m->call);
+		if (!rc && (line->said ^ said(b, 0)) & (LENGTH | EACH))
+			atomic_store(&m->mem->failed, 1);
 		alike &= (line->said & NOTHING) != 0;
 	}
+	if (error)
+		return error;
 	return rc ? rc : alike ? SN_BLOCKS_MPIS : differs(b, m->rank, said(b, 0) | NOTHING);
 }
 
@@ -245,13 +254,13 @@ int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *f
 	int rc = none ? 0 : bring(&b, place_of_mine);
 	mine->said = none || rc ? said(&b, 0) | NOTHING : said(&b, b.sent);
 	sn_meet_say(m, &mine->call, m->call);
-	if (!likely(!none))
-		return without(&b);
-	if (!rc)
+	if (!rc && likely(!none))
 		rc = own(&b, place_of_mine);
-	for (unsigned k = 1; k < m->ranks && !rc; k++)
+	for (unsigned k = 1; k < m->ranks && !rc && !none; k++)
 		rc = take(&b, (m->rank + k) % m->ranks, all, at);
-	if (m->call % SN_MEET_PERIOD == 0 && !rc)
+	if (!likely(!rc && !none))
+		return leave(&b, none, rc);
+	if (m->call % SN_MEET_PERIOD == 0)
 		sn_meet_look(m);
-	return rc;
+	return 0;
 }

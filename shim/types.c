@@ -22,7 +22,7 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 	intptr_t low = 0;
 	bool serial = sn_quick_serial(), own = !sn_proof_builtin(type);
 	if (sn_meet_plain(type) == sn_proof_handle("ompi_mpi_datatype_null", 0x0c000000))
-		return t;
+		return (struct sn_meet_type){.type = type};
 	if (serial)
 		sn_proof_quiet(handlers);
 	bool known = !sn_proof_mpi.type_size(type, &t.size) &&
@@ -30,8 +30,10 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 		     (!own || !serial || may_be_sent(type));
 	if (serial)
 		sn_proof_loud(handlers);
-	t.size = known ? t.size : 0;
-	t.plain = known && !own && !low && t.extent == t.size;
+	if (!known ||
+	    t.size <= 0) /* not remembered: it may be committed, or another type, by the next call */
+		return (struct sn_meet_type){.type = type};
+	t.plain = !own && !low && t.extent == t.size;
 	t.stays = !own;
 	return t;
 }
@@ -50,7 +52,8 @@ struct sn_meet_type sn_type_find(handle type, unsigned generation)
 	}
 	t = ask(type, generation);
 	pthread_mutex_lock(&lock);
-	*at = t;
+	if (t.size)
+		*at = t;
 	pthread_mutex_unlock(&lock);
 	return t;
 }

@@ -8,6 +8,7 @@
  *         -w, -v, -s: as sums.c, and each call is the MPI's; -m: with MPI_THREAD_MULTIPLE, several threads at once
  */
 #include "before.h"
+#include "blocks_types.h"
 #include <mpi.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,69 +28,6 @@ static void expect(bool right, const char *what, long i)
 	if (right || faults++ > 5)
 		return;
 	printf("blocks: rank %d: %s, %ld\n", rank, what, i);
-}
-
-/* ---- types ---- */
-
-/* Of 24 bytes each: where they lie. */
-struct layout {
-	MPI_Datatype type;
-	int extent, at[24];
-};
-
-enum { BYTES, DOUBLES, TOGETHER, APART, BACKWARDS, WIDE, LAYOUTS };
-static struct layout layouts[LAYOUTS];
-
-static void lay(int which, MPI_Datatype type, int each, const int *starts, int extent)
-{
-	struct layout *l = &layouts[which];
-	l->type = type;
-	l->extent = extent;
-	for (int i = 0; i < 24; i++)
-		l->at[i] = starts[i / each] + i % each;
-	MPI_Type_commit(&l->type);
-}
-
-static void make_types(void)
-{
-	MPI_Datatype t, u;
-	lay(BYTES, MPI_BYTE, 24, (int[]){0}, 1);
-	lay(DOUBLES, MPI_DOUBLE, 24, (int[]){0}, 8);
-	MPI_Type_contiguous(3, MPI_DOUBLE, &t);
-	lay(TOGETHER, t, 24, (int[]){0}, 24);
-	MPI_Type_vector(3, 1, 2, MPI_DOUBLE, &t);
-	MPI_Type_create_resized(t, 0, 56, &u);
-	lay(APART, u, 8, (int[]){0, 16, 32}, 56);
-	MPI_Type_free(&t);
-	MPI_Type_create_hindexed(3, (int[]){1, 1, 1}, (MPI_Aint[]){16, 8, 0}, MPI_DOUBLE, &t);
-	lay(BACKWARDS, t, 8, (int[]){16, 8, 0}, 24);
-	MPI_Type_create_resized(MPI_DOUBLE, 0, 20, &u);
-	MPI_Type_contiguous(3, u, &t);
-	lay(WIDE, t, 8, (int[]){0, 20, 40}, 60);
-	MPI_Type_free(&u);
-}
-
-static void free_types(void)
-{
-	for (int i = TOGETHER; i < LAYOUTS; i++)
-		MPI_Type_free(&layouts[i].type);
-}
-
-/* Of a message of so many bytes in this layout: the calls' count, and where byte i lies. */
-static int count_of(const struct layout *l, int len)
-{
-	return l == &layouts[BYTES] ? len : l == &layouts[DOUBLES] ? len / 8 : len / 24;
-}
-
-static size_t place_of(const struct layout *l, int i)
-{
-	return l <= &layouts[DOUBLES] ? (size_t)i
-				      : (size_t)(i / 24) * (size_t)l->extent + (size_t)l->at[i % 24];
-}
-
-static size_t span_of(const struct layout *l, int len)
-{
-	return (size_t)count_of(l, len) * (size_t)l->extent;
 }
 
 /* ---- a call ---- */
@@ -425,6 +363,42 @@ static void no_bytes(const struct memory *m, int lengths_of, MPI_Comm comm)
 	MPI_Type_free(&vector);
 }
 
+/* Of a type that is no more than made all hear, and it is one like any other as soon as it is committed. */
+static void committed_later(MPI_Errhandler handler)
+{
+	MPI_Comm comm;
+	MPI_Datatype type;
+	static int out[2000], in[2000];
+	int bad = 0;
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_set_errhandler(comm, handler);
+	for (int when = 0; when < 40; when += 20) { /* before there is memory, and since */
+		MPI_Type_vector(2, 1, 2, MPI_INT, &type);
+		if (!rank && !when) {
+			told = 0;
+			MPI_Pack(out, 1, type, in, 8000, &(int){0}, comm);
+			expect(told == 1, "a type that is not committed", told);
+		} else if (when) {
+			told = 0;
+			MPI_Alltoall(out, 1, rank ? MPI_LONG : type, in, 2, MPI_INT, comm);
+			expect(told == 1, "a rank's type that is not committed", told);
+		}
+		MPI_Type_commit(&type);
+		told = 0;
+		for (int i = 0; i < 20; i++) {
+			for (int k = 0; k < 3 * ranks; k++)
+				out[k] = i + rank;
+			memset(in, 0, sizeof(in));
+			MPI_Alltoall(out, 1, type, in, 2, MPI_INT, comm);
+			for (int r = 0; r < ranks; r++)
+				bad += in[2 * r] != i + r || in[2 * r + 1] != i + r;
+		}
+		expect(!told && !bad, "a type committed later", when);
+		MPI_Type_free(&type);
+	}
+	MPI_Comm_free(&comm);
+}
+
 /* Each rank hears of it, and, if they are not where others think, of each call after that; nobody waits for ever. */
 static void disagree(const struct memory *m, MPI_Errhandler handler, int way)
 {
@@ -493,6 +467,8 @@ static void wrongs(const struct memory *m, bool ours)
 	}
 	for (int i = 0; ours && i < 3; i++)
 		disagree(m, handler, i);
+	if (ours)
+		committed_later(handler);
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
 	MPI_Errhandler_free(&handler);
