@@ -9,58 +9,47 @@ _Static_assert(SAYS <= SN_MEET_PLACES, "a root waits for what is said before its
 
 /* ---- which calls ---- */
 
-static inline size_t length(const struct sn_meet_type *t, const struct sn_collective *c)
-{
-	return (size_t)t->size * (size_t)(c->count > 0 ? c->count : 0);
-}
-
 /* What all ranks say alike, whatever else may be wrong on one of them. */
 static inline bool fits(const struct sn_meet_type *t, const struct sn_collective *c, unsigned ranks)
 {
-	size_t len = length(t, c);
+	size_t len = sn_type_bytes(t, c->count);
 	return len && len <= SN_MEET_PLACE && ranks > 2 && c->root >= 0 && (unsigned)c->root < ranks;
 }
 
-/* Two ranks have one message, which is as fast. Handles of communicators are others' only in another generation. */
-static bool of_two(const struct sn_collective *c)
+/* Remembered, as two ranks ask for it in each call. Handles of communicators are others' only in another generation. 0: it cannot be told, now. */
+static unsigned ranks_of(const struct sn_collective *c)
 {
 	static _Thread_local struct {
 		handle comm;
-		unsigned generation;
-		bool two;
+		unsigned generation, ranks;
 	} last __attribute__((tls_model("initial-exec")));
 	int ranks;
 	if (!likely(last.comm == c->comm && last.generation == c->generation)) {
 		if (sn_proof_mpi.comm_size(c->comm, &ranks)) /* it may be one by the next call */
-			return true;
-		last.two = ranks < 3;
+			return 0;
 		last.comm = c->comm;
 		last.generation = c->generation;
+		last.ranks = (unsigned)ranks;
 	}
-	return last.two;
+	return last.ranks;
 }
 
-static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
+/* Two ranks have one message, which is as fast. */
+static struct sn_meet *first_of(const struct sn_collective *c)
 {
-	struct sn_meet_type t = {0};
-	int ranks;
-	if (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE || sn_meet_is_ending(c->comm) ||
-	    sn_meet_none(c->comm) || of_two(c))
+	unsigned ranks = 0;
+	if (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE || (ranks = ranks_of(c)) < 3)
 		return NULL;
-	t = sn_type_find(c->type, c->generation);
-	if (!length(&t, c) || sn_proof_mpi.comm_size(c->comm, &ranks) || !fits(&t, c, (unsigned)ranks))
-		return NULL;
-	return sn_meet_after(c->comm);
+	struct sn_meet_type t = sn_type_find(c->type, c->generation);
+	return fits(&t, c, ranks) ? sn_meet_after(c->comm) : NULL;
 }
 
 struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 {
 	if (likely(c->kind != SN_BCAST || !sn_here_all))
 		return NULL;
-	struct sn_meet *m = sn_meet_of(c->comm);
-	if (!likely(m) && !(m = first_of(c)))
-		return NULL;
-	if (!m->here)
+	struct sn_meet *m = sn_meet_known(c, first_of);
+	if (!m)
 		return NULL;
 	return fits(sn_type_of(&m->types[0], c->type, c->generation), c, m->ranks) ? m : NULL;
 }
@@ -137,13 +126,12 @@ static int receive(struct sn_meet *m, const struct sn_collective *c, char *buf, 
 	size_t sent = place->said;
 	if (!likely(sent == len) && (sent > len || sent % (size_t)t->size != 0))
 		return differs(m, c, len, sent);
-	int count = t->plain ? 0 : (int)(sent / (size_t)t->size);
-	return sn_type_in(m, c, t, buf, count, sn_meet_place_room(m, m->bcasts, sent), sent);
+	return sn_type_in(m, c, t, buf, sn_meet_place_room(m, m->bcasts, sent), sent);
 }
 
 int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf)
 {
-	size_t len = length(&m->types[0], c);
+	size_t len = sn_type_bytes(&m->types[0], c->count);
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	m->bcasts++;

@@ -3,7 +3,6 @@
 #include "here.h"
 #include "types.h"
 #include <stdio.h>
-#include <string.h>
 
 /* Bytes of a block. Longer ones go as fast by messages, of which each is copied once. */
 #define MOST ((size_t)16 << 10)
@@ -24,21 +23,17 @@ struct blocks {
 	bool in_place;
 };
 
-/* With room for the one that stays here. */
-static size_t brought(const struct blocks *b, unsigned ranks)
+/* What a rank brings along, with room for the one that stays here. */
+static size_t brought(bool each, size_t len, unsigned ranks)
 {
-	return b->each ? ranks * b->len : b->len;
+	return each ? ranks * len : len;
 }
 
 /* What all ranks say alike: by how long a block is that they want, and by nothing else, whatever else may be wrong on one of them. */
-static bool fits(const struct blocks *b, unsigned ranks)
+static bool fits(const struct sn_meet_type *in, const struct sn_collective *c, unsigned ranks)
 {
-	return b->len && b->len <= MOST && brought(b, ranks) <= SN_MEET_BLOCKS;
-}
-
-static inline size_t bytes(int count, const struct sn_meet_type *t)
-{
-	return (size_t)t->size * (size_t)(count > 0 ? count : 0);
+	size_t len = sn_type_bytes(in, c->in_count);
+	return len && len <= MOST && brought(c->kind == SN_ALLTOALL, len, ranks) <= SN_MEET_BLOCKS;
 }
 
 static inline struct blocks blocks_of(const struct sn_collective *c, const void *from, const void *to,
@@ -48,8 +43,8 @@ static inline struct blocks blocks_of(const struct sn_collective *c, const void 
 	b.in_place = sn_in_place(from);
 	b.in = sn_type_of(&last[0], c->in_type, c->generation);
 	b.out = b.in_place ? b.in : sn_type_of(&last[1], c->type, c->generation);
-	b.len = bytes(c->in_count, b.in);
-	b.sent = b.in_place ? b.len : bytes(c->count, b.out);
+	b.len = sn_type_bytes(b.in, c->in_count);
+	b.sent = b.in_place ? b.len : sn_type_bytes(b.out, c->count);
 	return b;
 }
 
@@ -62,31 +57,23 @@ static bool wrong(const struct blocks *b)
 	return !sends || sn_in_place(b->to) || (!b->to && b->in->plain);
 }
 
-static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c, const void *from,
-							  const void *to)
+static struct sn_meet *first_of(const struct sn_collective *c)
 {
-	struct sn_meet_type types[2] = {{0}, {0}};
 	int ranks;
-	if (sn_meet_is_ending(c->comm) || sn_meet_none(c->comm))
+	struct sn_meet_type in = sn_type_find(c->in_type, c->generation);
+	if (!fits(&in, c, 1) || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 2)
 		return NULL;
-	struct blocks b = blocks_of(c, from, to, types);
-	if (!b.len || b.len > MOST || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 2 ||
-	    !fits(&b, (unsigned)ranks))
-		return NULL;
-	return sn_meet_after(c->comm);
+	return fits(&in, c, (unsigned)ranks) ? sn_meet_after(c->comm) : NULL;
 }
 
-struct sn_meet *sn_blocks_of(const struct sn_collective *c, const void *from, const void *to)
+struct sn_meet *sn_blocks_of(const struct sn_collective *c)
 {
 	if (likely(c->kind < SN_ALLTOALL || !sn_here_all))
 		return NULL;
-	struct sn_meet *m = sn_meet_of(c->comm);
-	if (!likely(m) && !(m = first_of(c, from, to)))
+	struct sn_meet *m = sn_meet_known(c, first_of);
+	if (!m)
 		return NULL;
-	if (!m->here)
-		return NULL;
-	struct blocks b = blocks_of(c, from, to, m->types);
-	return likely(fits(&b, m->ranks)) ? m : NULL;
+	return likely(fits(sn_type_of(&m->types[0], c->in_type, c->generation), c, m->ranks)) ? m : NULL;
 }
 
 /* ---- blocks ---- */
@@ -130,8 +117,7 @@ static int out(const struct blocks *b, unsigned rank, char *to)
 static int in(const struct blocks *b, unsigned rank, const char *from, size_t len)
 {
 	char *to = b->to + (intptr_t)rank * b->c->in_count * b->in->extent;
-	int count = b->in->plain ? 0 : (int)(len / (size_t)b->in->size);
-	return sn_type_in(b->m, b->c, b->in, to, count, from, len);
+	return sn_type_in(b->m, b->c, b->in, to, from, len);
 }
 
 static int bring(const struct blocks *b, char *to)
@@ -242,7 +228,7 @@ static __attribute__((noinline)) int leave(const struct blocks *b, bool nothing,
 int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
 	struct blocks b = blocks_of(c, from, to, m->types);
-	size_t all = brought(&b, m->ranks);
+	size_t all = brought(b.each, b.len, m->ranks);
 	b.m = m;
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);

@@ -209,7 +209,7 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		return sn_flat_do(m, c, from, to);
 	if ((m = sn_long_of(c, from, to)))
 		return sn_long_do(m, c, from, to);
-	if ((m = sn_blocks_of(c, from, to))) {
+	if ((m = sn_blocks_of(c))) {
 		int rc = sn_blocks_do(m, c, from, to);
 		return likely(rc != SN_BLOCKS_MPIS) ? rc : do_slowly(c, from, to, slowly);
 	}

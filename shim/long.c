@@ -134,11 +134,9 @@ static int fewest(void)
 	return mpich_scatters() ? 2 : SN_LONG_LEAST / LONGEST;
 }
 
-static __attribute__((noinline)) struct sn_meet *first_of(const struct sn_collective *c)
+static struct sn_meet *first_of(const struct sn_collective *c)
 {
-	if (sn_meet_is_ending(c->comm) || sn_meet_none(c->comm) || !is_long(element(c->type, c->op), c, 0))
-		return NULL;
-	return sn_meet_here(c->comm);
+	return is_long(element(c->type, c->op), c, 0) ? sn_meet_here(c->comm) : NULL;
 }
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
@@ -147,10 +145,8 @@ struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, cons
 		return NULL;
 	if (!likely(!wrong(from, to)))
 		return NULL;
-	struct sn_meet *m = sn_meet_of(c->comm);
-	if (!likely(m) && !(m = first_of(c)))
-		return NULL;
-	if (!m->here)
+	struct sn_meet *m = sn_meet_known(c, first_of);
+	if (!m)
 		return NULL;
 	if (!likely(m->long_type == c->type && m->long_op == c->op)) {
 		m->element = element(c->type, c->op);

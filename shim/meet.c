@@ -114,7 +114,7 @@ char *sn_meet_ring(const struct sn_meet *m, unsigned rank)
 
 /* ---- which there are ---- */
 
-bool sn_meet_none(handle comm)
+static bool is_none(handle comm)
 {
 	static _Atomic handle none;
 	if (!likely(none))
@@ -407,6 +407,12 @@ static bool is_here(handle comm)
 struct sn_meet *sn_meet_here(handle comm)
 {
 	return is_here(comm) ? sn_meet_set_up(comm, true) : sn_meet_never(comm);
+}
+
+__attribute__((noinline)) struct sn_meet *sn_meet_first(
+	const struct sn_collective *c, struct sn_meet *(*first_of)(const struct sn_collective *c))
+{
+	return sn_meet_is_ending(c->comm) || is_none(c->comm) ? NULL : first_of(c);
 }
 
 /* ---- a communicator is freed, or an endpoint ---- */

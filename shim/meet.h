@@ -123,9 +123,20 @@ static inline handle sn_meet_plain(handle h)
 	return sn_quick_is_open_mpi() ? h : (uint32_t)h;
 }
 
-bool sn_meet_none(handle comm);
 /* NULL: its ranks have not been asked. */
 struct sn_meet *sn_meet_of(handle comm);
+/* For calls that go without the MPI by what all ranks know of each other; first_of() says what a call is worth on a communicator whose ranks have not been asked. NULL: not this one. */
+struct sn_meet *sn_meet_first(const struct sn_collective *c,
+			      struct sn_meet *(*first_of)(const struct sn_collective *c));
+static inline struct sn_meet *sn_meet_known(const struct sn_collective *c,
+					    struct sn_meet *(*first_of)(const struct sn_collective *c))
+{
+	struct sn_meet *m = sn_meet_of(c->comm);
+	if (!likely(m))
+		m = sn_meet_first(c, first_of);
+	return m && m->here ? m : NULL;
+}
+
 /* May one more have memory, as far as it is this rank's affair? */
 bool sn_meet_room(void);
 /* All ranks call it at once. here: sn_meet.here, if there is memory. NULL: there is none to remember it, and the program is told. */

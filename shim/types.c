@@ -88,10 +88,10 @@ int sn_type_out(struct sn_meet *m, const struct sn_collective *c, const struct s
 }
 
 int sn_type_in(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *t, char *to,
-	       int count, const char *from, size_t len)
+	       const char *from, size_t len)
 {
 	if (!likely(t->plain))
-		return unpack(c, t, to, count, from, len);
+		return unpack(c, t, to, (int)(len / (size_t)t->size), from, len);
 	if (likely(to != from))
 		sn_meet_copy(m, c, to, from, len);
 	return 0;

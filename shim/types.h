@@ -17,10 +17,15 @@ static inline const struct sn_meet_type *sn_type_of(struct sn_meet_type *last, h
 	return last;
 }
 
-/* So many of them, of len bytes in all: 0, or an error of the MPI's. */
+static inline size_t sn_type_bytes(const struct sn_meet_type *t, int count)
+{
+	return (size_t)t->size * (size_t)(count > 0 ? count : 0);
+}
+
+/* So many of them, of len bytes in all; in: whole elements. 0, or an error of the MPI's. */
 int sn_type_out(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *t,
 		const char *from, int count, char *to, size_t len);
 int sn_type_in(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *t, char *to,
-	       int count, const char *from, size_t len);
+	       const char *from, size_t len);
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "before.h"
 #include "blocks_types.h"
+#include "told.h"
 #include <mpi.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -345,14 +346,6 @@ static void between_groups(const struct memory *m)
 	expect(!bad, "blocks of another kind", bad);
 	MPI_Comm_free(&inter);
 	MPI_Comm_free(&half);
-}
-
-static int told;
-
-static void tell(MPI_Comm *comm, int *code, ...)
-{
-	(void)comm;
-	told += *code != MPI_SUCCESS;
 }
 
 static void no_bytes(const struct memory *m, int lengths_of, MPI_Comm comm)

@@ -15,6 +15,7 @@
 #include "together.h"
 #include "own_op.h"
 #include "two_cores.h"
+#include "without.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -479,18 +480,6 @@ static void all_kinds(void)
 	empty();
 	groups();
 	unequal_groups();
-}
-
-/* Once more, as if nobody had put anything in front. */
-static void without(char **argv)
-{
-	const char *names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}, *it = NULL;
-	for (int i = 0; i < 3 && !it; i++)
-		it = getenv(names[i]);
-	if (it && !strcmp(it, "1") && getenv("LD_PRELOAD")) {
-		unsetenv("LD_PRELOAD");
-		execv("/proc/self/exe", argv);
-	}
 }
 
 static char what(int argc, char **argv, char **word)
