@@ -297,6 +297,11 @@ TSAN_OPTIONS = "ignore_noninstrumented_modules=1 detect_deadlocks=0 report_threa
 NO_HOOKS = {"OMPI_MCA_memory": "^patcher", "FI_MR_CACHE_MONITOR": "disabled", "UCX_MEM_EVENTS": "no",
             "UCX_MEM_MMAP_HOOK_MODE": "none"}
 
+# Open MPI's pml/cm looks whether who waited has freed a send after it has told of its end, without a lock, so that a thread that ends
+# another's request may return it a second time, over any provider. Then the communicator is one reference short, and the static
+# MPI_COMM_WORLD is freed: of all that the sanitizer says, only this is not ours.
+RETURNED_TWICE = re.compile(r"CHECK failed: sanitizer_allocator_secondary\.h.*\n(?: *#\d+ .*\n)* *#\d+ free .*\n *#\d+ .*\(mca_pml_cm\.so")
+
 
 def libtsan(build):
     """It must come before the C library in a program that is not linked with it."""
@@ -322,16 +327,20 @@ def tsan(args, runner):
         binary = os.path.join(programs_folder(args, mpi.name), name)
         if not os.path.exists(binary):
             skip(f"{binary} is not built")
-        folder = tempfile.mkdtemp(dir=runner.work)
-        env = {"TSAN_OPTIONS": TSAN_OPTIONS.format(os.path.join(folder, "report")), **NO_HOOKS}
-        result = runner.run(mpi, ranks, [binary, *options], timeout=args.timeout // 3, env=env, before=before)
-        reports = ""
-        for file_name in sorted(os.listdir(folder)):
-            with open(os.path.join(folder, file_name), encoding="utf-8", errors="replace") as file:
-                reports += file.read()
+        for again in (True, False):
+            folder = tempfile.mkdtemp(dir=runner.work)
+            env = {"TSAN_OPTIONS": TSAN_OPTIONS.format(os.path.join(folder, "report")), **NO_HOOKS}
+            result = runner.run(mpi, ranks, [binary, *options], timeout=args.timeout // 3, env=env, before=before)
+            reports = ""
+            for file_name in sorted(os.listdir(folder)):
+                with open(os.path.join(folder, file_name), encoding="utf-8", errors="replace") as file:
+                    reports += file.read()
+            if not (again and RETURNED_TWICE.search(reports) and "SUMMARY: ThreadSanitizer" not in reports):
+                break
+            print(f"{name}: Open MPI has returned a request twice, which is a fault of its own; once more")
         if reports:
             print(reports[:20000])
-            fail(f"{reports.count('SUMMARY: ThreadSanitizer')} reports of the thread sanitizer (in {folder})")
+            fail(f"{reports.count('ThreadSanitizer:')} reports of the thread sanitizer (in {folder})")
         verdict(result, f"{name} {' '.join(options)} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"every byte right")
 
 
