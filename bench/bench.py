@@ -34,15 +34,16 @@ BETWEEN = (40, 160)  # ns, one way: there it is looked for. Seen were 25 to 75 n
 GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
-LESS_IS_BETTER = ("lat", "pairs", "beside", "alltoall", "allreduce", "bcast", "exchange", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
+LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
                   "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
-         "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "total": "x", "away": "us", "threads": "M/s",
+         "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "served": "us", "total": "x", "away": "us", "threads": "M/s",
          "suite": "s", "capiratio": "x", "capibw": "MB/s", "capibwpart": "x", "capimap": "MB/s", "capimappart": "x"}
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
           "behind": "bandwidth, written and read, received 8 bytes further in its page",
           "neighbours": "exchange with six neighbours", "pairs": "ping-pong in pairs", "beside": "ping-pong beside ranks that compute",
+          "served": "answer of rank 0 to ranks that compute for 2 ms before they ask",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
           "idle": "core used while waiting", "wake": "round trip to a rank that has waited for 5 ms",
           "away": "read from a rank outside the library", "total": "work and an exchange, over the work alone", "capilat": "C API latency", "capirate": "C API rate",

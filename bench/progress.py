@@ -13,7 +13,7 @@ Cells, each of which can run by itself and add to what stands in out/progress.js
     away     one-sided reads from a rank that is outside the library, its core idle
     overlap  share of a transfer that is hidden, sender's and receiver's side
     total    both ranks work for 20 ms while they exchange a message, no core idle: what a turn takes
-    crowd    collectives, exchanges with neighbours and ping-pong with 2, 4, 8 and 16 ranks; ping-pong beside ranks that compute
+    crowd    collectives, exchanges with neighbours and ping-pong with 2, 4, 8 and 16 ranks; ping-pong beside ranks that compute, and a rank that serves such
     threads  8-byte messages of 1 and 8 threads a rank, each with its own communicator (MPI_THREAD_MULTIPLE)
     udp, ether    lat, idle, overlap and total between two hosts (network namespaces, needs root) against the MPIs' own TCP
     suite    mpi4py's test suite with 2, 4, 8 and 16 ranks, of Open MPI 4: not by itself, for it takes minutes
@@ -97,7 +97,7 @@ def rows_of(cell, ranks, sizes):
     if cell == "crowd":
         begin = ["allreduce:8:200"]  # ranks connect and settle on their cores; the last figure of a row counts
         rows = ["exchange:8:100", "alltoall:4096:100", "pairs:8:100", "allreduce:8:100"]
-        return begin + rows + ["neighbours:65536:100", "beside:8:100"] if ranks > 2 else begin + rows
+        return begin + rows + ["neighbours:65536:100", "beside:8:100", "served:8"] if ranks > 2 else begin + rows
     if ranks != 2:
         return []
     hide = [f"{side}:{n}" for n in sizes for side in ("hidesend", "hiderecv")]

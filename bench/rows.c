@@ -20,6 +20,7 @@
  *              once (MPI_Irecv, MPI_Isend, MPI_Waitall); of two ranks the other one twice
  *   pairs      us, half a round trip, while every even rank plays with the next one
  *   beside     likewise of ranks 0 and 1 alone, while all others compute and make no call
+ *   served     us, the mean that a rank waits for rank 0's answer, which does nothing but answer, while the others compute
  *   idle       percent of a core used by a rank that waits in MPI_Recv
  *   wake       us, a round trip to such a rank that has waited for some milliseconds (median)
  * mt-KIND is likewise in a program that asks for MPI_THREAD_MULTIPLE, of which one thread calls, as Python's module for MPI does; then all
@@ -37,20 +38,23 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
-#define MT	"mt-"
-#define COLD	(192u << 20)
-#define WINDOW	64
-#define COMPUTE 0.1 /* s */
-#define WORK	0.02
-#define TURNS	15
-#define MANY	75
-#define AWAY	200
-#define OFF	8
-#define ASLEEP	5000  /* us */
-#define GAP	30e-6 /* s between two of them */
-#define LARGEST (64u << 20)
+#define MT	 "mt-"
+#define COLD	 (192u << 20)
+#define WINDOW	 64
+#define COMPUTE	 0.1 /* s */
+#define WORK	 0.02
+#define TURNS	 15
+#define MANY	 75
+#define AWAY	 200
+#define OFF	 8
+#define ASLEEP	 5000 /* us */
+#define SERVED	 60
+#define COMPUTES (CLOCKS_PER_SEC / 500) /* of core, on average, before each request */
+#define GAP	 30e-6			/* s between two of them */
+#define LARGEST	 (64u << 20)
 
 static int rank, ranks;
 static char *mine, *theirs; /* room bytes each */
@@ -437,6 +441,26 @@ static double wake(size_t len)
 	return median * 1e6;
 }
 
+static double served(int len)
+{
+	double mean = 0, all = 0;
+	MPI_Status from;
+	for (int i = 0; i < SERVED * (rank ? 1 : ranks - 1); i++) {
+		clock_t end = clock() + COMPUTES * (512 + rand() % 1024) / 1024;
+		while (rank && clock() < end)
+			sink++;
+		double start = MPI_Wtime();
+		if (rank)
+			MPI_Send(mine, len, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+		MPI_Recv(theirs, len, MPI_BYTE, rank ? 0 : MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &from);
+		if (!rank)
+			MPI_Send(mine, len, MPI_BYTE, from.MPI_SOURCE, 1, MPI_COMM_WORLD);
+		mean += rank ? (MPI_Wtime() - start) / SERVED / (ranks - 1) : 0;
+	}
+	MPI_Allreduce(&mean, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+	return all * 1e6;
+}
+
 /* ---- rows ---- */
 
 static double timed(const char *kind, size_t len, long rounds)
@@ -513,6 +537,8 @@ static double figure(const char *kind, size_t len, double seconds)
 		return idle();
 	if (!strcmp(kind, "wake"))
 		return wake(len);
+	if (!strcmp(kind, "served"))
+		return served((int)len);
 	double each = calibrated(kind, len, seconds, &rounds) / (double)rounds;
 	if (!strcmp(kind, "lat") || !strcmp(kind, "pairs") || !strcmp(kind, "beside"))
 		return each / 2 * 1e6;

@@ -29,6 +29,7 @@
 #include "progress/bell.h"
 #include "progress/bringer.h"
 #include "progress/engine.h"
+#include "progress/slice.h"
 #include "progress/spread.h"
 #include "progress/turns.h"
 #include <sched.h>
@@ -124,6 +125,7 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
 	fn(arg, "progress.yields", atomic_load_explicit(&count_yields, memory_order_relaxed));
 	fn(arg, "progress.awake", atomic_load_explicit(&count_awake, memory_order_relaxed));
 	fn(arg, "progress.spreads", sn_spread_moves());
+	fn(arg, "progress.short_slices", sn_slice_count());
 }
 
 bool sn_relax_crowded(void)
@@ -291,6 +293,7 @@ static int yield_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void 
 		found = poll(arg);
 		now = sn_now_ns();
 		sn_turns_yielded(before, now);
+		sn_slice_yielded(before, now);
 	} while (!found && now < end);
 	return found;
 }
@@ -322,7 +325,7 @@ bool sn_relax_far_step(int (*poll)(void *arg), void *arg)
 static bool first_turn(int (*poll)(void *arg), void *arg)
 {
 	static _Thread_local unsigned waits;
-	if (++waits % CLOCKED == 0 || sn_turns_doubted())
+	if (++waits % CLOCKED == 0 || sn_turns_doubted() || sn_slice_short())
 		return false;
 	sn_engine_stay();
 	yield();
@@ -355,6 +358,8 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 		sn_spread_look(now);
 	int found = 0;
 	if (waited >= awake_ns(many, now) && max_nap_us) {
+		if (many)
+			sn_slice_sleeps(now);
 		found = nap(waited, max_nap_us, poll, arg);
 		napped_for = (uint32_t)SN_MIN_OF(sn_now_ns() - *idle, (uint64_t)UINT32_MAX / 2);
 	} else if (many)

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress/slice.h"
+#include "base/base.h"
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SHORT_NS  100000u /* the kernel's least */
+#define LOST_NS	  500000u /* without the core: a round of yields takes some microseconds */
+#define TIMES	  3	  /* within */
+#define WITHIN_NS 500000000u
+#define QUIET_NS  20000000u /* of yields, and the slice is as before */
+
+/* The first version of the kernel's struct sched_attr, for which the C library has no name before glibc 2.41. */
+struct attributes {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline,
+		period; /* runtime: the slice of an ordinary thread; 0: the kernel's own, also where there is none */
+};
+
+static _Atomic uint64_t count;
+static _Thread_local struct {
+	uint64_t first; /* of the times that count */
+	unsigned times;
+	uint64_t quiet; /* ns of yields since it last lost the core, or slept */
+	bool is_short, never;
+} mine;
+
+static bool get(struct attributes *a)
+{
+	*a = (struct attributes){.size = sizeof(*a)};
+	return !syscall(SYS_sched_getattr, 0, a, sizeof(*a), 0) && a->policy == SCHED_OTHER;
+}
+
+static bool set(struct attributes *a, uint64_t ns)
+{
+	a->runtime = ns;
+	return !syscall(SYS_sched_setattr, 0, a, 0);
+}
+
+/*
+ * Not in place of one that the program, or who started it, has asked for: such a one is another than what the kernel gives unasked. Who was
+ * started by a thread that had a short one has it, too.
+ */
+static bool shorten(void)
+{
+	struct attributes a, own;
+	if (!get(&a))
+		return false;
+	uint64_t was = a.runtime;
+	mine.never = was < SHORT_NS || (was == SHORT_NS && !sn_slice_count());
+	if (mine.never || was == SHORT_NS)
+		return !mine.never;
+	if (!set(&a, 0) || !get(&own))
+		return false;
+	mine.never = own.runtime != was;
+	return set(&a, mine.never ? was : SHORT_NS) && !mine.never;
+}
+
+static void lengthen(void)
+{
+	struct attributes a;
+	mine.is_short = false;
+	if (get(&a) && a.runtime == SHORT_NS)
+		set(&a, 0);
+}
+
+static __attribute__((noinline)) void begin(void)
+{
+	if (mine.never || !shorten())
+		return;
+	atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
+	mine.is_short = true;
+}
+
+/* A single time may be chance: a virtual machine that stood still, a daemon. */
+static __attribute__((noinline)) void lost(uint64_t now)
+{
+	mine.quiet = 0;
+	if (mine.is_short)
+		return;
+	if (!mine.times || now - mine.first > WITHIN_NS) {
+		mine.first = now;
+		mine.times = 0;
+	}
+	if (++mine.times < TIMES)
+		return;
+	mine.times = 0;
+	begin();
+}
+
+void sn_slice_yielded(uint64_t before, uint64_t after)
+{
+	if (sn_unlikely(after - before > LOST_NS))
+		lost(after);
+	else if (sn_unlikely(mine.is_short) && (mine.quiet += after - before) > QUIET_NS)
+		lengthen();
+}
+
+void sn_slice_sleeps(uint64_t now)
+{
+	lost(now);
+}
+
+bool sn_slice_short(void)
+{
+	return mine.is_short;
+}
+
+uint64_t sn_slice_count(void)
+{
+	return atomic_load_explicit(&count, memory_order_relaxed);
+}
