@@ -318,7 +318,7 @@ def bare_once(program, names, way, kind, size):
     def command(i):
         calls = "joined" if way == "ether" and size >= LARGE[0] else way
         return ["ip", "netns", "exec", names[i], "taskset", "-c", str(i % os.cpu_count()), program, calls, str(i),
-                str(size)] + ([kind] if kind == "stream" else [])
+                str(size)] + ([kind] if kind in ("stream", "wake") else [])
     with launch.started(command(1)) as other:
         other.stdout.readline()
         first = launch.run(command(0), limit=5)

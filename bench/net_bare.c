@@ -5,6 +5,7 @@
  *
  *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE          0 starts, once 1 listens, and prints "SIZE us-one-way" (the median);
  *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE stream   "SIZE MB/s"; 10.77.0.1 and .2 on eth0
+ *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE wake     "SIZE us": there and back, 5 ms after the last time, and 1 sleeps in poll()
  *
  * udp: both ends connected; what fits into a datagram by send and recv, else UDP_SEGMENT, UDP_GRO, headers and payload scattered by
  * one recvmsg. ether: AF_PACKET, what fits into a frame out by send, more by sendmmsg, in by a ring, TPACKET_V2. plain: without the ring,
@@ -22,6 +23,7 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,8 @@
 
 #define SECONDS	   0.15
 #define MOST	   20000
+#define WAKES	   75
+#define ASLEEP	   5000 /* us */
 #define UNIT	   (256u << 10)
 #define WHOLE	   15872 /* bytes of a frame that are to lie in one stretch */
 #define GSO_UDP_L4 5	 /* VIRTIO_NET_HDR_GSO_UDP_L4, since Linux 6.2 */
@@ -493,9 +497,26 @@ static void pingpong(size_t size)
 	fflush(stdout);
 }
 
-static void answer(size_t size)
+static void wake(size_t size)
 {
+	double t[WAKES];
+
+	for (int i = 0; i < WAKES; i++) {
+		usleep(ASLEEP);
+		t[i] = round_trip(size);
+	}
+	qsort(t, WAKES, sizeof(t[0]), by_value);
+	printf("%zu %.3f\n", size, t[WAKES / 2] * 1e6);
+	fflush(stdout);
+}
+
+static void answer(size_t size, bool sleeps)
+{
+	struct pollfd p = {.fd = bare_fd, .events = POLLIN};
+
 	for (;;) {
+		if (sleeps)
+			poll(&p, 1, -1);
 		way->receive(0, size);
 		way->send(0, size);
 	}
@@ -544,7 +565,8 @@ int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 2;
-	bool streams = argc > 4 && strcmp(argv[4], "stream") == 0;
+	bool streams = argc > 4 && strcmp(argv[4], "stream") == 0,
+	     sleeps = argc > 4 && strcmp(argv[4], "wake") == 0;
 	size_t size = strtoul(argv[3], NULL, 10);
 	self = atoi(argv[2]);
 	bare_mtu = (unsigned)bare_eth0(SIOCGIFMTU).ifr_mtu;
@@ -557,10 +579,12 @@ int main(int argc, char **argv)
 	memset(bare_buf, 1, MESSAGE);
 	way->open();
 	if (self == 0) {
-		(streams ? stream : pingpong)(size);
+		(streams ? stream : sleeps ? wake : pingpong)(size);
 		return 0;
 	}
 	puts("listening"); /* it ends when it is killed */
 	fflush(stdout);
-	(streams ? take : answer)(size);
+	if (streams)
+		take(size);
+	answer(size, sleeps);
 }
