@@ -360,7 +360,9 @@ def waiting(samples, every):
                 continue
             used = statistics.median(idle[who])
             words = f"{place}, {who}: {used:.2f} % of a core ({'met' if used < IDLE else 'MISSED'})"
-            if who in latency and (cell not in PLACES or {BARE} <= latency.keys() & samples[name].keys()):
+            if cell in PLACES and not {BARE} <= latency.keys() & samples[name].keys():
+                words += ", awake: the bare calls were not measured"
+            elif who in latency:
                 late, most, bare = later(values, latency[who]), AWAKE, ""
                 if cell in PLACES:
                     most = later(samples[name][BARE], latency[BARE])

@@ -41,20 +41,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MT	 "mt-"
-#define COLD	 (192u << 20)
-#define WINDOW	 64
-#define COMPUTE	 0.1 /* s */
-#define WORK	 0.02
-#define TURNS	 15
-#define MANY	 75
-#define AWAY	 200
-#define OFF	 8
-#define ASLEEP	 5000 /* us */
-#define SERVED	 60
-#define COMPUTES (CLOCKS_PER_SEC / 500) /* of core, on average, before each request */
-#define GAP	 30e-6			/* s between two of them */
-#define LARGEST	 (64u << 20)
+#define MT	"mt-"
+#define COLD	(192u << 20)
+#define WINDOW	64
+#define COMPUTE 0.1 /* s */
+#define WORK	0.02
+#define TURNS	15
+#define MANY	75
+#define AWAY	200
+#define OFF	8
+#define ASLEEP	5000  /* us */
+#define GAP	30e-6 /* s between two of those that are AWAY */
+#define SERVED	60
+#define SPENT	(CLOCKS_PER_SEC / 500) /* of core, on average, before each request */
+#define LARGEST (64u << 20)
 
 static int rank, ranks;
 static char *mine, *theirs; /* room bytes each */
@@ -446,7 +446,7 @@ static double served(int len)
 	double mean = 0, all = 0;
 	MPI_Status from;
 	for (int i = 0; i < SERVED * (rank ? 1 : ranks - 1); i++) {
-		clock_t end = clock() + COMPUTES * (512 + rand() % 1024) / 1024;
+		clock_t end = clock() + SPENT * (512 + rand() % 1024) / 1024;
 		while (rank && clock() < end)
 			sink++;
 		double start = MPI_Wtime();

@@ -2,6 +2,7 @@
 #include "progress/bell.h"
 #include "base/log.h"
 #include "progress/memfd.h"
+#include "progress/slice.h"
 #include "progress/spread.h"
 #include "sennit/sennit.h"
 #include <errno.h>
@@ -117,6 +118,7 @@ void sn_bell_after_fork(bool child)
 		atomic_store(&own.fenced, false);
 		atomic_store_explicit(&own.bell, NULL, memory_order_relaxed);
 		sn_spread_after_fork();
+		sn_slice_usual();
 	}
 	pthread_mutex_unlock(&own.mutex);
 }

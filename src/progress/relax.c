@@ -290,10 +290,11 @@ static int yield_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void 
 	do {
 		uint64_t before = now;
 		yield();
+		sn_slice_yielded(before,
+				 sn_now_ns()); /* what a look takes is no loss: it may copy something long */
 		found = poll(arg);
 		now = sn_now_ns();
 		sn_turns_yielded(before, now);
-		sn_slice_yielded(before, now);
 	} while (!found && now < end);
 	return found;
 }
@@ -356,6 +357,8 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	uint64_t waited = now - *idle, end = now + stay_ns(waited, many || sn_relax_far_turns(), max_nap_us);
 	if (many)
 		sn_spread_look(now);
+	else
+		sn_slice_usual();
 	int found = 0;
 	if (waited >= awake_ns(many, now) && max_nap_us) {
 		if (many)

@@ -5,10 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SHORT_NS  100000u /* the kernel's least */
+#define SHORT_NS                                                                                             \
+	101000u /* the kernel's least is 100 us; a number by which another sennit, too, knows that it is ours */
 #define LOST_NS	  500000u /* without the core: a round of yields takes some microseconds */
 #define TIMES	  3	  /* within */
-#define WITHIN_NS 500000000u
+#define WITHIN_NS 2000000000u
 #define QUIET_NS  20000000u /* of yields, and the slice is as before */
 
 /* The first version of the kernel's struct sched_attr, for which the C library has no name before glibc 2.41. */
@@ -32,7 +33,7 @@ static _Thread_local struct {
 static bool get(struct attributes *a)
 {
 	*a = (struct attributes){.size = sizeof(*a)};
-	return !syscall(SYS_sched_getattr, 0, a, sizeof(*a), 0) && a->policy == SCHED_OTHER;
+	return !syscall(SYS_sched_getattr, 0, a, sizeof(*a), 0);
 }
 
 static bool set(struct attributes *a, uint64_t ns)
@@ -43,28 +44,32 @@ static bool set(struct attributes *a, uint64_t ns)
 
 /*
  * Not in place of one that the program, or who started it, has asked for: such a one is another than what the kernel gives unasked. Who was
- * started by a thread that had a short one has it, too.
+ * started by a thread that had ours has it, too.
  */
 static bool shorten(void)
 {
 	struct attributes a, own;
-	if (!get(&a))
+	if (!get(&a) || a.policy != SCHED_OTHER)
 		return false;
 	uint64_t was = a.runtime;
-	mine.never = was < SHORT_NS || (was == SHORT_NS && !sn_slice_count());
-	if (mine.never || was == SHORT_NS)
-		return !mine.never;
-	if (!set(&a, 0) || !get(&own))
+	if (was == SHORT_NS)
+		return true;
+	mine.never = !was || !set(&a, 0) || !get(&own);
+	if (mine.never)
 		return false;
 	mine.never = own.runtime != was;
-	return set(&a, mine.never ? was : SHORT_NS) && !mine.never;
+	if (mine.never) {
+		set(&a, was);
+		return false;
+	}
+	return set(&a, SHORT_NS);
 }
 
-static void lengthen(void)
+static __attribute__((noinline)) void lengthen(void)
 {
 	struct attributes a;
 	mine.is_short = false;
-	if (get(&a) && a.runtime == SHORT_NS)
+	if (get(&a) && a.policy != SCHED_FIFO && a.policy != SCHED_RR && a.runtime == SHORT_NS)
 		set(&a, 0);
 }
 
@@ -74,6 +79,7 @@ static __attribute__((noinline)) void begin(void)
 		return;
 	atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
 	mine.is_short = true;
+	mine.quiet = 0;
 }
 
 /* A single time may be chance: a virtual machine that stood still, a daemon. */
@@ -103,6 +109,12 @@ void sn_slice_yielded(uint64_t before, uint64_t after)
 void sn_slice_sleeps(uint64_t now)
 {
 	lost(now);
+}
+
+void sn_slice_usual(void)
+{
+	if (sn_unlikely(mine.is_short))
+		lengthen();
 }
 
 bool sn_slice_short(void)

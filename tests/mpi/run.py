@@ -299,8 +299,13 @@ NO_HOOKS = {"OMPI_MCA_memory": "^patcher", "FI_MR_CACHE_MONITOR": "disabled", "U
 
 # Open MPI's pml/cm looks whether who waited has freed a send after it has told of its end, without a lock, so that a thread that ends
 # another's request may return it a second time, over any provider. Then the communicator is one reference short, and the static
-# MPI_COMM_WORLD is freed: of all that the sanitizer says, only this is not ours.
-RETURNED_TWICE = re.compile(r"CHECK failed: sanitizer_allocator_secondary\.h.*\n(?: *#\d+ .*\n)* *#\d+ free .*\n *#\d+ .*\(mca_pml_cm\.so")
+# MPI_COMM_WORLD is freed: of all that the sanitizer says, only this, in a call of the program that no function of ours is in, is not ours.
+RETURNED_TWICE = re.compile(r"CHECK failed: sanitizer_allocator_secondary\.h.*\n(?: *#\d+ .*\n)* *#\d+ free .*\n *#\d+ .*\(mca_pml_cm\.so(?:.*\n *#\d+)*")
+
+
+def returned_twice(reports):
+    found = RETURNED_TWICE.search(reports)
+    return found and "libsennit" not in found.group(0) and "SUMMARY: ThreadSanitizer" not in reports
 
 
 def libtsan(build):
@@ -335,12 +340,13 @@ def tsan(args, runner):
             for file_name in sorted(os.listdir(folder)):
                 with open(os.path.join(folder, file_name), encoding="utf-8", errors="replace") as file:
                     reports += file.read()
-            if not (again and RETURNED_TWICE.search(reports) and "SUMMARY: ThreadSanitizer" not in reports):
+            if not (again and mpi.name in ("o4", "o5") and returned_twice(reports)):
                 break
-            print(f"{name}: Open MPI has returned a request twice, which is a fault of its own; once more")
+            print(f"{reports[:4000]}\n{name}: Open MPI has returned a request twice, which is a fault of its own; once more")
         if reports:
             print(reports[:20000])
-            fail(f"{reports.count('ThreadSanitizer:')} reports of the thread sanitizer (in {folder})")
+            count = reports.count("WARNING: ThreadSanitizer:") + reports.count("ThreadSanitizer: CHECK failed")
+            fail(f"{count} reports of the thread sanitizer (in {folder})")
         verdict(result, f"{name} {' '.join(options)} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, r"every byte right")
 
 
