@@ -177,11 +177,18 @@ class ProgressTest(unittest.TestCase):
     def test_what_waiting_costs_is_judged_and_stated(self):
         ours, other = "sennit, MPICH 5", "MPICH 5"
         samples = {"idle/idle:0@2": {ours: [0.3], other: [99]}, "idle/wake:8@2": {ours: [30, 40, 90], ours + progress.NO_THREAD: [30], other: [1]},
-                   "udp/idle:0@2": {"sennit udp": [1.5]}, "udp/wake:8@2": {"sennit udp": [120]}}
-        latency = {"lat/lat:8@2": {ours: [0.5]}, "udp/lat:8@2": {"sennit udp": [6.0]}}
+                   "udp/idle:0@2": {"sennit udp": [1.5]}, "udp/wake:8@2": {"sennit udp": [120], progress.BARE: [80]},
+                   "ether/idle:0@2": {"sennit ether": [0.5]}, "ether/wake:8@2": {"sennit ether": [100]}}
+        latency = {"lat/lat:8@2": {ours: [0.5]}, "udp/lat:8@2": {"sennit udp": [6.0], progress.BARE: [3.0]}}
         self.assertEqual(progress.waiting(samples, {**samples, **latency}),
                          ["one node, sennit, MPICH 5: 0.30 % of a core (met), awake 39 us later than who looks (met)",
-                          "between hosts, UDP, sennit udp: 1.50 % of a core (MISSED), awake 108 us later than who looks (MISSED)"])
+                          "between hosts, UDP, sennit udp: 1.50 % of a core (MISSED), awake 108 us later than who looks, "
+                          "a thread in poll() on a bare socket 74 (MISSED)",
+                          "between hosts, Ethernet, sennit ether: 0.50 % of a core (met), awake: the bare calls were not measured"])
+        latency["udp/lat:8@2"]["sennit udp"] = [9.0]  # 102 later, and 104 are allowed
+        self.assertIn("awake 102 us later than who looks, a thread in poll() on a bare socket 74 (met)",
+                      progress.waiting(samples, {**samples, **latency})[1])
+        self.assertNotIn(progress.BARE, "\n".join(line for line in progress.section(samples, {}) if line.startswith("|")))
         self.assertIn("- one node, sennit, MPICH 5: 0.30 % of a core (met)", progress.section(samples, {}))
 
     def test_the_suites_time_is_held_against_that_of_two_ranks(self):
