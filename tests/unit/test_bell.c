@@ -205,6 +205,8 @@ static void a_thread_wakes_a_thread(void **state)
 {
 	pthread_t thread;
 	assert_int_equal(sn_bell_open(), 0);
+	for (int i = 0; i < 2; i++) /* what the test before has left: with it nobody would wait */
+		atomic_store(&lanes[i].sent, 0);
 	assert_int_equal(pthread_create(&thread, NULL, sleeper, lanes), 0);
 	uint64_t enough = sn_now_ns() + ENOUGH_NS;
 	for (uint32_t n = 1, sent = 0; n <= LAPS && sent != LAST; n++) {
