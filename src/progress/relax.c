@@ -29,6 +29,7 @@
 #include "progress/bell.h"
 #include "progress/bringer.h"
 #include "progress/engine.h"
+#include "progress/lost.h"
 #include "progress/slice.h"
 #include "progress/spread.h"
 #include "progress/turns.h"
@@ -42,8 +43,6 @@
 #define FAR_AWAKE_NS	 (SN_RELAX_FAR_ARM + 10000u)
 #define JUDGE_NS	 50000000u
 #define LONGER_NS	 1000000u
-#define LOST_NS		 500000u /* without the core: a yield takes a microsecond */
-#define LOST_TIMES	 3	 /* within */
 #define LOST_WITHIN_NS	 100000000u
 #define LOST_FOR_NS	 1000000000u
 #define LOOKS		 8  /* between two readings of the clock (25 ns each) */
@@ -191,18 +190,12 @@ void sn_relax_interrupted(void)
 	napped_for = 0;
 }
 
-/* Yields have taken a time slice. A single one may be chance: a virtual machine that stood still, a daemon. */
+/* Yields have taken a time slice. */
 static void core_lost(uint64_t now)
 {
-	static _Thread_local uint64_t first;
-	static _Thread_local unsigned times;
-	if (!times || now - first > LOST_WITHIN_NS) {
-		first = now;
-		times = 0;
-	}
-	if (++times < LOST_TIMES)
+	static _Thread_local struct sn_lost lost;
+	if (!sn_lost_often(&lost, now, LOST_WITHIN_NS))
 		return;
-	times = 0;
 	atomic_store_explicit(&wanted_until, now + LOST_FOR_NS, memory_order_relaxed);
 	atomic_store_explicit(&longer, 0, memory_order_relaxed);
 }
@@ -276,7 +269,7 @@ static int look_on_until(uint64_t end, uint64_t now, int (*poll)(void *arg), voi
 	do {
 		yield();
 		uint64_t back = sn_now_ns();
-		if (sn_unlikely(back - now > LOST_NS))
+		if (sn_unlikely(back - now > SN_LOST_NS))
 			core_lost(back);
 		found = poll(arg);
 		now = sn_now_ns();
@@ -290,8 +283,8 @@ static int yield_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void 
 	do {
 		uint64_t before = now;
 		yield();
-		sn_slice_yielded(before,
-				 sn_now_ns()); /* what a look takes is no loss: it may copy something long */
+		uint64_t back = sn_now_ns(); /* what a look takes is no loss: it may copy something long */
+		sn_slice_yielded(before, back);
 		found = poll(arg);
 		now = sn_now_ns();
 		sn_turns_yielded(before, now);
@@ -362,7 +355,7 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	int found = 0;
 	if (waited >= awake_ns(many, now) && max_nap_us) {
 		if (many)
-			sn_slice_sleeps(now);
+			sn_slice_lost(now);
 		found = nap(waited, max_nap_us, poll, arg);
 		napped_for = (uint32_t)SN_MIN_OF(sn_now_ns() - *idle, (uint64_t)UINT32_MAX / 2);
 	} else if (many)

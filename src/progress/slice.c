@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress/slice.h"
 #include "base/base.h"
+#include "progress/lost.h"
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SHORT_NS                                                                                             \
-	101000u /* the kernel's least is 100 us; a number by which another sennit, too, knows that it is ours */
-#define LOST_NS	  500000u /* without the core: a round of yields takes some microseconds */
-#define TIMES	  3	  /* within */
+/* The kernel's least is 100 us. By this number another sennit, too, knows that it is ours. */
+#define SHORT_NS  101000u
 #define WITHIN_NS 2000000000u
 #define QUIET_NS  20000000u /* of yields, and the slice is as before */
 
-/* The first version of the kernel's struct sched_attr, for which the C library has no name before glibc 2.41. */
+/*
+ * The first version of the kernel's struct sched_attr, for which the C library has no name before glibc 2.41. runtime is the slice of an
+ * ordinary thread; set to 0: the kernel's own; read as 0: there is none.
+ */
 struct attributes {
 	uint32_t size, policy;
 	uint64_t flags;
 	int32_t nice;
 	uint32_t priority;
-	uint64_t runtime, deadline,
-		period; /* runtime: the slice of an ordinary thread; 0: the kernel's own, also where there is none */
+	uint64_t runtime, deadline, period;
 };
 
 static _Atomic uint64_t count;
 static _Thread_local struct {
-	uint64_t first; /* of the times that count */
-	unsigned times;
+	struct sn_lost lost;
 	uint64_t quiet; /* ns of yields since it last lost the core, or slept */
 	bool is_short, never;
 } mine;
@@ -73,42 +73,27 @@ static __attribute__((noinline)) void lengthen(void)
 		set(&a, 0);
 }
 
-static __attribute__((noinline)) void begin(void)
+static void begin(void)
 {
 	if (mine.never || !shorten())
 		return;
 	atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
 	mine.is_short = true;
-	mine.quiet = 0;
 }
 
-/* A single time may be chance: a virtual machine that stood still, a daemon. */
-static __attribute__((noinline)) void lost(uint64_t now)
+__attribute__((noinline)) void sn_slice_lost(uint64_t now)
 {
 	mine.quiet = 0;
-	if (mine.is_short)
-		return;
-	if (!mine.times || now - mine.first > WITHIN_NS) {
-		mine.first = now;
-		mine.times = 0;
-	}
-	if (++mine.times < TIMES)
-		return;
-	mine.times = 0;
-	begin();
+	if (!mine.is_short && sn_lost_often(&mine.lost, now, WITHIN_NS))
+		begin();
 }
 
 void sn_slice_yielded(uint64_t before, uint64_t after)
 {
-	if (sn_unlikely(after - before > LOST_NS))
-		lost(after);
+	if (sn_unlikely(after - before > SN_LOST_NS))
+		sn_slice_lost(after);
 	else if (sn_unlikely(mine.is_short) && (mine.quiet += after - before) > QUIET_NS)
 		lengthen();
-}
-
-void sn_slice_sleeps(uint64_t now)
-{
-	lost(now);
 }
 
 void sn_slice_usual(void)

@@ -23,8 +23,8 @@
 
 /* This thread has yielded, and looked at the clock (ns) before and after. Budget: two comparisons if it did not lose the core. */
 void sn_slice_yielded(uint64_t before, uint64_t after);
-/* It sleeps now, and whoever computes meanwhile has its core. Budget: some comparisons; each third time, if it is refused, a system call. */
-void sn_slice_sleeps(uint64_t now);
+/* It has lost the core, or sleeps now, and whoever computes meanwhile has it. Budget: some comparisons; each third time, if it is refused, a system call. */
+void sn_slice_lost(uint64_t now);
 /* Has this thread a short slice? Then it is to look at the clock before and after each yield. */
 bool sn_slice_short(void);
 /* It has the usual one from now on. Budget: a load, and two system calls if it was short. */

@@ -3,13 +3,12 @@
 #include "base/base.h"
 #include "base/log.h"
 #include "progress/bell.h"
+#include "progress/lost.h"
 #include "progress/spread.h"
 #include <sys/resource.h>
 
-#define LOST_NS	   500000u /* without the core: a round of yields takes some microseconds */
-#define YIELDS_MIN 64	   /* since the last time, of which */
-#define PART	   16	   /* no more than one in so many was a switch */
-#define TIMES	   3	   /* within */
+#define YIELDS_MIN 64 /* since the last time, of which */
+#define PART	   16 /* no more than one in so many was a switch */
 #define WITHIN_NS  100000000u
 #define FIRST_NS   1000000000u
 #define LONGEST_NS 64000000000u
@@ -21,8 +20,7 @@ static struct {
 
 static _Thread_local struct {
 	uint64_t yields, switches; /* since, and at, the last time that the core was lost */
-	uint64_t first;		   /* of the times that count */
-	unsigned times;
+	struct sn_lost lost;	   /* the times that count */
 } mine;
 
 bool sn_turns_in_vain(uint64_t now)
@@ -53,15 +51,8 @@ void sn_turns_judge(uint64_t now, uint64_t switches)
 	bool counts = mine.yields >= YIELDS_MIN && (switches - mine.switches) * PART <= mine.yields;
 	mine.yields = 0;
 	mine.switches = switches;
-	if (!counts)
+	if (!counts || !sn_lost_often(&mine.lost, now, WITHIN_NS))
 		return;
-	if (!mine.times || now - mine.first > WITHIN_NS) {
-		mine.first = now;
-		mine.times = 0;
-	}
-	if (++mine.times < TIMES)
-		return;
-	mine.times = 0;
 	if (!sn_spread_one_group()) /* else it was somebody else who took the core */
 		sleep_from_now_on(now);
 }
@@ -70,6 +61,6 @@ void sn_turns_yielded(uint64_t before, uint64_t after)
 {
 	struct rusage u;
 	mine.yields++;
-	if (after - before > LOST_NS && !getrusage(RUSAGE_THREAD, &u))
+	if (after - before > SN_LOST_NS && !getrusage(RUSAGE_THREAD, &u))
 		sn_turns_judge(after, (uint64_t)(u.ru_nvcsw + u.ru_nivcsw));
 }

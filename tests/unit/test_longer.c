@@ -131,7 +131,7 @@ static void who_shares_his_core_with_a_stranger_sleeps(void **state)
 	naps_in(SHORT);
 	assert_int_equal(naps_in(SHORT), 0);
 	stranger = true;
-	for (int i = 0; i < LOST_TIMES; i++) {
+	for (int i = 0; i < SN_LOST_TIMES; i++) {
 		assert_int_equal(naps_in(SHORT), 0);
 		assert_true(now_ns - due >= TIME_SLICE - SHORT);
 	}

@@ -93,10 +93,17 @@ static void who_loses_it_three_times_a_short_one(void **state)
 static void and_who_sleeps(void **state)
 {
 	for (int i = 0; i < 3; i++)
-		sn_slice_sleeps(now += MS);
+		sn_slice_lost(now += MS);
 	expect(true);
 	yields(11000, 2000);
 	expect(false);
+}
+
+static void in_a_thread(void *(*run)(void *arg))
+{
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, run, NULL), 0);
+	pthread_join(thread, NULL);
 }
 
 static void *begins_with_it(void *arg)
@@ -111,10 +118,8 @@ static void *begins_with_it(void *arg)
 
 static void a_thread_that_was_born_with_it_gets_rid_of_it(void **state)
 {
-	pthread_t thread;
 	yields(3, 4 * MS);
-	assert_int_equal(pthread_create(&thread, NULL, begins_with_it, NULL), 0);
-	pthread_join(thread, NULL);
+	in_a_thread(begins_with_it);
 	expect(true);
 	pid_t child = fork();
 	assert_true(child >= 0);
@@ -152,13 +157,6 @@ static void *asks_meanwhile(void *arg)
 	assert_false(sn_slice_short());
 	assert_int_equal(slice(), 7 * MS);
 	return NULL;
-}
-
-static void in_a_thread(void *(*run)(void *arg))
-{
-	pthread_t thread;
-	assert_int_equal(pthread_create(&thread, NULL, run, NULL), 0);
-	pthread_join(thread, NULL);
 }
 
 static void what_the_program_asked_for_stays(void **state)
