@@ -222,24 +222,30 @@ unsigned sn_copy_stumbles(void)
 #endif
 
 /*
- * Lines that this core has need not be fetched before they are written, and then a loop is faster than rep movsb, which begins slowly
- * and asks for fewer of the other core's lines at a time; with the widest loads, that is, for those ask for a line each. Not for more than two pages,
- * nor where the lines are not there: 4 KiB to a place out of the cache took 1.16 times as long.
+ * Out of lines that another core has written. rep movsb begins slowly and asks for few of them at a time; what a loop asks for depends on
+ * the processor. On an AMD one it is ahead where the lines that it writes are there already (else 4 KiB took 1.16 times as long),
+ * not for more than two pages, and with the widest loads, as those ask for a line each. An Intel one has a lower clock for some
+ * time after such loads, and all that the process does with it: 4 KiB through the ring took 1.15 times as long, 8 KiB 1.2 times. There it is
+ * narrower loads with the lines asked for ahead, read and to be written, of any length: 8 to 32 KiB to where nothing is in the cache took
+ * 0.73 to 0.86 of rep movsb's time, to where it is 0.93 to 0.98.
  */
-#define WIDE_MOST 8192u
+#define WIDE_MOST  8192u
+#define LOOP_STEP  256u
+#define LOOP_AHEAD 1024u
 
 #ifdef __x86_64__
-static bool wide;
+static bool wide, loops;
 
 static void __attribute__((constructor)) look_for_wide_loads(void)
 {
 	__builtin_cpu_init();
-	wide = __builtin_cpu_supports("avx512f");
+	loops = __builtin_cpu_is("intel") && __builtin_cpu_supports("avx2");
+	wide = !loops && __builtin_cpu_supports("avx512f");
 }
 
 static void __attribute__((target("avx512f"))) copy_wide(char *to, const char *from, size_t n)
 {
-	for (; n >= 256; n -= 256, to += 256, from += 256) {
+	for (; n >= LOOP_STEP; n -= LOOP_STEP, to += LOOP_STEP, from += LOOP_STEP) {
 		__m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(from + 64),
 			c = _mm512_loadu_si512(from + 128), d = _mm512_loadu_si512(from + 192);
 		_mm512_storeu_si512(to, a);
@@ -250,19 +256,77 @@ static void __attribute__((target("avx512f"))) copy_wide(char *to, const char *f
 	memcpy(to, from, n);
 }
 
-void sn_copy_again(void *to, const void *from, size_t n)
+static inline void ask(char *to, const char *from, size_t n)
 {
-	if (sn_likely(wide && n >= SN_COPY_MEDIUM && n <= WIDE_MOST))
+	for (size_t i = 0; i < n; i += SN_LINE) {
+		__builtin_prefetch(from + i);
+		sn_line_own(to + i);
+	}
+}
+
+static inline __attribute__((target("avx2"))) void copy_lines(char *to, const char *from)
+{
+	__m256i v[4];
+	for (int k = 0; k < 4; k++)
+		v[k] = _mm256_loadu_si256((const __m256i *)(const void *)from + k);
+	for (int k = 0; k < 4; k++)
+		_mm256_storeu_si256((__m256i *)(void *)to + k, v[k]);
+}
+
+static void __attribute__((target("avx2"))) copy_ahead(char *to, const char *from, size_t n)
+{
+	ask(to, from, SN_MIN_OF(n, (size_t)LOOP_AHEAD));
+	for (; n >= LOOP_STEP; n -= LOOP_STEP, to += LOOP_STEP, from += LOOP_STEP) {
+		if (n > LOOP_AHEAD)
+			ask(to + LOOP_AHEAD, from + LOOP_AHEAD, SN_MIN_OF(n - LOOP_AHEAD, (size_t)LOOP_STEP));
+		copy_lines(to, from);
+		copy_lines(to + LOOP_STEP / 2, from + LOOP_STEP / 2);
+	}
+	memcpy(to, from, n);
+}
+
+bool sn_copy_asks_ahead(void)
+{
+	return loops;
+}
+
+void sn_copy_home(void *to, const void *from, size_t n, bool again)
+{
+	if (sn_likely(loops && n >= SN_COPY_MEDIUM))
+		copy_ahead(to, from, n);
+	else if (again && wide && n >= SN_COPY_MEDIUM && n <= WIDE_MOST)
 		copy_wide(to, from, n);
 	else
 		sn_copy_between(to, from, n);
 }
 #else
-void sn_copy_again(void *to, const void *from, size_t n)
+bool sn_copy_asks_ahead(void)
 {
+	return false;
+}
+
+void sn_copy_home(void *to, const void *from, size_t n, bool again)
+{
+	(void)again;
 	sn_copy_between(to, from, n);
 }
 #endif
+
+/*
+ * Each page's lines are asked for before it is written, as rep movsb asks for few at a time and stops at the end of a page.
+ */
+void sn_copy_away(void *to, const void *from, size_t n)
+{
+	while (n) {
+		size_t piece = SN_MIN_OF(SN_COPY_PAGE - (uintptr_t)to % SN_COPY_PAGE, n);
+		for (size_t i = 0; i < piece; i += SN_LINE)
+			sn_line_own((const char *)to + i);
+		sn_copy_between(to, from, piece);
+		to = (char *)to + piece;
+		from = (const char *)from + piece;
+		n -= piece;
+	}
+}
 
 void sn_iov_read(void *dst, const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len)
 {

@@ -195,6 +195,10 @@ static inline void sn_copy_between(void *to, const void *from, size_t n)
 	else
 		sn_copy_strings(to, from, n);
 }
+/* Is it worth asking for lines ahead here, where the processor does not do it by itself? On an Intel one it is. */
+bool sn_copy_asks_ahead(void);
+/* Likewise, to lines that a core has from which they take long, or none. */
+void sn_copy_away(void *to, const void *from, size_t n);
 /* May rep movsb stumble there: does it write a little behind what it reads, within a page? */
 #define SN_COPY_PAGE 4096u
 static inline bool sn_copy_trips(const void *to, const void *from)
@@ -204,8 +208,9 @@ static inline bool sn_copy_trips(const void *to, const void *from)
 }
 /* How many times slower it is there than elsewhere on this processor, measured at the first call; 1: it is not, or is not used. */
 unsigned sn_copy_stumbles(void);
-/* Likewise, to where the copy before went, as far as is known: its lines are probably in this core's cache. */
-void sn_copy_again(void *to, const void *from, size_t n);
+/* Likewise, out of what another core has written, for good. again: to where the copy before went, as far as is known, so those lines
+ * are probably in this core's cache. */
+void sn_copy_home(void *to, const void *from, size_t n, bool again);
 /* Between processes, and mostly short. */
 static inline void sn_copy_small(void *to, const void *from, size_t n)
 {

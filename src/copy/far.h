@@ -15,10 +15,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SN_FAR_LOOK_NS 50000
-#define SN_FAR_DOUBTS  3
-#define SN_NEAR_NS     90  /* less: it shares a cache */
-#define SN_FAR_NS      110 /* more: it does not; what lies between changes nothing */
+#define SN_FAR_LOOK_NS	50000
+#define SN_FAR_DOUBTS	3
+#define SN_NEAR_NS	90  /* less: it shares a cache */
+#define SN_FAR_APART_NS 62  /* more: it may, but each has a part of it, and lines go between them */
+#define SN_FAR_NS	110 /* more: it does not; what lies between changes nothing */
 
 struct sn_far {
 	uint64_t looked_at; /* 0: never */
@@ -27,6 +28,12 @@ struct sn_far {
 	bool known, far;
 	uint8_t doubts; /* so many looks in a row have said otherwise */
 };
+
+/* Do the peer's lines take so long that it pays to ask for them early? By the last look alone: it is only a hint. */
+static inline bool sn_far_apart(const struct sn_far *f)
+{
+	return f->known && f->ns >= SN_FAR_APART_NS;
+}
 
 static inline bool sn_far_asks(const struct sn_far *f, uint64_t now)
 {

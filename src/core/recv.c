@@ -251,10 +251,7 @@ copy_longer(struct sn_peer_state *peer, void *to, const void *body, uint64_t len
 {
 	bool again = peer->into == to;
 	peer->into = to;
-	if (again)
-		sn_copy_again(to, body, len);
-	else
-		sn_copy_between(to, body, len);
+	sn_copy_home(to, body, len, again);
 }
 
 /* p: the receive that was taken out for it, NULL: look for one. */

@@ -140,10 +140,13 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 }
 
 /* Copy a piece into the ring. False: the source cannot be read (*status says so), nothing to publish. */
-static bool piece_in(struct sn_send *s, uint8_t *to, uint32_t n, int *status)
+static bool piece_in(const struct sn_link *link, struct sn_send *s, uint8_t *to, uint32_t n, int *status)
 {
 	if (sn_likely(!s->guard)) {
-		sn_iov_read(to, s->iov, s->iov_count, s->offset, n);
+		if (s->iov_count == 1)
+			sn_way_copy_in(link, to, (const char *)s->iov->iov_base + s->offset, n, false);
+		else
+			sn_iov_read(to, s->iov, s->iov_count, s->offset, n);
 		return true;
 	}
 	struct iovec parts[SN_IOV_MAX];
@@ -182,7 +185,7 @@ int sn_rdv_fragment(struct sn_link *link)
 	if (!cell)
 		return 0;
 	int status = SN_OK;
-	if (sn_unlikely(!piece_in(s, sn_cell_payload(cell), n, &status))) {
+	if (sn_unlikely(!piece_in(link, s, sn_cell_payload(cell), n, &status))) {
 		sn_tx_abandon(&link->tx);
 		sn_send_control(link, SN_REC_DONE, 0, s->pull, (uint64_t)(int64_t)status, NULL, 0);
 		sn_send_end(link, s, status);

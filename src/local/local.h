@@ -149,9 +149,6 @@ void sn_segs_free(struct sn_segs *s);
 /* Take over a peer's list. 0, SN_ERR_PROTO if its sum is not what was announced, SN_ERR_NOMEM. */
 int sn_segs_take(struct sn_segs *s, const uint8_t *from, uint32_t count, uint64_t len);
 void sn_segs_put(uint8_t *to, const struct iovec *iov, uint32_t count);
-/* Copy len bytes at `offset` of both lists, which cover them. */
-void sn_segs_copy(const struct iovec *to, uint32_t to_count, const struct iovec *from, uint32_t from_count,
-		  uint64_t offset, uint64_t len);
 
 /* How large messages are copied: values of the setting. */
 enum { SN_COPY_AUTO, SN_COPY_READ, SN_COPY_WRITE, SN_COPY_STREAM, SN_COPY_SHARED, SN_COPY_KMOD };
@@ -296,6 +293,7 @@ struct sn_link {
 	struct sn_lap past_ring[SN_WAY_LAPS]; /* through the ring; way 1: past the cache */
 	struct sn_lap past[SN_LEARN_CLASSES]; /* mapped; way 1: past the cache */
 	struct sn_far far;		      /* is the peer's core? */
+	bool apart;			      /* does it pay to ask for lines before they are written? */
 	uint64_t straight_at;		      /* when a message was last asked about that could be fetched */
 	uint32_t cpus[2], since_move;	      /* of this process and the peer; messages since one changed */
 	uint32_t poll_index;
@@ -424,13 +422,7 @@ static inline bool sn_way_past_ring(struct sn_link *link, uint64_t len)
 		return past;
 	return sn_way_learns_ring(link, len);
 }
-static inline void sn_way_copy_in(void *to, const void *from, uint64_t n, bool past)
-{
-	if (sn_unlikely(past))
-		sn_copy_bypass(to, from, n);
-	else
-		sn_copy_between(to, from, n);
-}
+void sn_way_copy_in(const struct sn_link *link, void *to, const void *from, uint64_t n, bool past);
 /* allowed: a set of 1 << way. A stream is only taken while the peer is inside the library too. */
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);
@@ -560,6 +552,8 @@ bool sn_share_rests(const struct sn_share *share); /* only the other side can br
 /* rdv.c */
 bool sn_rdv_may_read(const struct sn_link *link);
 void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv);
+/* n bytes of it are at `from`, in lines that the peer has written. again: the one before went there, too. */
+void sn_rdv_take(const struct sn_rdv *rdv, const void *from, uint64_t offset, uint64_t n, bool again);
 void sn_rdv_pulled(struct sn_link *link, struct sn_rdv *rdv, int status); /* ends it */
 void sn_rdv_free(struct sn_link *link, struct sn_rdv *rdv);
 bool sn_rdv_may_write(const struct sn_link *link);

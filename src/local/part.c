@@ -53,12 +53,13 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 	uint32_t len = (uint32_t)head->len, n;
 	bool past = sn_way_past_ring(link, len);
 	touch(&link->tx_touched, link->tx.chan, link->tx_bytes);
+	sn_tx_own_next(&link->tx, cells);
 	if (head->imm_len)
 		memcpy(payload + sizeof(struct sn_rec_part), head->imm, head->imm_len);
 	for (uint32_t at = 0; at < len; at += n) {
 		n = sn_part_step(body, at, len);
 		if (sn_likely(iov_count == 1))
-			sn_way_copy_in(body + at, (const char *)iov->iov_base + at, n, past);
+			sn_way_copy_in(link, body + at, (const char *)iov->iov_base + at, n, past);
 		else
 			sn_iov_read(body + at, iov, iov_count, at, n);
 		if (!at) {
@@ -74,6 +75,10 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 		sn_link_ring(link, false); /* who sleeps wakes while this copies */
 	}
 	link->rail->count.tx_eager++;
+	if (link->apart && !past) {
+		sn_tx_want(&link->tx, cells);
+		link->rail->wrote = link;
+	}
 }
 
 /* ---- the receiver -------------------------------------------------------------------------------------------- */
@@ -119,12 +124,7 @@ static void take_more(struct sn_link *link, struct sn_rdv *rdv, const uint8_t *b
 			link->again = link->into == to;
 			link->into = to;
 		}
-		if (sn_unlikely(!to))
-			sn_iov_write(rdv->iov, rdv->iov_count, rdv->done, from, n);
-		else if (link->again)
-			sn_copy_again(to, from, n);
-		else
-			sn_copy_between(to, from, n);
+		sn_rdv_take(rdv, from, rdv->done, n, link->again);
 		rdv->done = end;
 	}
 }

@@ -315,6 +315,14 @@ static int piece_out(struct sn_rdv *rdv, const uint8_t *from, uint64_t offset, u
 	return SN_OK;
 }
 
+void sn_rdv_take(const struct sn_rdv *rdv, const void *from, uint64_t offset, uint64_t n, bool again)
+{
+	if (sn_likely(rdv->iov_count == 1))
+		sn_copy_home((char *)rdv->iov->iov_base + offset, from, n, again);
+	else
+		sn_iov_write(rdv->iov, rdv->iov_count, offset, from, n);
+}
+
 /*
  * Offsets only grow. A gap is what the sender wrote by itself before it was refused; a peer that lies about it spoils
  * its own message only.
@@ -326,7 +334,7 @@ int sn_rdv_data(struct sn_link *link, uint64_t id, uint64_t offset, unsigned fla
 	if (!rdv || !len || offset < rdv->done || offset > rdv->want || len > rdv->want - offset)
 		return sn_fail(SN_ERR_PROTO, "data that nobody asked for");
 	if (sn_likely(!(flags & SN_RECF_GUARD)))
-		sn_iov_write(rdv->iov, rdv->iov_count, offset, body, len);
+		sn_rdv_take(rdv, body, offset, len, false);
 	else if (!rdv->status)
 		rdv->status = piece_out(rdv, body, offset, len);
 	rdv->done = offset + len;

@@ -46,20 +46,3 @@ void sn_segs_put(uint8_t *to, const struct iovec *iov, uint32_t count)
 		memcpy(to + i * sizeof(seg), &seg, sizeof(seg));
 	}
 }
-
-void sn_segs_copy(const struct iovec *to, uint32_t to_count, const struct iovec *from, uint32_t from_count,
-		  uint64_t offset, uint64_t len)
-{
-	uint64_t in = offset;
-	for (uint32_t i = 0; i < from_count && len; i++) {
-		if (in >= from[i].iov_len) {
-			in -= from[i].iov_len;
-			continue;
-		}
-		uint64_t n = SN_MIN_OF(from[i].iov_len - in, len);
-		sn_iov_write(to, to_count, offset, (const char *)from[i].iov_base + in, n);
-		offset += n;
-		len -= n;
-		in = 0;
-	}
-}

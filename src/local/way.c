@@ -203,7 +203,10 @@ static void look_how_far(struct sn_link *link, uint64_t now)
 		return;
 	uint64_t start = sn_now_ns(), polls = atomic_load_explicit(&link->board->polls, memory_order_relaxed);
 	bool before = link->far.far;
-	if (!sn_far_look(&link->far, start, polls, sn_now_ns() - start))
+	bool turned = sn_far_look(&link->far, start, polls, sn_now_ns() - start);
+	link->apart = sn_copy_asks_ahead() && sn_far_apart(&link->far) && !sn_relax_crowded();
+	link->tx.ahead = link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX;
+	if (!turned)
 		return;
 	if (link->far.far != before) {
 		laps_anew(link);
@@ -390,6 +393,16 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len)
 		sn_show_past(link, class);
 	link->rail->count.bypassed += past;
 	return past;
+}
+
+void sn_way_copy_in(const struct sn_link *link, void *to, const void *from, uint64_t n, bool past)
+{
+	if (sn_unlikely(past))
+		sn_copy_bypass(to, from, n);
+	else if (link->apart)
+		sn_copy_away(to, from, n);
+	else
+		sn_copy_between(to, from, n);
 }
 
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed)

@@ -113,6 +113,15 @@ static void a_sum_of_lengths_that_overflows_is_reported(void **state)
 	assert_int_equal(sn_iov_len(iov, 0), 0);
 }
 
+static void copy_as(unsigned how, void *to, const void *from, size_t n)
+{
+	switch (how) {
+	case 0: sn_copy_between(to, from, n); break;
+	case 1: sn_copy_away(to, from, n); break;
+	default: sn_copy_home(to, from, n, how == 3); break;
+	}
+}
+
 /* Of some lengths by other instructions; some places go back to the C library's. */
 static void a_copy_is_exact_wherever_it_lies(void **state)
 {
@@ -129,16 +138,13 @@ static void a_copy_is_exact_wherever_it_lies(void **state)
 		for (size_t at = 0; at < 140; at++) {
 			size_t n = lengths[k], in = at % 3 * 31;
 			trips |= sn_copy_trips(to + at, from + in);
-			memset(to, 0, sizeof to);
-			sn_copy_between(to + at, from + in, n);
-			assert_memory_equal(to, zero, at);
-			assert_memory_equal(to + at, from + in, n);
-			assert_memory_equal(to + at + n, zero, 256);
-			memset(to, 0, sizeof to);
-			sn_copy_again(to + at, from + in, n);
-			assert_memory_equal(to, zero, at);
-			assert_memory_equal(to + at, from + in, n);
-			assert_memory_equal(to + at + n, zero, 256);
+			for (unsigned how = 0; how < 4; how++) {
+				memset(to, 0, sizeof to);
+				copy_as(how, to + at, from + in, n);
+				assert_memory_equal(to, zero, at);
+				assert_memory_equal(to + at, from + in, n);
+				assert_memory_equal(to + at + n, zero, 256);
+			}
 		}
 	}
 	assert_true(trips);

@@ -63,6 +63,23 @@ static void a_move_is_seen_after_a_few_looks(void **state)
 	assert_false(far.far);
 }
 
+/* Whether lines take long is only a hint, so each look says it anew. */
+static void whether_lines_take_long_is_what_the_last_look_says(void **state)
+{
+	touch();
+	assert_false(sn_far_apart(&far));
+	look(45);
+	assert_false(sn_far_apart(&far));
+	look(SN_FAR_APART_NS - 1);
+	assert_false(sn_far_apart(&far));
+	look(SN_FAR_APART_NS);
+	assert_true(sn_far_apart(&far) && !far.far);
+	look(140);
+	assert_true(sn_far_apart(&far) && !far.far);
+	look(30);
+	assert_false(sn_far_apart(&far));
+}
+
 static void disturbed_looks_change_nothing(void **state)
 {
 	touch();
@@ -115,6 +132,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_first_look_is_believed, start),
 		cmocka_unit_test_setup(a_move_is_seen_after_a_few_looks, start),
+		cmocka_unit_test_setup(whether_lines_take_long_is_what_the_last_look_says, start),
 		cmocka_unit_test_setup(disturbed_looks_change_nothing, start),
 		cmocka_unit_test_setup(what_lies_between_changes_nothing, start),
 		cmocka_unit_test_setup(a_line_that_nobody_has_written_says_nothing, start),

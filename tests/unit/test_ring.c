@@ -218,16 +218,18 @@ static void who_keeps_up_with_short_records_needs_a_part_of_a_large_ring(void **
 	free(map);
 }
 
-/* As many lines as a short one has are fetched for the next; of a long one's, none but that behind it. */
-static void lines_are_got_ready_for_short_records_only(void **state)
+/* As many lines as a record of up to `ahead` cells has are fetched for the next; of a longer one's, none but that behind it. */
+static void lines_are_got_ready_for_records_up_to(uint32_t ahead)
 {
 	void *map = segment(SN_RING_BYTES_MIN);
 	struct sn_tx tx;
 	struct sn_rx rx;
 	sn_tx_init(&tx, map, SN_RING_BYTES_MIN);
 	sn_rx_init(&rx, map, SN_RING_BYTES_MIN);
+	assert_int_equal(tx.ahead, SN_RING_AHEAD_MAX);
+	tx.ahead = ahead;
 	for (uint32_t i = 0; i < 300; i++) {
-		uint32_t n = i % 3 ? SN_RING_AHEAD_MAX : SN_RING_AHEAD_MAX + 1;
+		uint32_t n = i % 3 ? ahead : ahead + 1;
 		bool old = tx.tail > tx.count + n; /* not a line of the first lap, which is clean */
 		assert_non_null(sn_tx_room(&tx, n));
 		sn_tx_publish(&tx, SN_REC_MSG, 0, n);
@@ -238,8 +240,18 @@ static void lines_are_got_ready_for_short_records_only(void **state)
 			assert_int_equal(more, i % 3 != 0);
 		read_all(&rx);
 		sn_tx_refresh(&tx);
+		for (unsigned looks = 0; i % 3 && looks <= ahead / SN_RING_AT_A_LOOK; looks++)
+			sn_tx_prepare(&tx);
+		if (old && i % 3)
+			assert_int_equal(tx.clean - tx.tail, 1 + ahead);
 	}
 	free(map);
+}
+
+static void lines_are_got_ready_for_short_records_only(void **state)
+{
+	lines_are_got_ready_for_records_up_to(SN_RING_AHEAD_MAX);
+	lines_are_got_ready_for_records_up_to(200);
 }
 
 static void a_head_that_makes_no_sense_is_noticed(void **state)

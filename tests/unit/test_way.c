@@ -331,6 +331,9 @@ static void what_rests_follows_the_cores(void **state)
 		/* two pages go in one piece between near cores, and the receiver is told */
 		assert_int_equal(link->whole, link->far.far == far ? 0 : SN_PART_FROM - 1 - link->far.far);
 		assert_int_equal(chan->whole, link->far.far == far ? 0 : link->whole);
+		/* and lines of longer ones are got ready for where they take long */
+		assert_int_equal(link->apart, sn_copy_asks_ahead() && sn_far_apart(&link->far));
+		assert_int_equal(link->tx.ahead, link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX);
 		chan->whole = 0;
 		free(link);
 	}
