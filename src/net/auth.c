@@ -107,6 +107,16 @@ uint64_t sn_auth_mac(const struct sn_sip_key *key, const struct sn_wire_head *h)
 
 #if defined(__x86_64__)
 /*
+ * Registers of 512 bits, where they cost nothing else: an Intel processor that has them and no vpclmulqdq (before Ice Lake) lowers its
+ * clock for some time after them. There one hash after the other takes 28 ns each, in place of 12, and streams are 2 to 4 % faster all the same.
+ */
+static bool have_wide(void)
+{
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("vpclmulqdq");
+}
+
+/*
  * Those of a train, one in each element of 512-bit registers: a hash by itself is a chain of steps that wait for each other, 21
  * ns on an AMD EPYC, where eight side by side take 55.
  */
@@ -151,7 +161,7 @@ WIDE512 static void macs_wide(uint64_t mac[SN_AUTH_MACS], const struct sn_auth_o
 void sn_auth_macs(uint64_t mac[SN_AUTH_MACS], struct sn_auth_of of[SN_AUTH_MACS], unsigned count)
 {
 #if defined(__x86_64__)
-	if (count > SN_AUTH_MACS / 3 && __builtin_cpu_supports("avx512f")) {
+	if (count > SN_AUTH_MACS / 3 && have_wide()) {
 		for (unsigned i = count; i < SN_AUTH_MACS; i++)
 			of[i] = of[0];
 		macs_wide(mac, of);
@@ -391,12 +401,6 @@ FOLD static INLINE void quads_fold(uint32_t lane[4], const uint8_t *at, size_t w
 static bool have_fold(void)
 {
 	return __builtin_cpu_is("amd") && __builtin_cpu_supports("pclmul");
-}
-
-static bool have_wide(void)
-{
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("vpclmulqdq");
 }
 #elif defined(__aarch64__)
 #define HAVE_FAST 1
