@@ -197,7 +197,7 @@ static inline void sn_copy_between(void *to, const void *from, size_t n)
 }
 /* Is it worth asking for lines ahead here, where the processor does not do it by itself? On an Intel one it is. */
 bool sn_copy_asks_ahead(void);
-/* Likewise, to lines that a core has from which they take long, or none. */
+/* Likewise, to lines that a core has from which they take long, or none; they must not overlap. */
 void sn_copy_away(void *to, const void *from, size_t n);
 /* May rep movsb stumble there: does it write a little behind what it reads, within a page? */
 #define SN_COPY_PAGE 4096u
@@ -208,7 +208,7 @@ static inline bool sn_copy_trips(const void *to, const void *from)
 }
 /* How many times slower it is there than elsewhere on this processor, measured at the first call; 1: it is not, or is not used. */
 unsigned sn_copy_stumbles(void);
-/* Likewise, out of what another core has written, for good. again: to where the copy before went, as far as is known, so those lines
+/* Likewise, out of what another core has written; they must not overlap. again: to where the copy before went, as far as is known, so those lines
  * are probably in this core's cache. */
 void sn_copy_home(void *to, const void *from, size_t n, bool again);
 /* Between processes, and mostly short. */

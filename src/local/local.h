@@ -396,6 +396,8 @@ void sn_show_past(struct sn_link *link, unsigned class);
 /* way.c: which way a large message goes, and what it cost */
 void sn_way_init(struct sn_link *link);
 void sn_way_set_whole(struct sn_link *link); /* once .eager and the ring are there */
+void sn_way_set_apart(
+	struct sn_link *link); /* once it is seen, or known otherwise, how far the peer's core is */
 void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, uint32_t count);
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
  * heap: the buffer lies in this process's shareable heap. */

@@ -72,7 +72,8 @@ struct sn_tx {
 	bool bad;  /* the receiver's head made no sense */
 	bool full; /* it keeps much that nobody has posted for, as far as is known */
 	struct sn_chan *chan;
-	uint32_t ahead;	    /* of a record of more cells none is made ready for the next */
+	uint32_t
+		ahead; /* after a record in one piece of more cells none is made ready for the next; of any, no more than these */
 	uint64_t back;	    /* the tail behind the last padding on the way back; 0: it has cost room since */
 	uint32_t crowd_lap; /* in a crowd, go back from so many cells on */
 };

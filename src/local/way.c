@@ -195,6 +195,13 @@ void sn_way_set_whole(struct sn_link *link)
 		atomic_store_explicit(&link->tx.chan->whole, link->whole, memory_order_relaxed);
 }
 
+/* In a crowd the lines are in no cache, or in this core's. */
+void sn_way_set_apart(struct sn_link *link)
+{
+	link->apart = sn_copy_asks_ahead() && sn_far_apart(&link->far) && !sn_relax_crowded();
+	link->tx.ahead = link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX;
+}
+
 /* Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too, one after the other.
  * now: 0 if the clock has not been read, while nothing is known. */
 static void look_how_far(struct sn_link *link, uint64_t now)
@@ -204,8 +211,7 @@ static void look_how_far(struct sn_link *link, uint64_t now)
 	uint64_t start = sn_now_ns(), polls = atomic_load_explicit(&link->board->polls, memory_order_relaxed);
 	bool before = link->far.far;
 	bool turned = sn_far_look(&link->far, start, polls, sn_now_ns() - start);
-	link->apart = sn_copy_asks_ahead() && sn_far_apart(&link->far) && !sn_relax_crowded();
-	link->tx.ahead = link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX;
+	sn_way_set_apart(link);
 	if (!turned)
 		return;
 	if (link->far.far != before) {
@@ -296,8 +302,10 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap)
 	unsigned log = 63u - (unsigned)__builtin_clzll(len | 1), class = log - SN_WAY_LAP_FIRST;
 	if (log < SN_WAY_LAP_FIRST || class >= SN_WAY_LAPS || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
 		return !eager;
-	if (sn_way_crowd(link, len, heap))
+	if (sn_way_crowd(link, len, heap)) {
+		sn_way_set_apart(link);
 		return true;
+	}
 	turn_to(link, class, heap);
 	struct sn_lap *l = &link->laps[class];
 	bool turned, straight = lap_next(link, l, log, len, 0, !eager, &turned);
@@ -340,6 +348,8 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len), class = log - SN_WAY_LAP_FIRST;
+	if (sn_relax_crowded())
+		sn_way_set_apart(link); /* nothing else looks then */
 	if (class >= SN_WAY_LAPS || sn_relax_crowded())
 		return false;
 	const struct sn_lap *straight = &link->laps[class];

@@ -248,6 +248,20 @@ static void lines_are_got_ready_for_records_up_to(uint32_t ahead)
 	free(map);
 }
 
+/* Of a longer one that is made in parts no more than `ahead`. */
+static void no_more_lines_are_wanted_than_allowed(void **state)
+{
+	void *map = segment(SN_RING_BYTES_MIN);
+	struct sn_tx tx;
+	sn_tx_init(&tx, map, SN_RING_BYTES_MIN);
+	tx.ahead = 20;
+	sn_tx_want(&tx, 19);
+	assert_int_equal(tx.want, tx.tail + 1 + 19);
+	sn_tx_want(&tx, 21);
+	assert_int_equal(tx.want, tx.tail + 1 + 20);
+	free(map);
+}
+
 static void lines_are_got_ready_for_short_records_only(void **state)
 {
 	lines_are_got_ready_for_records_up_to(SN_RING_AHEAD_MAX);
@@ -323,6 +337,7 @@ int main(void)
 		cmocka_unit_test(who_keeps_up_with_short_records_needs_a_part_of_a_large_ring),
 		cmocka_unit_test(a_long_message_is_handed_over_in_few_steps),
 		cmocka_unit_test(lines_are_got_ready_for_short_records_only),
+		cmocka_unit_test(no_more_lines_are_wanted_than_allowed),
 		cmocka_unit_test(a_head_that_makes_no_sense_is_noticed),
 		cmocka_unit_test(a_head_that_goes_back_is_noticed),
 	};

@@ -342,9 +342,32 @@ static void what_rests_follows_the_cores(void **state)
 	free(rail);
 }
 
+/* Lines are asked for ahead where they take long, on processors that gain by it, and never in a crowd. */
+static void lines_that_take_long_are_asked_for(void **state)
+{
+	struct sn_link *link = calloc(1, sizeof(*link));
+	assert_non_null(link);
+	for (unsigned k = 0; k < 2; k++) {
+		link->far = (struct sn_far){.known = true, .ns = SN_FAR_APART_NS - 1 + k};
+		sn_way_set_apart(link);
+		assert_int_equal(link->apart, k && sn_copy_asks_ahead());
+		assert_int_equal(link->tx.ahead, link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX);
+	}
+	link->apart = true;
+	link->tx.ahead = SN_RING_AHEAD_APART;
+	sn_relax_crowd(1000);
+	assert_true(sn_relax_crowded());
+	assert_false(sn_way_past_ring(link, 16384));
+	assert_false(link->apart);
+	assert_int_equal(link->tx.ahead, SN_RING_AHEAD_MAX);
+	sn_relax_crowd(0);
+	free(link);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lines_that_take_long_are_asked_for),
 		cmocka_unit_test(far_apart_it_begins_past_the_cache),
 		cmocka_unit_test(what_is_mapped_is_invited),
 		cmocka_unit_test(a_fetch_is_for_those_who_are_there),
