@@ -265,7 +265,7 @@ static inline void ask(char *to, const char *from, size_t n)
 }
 
 /* Each by its name: of an array gcc 12 makes halves. */
-static inline __attribute__((target("avx2"))) void copy_lines(char *to, const char *from)
+static inline __attribute__((target("avx2"))) void copy_two_lines(char *to, const char *from)
 {
 	__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)from),
 		b = _mm256_loadu_si256((const __m256i *)(const void *)from + 1),
@@ -283,8 +283,8 @@ static void __attribute__((target("avx2"))) copy_ahead(char *to, const char *fro
 	for (; n >= LOOP_STEP; n -= LOOP_STEP, to += LOOP_STEP, from += LOOP_STEP) {
 		if (n > LOOP_AHEAD)
 			ask(to + LOOP_AHEAD, from + LOOP_AHEAD, SN_MIN_OF(n - LOOP_AHEAD, (size_t)LOOP_STEP));
-		copy_lines(to, from);
-		copy_lines(to + LOOP_STEP / 2, from + LOOP_STEP / 2);
+		copy_two_lines(to, from);
+		copy_two_lines(to + LOOP_STEP / 2, from + LOOP_STEP / 2);
 	}
 	memcpy(to, from, n);
 }

@@ -195,8 +195,6 @@ static inline void sn_copy_between(void *to, const void *from, size_t n)
 	else
 		sn_copy_strings(to, from, n);
 }
-/* Is it worth asking for lines ahead here, where the processor does not do it by itself? On an Intel one it is. */
-bool sn_copy_asks_ahead(void);
 /* Likewise, to lines that a core has from which they take long, or none; they must not overlap. */
 void sn_copy_away(void *to, const void *from, size_t n);
 /* May rep movsb stumble there: does it write a little behind what it reads, within a page? */
@@ -211,6 +209,8 @@ unsigned sn_copy_stumbles(void);
 /* Likewise, out of what another core has written; they must not overlap. again: to where the copy before went, as far as is known, so those lines
  * are probably in this core's cache. */
 void sn_copy_home(void *to, const void *from, size_t n, bool again);
+/* Is it worth asking for lines ahead here, where the processor does not do it by itself? On an Intel one it is. */
+bool sn_copy_asks_ahead(void);
 /* Between processes, and mostly short. */
 static inline void sn_copy_small(void *to, const void *from, size_t n)
 {

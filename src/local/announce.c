@@ -143,10 +143,7 @@ int sn_rdv_cts(struct sn_link *link, uint64_t id, uint64_t pull, unsigned flags,
 static bool piece_in(const struct sn_link *link, struct sn_send *s, uint8_t *to, uint32_t n, int *status)
 {
 	if (sn_likely(!s->guard)) {
-		if (s->iov_count == 1)
-			sn_way_copy_in(link, to, (const char *)s->iov->iov_base + s->offset, n, false);
-		else
-			sn_iov_read(to, s->iov, s->iov_count, s->offset, n);
+		sn_way_copy_in(link, to, s->iov, s->iov_count, s->offset, n, false);
 		return true;
 	}
 	struct iovec parts[SN_IOV_MAX];

@@ -293,7 +293,6 @@ struct sn_link {
 	struct sn_lap past_ring[SN_WAY_LAPS]; /* through the ring; way 1: past the cache */
 	struct sn_lap past[SN_LEARN_CLASSES]; /* mapped; way 1: past the cache */
 	struct sn_far far;		      /* is the peer's core? */
-	bool apart;			      /* does it pay to ask for lines before they are written? */
 	uint64_t straight_at;		      /* when a message was last asked about that could be fetched */
 	uint32_t cpus[2], since_move;	      /* of this process and the peer; messages since one changed */
 	uint32_t poll_index;
@@ -396,8 +395,12 @@ void sn_show_past(struct sn_link *link, unsigned class);
 /* way.c: which way a large message goes, and what it cost */
 void sn_way_init(struct sn_link *link);
 void sn_way_set_whole(struct sn_link *link); /* once .eager and the ring are there */
-void sn_way_set_apart(
-	struct sn_link *link); /* once it is seen, or known otherwise, how far the peer's core is */
+/* Does it pay to ask for the peer's lines before they are written? Set once it is seen, or known otherwise, how far its core is. */
+void sn_way_set_apart(struct sn_link *link);
+static inline bool sn_way_apart(const struct sn_link *link)
+{
+	return link->tx.ahead == SN_RING_AHEAD_APART;
+}
 void sn_way_huge(struct sn_rail *rail, uint64_t len, const struct iovec *iov, uint32_t count);
 /* Not through the ring, but straight into a receive that stands on the board, if one does? eager: it may go uninvited.
  * heap: the buffer lies in this process's shareable heap. */
@@ -424,7 +427,9 @@ static inline bool sn_way_past_ring(struct sn_link *link, uint64_t len)
 		return past;
 	return sn_way_learns_ring(link, len);
 }
-void sn_way_copy_in(const struct sn_link *link, void *to, const void *from, uint64_t n, bool past);
+/* n bytes at `offset` of the segments into the ring, past the cache or not. */
+void sn_way_copy_in(const struct sn_link *link, void *to, const struct iovec *iov, uint32_t count,
+		    uint64_t offset, uint64_t n, bool past);
 /* allowed: a set of 1 << way. A stream is only taken while the peer is inside the library too. */
 enum sn_way sn_way_pick(struct sn_link *link, enum sn_order order, uint64_t len, unsigned allowed);
 void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uint64_t len, uint64_t ns);

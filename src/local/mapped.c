@@ -86,7 +86,7 @@ static enum how how_to(const struct sn_link *link, const struct sn_mapped *m)
 		return AS_USUAL;
 	if (m->reads)
 		return HOME;
-	return link->apart ? AWAY : AS_USUAL;
+	return sn_way_apart(link) ? AWAY : AS_USUAL;
 }
 
 static void give_back(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len)

@@ -58,10 +58,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 		memcpy(payload + sizeof(struct sn_rec_part), head->imm, head->imm_len);
 	for (uint32_t at = 0; at < len; at += n) {
 		n = sn_part_step(body, at, len);
-		if (sn_likely(iov_count == 1))
-			sn_way_copy_in(link, body + at, (const char *)iov->iov_base + at, n, past);
-		else
-			sn_iov_read(body + at, iov, iov_count, at, n);
+		sn_way_copy_in(link, body + at, iov, iov_count, at, n, past);
 		if (!at) {
 			cell->len = len | (uint32_t)head->imm_len << 24;
 			cell->bits = head->bits;
@@ -75,7 +72,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 		sn_link_ring(link, false); /* who sleeps wakes while this copies */
 	}
 	link->rail->count.tx_eager++;
-	if (link->apart && !past) {
+	if (sn_way_apart(link) && !past) {
 		sn_tx_want(&link->tx, cells);
 		link->rail->wrote = link;
 	}

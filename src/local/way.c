@@ -198,8 +198,8 @@ void sn_way_set_whole(struct sn_link *link)
 /* In a crowd the lines are in no cache, or in this core's. */
 void sn_way_set_apart(struct sn_link *link)
 {
-	link->apart = sn_copy_asks_ahead() && sn_far_apart(&link->far) && !sn_relax_crowded();
-	link->tx.ahead = link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX;
+	bool apart = sn_copy_asks_ahead() && sn_far_apart(&link->far) && !sn_relax_crowded();
+	link->tx.ahead = apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX;
 }
 
 /* Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too, one after the other.
@@ -348,9 +348,11 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(len), class = log - SN_WAY_LAP_FIRST;
-	if (sn_relax_crowded())
+	if (sn_relax_crowded()) {
 		sn_way_set_apart(link); /* nothing else looks then */
-	if (class >= SN_WAY_LAPS || sn_relax_crowded())
+		return false;
+	}
+	if (class >= SN_WAY_LAPS)
 		return false;
 	const struct sn_lap *straight = &link->laps[class];
 	struct sn_lap *l = &link->past_ring[class];
@@ -405,11 +407,15 @@ bool sn_way_bypass(struct sn_link *link, uint64_t len)
 	return past;
 }
 
-void sn_way_copy_in(const struct sn_link *link, void *to, const void *from, uint64_t n, bool past)
+void sn_way_copy_in(const struct sn_link *link, void *to, const struct iovec *iov, uint32_t count,
+		    uint64_t offset, uint64_t n, bool past)
 {
-	if (sn_unlikely(past))
+	const char *from = (const char *)iov->iov_base + offset;
+	if (sn_unlikely(count != 1))
+		sn_iov_read(to, iov, count, offset, n);
+	else if (sn_unlikely(past))
 		sn_copy_bypass(to, from, n);
-	else if (link->apart)
+	else if (sn_way_apart(link))
 		sn_copy_away(to, from, n);
 	else
 		sn_copy_between(to, from, n);

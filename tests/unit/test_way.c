@@ -332,8 +332,9 @@ static void what_rests_follows_the_cores(void **state)
 		assert_int_equal(link->whole, link->far.far == far ? 0 : SN_PART_FROM - 1 - link->far.far);
 		assert_int_equal(chan->whole, link->far.far == far ? 0 : link->whole);
 		/* and lines of longer ones are got ready for where they take long */
-		assert_int_equal(link->apart, sn_copy_asks_ahead() && sn_far_apart(&link->far));
-		assert_int_equal(link->tx.ahead, link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX);
+		assert_int_equal(sn_way_apart(link), sn_copy_asks_ahead() && sn_far_apart(&link->far));
+		assert_int_equal(link->tx.ahead,
+				 sn_way_apart(link) ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX);
 		chan->whole = 0;
 		free(link);
 	}
@@ -350,15 +351,15 @@ static void lines_that_take_long_are_asked_for(void **state)
 	for (unsigned k = 0; k < 2; k++) {
 		link->far = (struct sn_far){.known = true, .ns = SN_FAR_APART_NS - 1 + k};
 		sn_way_set_apart(link);
-		assert_int_equal(link->apart, k && sn_copy_asks_ahead());
-		assert_int_equal(link->tx.ahead, link->apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX);
+		assert_int_equal(sn_way_apart(link), k && sn_copy_asks_ahead());
+		assert_int_equal(link->tx.ahead,
+				 sn_way_apart(link) ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX);
 	}
-	link->apart = true;
 	link->tx.ahead = SN_RING_AHEAD_APART;
 	sn_relax_crowd(1000);
 	assert_true(sn_relax_crowded());
 	assert_false(sn_way_past_ring(link, 16384));
-	assert_false(link->apart);
+	assert_false(sn_way_apart(link));
 	assert_int_equal(link->tx.ahead, SN_RING_AHEAD_MAX);
 	sn_relax_crowd(0);
 	free(link);
