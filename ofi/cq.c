@@ -171,7 +171,7 @@ static inline bool give(struct sn_ofi_ep *ep, const sn_completion *c)
 void sn_ofi_on_complete(void *arg, const sn_completion *c)
 {
 	struct sn_ofi_ep *ep = arg;
-	if (sn_unlikely(sn_ofi_taught() != NULL))
+	if (sn_unlikely(sn_ofi_taught()))
 		sn_ofi_lesson_over(c, ep->rx_cq && ep->rx_cq->direct_left);
 	if (sn_likely(c->op == SN_OP_RECV && give(ep, c)))
 		return;
@@ -249,7 +249,7 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 		n = cq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
 		goto out;
 	}
-	if (sn_unlikely(sn_ofi_taught() != NULL))
+	if (sn_unlikely(sn_ofi_taught()))
 		sn_ofi_lesson_read();
 	if (sn_unlikely(cq->alone))
 		count = SN_MIN_OF(count, (size_t)1);

@@ -289,10 +289,10 @@ static inline int sn_ofi_source(struct sn_ofi_ep *ep, fi_addr_t addr, sn_peer *p
 
 /* ---- quick.c: what a call of the MPI leads to (shim/quick.h) ---- */
 struct sn_shim_lesson;
-extern struct sn_shim_lesson *_Atomic sn_ofi_lesson; /* NULL: nobody wants to know */
-static inline struct sn_shim_lesson *sn_ofi_taught(void)
+extern _Atomic uint32_t sn_ofi_lessons; /* under way; 0: nobody wants to know */
+static inline bool sn_ofi_taught(void)
 {
-	return atomic_load_explicit(&sn_ofi_lesson, memory_order_relaxed);
+	return atomic_load_explicit(&sn_ofi_lessons, memory_order_relaxed) != 0;
 }
 void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
 			uint64_t data, uint32_t flags);
@@ -309,8 +309,7 @@ extern _Atomic uint32_t *_Atomic sn_ofi_stays; /* how many there are (shim.h) */
 static inline bool sn_ofi_any_stays(void)
 {
 	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_stays, memory_order_relaxed),
-				    memory_order_relaxed) &
-	       ~SN_SHIM_MANY;
+				    memory_order_relaxed) != 0;
 }
 void sn_ofi_give(void);
 struct sn_shim_ahead;

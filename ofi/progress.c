@@ -277,6 +277,9 @@ static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
 {
 	struct sn_shim *shim = sn_caller_shim();
 	atomic_fetch_add(&shim->sleepers, 1);
+	uint32_t pass = atomic_load(&shim->pass);
+	if (pass != SN_SHIM_NOBODY && pass != t->tenure) /* nor would it count itself */
+		atomic_compare_exchange_strong(&shim->pass, &pass, SN_SHIM_NOBODY);
 	uint32_t entries = atomic_load(&shim->entries);
 	bool alone = entries == t->entries_seen;
 

@@ -5,8 +5,8 @@
  * Only where nothing counts sends or receives. What counters and queues hear of is what the MPI has asked for; of what was done here they
  * hear nothing, because it did not.
  *
- * Where several threads may call, threads of the MPI's own and the provider's may move messages in the meantime. What they do may be a part
- * of what the watched call leads to, so a lesson in which one of them does anything says nothing. They only say so (disturbed): the
+ * Where several threads may call, others of the program's, of the MPI's own and the provider's may move messages in the meantime. What they do may be a part
+ * of what the watched call leads to, so a lesson in which one of them does anything says nothing. They only say so (noticed): each
  * lesson itself is read and written by the thread alone whose call it is.
  */
 #include "ofi.h"
@@ -19,17 +19,23 @@
 /* One more look for so many bytes, whose two copies take that long. */
 #define LOOK_BYTES 256
 
-struct sn_shim_lesson *_Atomic sn_ofi_lesson;
-static const struct sn_shim_thread *_Atomic pupil; /* whose call it is */
-static atomic_bool disturbed;
+_Atomic uint32_t sn_ofi_lessons;
+static _Atomic uint32_t noticed; /* what happened while there was a lesson, in whatever thread */
 
-/* The calling thread's; NULL: it is another's, or over. */
+/* The calling thread's; NULL: it has none. */
 static struct sn_shim_lesson *lesson_of_mine(void)
 {
-	if (sn_likely(atomic_load_explicit(&pupil, memory_order_relaxed) == sn_caller_shim()->thread()))
-		return sn_ofi_taught();
-	atomic_store(&disturbed, true);
-	return NULL;
+	struct sn_shim_thread *t = sn_caller_shim()->thread();
+
+	t->noticed++;
+	atomic_fetch_add(&noticed, 1);
+	return t->lesson;
+}
+
+/* Since its lesson began. */
+static bool disturbed(const struct sn_shim_thread *t)
+{
+	return atomic_load(&noticed) - t->all_before != t->noticed - t->noticed_before;
 }
 
 static void spoil(struct sn_shim_lesson *l)
@@ -41,7 +47,7 @@ static void spoil(struct sn_shim_lesson *l)
 
 void sn_ofi_lesson_spoil(void)
 {
-	struct sn_shim_lesson *l = sn_unlikely(sn_ofi_taught() != NULL) ? lesson_of_mine() : NULL;
+	struct sn_shim_lesson *l = sn_unlikely(sn_ofi_taught()) ? lesson_of_mine() : NULL;
 
 	if (sn_unlikely(l != NULL))
 		spoil(l);
@@ -168,14 +174,20 @@ void sn_ofi_lesson_over(const sn_completion *c, bool reading)
  */
 static void learn(struct sn_shim_lesson *lesson)
 {
-	struct sn_shim_lesson *before = sn_ofi_taught();
+	struct sn_shim_thread *t = sn_caller_shim()->thread();
 
-	atomic_store(&sn_ofi_lesson, NULL);
-	if (atomic_exchange(&disturbed, false) && before)
-		spoil(before);
-	atomic_store(&pupil, sn_caller_shim()->thread());
-	atomic_store(&sn_ofi_lesson, lesson);
-	if (lesson && lesson->over && (!lesson->queue || lesson->head != taken_from(lesson->queue)))
+	if (t->lesson) {
+		if (disturbed(t))
+			spoil(t->lesson);
+		atomic_fetch_sub(&sn_ofi_lessons, 1);
+	}
+	t->lesson = lesson;
+	if (!lesson)
+		return;
+	atomic_fetch_add(&sn_ofi_lessons, 1);
+	t->noticed_before = t->noticed;
+	t->all_before = atomic_load(&noticed);
+	if (lesson->over && (!lesson->queue || lesson->head != taken_from(lesson->queue)))
 		spoil(lesson);
 }
 

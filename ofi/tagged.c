@@ -37,7 +37,7 @@ static inline ssize_t send_one(struct sn_ofi_ep *ep, const void *buf, size_t len
 
 	if (sn_unlikely(rc))
 		return rc;
-	if (sn_unlikely(sn_ofi_taught() != NULL))
+	if (sn_unlikely(sn_ofi_taught()))
 		sn_ofi_lesson_send(ep, peer, buf, len, tag, data, flags);
 	rc = sn_tsend(ep->sn, peer, buf, len, tag, data, flags, context);
 	if (sn_unlikely(rc != 1))
@@ -79,7 +79,7 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 	if (sn_unlikely(atomic_load_explicit(&sn_ofi_ahead, memory_order_relaxed) != NULL) &&
 	    sn_ofi_takes(ep, peer, buf, len, tag & ~ignore, ~ignore, context))
 		return 0;
-	if (sn_unlikely(sn_ofi_taught() != NULL))
+	if (sn_unlikely(sn_ofi_taught()))
 		sn_ofi_lesson_recv(ep, peer, buf, len, tag & ~ignore, ~ignore, context);
 	return sn_ofi_result(sn_trecv(ep->sn, peer, buf, len, tag & ~ignore, ~ignore, context));
 }
@@ -222,7 +222,7 @@ static inline ssize_t inject(struct sn_ofi_ep *ep, const void *buf, size_t len, 
 	sn_peer peer;
 	int rc = sn_ofi_peer(ep, to, &peer);
 
-	if (sn_unlikely(sn_ofi_taught() != NULL))
+	if (sn_unlikely(sn_ofi_taught()))
 		sn_ofi_lesson_send(ep, peer, buf, len, tag, data, flags);
 	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_inject(ep->sn, peer, buf, len, tag, data, flags));
 }

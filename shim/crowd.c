@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "crowd.h"
+#include "holder.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -46,6 +47,7 @@ static void count(int change)
 static void thread_ends(void *unused)
 {
 	(void)unused;
+	sn_holder_exit();
 	pthread_mutex_lock(&crowd.lock);
 	count(-1);
 	pthread_mutex_unlock(&crowd.lock);

@@ -4,16 +4,17 @@
  * the next definition of the same name. Nothing is noted at the return, so arguments, their number and the stack stay as
  * the caller left them, and the same code stands before every MPI and every calling language.
  *
- * Budget: 2 stores, 2 loads and 3 jumps, all predicted. Only the first call of a function (which looks for it), the
- * first of a thread, every call once several threads have called, and those of functions that know nothing of requests of ours while receives of ours
- * are pending (requests.h), go through sn_mpi_enter() in shim.c.
+ * Budget: 2 stores, 3 loads and 3 jumps, all predicted. Only the first call of a function (which looks for it), every call of a thread that does not
+ * go the quick way (holder.h), and those of functions that know nothing of requests of ours while receives of ours are pending (requests.h), go through
+ * sn_mpi_enter() in shim.c.
  */
 
 #define STAYS sn_mpi_shim + 4 /* shim.h */
+#define PASS  sn_mpi_shim + 8
 
 #if defined(__x86_64__)
 
-	.macro ENTRY name, kind, word=STAYS
+	.macro ENTRY name, kind, ours=0
 	.text
 	.globl	\name
 	.type	\name, @function
@@ -23,9 +24,13 @@
 	movq	sn_mpi_thread@GOTTPOFF(%rip), %r11
 	movl	$\kind, %fs:(%r11)
 	incl	%fs:4(%r11)
-	jz	1f
-	cmpl	$0, \word(%rip)
+	movl	%fs:8(%r11), %r11d
+	cmpl	%r11d, PASS(%rip)
 	jne	1f
+	.if	\ours == 0
+	cmpl	$0, STAYS(%rip)
+	jne	1f
+	.endif
 	jmp	*.Lnext_\name(%rip)
 1:	movl	$index, %r11d
 	jmp	enter
@@ -82,7 +87,7 @@ enter:
 
 #elif defined(__aarch64__)
 
-	.macro ENTRY name, kind, word=STAYS
+	.macro ENTRY name, kind, ours=0
 	.text
 	.globl	\name
 	.type	\name, %function
@@ -96,12 +101,18 @@ enter:
 	mov	w17, #\kind
 	str	w17, [x16]
 	ldr	w17, [x16, #4]
-	adds	w17, w17, #1
+	add	w17, w17, #1
 	str	w17, [x16, #4]
-	b.eq	1f
-	adrp	x16, \word
-	ldr	w17, [x16, :lo12:\word]
+	ldr	w17, [x16, #8]
+	adrp	x16, PASS
+	ldr	w16, [x16, :lo12:PASS]
+	cmp	w16, w17
+	b.ne	1f
+	.if	\ours == 0
+	adrp	x16, STAYS
+	ldr	w17, [x16, :lo12:STAYS]
 	cbnz	w17, 1f
+	.endif
 	adrp	x16, .Lnext_\name
 	ldr	x16, [x16, :lo12:.Lnext_\name]
 	br	x16
@@ -160,8 +171,8 @@ sn_mpi_next:
 /* Both names of a call: tools call the one with P from their own definition of the other. */
 #define WAITS(name)	 ENTRY name, 1; ENTRY P##name, 1;
 #define POLLS(name)	 ENTRY name, 2; ENTRY P##name, 2;
-#define WAITS_OURS(name) ENTRY name, 1, sn_mpi_many; ENTRY P##name, 1, sn_mpi_many;
-#define POLLS_OURS(name) ENTRY name, 2, sn_mpi_many; ENTRY P##name, 2, sn_mpi_many;
+#define WAITS_OURS(name) ENTRY name, 1, 1; ENTRY P##name, 1, 1;
+#define POLLS_OURS(name) ENTRY name, 2, 1; ENTRY P##name, 2, 1;
 #include "calls.h"
 
 	.section .note.GNU-stack, "", %progbits

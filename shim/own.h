@@ -3,6 +3,7 @@
 #ifndef SN_SHIM_OWN_H
 #define SN_SHIM_OWN_H
 
+#include "holder.h"
 #include "requests.h"
 
 #define SLOTS 1024
@@ -66,7 +67,6 @@ extern union function sn_own_mpi[CALLS];
 extern handle sn_own_null; /* MPI_REQUEST_NULL */
 extern struct slot sn_own_slots[SLOTS];
 extern _Atomic uintptr_t sn_own_names; /* the first of SLOTS + 1; 0: none was ever given */
-extern struct slot *sn_own_free;
 
 /* It had not come, and is the MPI's from now on, unless it has come now. */
 void sn_own_too_late(struct slot *s);
@@ -78,36 +78,47 @@ void sn_own_off(void);
 void sn_own_give_all(void);
 
 /* ---- visit.c: to have them to oneself ---- */
-extern _Atomic uint32_t sn_own_inside, sn_own_visited;
+extern _Atomic uint32_t sn_own_visited;
 extern atomic_bool sn_own_shared; /* others may call at once; as long as none was given it is not known yet */
-/* Can they be given, now that it is known how? */
+/* Can they be given, now that it is known how? By the holder. */
 bool sn_own_may(void);
 static inline void sn_own_leave(void)
 {
 	if (atomic_load_explicit(&sn_own_shared, memory_order_relaxed))
-		atomic_store_explicit(&sn_own_inside, 0, memory_order_release);
+		atomic_store_explicit(&sn_mpi_thread.mine->inside, 0, memory_order_release);
 }
 static inline bool sn_own_visitors(void)
 {
 	return atomic_load_explicit(&sn_own_visited, memory_order_acquire);
 }
-/* At once, where it is shared. False: somebody visits. */
+/* At once, where it is shared, by who has held. False: somebody visits, or holds. */
 static inline bool sn_own_enter_now(void)
 {
-	atomic_store_explicit(&sn_own_inside, 1, memory_order_relaxed);
+	atomic_store_explicit(&sn_mpi_thread.mine->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	if (likely(!sn_own_visitors()))
+	if (likely(!sn_own_visitors() && sn_holder_is_me()))
 		return true;
-	sn_own_leave();
+	atomic_store_explicit(&sn_mpi_thread.mine->inside, 0, memory_order_release);
 	return false;
 }
 bool sn_own_enter_later(void);
-/* By a thread that calls, and is not in the MPI. False: nothing is pending, and never will be; and there is nothing to leave. */
+/* By a thread that calls, and is not in the MPI. False: nothing of its own is pending; and there is nothing to leave. */
 static inline bool sn_own_enter(void)
 {
-	return likely(!atomic_load_explicit(&sn_own_shared, memory_order_relaxed)) ||
-	       likely(!sn_own_visitors() && sn_own_enter_now()) || sn_own_enter_later();
+	/* not known to be shared: then one thread calls at a time; or nothing is pending yet, and the holder may change that */
+	if (likely(!atomic_load_explicit(&sn_own_shared, memory_order_relaxed)))
+		return likely(threads() == ONE) || sn_holder_is_me();
+	return sn_holder_is_me() &&
+	       (likely(!sn_own_visitors() && sn_own_enter_now()) || sn_own_enter_later());
 }
+/* With sn_own_lock(), by who ends the tenure of another thread: all that is pending becomes the MPI's, and no more is posted until sn_own_settled(). */
+void sn_own_settle(void);
+void sn_own_settled(void);
+/* A tenure begins, with sn_own_lock(). None are given in it, if there were too many visits before. */
+void sn_own_begin(void);
+extern atomic_bool sn_own_paused;
+/* Whose tenure it is, or was last. With sn_own_lock(). */
+const struct sn_mine *sn_holder_last(void);
 /* Somebody will see to it that all become the MPI's. */
 void sn_own_ask(void);
 /* For what only several threads at once could do to one that is not pending. */
@@ -166,13 +177,20 @@ static inline handle name_of(const struct slot *s)
 	return atomic_load_explicit(&sn_own_names, memory_order_relaxed) + (uintptr_t)(s - sn_own_slots);
 }
 
-/* Where several threads call none is used again. */
-static inline void put_back(struct slot *s)
+/* Slots that are free: those that who has entered takes from and gives back to; and those that were given back by others, since all of these were taken. */
+extern struct slot *sn_own_free;
+extern struct slot *_Atomic sn_own_returned;
+static inline void put_back(struct slot *s, bool entered)
 {
-	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)))
+	if (likely(entered)) {
+		s->next = sn_own_free;
+		sn_own_free = s;
 		return;
-	s->next = sn_own_free;
-	sn_own_free = s;
+	}
+	s->next = atomic_load_explicit(&sn_own_returned, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&sn_own_returned, &s->next, s, memory_order_release,
+						      memory_order_relaxed))
+		;
 }
 
 static inline void no_longer_posted(struct slot *s)
@@ -217,12 +235,12 @@ static inline void fill(void *status, const struct slot *s)
 }
 
 /* The program has it no more. */
-static inline void end(void *requests, int i, struct slot *s, void *status)
+static inline void end(void *requests, int i, struct slot *s, void *status, bool entered)
 {
 	fill(status, s);
 	put(requests, i, sn_own_null);
 	if (s)
-		put_back(s);
+		put_back(s, entered);
 }
 
 /* ---- asked.c ---- */

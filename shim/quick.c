@@ -2,12 +2,11 @@
 #include "collective.h"
 #include "flat.h"
 #include "here.h"
+#include "holder.h"
 #include "requests.h"
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
-#define ENTRIES		64
 #define LATE		3 /* receives in vain, one after the other */
 #define ALWAYS		inline __attribute__((always_inline))
 #define NOBODY_OPEN_MPI (-2) /* MPI_PROC_NULL */
@@ -49,13 +48,11 @@ enum {
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
 
-static struct entry sends_seen[ENTRIES], recvs_seen[ENTRIES];
-
-static inline struct entry *entry_of(struct entry *table, const struct call *c)
+/* NULL: it is not known. */
+static ALWAYS struct entry *find(struct entry *table, const struct call *c)
 {
-	unsigned hash = (unsigned)c->peer * 7 + (unsigned)c->tag + (unsigned)(c->comm >> 5) +
-			(unsigned)c->region * 3 + (unsigned)c->count;
-	return &table[hash % ENTRIES];
+	struct entry *e = &table[sn_seen_set(c)];
+	return likely(sn_seen_is(e, c)) ? e : sn_seen_beside(table, c);
 }
 
 static inline struct call call_of(const void *buf, int count, handle type, int peer, int tag, handle comm)
@@ -63,7 +60,7 @@ static inline struct call call_of(const void *buf, int count, handle type, int p
 	return (struct call){type, comm, (uintptr_t)buf >> SN_QUICK_REGION, count, peer, tag};
 }
 
-bool sn_mpi_status_seen;
+atomic_bool sn_mpi_status_seen;
 
 static bool status_is(const void *status, int source, int tag, uint64_t len)
 {
@@ -76,13 +73,6 @@ static bool status_is(const void *status, int source, int tag, uint64_t len)
 }
 
 /* ---- watching ---- */
-
-/* Not on the stack: an error handler may leave the call by a jump. Then nothing is watched any more. */
-static struct sn_shim_lesson lesson;
-static bool watching;
-static struct call awaited; /* the receive that is pending, and its buffer */
-static const void *awaited_in;
-_Atomic handle sn_seen_pending;
 
 /* Is this the second such call in a row? */
 static bool seen(struct entry *e, const struct call *c)
@@ -101,30 +91,32 @@ static bool watch(struct entry *e)
 		e->turn++;
 		return false;
 	}
-	const struct sn_shim_quick *q = watching ? NULL : quick();
+	struct sn_mine *m = sn_mpi_thread.mine;
+	const struct sn_shim_quick *q = m->watching ? NULL : quick();
 	if (!q)
 		return false;
 	in_vain(e);
-	watching = true;
+	m->watching = true;
 	sn_seen_forget();
-	lesson = (struct sn_shim_lesson){0};
-	q->learn(&lesson);
+	m->lesson = (struct sn_shim_lesson){0};
+	q->learn(&m->lesson);
 	return true;
 }
 
+/* It may have lost its pass by now. */
 static void watched(void)
 {
-	watching = false;
+	sn_mpi_thread.mine->watching = false;
 	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
 	q->learn(NULL);
 }
 
 bool sn_quick_watch(struct sn_shim_lesson *other)
 {
-	const struct sn_shim_quick *q = watching ? NULL : quick();
-	if (!q)
+	const struct sn_shim_quick *q = quick();
+	if (!q || sn_mpi_thread.mine->watching)
 		return false;
-	watching = true;
+	sn_mpi_thread.mine->watching = true;
 	q->learn(other);
 	return true;
 }
@@ -164,20 +156,21 @@ static void learn(struct entry *e, const struct sn_shim_way *way)
 
 static void learn_send(struct entry *e, const void *buf)
 {
-	if (lesson.sent == buf || (!lesson.send.len && !e->call.count))
-		learn(e, &lesson.send);
+	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
+	if (l->sent == buf || (!l->send.len && !e->call.count))
+		learn(e, &l->send);
 }
 
 static void learn_recv(struct entry *e, const void *buf, const void *status)
 {
 	const struct call *c = &e->call;
-	if (lesson.over && lesson.recv.len <= SN_SHIM_LONGEST &&
-	    (lesson.received == buf || (!lesson.recv.len && !c->count)))
-		learn(e, &lesson.recv);
+	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
+	if (l->over && l->recv.len <= SN_SHIM_LONGEST && (l->received == buf || (!l->recv.len && !c->count)))
+		learn(e, &l->recv);
 	e->tag = c->tag == ANY_TAG && wanted(status) ? status_tag(status) : c->tag;
 	e->known &= e->tag >= 0;
 	if (e->known && wanted(status))
-		sn_mpi_status_seen = e->known = status_is(status, c->peer, e->tag, lesson.got);
+		sn_mpi_status_seen = e->known = status_is(status, c->peer, e->tag, l->got);
 }
 
 /* ---- a call that is not known yet ---- */
@@ -212,11 +205,12 @@ static int do_slowly(const struct operation *o)
 /* By the MPI. If it is that of the receive that was watched, that has ended, in a way of which nothing is known here. */
 static void given(const void *request)
 {
-	if (sn_seen_pending && sn_seen_pending == sn_requests_at(request, 0))
-		sn_seen_pending = 0;
+	struct sn_mine *m = sn_mpi_thread.mine;
+	if (m && m->pending && m->pending == sn_requests_at(request, 0))
+		m->pending = 0;
 }
 
-/* By the MPI, while nothing goes any other way: several threads have called, or there is a window. */
+/* By the MPI, while nothing goes any other way: another thread holds, or there is a window. */
 static __attribute__((noinline)) int do_unseen(const struct operation *o)
 {
 	int rc = do_slowly(o);
@@ -228,18 +222,19 @@ static __attribute__((noinline)) int do_unseen(const struct operation *o)
 static __attribute__((noinline)) int do_watched(const struct operation *o)
 {
 	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
-	struct entry *out = sends ? entry_of(sends_seen, &o->out) : NULL;
-	struct entry *in = recvs ? entry_of(recvs_seen, &o->in) : NULL;
+	struct sn_mine *m = sn_mpi_thread.mine;
+	struct entry *out = sends ? sn_seen_place(m->sends, &o->out) : NULL;
+	struct entry *in = recvs ? sn_seen_place(m->recvs, &o->in) : NULL;
 	/* to nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody */
 	bool again = !out || (o->out.peer >= 0 && seen(out, &o->out));
 	if (in) /* from somebody: else its status cannot be known before */
 		again &= o->in.peer >= 0 && o->in.tag >= ANY_TAG && seen(in, &o->in);
 	bool watches = again && watch(in ? in : out);
 	/* How a status is written is seen where the program wants none, too: a rank that only sends asks for none. And a tag is read in it. */
-	static uint64_t unused[8];
+	uint64_t unused[8];
 	struct operation watched_with = *o;
 	if (watches && recvs && o->call != IRECV && !wanted(o->status) &&
-	    (!sn_mpi_status_seen || o->in.tag == ANY_TAG))
+	    (!status_seen() || o->in.tag == ANY_TAG))
 		watched_with.status = unused;
 	int rc = do_slowly(&watched_with);
 	if (o->request)
@@ -247,7 +242,8 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 	if (!watches)
 		return rc;
 	watched();
-	if (!rc && lesson.sends == sends && lesson.recvs == recvs) {
+	const struct sn_shim_lesson *l = &m->lesson;
+	if (!rc && l->sends == sends && l->recvs == recvs) {
 		if (out)
 			learn_send(out, o->from);
 		/*
@@ -256,11 +252,11 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 		 * ends it (which the provider sees).
 		 */
 		if (o->call == IRECV) {
-			awaited = o->in;
-			awaited_in = o->to;
-			sn_seen_pending = lesson.over && lesson.recv.exactly != lesson.recv.bits
-						  ? 0
-						  : sn_requests_at(o->request, 0);
+			m->awaited = o->in;
+			m->awaited_in = o->to;
+			m->pending = l->over && l->recv.exactly != l->recv.bits
+					     ? 0
+					     : sn_requests_at(o->request, 0);
 		} else if (in) {
 			learn_recv(in, o->to, watched_with.status);
 		}
@@ -293,38 +289,33 @@ static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, h
 bool sn_seen_goes_on(void)
 {
 	const struct sn_shim_quick *q = quick();
+	struct sn_mine *m = sn_mpi_thread.mine;
 	sn_seen_forget();
-	if (!q || watching)
+	if (!q || m->watching)
 		return false;
-	watching = true;
-	q->learn(&lesson);
+	m->watching = true;
+	q->learn(&m->lesson);
 	return true;
 }
 
 /* Another call may have taken the place of the receive in the meantime: nothing is learned then. */
 void sn_seen_ends(bool well, const void *status)
 {
-	struct entry *e = entry_of(recvs_seen, &awaited);
+	struct sn_mine *m = sn_mpi_thread.mine;
+	struct entry *e = sn_seen_place(m->recvs, &m->awaited);
 	watched();
-	if (well && e->seen && same(&e->call, &awaited) && lesson.recvs == 1 && !lesson.sends)
-		learn_recv(e, awaited_in, status);
+	if (well && e->seen && same(&e->call, &m->awaited) && m->lesson.recvs == 1 && !m->lesson.sends)
+		learn_recv(e, m->awaited_in, status);
 }
 
 /* ---- MPI_Send ---- */
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* The turn is the MPI's. But where many calls go by in a moment, its affairs need not go on with each 64th. */
 static __attribute__((noinline)) bool in_turn_again(struct entry *e)
 {
 	if (++e->turn <= 0)
 		return false;
-	uint64_t now = now_ns();
+	uint64_t now = sn_quick_now_ns();
 	bool again = now - e->since < SN_QUICK_NS;
 	if (!again)
 		e->since = now;
@@ -341,16 +332,11 @@ static inline bool in_turn(struct entry *e)
 	return true;
 }
 
-static inline bool known(const struct entry *e, const struct call *c)
-{
-	return likely(e->known && same(&e->call, c));
-}
-
 static ALWAYS int send(struct call c, const void *buf, const union function *slowly)
 {
-	const struct sn_shim_quick *q = quick();
-	struct entry *e = entry_of(sends_seen, &c);
-	if (!likely(q && known(e, &c)))
+	const struct sn_shim_quick *q = quick_with_pass();
+	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->sends, &c) : NULL;
+	if (!likely(e))
 		return seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
 	if (likely(in_turn(e) && q->send(&e->way, buf)))
 		return 0;
@@ -366,9 +352,9 @@ static ALWAYS int send(struct call c, const void *buf, const union function *slo
  */
 static ALWAYS int isend(struct call c, const void *buf, void *request, const union function *slowly)
 {
-	const struct sn_shim_quick *q = quick();
-	struct entry *e = entry_of(sends_seen, &c);
-	if (!likely(q && known(e, &c)))
+	const struct sn_shim_quick *q = quick_with_pass();
+	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->sends, &c) : NULL;
+	if (!likely(e))
 		return seldom_out(ISEND, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
 	int to = c.peer;
 	if (likely(in_turn(e) && q->send(&e->way, buf))) {
@@ -403,9 +389,9 @@ static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, v
 
 static ALWAYS int recv(struct call c, void *buf, void *status, const union function *slowly)
 {
-	const struct sn_shim_quick *q = quick();
-	struct entry *e = entry_of(recvs_seen, &c);
-	if (!likely(q && known(e, &c) && (sn_mpi_status_seen || !wanted(status))))
+	const struct sn_shim_quick *q = quick_with_pass();
+	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->recvs, &c) : NULL;
+	if (!likely(e && (status_seen() || !wanted(status))))
 		return seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
 	int64_t len = likely(in_turn(e)) ? recv_now(q, e, buf) : -1;
 	if (!likely(len >= 0)) {
@@ -422,11 +408,11 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 /* One that stays is the MPI's as soon as that looks for what has come. */
 static ALWAYS int irecv(struct call c, void *buf, void *request, const union function *slowly)
 {
-	const struct sn_shim_quick *q = quick();
-	struct entry *e = entry_of(recvs_seen, &c);
+	const struct sn_shim_quick *q = quick_with_pass();
+	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->recvs, &c) : NULL;
 	bool ready = sn_requests_are_ready();
 	/* it may be known from MPI_Recv */
-	if (!likely(q && known(e, &c) && (ready || !sn_requests_undecided())))
+	if (!likely(e && (ready || !sn_requests_undecided())))
 		return seldom_in(IRECV, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
 	if (likely(in_turn(e) && ready && sn_requests_post(q, e, buf, request)))
 		return 0;
@@ -441,10 +427,11 @@ static ALWAYS int irecv(struct call c, void *buf, void *request, const union fun
 static inline int both(const struct operation *o)
 {
 	const struct call *c = &o->in;
-	const struct sn_shim_quick *q = quick();
-	struct entry *out = entry_of(sends_seen, &o->out), *in = entry_of(recvs_seen, c);
-	if (!likely(q && known(out, &o->out) && known(in, c) && (sn_mpi_status_seen || !wanted(o->status))))
-		return q ? do_watched(o) : do_unseen(o);
+	const struct sn_shim_quick *q = quick_with_pass();
+	struct entry *out = likely(q) ? find(sn_mpi_thread.mine->sends, &o->out) : NULL;
+	struct entry *in = likely(out) ? find(sn_mpi_thread.mine->recvs, c) : NULL;
+	if (!likely(in && (status_seen() || !wanted(o->status))))
+		return seldom(o);
 	if (!likely(in_turn(in) && q->send(&out->way, o->from)))
 		return do_slowly(o);
 	int64_t len = recv_now(q, in, o->to);
@@ -461,8 +448,7 @@ static inline int both(const struct operation *o)
 /* ---- calls after which a handle may mean something else ---- */
 
 /*
- * After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there. Where several threads
- * call, what was remembered is never looked at again.
+ * After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there.
  */
 static int ends(int call, int p, void *a, void *b)
 {
@@ -486,12 +472,7 @@ static int ends(int call, int p, void *a, void *b)
 void sn_quick_forget(void)
 {
 	sn_collective_forget();
-	if (atomic_load(&sn_mpi_many))
-		return;
-	lesson.sends = lesson.recvs = 2; /* a call that is watched just now teaches nothing */
-	sn_seen_forget();
-	memset(sends_seen, 0, sizeof(sends_seen));
-	memset(recvs_seen, 0, sizeof(recvs_seen));
+	sn_holder_forget();
 }
 
 /* ---- standing in ---- */

@@ -21,14 +21,15 @@
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
  *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in SN_QUICK_NS;
  *  - any source: its status cannot be known before; what comes for any tag is taken only if it has that of the message before;
- *  - from the moment on at which a second thread calls (all of this is one thread's; but it may be in such a call just then, beside the MPI: shim.h,
- *    at_once; and what is pending becomes the MPI's: visit.c); while there is a window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
+ *  - what threads call but the one that goes the quick way (holder.h), which is the first until another calls. It may be in such a call just then, beside
+ *    the MPI (shim.h, at_once), and what is pending becomes the MPI's (visit.c);
+ *  - while there is a window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
  * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and
  * does no send at once while others are queued; a receive stands behind all that were posted before.
  *
- * Budget, a call seen before: six compares and three loads, and what sn_try_send or sn_try_recv cost. Other calls of
+ * Budget, a call seen before: seven compares and five loads, and what sn_try_send or sn_try_recv cost. Other calls of
  * these functions: one store more; the second in a row with the same arguments is watched.
  */
 #ifndef SN_SHIM_QUICK_H
@@ -38,6 +39,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
 
@@ -62,13 +64,19 @@ static inline int sn_quick_pause(int *fails)
 
 /* What stands before this definition of a name: itself, or a function here that calls it. */
 void *sn_quick_stand_in(const char *name, void *definition);
-/* Does that only hand its calls on as soon as several threads call? SO_FAR: if no request of ours was ever given. */
+/* Does that only hand its calls on, of a thread that does not go the quick way? SO_FAR: if no request of ours was ever given. */
 enum { SN_QUICK_BUSY, SN_QUICK_IDLE, SN_QUICK_IDLE_SO_FAR };
 unsigned char sn_quick_idle(const char *name);
 /* Does a tool of the profiling interface stand before the MPI there, so that the two names lead to different libraries? */
 bool sn_quick_is_tools(const char *name, const void *definition);
 /* All calls seen so far. */
 void sn_quick_forget(void);
+static inline uint64_t sn_quick_now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 /* For other calls that are watched (collective.c): the provider's, where a call may go the quick way now. */
 const struct sn_shim_quick *sn_quick(void);
@@ -83,8 +91,7 @@ void sn_quick_watched(void);
 
 /* ---- of shim.c ---- */
 extern struct sn_shim sn_mpi_shim;
-extern _Atomic uint32_t sn_mpi_many;			  /* several threads have called */
-extern const struct sn_shim_thread *_Atomic sn_mpi_first; /* the thread that has called first */
+extern _Atomic uint32_t sn_mpi_many; /* several threads have called */
 extern _Thread_local struct sn_shim_thread sn_mpi_thread __attribute__((tls_model("initial-exec")));
 /* The next definition of a name after ours; NULL: there is none. */
 void *sn_mpi_find(const char *name);

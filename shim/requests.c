@@ -21,7 +21,7 @@ handle sn_own_null;
 struct slot sn_own_slots[SLOTS];
 static char names[SLOTS + 1]; /* Open MPI's requests are addresses */
 _Atomic uintptr_t sn_own_names;
-struct slot *sn_own_free;
+struct slot *sn_own_free, *_Atomic sn_own_returned;
 static struct slot posted = {.before = &posted, .after = &posted}; /* in their order */
 
 handle sn_requests_at(const void *requests, int i)
@@ -47,11 +47,14 @@ void sn_own_off(void)
 
 bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf, void *request)
 {
-	struct slot *s = sn_own_free;
-	if (!likely(s) || !likely(sn_own_enter()))
+	if (!likely(!atomic_load_explicit(&sn_own_paused, memory_order_relaxed) && sn_own_enter()))
 		return false;
-	s->len = -1;
-	void *to = q->post(&e->way, buf, &s->len);
+	if (!likely(sn_own_free))
+		sn_own_free = atomic_exchange_explicit(&sn_own_returned, NULL, memory_order_acquire);
+	struct slot *s = sn_own_free;
+	if (likely(s))
+		s->len = -1;
+	void *to = likely(s) ? q->post(&e->way, buf, &s->len) : NULL;
 	if (!likely(to)) {
 		sn_own_leave();
 		return false;
@@ -217,14 +220,14 @@ void sn_requests_read(void)
 		sn_own_give_all();
 		return;
 	}
-	if (atomic_load(&sn_mpi_many)) /* the second thread sees to it */
+	if (!(atomic_load(&sn_mpi_tenure) & 1)) /* who has ended the last one has seen to it */
 		return;
-	if (sn_mpi_family != OPEN_MPI || atomic_load(&sn_mpi_first) != &sn_mpi_thread) {
+	if (sn_mpi_family != OPEN_MPI || !sn_holder_is_me()) {
 		sn_own_ask();
 		return;
 	}
 	/* it may be at them already, and MPI_Irecv has read the queue */
-	bool inside = atomic_load_explicit(&sn_own_inside, memory_order_relaxed);
+	bool inside = atomic_load_explicit(&sn_mpi_thread.mine->inside, memory_order_relaxed);
 	if (!inside && !sn_own_enter_now())
 		return;
 	sn_own_give_all();
@@ -234,7 +237,8 @@ void sn_requests_read(void)
 
 void sn_requests_gone(const void *ep)
 {
-	if (atomic_load_explicit(&sn_own_shared, memory_order_relaxed) && !sn_own_enter_now()) /* likewise */
+	if (atomic_load_explicit(&sn_own_shared, memory_order_relaxed) &&
+	    (!sn_mpi_thread.mine || !sn_own_enter_now())) /* likewise */
 		return;
 	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
 	for (struct slot *s = posted.after, *next; s != &posted; s = next) {
@@ -258,7 +262,7 @@ void sn_requests_gone(const void *ep)
 /* What is left of a request, and how a status is written, are as they were taken to be. */
 static void switch_on(handle left)
 {
-	if (atomic_load(&sn_mpi_many) || off || sn_requests_are_ready() || !sn_mpi_status_seen)
+	if (!sn_holder_is_me() || off || sn_requests_are_ready() || !status_seen())
 		return;
 	if (left != sn_own_null || !sn_own_null) {
 		off = true;
@@ -266,14 +270,14 @@ static void switch_on(handle left)
 	}
 	if (!sn_requests_about() && sn_own_may()) /* else there is none for a receive */
 		for (struct slot *s = sn_own_slots; s < sn_own_slots + SLOTS; s++)
-			put_back(s);
+			put_back(s, true);
 	atomic_store(&sn_own_names, sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS);
 	atomic_store(&sn_requests_ready, true);
 }
 
 static inline bool to_learn(handle h)
 {
-	return sn_seen_pending && h == sn_seen_pending;
+	return sn_mpi_thread.mine && sn_mpi_thread.mine->pending && h == sn_mpi_thread.mine->pending;
 }
 
 /* While none have been given: see waitall_before(). */
@@ -289,7 +293,7 @@ static int wait_before(void *request, void *status)
 
 static int wait_real(void *request, void *status)
 {
-	static uint64_t unused[8];
+	uint64_t unused[8];
 	if (!request || !to_learn(at(request, 0)) || !sn_seen_goes_on())
 		return wait_before(request, status);
 	void *seen = wanted(status) ? status : unused;
@@ -304,7 +308,7 @@ static int wait_real(void *request, void *status)
 static int learn_among(int n, const void *requests)
 {
 	int i = 0;
-	if (!sn_seen_pending)
+	if (!sn_mpi_thread.mine || !sn_mpi_thread.mine->pending)
 		return -1;
 	while (i < n && !to_learn(at(requests, i)))
 		i++;
@@ -314,8 +318,8 @@ static int learn_among(int n, const void *requests)
 /* How a status is written must be seen once. Where the program wants none, before the call: the classes of its errors are others with statuses. */
 static int waitall_learning(int n, void *requests, void *statuses, int i)
 {
-	static uint64_t unused[8];
-	int flag = off || sn_mpi_status_seen || wanted(statuses);
+	uint64_t unused[8];
+	int flag = off || status_seen() || wanted(statuses);
 	void *seen = flag ? status_at(statuses, i) : unused;
 	/* Not for ever: it may be sent when another has ended, which perhaps only MPI_Waitall moves. A look may read 8 of those before it. */
 	for (int k = 0; !flag && k < LOOKS + n; k++)
@@ -347,14 +351,14 @@ static __attribute__((noinline)) int wait_late(void *request, struct slot *s, vo
 	if (entered)
 		sn_own_leave();
 	if (s->len >= 0) {
-		end(request, 0, s, status);
+		end(request, 0, s, status, false);
 		return 0;
 	}
 	put(request, 0, s->real);
 	sn_requests_before();
 	int rc = sn_own_mpi[WAIT].wait(request, status);
 	if (at(request, 0) == sn_own_null)
-		put_back(s);
+		put_back(s, false);
 	return rc;
 }
 
@@ -368,12 +372,11 @@ static int wait(void *request, void *status)
 	struct slot *s = slot_of(i);
 	bool entered = sn_own_enter();
 	int64_t len = look(s, LOOKS);
+	if (likely(len >= 0))
+		end(request, 0, s, status, entered);
 	if (likely(entered))
 		sn_own_leave();
-	if (!likely(len >= 0))
-		return wait_late(request, s, status);
-	end(request, 0, s, status);
-	return 0;
+	return likely(len >= 0) ? 0 : wait_late(request, s, status);
 }
 
 /* MPIs say of each of several that it has ended well. */
@@ -421,7 +424,7 @@ static struct all end_all(int n, void *requests, void *statuses)
 		}
 		if (likely(here && (!s || !wanted(statuses)))) {
 			fill_one_of(statuses, i, s);
-			end(requests, i, s, NULL);
+			end(requests, i, s, NULL, entered);
 			continue;
 		}
 		if (here)
@@ -455,7 +458,7 @@ static void settle_all(struct slot *s, void *requests, void *statuses)
 		if (s->len >= 0)
 			fill_one_of(statuses, s->at, s);
 		if (at(requests, s->at) == sn_own_null)
-			put_back(s);
+			put_back(s, false);
 	}
 }
 

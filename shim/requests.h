@@ -15,8 +15,8 @@
  *  - all of them, when the MPI looks for completions, in whatever call, and before it is told of any. For whoever sent a synchronous message to one of
  *    ours waits for an answer that only the MPI gives, and it can answer nothing but what it reads there. So it never waits with a receive of
  *    ours pending, in calls that are not stood in for, or not even known, either;
- *  - all of them, when a second thread calls, after which no more are given (visit.c). MPICH cannot be called while it reads its queue where threads may
- *    call at once: there they become its own before a call goes to it (sn_requests_before()), or by a thread of this library's.
+ *  - all of them, when another thread calls (visit.c). MPICH cannot be called while it reads its queue where threads may call at once: there they become its
+ *    own before a call goes to it (sn_requests_before()), or by a thread of this library's.
  *
  * The program keeps the name that it has, and may have copies of it, until a call ends the request. One that has come already
  * becomes a generalized request that is complete. Where the MPI refuses a receive that it took when it was watched, the program is ended with a word.
@@ -50,8 +50,6 @@ handle sn_requests_at(const void *requests, int i);
 void sn_requests_give(void);
 /* Likewise by one that reads the MPI's queue, which may be any. */
 void sn_requests_read(void);
-/* Likewise by another thread than the first, in its first call (visit.c). */
-void sn_requests_settle(void);
 extern _Atomic uint32_t sn_own_asked; /* another thread would call the MPI */
 /* An endpoint of the provider is going: none that is pending there will come. */
 void sn_requests_gone(const void *ep);

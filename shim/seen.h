@@ -42,12 +42,20 @@ static inline enum sn_mpi_threads threads(void)
 	return likely(known != UNASKED) ? known : sn_mpi_ask_for_threads();
 }
 
+/* For who had the pass when his call began, as entry.S has seen: he has a struct sn_mine. NULL: he does not go the quick way all the same. */
+static inline const struct sn_shim_quick *quick_with_pass(void)
+{
+	return likely(!atomic_load_explicit(&sn_mpi_windows, memory_order_relaxed))
+		       ? atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed)
+		       : NULL;
+}
+
+/* Likewise for whoever calls. */
 static inline const struct sn_shim_quick *quick(void)
 {
-	if (atomic_load_explicit(&sn_mpi_windows, memory_order_relaxed) ||
-	    atomic_load_explicit(&sn_mpi_many, memory_order_relaxed))
-		return NULL;
-	return atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	return likely(atomic_load_explicit(&sn_mpi_shim.pass, memory_order_relaxed) == sn_mpi_thread.tenure)
+		       ? quick_with_pass()
+		       : NULL;
 }
 
 /* The next calls, 2 to 64 of them, are the MPI's. */
@@ -75,7 +83,11 @@ static inline int status_tag(const void *status)
 					 : ((const struct status_of_mpich *)status)->tag;
 }
 
-extern bool sn_mpi_status_seen; /* the MPI wrote one as it is written here */
+extern atomic_bool sn_mpi_status_seen; /* the MPI wrote one as it is written here */
+static inline bool status_seen(void)
+{
+	return atomic_load_explicit(&sn_mpi_status_seen, memory_order_relaxed);
+}
 
 /* MPI_STATUS_IGNORE is 0 or 1. */
 static inline bool wanted(const void *status)
@@ -109,13 +121,6 @@ static inline void status_error(void *status, int error)
 
 /* ---- quick.c: a receive that was watched, and is not over yet ---- */
 
-/* Its request; 0: none, or it has ended, and another may get it. It is the first thread's; others only see that it is not one of theirs, or forget it. */
-extern _Atomic handle sn_seen_pending;
-static inline void sn_seen_forget(void)
-{
-	if (sn_seen_pending)
-		sn_seen_pending = 0;
-}
 /* The MPI is about to end it, perhaps among others (false: nobody can watch that); and has done so, and wrote this status, or none. */
 bool sn_seen_goes_on(void);
 void sn_seen_ends(bool well, const void *status);

@@ -3,6 +3,7 @@
 #include "closing.h"
 #include "crowd.h"
 #include "flat.h"
+#include "holder.h"
 #include "large.h"
 #include "requests.h"
 #include <dlfcn.h>
@@ -29,12 +30,9 @@ static const char *const names[] = {
 #define COUNT (sizeof(names) / sizeof(names[0]))
 
 extern void *_Atomic sn_mpi_next[COUNT]; /* entry.S */
-/* Initial-exec: a library that is loaded at start has room in every thread's static block. calls starts so that the
- * first call makes it 0. */
+/* Initial-exec: a library that is loaded at start has room in every thread's static block. */
 _Thread_local struct sn_shim_thread sn_mpi_thread
-	__attribute__((tls_model("initial-exec"))) = {.calls = UINT32_MAX, .freeing = UINT32_MAX};
-_Atomic uint32_t sn_mpi_many; /* several threads have called */
-const struct sn_shim_thread *_Atomic sn_mpi_first;
+	__attribute__((tls_model("initial-exec"))) = {.freeing = UINT32_MAX};
 
 static struct sn_shim_thread *this_thread(void)
 {
@@ -48,10 +46,15 @@ static void forget(const void *ep)
 	sn_requests_gone(ep);
 }
 
-struct sn_shim sn_mpi_shim = {
-	.version = SN_SHIM_VERSION, .thread = this_thread, .forget = forget, .give = sn_requests_read};
+struct sn_shim sn_mpi_shim = {.version = SN_SHIM_VERSION,
+			      .pass = SN_SHIM_NOBODY,
+			      .thread = this_thread,
+			      .forget = forget,
+			      .give = sn_requests_read};
 
-_Static_assert(offsetof(struct sn_shim, stays) == 4, "entry.S reads it");
+_Static_assert(offsetof(struct sn_shim, stays) == 4 && offsetof(struct sn_shim, pass) == 8 &&
+		       offsetof(struct sn_shim_thread, tenure) == 8,
+	       "entry.S reads them");
 
 __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 {
@@ -230,28 +233,7 @@ __attribute__((noinline)) enum sn_mpi_threads sn_mpi_ask_for_threads(void)
 
 /* ---- entering by the slow way ---- */
 
-static void count_thread(void)
-{
-	static _Thread_local bool counted __attribute__((tls_model("initial-exec")));
-	if (counted)
-		return;
-	counted = true;
-	sn_crowd_join();
-	uint32_t before = atomic_fetch_add(&sn_mpi_shim.threads, 1);
-	if (!before) {
-		atomic_store(&sn_mpi_first, &sn_mpi_thread);
-		return;
-	}
-	atomic_store(&sn_mpi_many, 1);
-	/* the first may sleep with a lock of the MPI, and does not say so as long as it is alone */
-	void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
-	if (wake)
-		wake();
-	sn_requests_settle();
-	atomic_fetch_or(&sn_mpi_shim.stays, SN_SHIM_MANY); /* nobody counts now */
-}
-
-/* What stands before it would only hand it on, when several threads call. */
+/* What stands before it would only hand it on, for who does not go the quick way. */
 static void *_Atomic real[COUNT];
 static _Atomic unsigned char idle[COUNT];
 
@@ -261,24 +243,21 @@ static inline bool idles(uint32_t index)
 	return when == SN_QUICK_IDLE || (when == SN_QUICK_IDLE_SO_FAR && !sn_requests_about());
 }
 
+/* Where it leads to: what goes the quick way relies on its caller's pass. */
+static void *definition(uint32_t index, bool quickly)
+{
+	return !quickly && idles(index) ? atomic_load_explicit(&real[index], memory_order_relaxed)
+					: atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
+}
+
 void *sn_mpi_enter(uint32_t index)
 {
 	static _Atomic uint64_t known[(COUNT + 63) / 64];
-	count_thread();
-	bool many = atomic_load_explicit(&sn_mpi_many, memory_order_relaxed);
-	if (many) {
-		sn_crowd_look();
-		atomic_fetch_add(&sn_mpi_shim.entries, 1);
-		void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
-		if (atomic_load(&sn_mpi_shim.sleepers) && wake)
-			wake();
-	} else {
-		sn_requests_before();
-	}
+	bool quickly = sn_mpi_thread.tenure == atomic_load(&sn_mpi_shim.pass) || sn_holder_enter();
+	sn_requests_before();
 	uint64_t bit = UINT64_C(1) << index % 64;
 	if (atomic_load_explicit(&known[index / 64], memory_order_acquire) & bit)
-		return many && idles(index) ? atomic_load_explicit(&real[index], memory_order_relaxed)
-					    : atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
+		return definition(index, quickly);
 	void *next = sn_mpi_find(names[index]), *stand_in;
 	if (!next && ((stand_in = sn_large_stand_in(names[index], NULL)) ||
 		      (stand_in = sn_quick_stand_in(names[index], NULL)))) {
@@ -304,5 +283,5 @@ void *sn_mpi_enter(uint32_t index)
 	next = stand_in ? stand_in : sn_quick_stand_in(names[index], next);
 	atomic_store_explicit(&sn_mpi_next[index], next, memory_order_relaxed);
 	atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
-	return next;
+	return definition(index, quickly);
 }

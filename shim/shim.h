@@ -17,13 +17,17 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 15
+#define SN_SHIM_VERSION 16
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
+struct sn_shim_lesson;
+struct sn_mine;
 struct sn_shim_thread {
 	uint32_t kind;	/* 0 of the call this thread is in, or made last; entry.S writes it */
 	uint32_t calls; /* 4 grows with each call; likewise */
+	uint32_t
+		tenure; /* 8 number of its last time as the one that goes the quick way (holder.h); entry.S reads it */
 	/* the provider's: what it knew at this thread's last look, and since when that look finds nothing */
 	uint32_t call_seen;
 	uint32_t entries_seen;
@@ -31,6 +35,10 @@ struct sn_shim_thread {
 	uint32_t freeing;		 /* calls in the last one that frees a window */
 	uint32_t looked; /* after this thread's last look, as long as was right: sched_yield() here */
 	uint32_t yields; /* of this thread: does the library do so by itself? Those of OpenMP often do */
+	struct sn_shim_lesson *lesson; /* what its call teaches; NULL: it is not watched */
+	uint32_t noticed, noticed_before,
+		all_before;   /* what happened, by this thread; at the lesson's begin, and by all */
+	struct sn_mine *mine; /* what it has seen (holder.h), and nobody else's; NULL: it has never held */
 };
 
 /*
@@ -89,7 +97,7 @@ enum { SN_SHIM_NOT_YET = -1, SN_SHIM_NEVER = -2 };
 	64 /* what others do as long as they look without reading the clock, about 2 us (progress/relax.c) */
 
 struct sn_shim_quick {
-	/* From now on, in a call of this thread; NULL: no more. What another thread does meanwhile makes it say nothing. */
+	/* From now on, in a call of this thread; NULL: no more. What another thread does meanwhile makes it say nothing. Each thread has one of its own. */
 	void (*learn)(struct sn_shim_lesson *lesson);
 	/* Likewise again. True: it has been sent, and nobody will hear of it; false: nothing was done. */
 	uint32_t (*send)(const struct sn_shim_way *way, const void *buf);
@@ -124,13 +132,16 @@ struct sn_shim_quick {
 	uint64_t (*events)(void);
 };
 
-#define SN_SHIM_MANY 0x80000000u
+#define SN_SHIM_NOBODY                                                                                       \
+	0xfffffffeu /* no tenure's number: those are odd, and that of a thread that never had one is 0 */
 
 struct sn_shim {
 	uint32_t version; /* 0 */
-	/* 4 how many receives there are that post() made and that stay; changed by one thread at a time. And SN_SHIM_MANY: several threads have called. entry.S
-	 * reads it */
+	/* 4 how many receives there are that post() made and that stay; changed by one thread at a time. entry.S reads it */
 	_Atomic uint32_t stays;
+	/* 8 the tenure whose thread goes the quick way just now, and notes nothing in the words below; or SN_SHIM_NOBODY, which whoever is about to sleep
+	 * inside a call beside it writes. entry.S reads it */
+	_Atomic uint32_t pass;
 	struct sn_shim_thread *(*thread)(void); /* the calling thread's */
 	/*
 	 * Several threads: a sleeper inside an MPI call may hold a lock of the MPI that the next caller needs. So every call

@@ -2,24 +2,24 @@
 /*
  * Whose the receives are that are pending here (requests.h), where threads may call at once.
  *
- * As long as only the first thread has called they are its alone, and it takes no lock for them: it says that it is at them, and looks only then whether somebody
- * visits. A visitor says so, has the kernel make every thread of the process see that (membarrier), and waits until the first is not at them: a
- * bounded number of looks, and calls of MPI_Irecv, which wait for nobody. From then on the first waits for the visitor. Where the kernel has no
+ * They are the holder's alone (holder.h), and it takes no lock for them: it says that it is at them, and looks only then whether somebody
+ * visits, and whether it holds still. A visitor says so, has the kernel make every thread of the process see that (membarrier), and waits until the holder is not
+ * at them: a bounded number of looks, and calls of MPI_Irecv, which wait for nobody. From then on the holder waits for the visitor. Where the kernel has no
  * membarrier, or a filter of system calls refuses it, every MPI_Irecv is the MPI's.
  *
  * Visitors make all that is pending the MPI's. They are
- *  - the second thread, in its first call, before it goes on. It stays for good: no more is posted, so that all requests of ours are complete or the MPI's
- *    from then on, and each is changed by nobody but who ends it. Those that come later wait for it here, too.
+ *  - another thread of the program's, in a call of its own, before it goes on: it ends the tenure. No more is posted until another one begins, so that all
+ *    requests of ours are complete or the MPI's until then, and each is changed by nobody but who ends it. Others that call wait for it here, too.
  *  - a thread of this library, when the MPI reads its queue where it cannot be called: in MPICH and Intel MPI, which hold a lock then that the first
- *    of them cannot take twice, and in threads that are not known here. It gets that lock between two looks. That costs a thread and some
+ *    of them cannot take twice, and in threads that do not hold. It gets that lock between two looks. That costs a thread and some
  *    switches in place of a function's call; so whatever is known to look for messages gives what is pending before it goes to such an MPI
- *    (sn_requests_before()), and after OFTEN such visits no more are given.
+ *    (sn_requests_before()), and after OFTEN such visits, and one more for each SN_LONG_NS of the time between them, no more are given in this tenure.
  *
- * A handler of errors that leaves MPI_Irecv by a jump leaves the mark as well, until the first thread's next call about requests.
+ * A handler of errors that leaves MPI_Irecv by a jump leaves the mark as well, until the holder's next call about requests.
  *
- * Nobody holds a lock of an MPI while he waits here: not the second thread, whose call has not reached it, and not the first, which in the middle of a call of
+ * Nobody holds a lock of an MPI while he waits here: not who ends a tenure, whose call has not reached it, and not the holder, which in the middle of a call of
  * the MPI leaves everything to the visitor. In whatever thread a receive becomes the MPI's, it keeps its place at the provider, so the order is that of
- * the program. What is remembered of calls (struct entry) is the first thread's, and no visitor touches it.
+ * the program. What is remembered of calls (struct entry) is the holder's, and no visitor touches it.
  */
 #include "own.h"
 #include <linux/membarrier.h>
@@ -32,14 +32,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OFTEN  64
+#define OFTEN  64u
 #define YIELDS 64
 
-_Atomic uint32_t sn_own_inside, sn_own_visited;
+_Atomic uint32_t sn_own_visited;
+atomic_bool sn_own_paused;
 _Atomic uint32_t sn_own_asked; /* a visit of our own thread is due, or under way */
 atomic_bool sn_own_shared;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool settled; /* the second thread has been here */
 static sem_t bell;
 
 static bool membarrier(int command)
@@ -61,7 +61,7 @@ static bool is_split(void)
 	return split && *split && strcmp(split, "0") != 0;
 }
 
-/* A thread whose first call is just now sees that they may be given, or is seen here. */
+/* A thread whose call is just now sees that they may be given, or is seen here. */
 bool sn_own_may(void)
 {
 	if (threads() == ONE)
@@ -70,50 +70,54 @@ bool sn_own_may(void)
 	    sem_init(&bell, 0, 0))
 		return false;
 	atomic_store(&sn_own_shared, true);
-	return !atomic_load(&sn_mpi_many);
+	return sn_holder_is_me();
 }
 
-/* To yield is to look on for who is of a class above that of the first thread, which waits for its core then. */
+/* To yield is to look on for who is of a class above that of the holder, which waits for its core then. */
 static void await_leaving(void)
 {
 	static const struct timespec nap = {.tv_nsec = 20000};
-	for (unsigned looks = 0; atomic_load_explicit(&sn_own_inside, memory_order_acquire); looks++)
+	const struct sn_mine *holder = sn_holder_last();
+	for (unsigned looks = 0; atomic_load_explicit(&holder->inside, memory_order_acquire); looks++)
 		if (looks < YIELDS)
 			syscall(SYS_sched_yield);
 		else
 			syscall(SYS_nanosleep, &nap, NULL); /* which is not where a thread can be cancelled */
 }
 
-static void visit(bool for_good)
+void sn_own_settle(void)
 {
-	pthread_mutex_lock(&lock);
-	if (!atomic_load(&settled)) {
-		atomic_store(&sn_own_visited, 1);
-		membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-		await_leaving();
-		sn_own_give_all();
-		if (for_good)
-			atomic_store(&settled, true);
-		else
-			atomic_store_explicit(&sn_own_visited, 0, memory_order_release);
-	}
-	pthread_mutex_unlock(&lock);
+	if (!atomic_load(&sn_own_shared))
+		return;
+	atomic_store(&sn_own_visited, 1);
+	membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+	await_leaving();
+	sn_own_give_all();
 }
 
-void sn_requests_settle(void)
+void sn_own_settled(void)
 {
-	if (atomic_load(&sn_own_shared))
-		visit(true);
+	atomic_store_explicit(&sn_own_visited, 0, memory_order_release);
+}
+
+static void visit(void)
+{
+	pthread_mutex_lock(&lock);
+	if (atomic_load(&sn_mpi_tenure) & 1) {
+		sn_own_settle();
+		sn_own_settled();
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 bool sn_own_enter_later(void)
 {
 	do {
-		if (atomic_load(&settled))
-			return false;
 		pthread_mutex_lock(&lock);
 		pthread_mutex_unlock(&lock);
-	} while (atomic_load(&settled) || !sn_own_enter_now());
+		if (!sn_holder_is_me())
+			return false;
+	} while (!sn_own_enter_now());
 	return true;
 }
 
@@ -131,14 +135,41 @@ void sn_own_unlock(void)
 
 /* ---- the thread that visits ---- */
 
+/* With the lock: how many more there may be. */
+static unsigned left = OFTEN;
+static uint64_t counted; /* when it was counted */
+
+static void count_left(void)
+{
+	uint64_t now = sn_quick_now_ns(), more = (now - counted) / SN_LONG_NS;
+	left = more < OFTEN - left ? left + (unsigned)more : OFTEN;
+	counted += more * SN_LONG_NS;
+}
+
+void sn_own_begin(void)
+{
+	count_left();
+	atomic_store_explicit(&sn_own_paused, !left, memory_order_relaxed);
+}
+
+static void count_visit(void)
+{
+	pthread_mutex_lock(&lock);
+	count_left();
+	if (left)
+		left--;
+	else
+		atomic_store_explicit(&sn_own_paused, true, memory_order_relaxed);
+	pthread_mutex_unlock(&lock);
+}
+
 static void *visitor(void *unused)
 {
-	for (unsigned often = 0;; often++) {
+	for (;;) {
 		while (sem_wait(&bell))
 			;
-		if (often == OFTEN)
-			sn_own_off();
-		visit(false);
+		count_visit();
+		visit();
 		atomic_store(&sn_own_asked, 0);
 	}
 	return unused;

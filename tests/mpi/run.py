@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, together, sums, blocks, requests, pending, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, together, sums, blocks, requests, pending, holds, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -51,6 +51,7 @@ PROGRAMS = {
     "requests": ["requests.c"],
     "requests_tool": ["requests.c"],
     "pending": ["pending.c"],
+    "holds": ["holds.c", "util.c"],
     "asked": ["asked.c"],
     "again_tool": ["again.c"],
     "sums": ["sums.c"],
@@ -61,7 +62,7 @@ PROGRAMS = {
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c"}
 # What each prints at its end.
-SAID = {"pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
+SAID = {"pending": r"nobody waits for ever", "holds": r"right", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
 FLAGS = ["-O2", "-g", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
          "-Wno-stringop-overread"]
@@ -652,7 +653,7 @@ def main():
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "blocks": blocks, "together": together, "together_tool": together,
-            "requests": requests, "requests_tool": requests, "pending": pending, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":
