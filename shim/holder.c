@@ -163,6 +163,8 @@ void sn_holder_exit(void)
 	sn_mpi_thread.tenure = 0; /* what ends after this may call */
 	if (!m)
 		return;
+	if (sn_mpi_thread.lesson) /* an error handler has left its call by a jump */
+		atomic_load(&sn_mpi_shim.quick)->learn(NULL);
 	sn_mpi_thread.mine = NULL;
 	atomic_store_explicit(&m->inside, 0, memory_order_release);
 	sn_own_lock();

@@ -223,13 +223,17 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 {
 	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
 	struct sn_mine *m = sn_mpi_thread.mine;
-	struct entry *out = sends ? sn_seen_place(m->sends, &o->out) : NULL;
-	struct entry *in = recvs ? sn_seen_place(m->recvs, &o->in) : NULL;
-	/* to nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody */
-	bool again = !out || (o->out.peer >= 0 && seen(out, &o->out));
-	if (in) /* from somebody: else its status cannot be known before */
+	struct entry *out = NULL, *in = NULL;
+	bool again = true;
+	if (sends) { /* to nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody */
+		out = sn_seen_place(m->sends, &o->out);
+		again = o->out.peer >= 0 && seen(out, &o->out);
+	}
+	if (recvs) { /* from somebody: else its status cannot be known before */
+		in = sn_seen_place(m->recvs, &o->in);
 		again &= o->in.peer >= 0 && o->in.tag >= ANY_TAG && seen(in, &o->in);
-	bool watches = again && watch(in ? in : out);
+	}
+	bool watches = again && watch(recvs ? in : out);
 	/* How a status is written is seen where the program wants none, too: a rank that only sends asks for none. And a tag is read in it. */
 	uint64_t unused[8];
 	struct operation watched_with = *o;
