@@ -62,7 +62,7 @@ PROGRAMS = {
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c"}
 # What each prints at its end.
-SAID = {"pending": r"nobody waits for ever", "holds": r"right", "gives": r"left his core to those that compute"}
+SAID = {"pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
 FLAGS = ["-O2", "-g", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
          "-Wno-stringop-overread"]
@@ -328,7 +328,7 @@ def tsan(args, runner):
     mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
     before = ["env", f"LD_PRELOAD={libtsan(runner.build)}"]  # no shell: Debian's does not stand it
     windows = ["-w"] if mpi.name in ("m5", "im") else []  # Open MPI 5 does not stand those made by several threads at once
-    for name, *options in (["many", *args.rest[2:], *windows], ["many", *args.rest[2:], "-o"], ["later"],
+    for name, *options in (["many", *args.rest[2:], *windows], ["many", *args.rest[2:], "-o"], ["later"], ["holds"],
                             *(["arrives", str(call), str(call % ARRIVALS[1])] for call in range(today() % 2, ARRIVALS[0], 2))):
         binary = os.path.join(programs_folder(args, mpi.name), name)
         if not os.path.exists(binary):
