@@ -8,7 +8,8 @@
 _Atomic uint32_t sn_mpi_tenure = 2;
 _Atomic uint32_t sn_mpi_many; /* several threads have called */
 
-static atomic_bool stale; /* what the holder has seen is to be forgotten */
+/* How often all that was seen was to be forgotten. Each thread has its own mark of that: one who is late must not take down that of the holder. */
+static _Atomic uint32_t forgets;
 static _Atomic uint32_t enough = SN_CALLS_FEW;
 /* With sn_own_lock(): */
 static struct sn_mine *unused;
@@ -58,15 +59,22 @@ static void forget_mine(void)
 	m->pending = 0;
 }
 
+static bool is_stale(void)
+{
+	return sn_mpi_thread.mine->forgets != atomic_load(&forgets);
+}
+
 /* By the holder, if it still is that. Whoever takes it away says why before. */
 static bool take_pass(void)
 {
 	uint32_t mine = sn_mpi_thread.tenure;
 	do {
-		if (atomic_exchange(&stale, false))
+		uint32_t now = atomic_load(&forgets);
+		if (sn_mpi_thread.mine->forgets != now)
 			forget_mine();
+		sn_mpi_thread.mine->forgets = now;
 		atomic_store(&sn_mpi_shim.pass, mine);
-	} while (atomic_load(&stale));
+	} while (is_stale());
 	if (!somebody_sleeps() && sn_holder_is_me())
 		return true;
 	atomic_compare_exchange_strong(&sn_mpi_shim.pass, &mine, SN_SHIM_NOBODY);
@@ -79,7 +87,7 @@ void sn_holder_forget(void)
 		sn_mpi_thread.mine->lesson.sends = sn_mpi_thread.mine->lesson.recvs = 2;
 		sn_seen_forget();
 	}
-	atomic_store(&stale, true);
+	atomic_fetch_add(&forgets, 1);
 	atomic_store(&sn_mpi_shim.pass, SN_SHIM_NOBODY);
 }
 
@@ -190,20 +198,21 @@ bool sn_holder_enter(void)
 {
 	if (!me.counted && is_first())
 		return begin(NULL);
-	bool mine = sn_holder_is_me();
-	if (mine && !atomic_load_explicit(&sn_mpi_many, memory_order_relaxed))
+	if (sn_holder_is_me() && !atomic_load_explicit(&sn_mpi_many, memory_order_relaxed))
 		return take_pass();
 	sn_crowd_look();
 	uint32_t before = atomic_fetch_add(&sn_mpi_shim.entries, 1), now = before + 1;
 	void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
 	if (somebody_sleeps() && wake)
 		wake();
-	if (!mine && atomic_load(&sn_mpi_tenure) & 1)
+	uint32_t n = atomic_load(&sn_mpi_tenure); /* only now: it may have ended before */
+	bool mine = n == sn_mpi_thread.tenure;
+	if (!mine && n & 1)
 		end_others();
 	me.row = before == me.entries ? me.row + 1 : 0;
 	me.entries = now;
 	bool again = me.row >= atomic_load_explicit(&enough, memory_order_relaxed);
 	if (mine)
-		return (again || atomic_load(&stale)) && take_pass();
+		return (again || is_stale()) && take_pass();
 	return again && begin(&now);
 }

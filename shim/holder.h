@@ -14,7 +14,7 @@
  *    looked at by it alone, and what several share, the receives that are pending, only by who is at them in his tenure (own.h).
  *  - Who is about to sleep in such a call may do so with a lock of the MPI, and the holder, who counts nothing, would wake nobody. So the sleeper
  *    takes the pass away (shim.h): the holder comes here with each call, counts, and wakes, and has the pass again when nobody sleeps and so many
- *    calls have gone by. Likewise what was seen is forgotten by whatever thread: the holder is sent here, and forgets.
+ *    calls have gone by. Likewise what was seen is forgotten by whatever thread: it counts that, and the holder is sent here, and forgets.
  *
  * To end a tenure costs some 10 us, so threads that call by turns must not take it from each other all the time: from one that lasted less than
  * SN_LONG_NS on, twice as many calls in a row are asked for. tests/model/holder.pml checks all of it.
@@ -44,14 +44,16 @@ struct sn_mine {
 	const void *awaited_in;
 	handle pending;		 /* its request; 0: none, or it has ended, and another may get it */
 	_Atomic uint32_t inside; /* at the receives that are pending (own.h) */
+	uint32_t forgets;	 /* how often all was to be forgotten, when it was last */
 	struct sn_mine *next;	 /* of nobody: the next one of these */
 };
 
 extern _Atomic uint32_t sn_mpi_tenure; /* odd: of a thread; even: nobody holds */
 
+/* If not: what who has ended the tenure has done with the receives that were pending is seen. */
 static inline bool sn_holder_is_me(void)
 {
-	return atomic_load_explicit(&sn_mpi_tenure, memory_order_relaxed) == sn_mpi_thread.tenure;
+	return atomic_load_explicit(&sn_mpi_tenure, memory_order_acquire) == sn_mpi_thread.tenure;
 }
 
 /* By sn_mpi_enter(), for a thread that has not the pass. True: it has it now. */

@@ -17,8 +17,7 @@
  * The claims:
  *  - Nobody is at the list beside another; nobody is there in the tenure of another, but who visits; nothing is pending when a tenure ends.
  *  - No call that begins with the pass begins in a tenure of another thread.
- *  - No call that is counted goes on in a tenure of another thread that had begun before, or with a call that was counted before. But one of who held when
- *    he looked, and was counted later, may, for he does not look again: his call had begun before that tenure.
+ *  - No call that is counted goes on in a tenure of another thread that had begun before, or with a call that was counted before.
  *  - Two threads never have the same tenure.
  *  - No call begins with the pass while another sleeps; and who was counted while one slept has woken him when he goes on.
  *  - No call that begins with the pass knows what was to be forgotten before.
@@ -29,7 +28,7 @@
  * holds), NO_SLEEPER_CHECK (nor whether somebody sleeps), NO_STALE_CHECK (nor whether he is to forget once more), ONE_STALE (one mark says to all
  * threads that they are to forget: who is late with the pass of a tenure that has ended takes it down, and the holder never sees it), NO_ENTRIES_CHECK
  * (who begins a tenure does not look whether another was counted), NO_WAKE (who ends a tenure wakes nobody, but the only thread sleeps without a word),
- * EX_HOLDER (the claim without its "but").
+ * EX_HOLDER (who held before he was counted does not look again).
  */
 #ifndef THREADS
 #define THREADS 3
@@ -213,10 +212,7 @@ proctype thread(byte me)
 		sees[me] = unwoken;
 #endif
 		if
-#ifdef EX_HOLDER
 		:: ANOTHERS -> beside = beside | ME
-#endif
-		:: !holds && ANOTHERS -> beside = beside | ME
 		:: else
 		fi
 	   };
@@ -225,6 +221,9 @@ proctype thread(byte me)
 	   :: d_step { sleepers > 0 -> awake(ALL) }
 	   :: sleepers == 0
 	   fi;
+#endif
+#ifndef EX_HOLDER
+	   holds = HOLDS;
 #endif
 	   if
 	   :: holds || EVEN
