@@ -75,7 +75,7 @@ static bool take_pass(void)
 		sn_mpi_thread.mine->forgets = now;
 		atomic_store(&sn_mpi_shim.pass, mine);
 	} while (is_stale());
-	if (!somebody_sleeps() && sn_holder_is_me())
+	if (!somebody_sleeps() && atomic_load(&sn_mpi_tenure) == mine)
 		return true;
 	atomic_compare_exchange_strong(&sn_mpi_shim.pass, &mine, SN_SHIM_NOBODY);
 	return false;
@@ -173,9 +173,12 @@ void sn_holder_exit(void)
 		return;
 	if (sn_mpi_thread.lesson) /* an error handler has left its call by a jump */
 		atomic_load(&sn_mpi_shim.quick)->learn(NULL);
+	m->watching = false;
 	sn_mpi_thread.mine = NULL;
 	atomic_store_explicit(&m->inside, 0, memory_order_release);
 	sn_own_lock();
+	if (m == holder) /* that it did not last says nothing */
+		since = 0;
 	m->next = unused;
 	unused = m;
 	sn_own_unlock();

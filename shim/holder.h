@@ -30,8 +30,8 @@
 
 #define SN_CALLS_FEW 64u /* in a row: as many are watched in vain at worst (quick.h) */
 #define SN_CALLS_MANY                                                                                        \
-	(1u << 14) /* more than a time slice of nothing else, in which the others may have no core */
-#define SN_LONG_NS 10000000u /* a thousand times what it costs to end a tenure */
+	(1u << 14)	    /* more than a time slice of nothing else, in which the others may have no core */
+#define SN_LONG_NS 2000000u /* a hundred times what it costs to end a tenure */
 
 /* What a thread has seen. */
 struct sn_mine {

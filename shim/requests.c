@@ -259,20 +259,29 @@ void sn_requests_gone(const void *ep)
 
 /* ---- learning ---- */
 
-/* What is left of a request, and how a status is written, are as they were taken to be. */
+static bool may_switch_on(void)
+{
+	return sn_holder_is_me() && !off && !sn_requests_are_ready() && status_seen();
+}
+
+/* What is left of a request, and how a status is written, are as they were taken to be. With the lock: another thread may hold at any time. */
 static void switch_on(handle left)
 {
-	if (!sn_holder_is_me() || off || sn_requests_are_ready() || !status_seen())
+	if (!may_switch_on())
 		return;
 	if (left != sn_own_null || !sn_own_null) {
 		off = true;
 		return;
 	}
-	if (!sn_requests_about() && sn_own_may()) /* else there is none for a receive */
-		for (struct slot *s = sn_own_slots; s < sn_own_slots + SLOTS; s++)
-			put_back(s, true);
-	atomic_store(&sn_own_names, sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS);
-	atomic_store(&sn_requests_ready, true);
+	sn_own_lock();
+	if (may_switch_on()) {
+		if (!sn_requests_about() && sn_own_may()) /* else there is none for a receive */
+			for (struct slot *s = sn_own_slots; s < sn_own_slots + SLOTS; s++)
+				put_back(s, true);
+		atomic_store(&sn_own_names, sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS);
+		atomic_store(&sn_requests_ready, true);
+	}
+	sn_own_unlock();
 }
 
 static inline bool to_learn(handle h)

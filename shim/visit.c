@@ -100,16 +100,6 @@ void sn_own_settled(void)
 	atomic_store_explicit(&sn_own_visited, 0, memory_order_release);
 }
 
-static void visit(void)
-{
-	pthread_mutex_lock(&lock);
-	if (atomic_load(&sn_mpi_tenure) & 1) {
-		sn_own_settle();
-		sn_own_settled();
-	}
-	pthread_mutex_unlock(&lock);
-}
-
 bool sn_own_enter_later(void)
 {
 	do {
@@ -152,14 +142,18 @@ void sn_own_begin(void)
 	atomic_store_explicit(&sn_own_paused, !left, memory_order_relaxed);
 }
 
-static void count_visit(void)
+static void visit(void)
 {
 	pthread_mutex_lock(&lock);
-	count_left();
-	if (left)
-		left--;
-	else
-		atomic_store_explicit(&sn_own_paused, true, memory_order_relaxed);
+	if (atomic_load(&sn_mpi_tenure) & 1) {
+		count_left();
+		if (left)
+			left--;
+		else
+			atomic_store_explicit(&sn_own_paused, true, memory_order_relaxed);
+		sn_own_settle();
+		sn_own_settled();
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -168,7 +162,6 @@ static void *visitor(void *unused)
 	for (;;) {
 		while (sem_wait(&bell))
 			;
-		count_visit();
 		visit();
 		atomic_store(&sn_own_asked, 0);
 	}
