@@ -204,6 +204,7 @@ static __attribute__((noinline)) int do_watched(const struct sn_collective *c, c
 static inline int call(const struct sn_collective *c, const void *from, void *to,
 		       const union function *slowly)
 {
+	sn_quick_told();
 	struct sn_meet *m = sn_flat_of(c);
 	if (m)
 		return sn_flat_do(m, c, from, to);

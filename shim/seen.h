@@ -45,6 +45,7 @@ static inline enum sn_mpi_threads threads(void)
 /* For who had the pass when his call began, as entry.S has seen: he has a struct sn_mine. NULL: he does not go the quick way all the same. */
 static inline const struct sn_shim_quick *quick_with_pass(void)
 {
+	sn_quick_told();
 	return likely(!atomic_load_explicit(&sn_mpi_windows, memory_order_relaxed))
 		       ? atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed)
 		       : NULL;
