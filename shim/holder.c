@@ -36,6 +36,7 @@ struct entry *sn_seen_beside(struct entry *table, const struct call *c)
 	return NULL;
 }
 
+/* Not rather one that is not known: then several new kinds of one set would take the same place from each other in every round, and none would be known ever. */
 struct entry *sn_seen_place(struct entry *table, const struct call *c)
 {
 	struct entry *free = NULL;
@@ -43,10 +44,10 @@ struct entry *sn_seen_place(struct entry *table, const struct call *c)
 		struct entry *e = &table[at ^ i];
 		if (e->seen && same(&e->call, c))
 			return e;
-		if (!free || (!e->known && (free->known || (!e->seen && free->seen))))
+		if (!free && !e->seen)
 			free = e;
 	}
-	return free->known ? &table[sn_seen_set(c) ^ sn_mpi_thread.mine->victim++ % SN_WAYS] : free;
+	return free ? free : &table[sn_seen_set(c) ^ sn_mpi_thread.mine->victim++ % SN_WAYS];
 }
 
 /* ---- the pass ---- */

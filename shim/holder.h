@@ -78,7 +78,7 @@ static inline bool sn_seen_is(const struct entry *e, const struct call *c)
 
 /* In the others; NULL: it is not known. */
 struct entry *sn_seen_beside(struct entry *table, const struct call *c);
-/* Its place; or one for it: which no call has, or only one that is not known. By a thread that has a struct sn_mine. */
+/* Its place; or one for it: which no call has, or each of them in turn. By a thread that has a struct sn_mine. */
 struct entry *sn_seen_place(struct entry *table, const struct call *c) __attribute__((returns_nonnull));
 
 /* Nothing is learned from the receive that is awaited. */
