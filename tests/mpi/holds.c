@@ -32,13 +32,17 @@ static struct talk talks[THREADS];
 static int rank;
 static bool serial;
 
-/* How many receives are the library's and pending; the beginning of shim/shim.h. */
+/* The beginning of that of shim/shim.h. */
+struct sn_shim {
+	uint32_t version;
+	_Atomic uint32_t stays;
+};
+
+/* How many receives are the library's and pending. */
 static uint32_t stays(void)
 {
-	struct sn_shim {
-		uint32_t version;
-		_Atomic uint32_t stays;
-	} * (*find)(void) = (struct sn_shim * (*)(void)) dlsym(RTLD_DEFAULT, "sennit_mpi_shim");
+	struct sn_shim *(*find)(void);
+	*(void **)&find = dlsym(RTLD_DEFAULT, "sennit_mpi_shim");
 	return find ? find()->stays : 0;
 }
 
