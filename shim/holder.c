@@ -143,9 +143,8 @@ static bool begin(const uint32_t *counted)
 /* That of another thread. The next one must be worth it. */
 static void end_others(void)
 {
-	uint32_t few = atomic_load_explicit(&enough, memory_order_relaxed);
 	sn_own_lock();
-	uint32_t n = atomic_load(&sn_mpi_tenure);
+	uint32_t n = atomic_load(&sn_mpi_tenure), few = atomic_load_explicit(&enough, memory_order_relaxed);
 	if (n & 1 && n != sn_mpi_thread.tenure) {
 		atomic_store(&sn_mpi_shim.pass, SN_SHIM_NOBODY);
 		/* it may sleep with a lock of the MPI, and has not said so as long as it was the only thread */

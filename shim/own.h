@@ -80,7 +80,7 @@ void sn_own_give_all(void);
 /* ---- visit.c: to have them to oneself ---- */
 extern _Atomic uint32_t sn_own_visited;
 extern atomic_bool sn_own_shared; /* others may call at once; as long as none was given it is not known yet */
-/* Can they be given, now that it is known how? By the holder. */
+/* Can they be given, now that it is known how? By the holder, with sn_own_lock(). */
 bool sn_own_may(void);
 static inline void sn_own_leave(void)
 {

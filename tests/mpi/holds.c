@@ -314,6 +314,18 @@ static void all_at_once(void)
 		end(&w[i]);
 }
 
+static const struct {
+	const char *name;
+	void (*run)(void);
+	bool serial; /* one thread at a time calls */
+} parts[] = {{"one after the other", one_after_the_other, true},
+	     {"turns", turns, true},
+	     {"waited for by another", waited_for_by_another, true},
+	     {"beside one that waits", beside_one_that_waits, false},
+	     {"beside one that frees", beside_one_that_frees, false},
+	     {"all at once", all_at_once, false},
+	     {"one after the other, again", one_after_the_other, false}};
+
 int main(int argc, char **argv)
 {
 	serial = argc > 1 && !strcmp(argv[1], "-o");
@@ -331,21 +343,9 @@ int main(int argc, char **argv)
 		talks[i].peer = !rank;
 		MPI_Comm_dup(MPI_COMM_WORLD, &talks[i].comm);
 	}
-	st.doing = "one after the other";
-	one_after_the_other();
-	st.doing = "turns";
-	turns();
-	st.doing = "waited for by another";
-	waited_for_by_another();
-	if (!serial) {
-		st.doing = "beside one that waits";
-		beside_one_that_waits();
-		st.doing = "beside one that frees";
-		beside_one_that_frees();
-		st.doing = "all at once";
-		all_at_once();
-		st.doing = "one after the other, again";
-		one_after_the_other();
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && (!serial || parts[i].serial); i++) {
+		st.doing = parts[i].name;
+		parts[i].run();
 	}
 	for (int i = 0; i < THREADS; i++)
 		MPI_Comm_free(&talks[i].comm);
