@@ -39,9 +39,11 @@ kernel=$2
 program=$3
 shift 3
 mod=$cache/$kernel/mod
-[ -e "$cache/$kernel/vmlinuz" ] || skip "kernel $kernel is not in the cache"
+image=$cache/$kernel/vmlinux
+[ -e "$image" ] || image=$cache/$kernel/vmlinuz
+[ -e "$image" ] || skip "kernel $kernel is not in the cache"
 [ -e "$mod/$build/sennit.ko" ] || skip "the module is not built for $kernel"
-need cpio gzip
+need cpio
 # A PC has no DMA engine in QEMU, so one may have the double; this arm64 machine has eight channels of its own.
 if [ "$kernel" = arm64 ]; then
 	need qemu-system-aarch64
@@ -101,7 +103,7 @@ done
 	echo "debug_exit=$debug_exit"
 	echo "limit=$((limit > 120 ? limit - 60 : limit / 2))" # what is left is for booting, and for what there is to say then
 } >"$work/root/settings"
-(cd "$work/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
+(cd "$work/root" && find . | cpio -o -H newc --quiet) >"$work/initrd" # not packed, for the same reason as the kernel
 
 # stop_when_told PROCESS-GROUP: until it has ended.
 stop_when_told() {
@@ -120,7 +122,7 @@ stop_when_told() {
 # A processor that is stuck ends the machine, which says what each of them was at.
 boot() {
 	status=0
-	nice -n 4 timeout -k 3 "$limit" "${machine[@]}" -kernel "$cache/$kernel/vmlinuz" -initrd "$work/initrd" \
+	nice -n 4 timeout -k 3 "$limit" "${machine[@]}" -kernel "$image" -initrd "$work/initrd" \
 		-append "quiet panic=-1 oops=panic softlockup_panic=1 panic_print=0x40 $args" </dev/null >"$work/log" 2>&1 &
 	[ -z "$stops" ] || stop_when_told $!
 	wait $! || status=$?
