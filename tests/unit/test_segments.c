@@ -42,22 +42,23 @@ static void fill(const struct iovec *iov, uint32_t count)
 		memcpy(iov[i].iov_base, body + at, iov[i].iov_len);
 }
 
+static bool untouched(const uint8_t *gap, const uint8_t *end)
+{
+	size_t len = (size_t)(end - gap);
+	return len == 0 || (*gap == 0xee && memcmp(gap, gap + 1, len - 1) == 0);
+}
+
 static bool all_right(const struct iovec *iov, uint32_t count)
 {
 	const uint8_t *gap = to;
 	size_t at = 0;
 	for (uint32_t i = 0; i < count; at += iov[i++].iov_len) {
-		for (; gap < (const uint8_t *)iov[i].iov_base; gap++)
-			if (*gap != 0xee)
-				return false;
-		if (memcmp(iov[i].iov_base, body + at, iov[i].iov_len) != 0)
+		if (!untouched(gap, iov[i].iov_base) ||
+		    memcmp(iov[i].iov_base, body + at, iov[i].iov_len) != 0)
 			return false;
-		gap += iov[i].iov_len;
+		gap = (const uint8_t *)iov[i].iov_base + iov[i].iov_len;
 	}
-	for (; gap < to + sizeof(to); gap++)
-		if (*gap != 0xee)
-			return false;
-	return true;
+	return untouched(gap, to + sizeof(to));
 }
 
 static void wait_both(sn_req *sent, sn_req *received)
