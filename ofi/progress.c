@@ -130,10 +130,9 @@ static struct sn_shim_thread *waiting_thread(const struct sn_shim *shim)
 {
 	struct sn_shim_thread *t = calling_thread(shim);
 
-	if (!t || t->kind != SN_SHIM_WAITS || t->freeing == t->calls ||
-	    atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
-		return NULL;
-	return t;
+	return t && t->kind == SN_SHIM_WAITS && !atomic_load_explicit(&shim->elsewhere, memory_order_relaxed)
+		       ? t
+		       : NULL;
 }
 
 /*

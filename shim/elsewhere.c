@@ -6,13 +6,15 @@
 #include <string.h>
 
 _Atomic uint32_t sn_mpi_windows;
+static _Atomic uint32_t windows[2]; /* made by this name, and by that of the profiling interface */
 static _Atomic uint32_t stepping;
 
-/* Whatever was counted, everybody says the sum of both, and so the last one does. */
+/* Whatever was counted, everybody says the sums, and so the last one does. */
 static void say(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	pthread_mutex_lock(&lock);
+	atomic_store(&sn_mpi_windows, atomic_load(&windows[0]) + atomic_load(&windows[1]));
 	atomic_store(&sn_mpi_shim.elsewhere, atomic_load(&sn_mpi_windows) + atomic_load(&stepping));
 	pthread_mutex_unlock(&lock);
 }
@@ -21,30 +23,40 @@ static void say(void)
 
 /*
  * Counted under each of the two names by itself: a tool may stand before one call and not before the other, and then a call goes
- * through both. Where several threads call, a window counts for ever.
+ * through both. What frees one waits for the other ranks, and other threads may have what it waits for: the window is there until it
+ * returns. That is known when the thread calls again, which it does by the slow way.
  */
 bool sn_elsewhere_window(const char *name)
 {
 	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
 					    "MPI_Win_create_dynamic"};
-	static _Atomic uint32_t windows[2];
-	bool profiled = *name == 'P', frees, made = false;
+	bool profiled = *name == 'P', made = false;
 	name += profiled;
-	frees = strcmp(name, "MPI_Win_free") == 0;
+	if (strcmp(name, "MPI_Win_free") == 0) {
+		uint32_t mine = sn_mpi_thread.tenure;
+		sn_mpi_thread.freeing |= 1u << profiled;
+		atomic_compare_exchange_strong(&sn_mpi_shim.pass, &mine, SN_SHIM_NOBODY);
+		return true;
+	}
 	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
 		made |= strcmp(name, makes[i]) == 0;
-	if (!frees && !made)
-		return false;
 	if (made) {
 		atomic_fetch_add(&windows[profiled], 1);
-	} else {
-		sn_mpi_thread.freeing = sn_mpi_thread.calls;
-		if (!atomic_load(&sn_mpi_many) && atomic_load(&windows[profiled]))
-			atomic_fetch_sub(&windows[profiled], 1);
+		say();
 	}
-	atomic_store(&sn_mpi_windows, atomic_load(&windows[0]) + atomic_load(&windows[1]));
+	return made;
+}
+
+void sn_elsewhere_freed(void)
+{
+	for (unsigned p = 0; p < 2; p++) {
+		uint32_t n = atomic_load(&windows[p]);
+		while (sn_mpi_thread.freeing & 1u << p && n &&
+		       !atomic_compare_exchange_weak(&windows[p], &n, n - 1))
+			;
+	}
+	sn_mpi_thread.freeing = 0;
 	say();
-	return true;
 }
 
 /* ---- requests that go on by steps ---- */

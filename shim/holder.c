@@ -169,6 +169,8 @@ void sn_holder_exit(void)
 {
 	struct sn_mine *m = sn_mpi_thread.mine;
 	sn_mpi_thread.tenure = 0; /* what ends after this may call */
+	if (sn_mpi_thread.freeing)
+		sn_elsewhere_freed();
 	if (!m)
 		return;
 	if (sn_mpi_thread.lesson) /* an error handler has left its call by a jump */

@@ -145,6 +145,8 @@ bool sn_meet_is_ending(handle comm);
 extern _Atomic uint32_t sn_mpi_windows; /* there are */
 /* A call begins. True: it makes or frees a window. */
 bool sn_elsewhere_window(const char *name);
+/* This thread's call that freed a window (sn_shim_thread.freeing) has returned. */
+void sn_elsewhere_freed(void);
 /* What stands before this definition; NULL: nothing. */
 void *sn_elsewhere_stand_in(const char *name, void *definition);
 

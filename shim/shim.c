@@ -31,8 +31,7 @@ static const char *const names[] = {
 
 extern void *_Atomic sn_mpi_next[COUNT]; /* entry.S */
 /* Initial-exec: a library that is loaded at start has room in every thread's static block. */
-_Thread_local struct sn_shim_thread sn_mpi_thread
-	__attribute__((tls_model("initial-exec"))) = {.freeing = UINT32_MAX};
+_Thread_local struct sn_shim_thread sn_mpi_thread __attribute__((tls_model("initial-exec")));
 
 static struct sn_shim_thread *this_thread(void)
 {
@@ -253,6 +252,8 @@ static void *definition(uint32_t index, bool quickly)
 void *sn_mpi_enter(uint32_t index)
 {
 	static _Atomic uint64_t known[(COUNT + 63) / 64];
+	if (sn_mpi_thread.freeing)
+		sn_elsewhere_freed();
 	bool quickly = sn_mpi_thread.tenure == atomic_load(&sn_mpi_shim.pass) || sn_holder_enter();
 	sn_requests_before();
 	uint64_t bit = UINT64_C(1) << index % 64;

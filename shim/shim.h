@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 16
+#define SN_SHIM_VERSION 17
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -32,9 +32,9 @@ struct sn_shim_thread {
 	uint32_t call_seen;
 	uint32_t entries_seen;
 	uint64_t stamp_seen, idle, left; /* left: when the last look that found nothing ended */
-	uint32_t freeing;		 /* calls in the last one that frees a window */
-	uint32_t looked; /* after this thread's last look, as long as was right: sched_yield() here */
-	uint32_t yields; /* of this thread: does the library do so by itself? Those of OpenMP often do */
+	uint32_t freeing; /* it frees a window: by this name 1, by that of the profiling interface 2 */
+	uint32_t looked;  /* after this thread's last look, as long as was right: sched_yield() here */
+	uint32_t yields;  /* of this thread: does the library do so by itself? Those of OpenMP often do */
 	struct sn_shim_lesson *lesson; /* what its call teaches; NULL: it is not watched */
 	uint32_t noticed, noticed_before,
 		all_before;   /* what happened, by this thread; at the lesson's begin, and by all */

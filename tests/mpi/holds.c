@@ -295,6 +295,25 @@ static void beside_one_that_frees(void)
 	}
 }
 
+/* While there is a window nobody goes it; and then whoever would, also the thread that has freed it, and though that was not the first. */
+static void make_and_free(struct talk *t)
+{
+	MPI_Win window;
+	MPI_Win_create(t->out, sizeof(t->out), 1, MPI_INFO_NULL, t->comm, &window);
+	windows(t, now() + 0.02);
+	must(!t->own, "one that has a window goes the quick way");
+	MPI_Win_free(&window);
+	until_own(t);
+}
+
+static void windows_of_memory(void)
+{
+	by_another(make_and_free, &talks[1]);
+	until_own(&talks[0]);
+	make_and_free(&talks[0]);
+	by_another(until_own, &talks[2]);
+}
+
 /* Each for a while, then away for a while, whatever the others do. */
 static void now_and_then(struct talk *t)
 {
@@ -323,6 +342,7 @@ static const struct {
 	     {"waited for by another", waited_for_by_another, true},
 	     {"beside one that waits", beside_one_that_waits, false},
 	     {"beside one that frees", beside_one_that_frees, false},
+	     {"windows of memory", windows_of_memory, true},
 	     {"all at once", all_at_once, false},
 	     {"one after the other, again", one_after_the_other, false}};
 

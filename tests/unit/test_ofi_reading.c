@@ -252,7 +252,6 @@ static void yield(struct side *s)
 	ssize_t n = -FI_EAGAIN;
 	calls.kind = SN_SHIM_WAITS;
 	calls.calls++;
-	calls.freeing = calls.calls - 1;
 	atomic_store(&shim.threads, 2);
 	if (s->me == 0) {
 		together(s);
