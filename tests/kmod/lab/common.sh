@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the other scripts here. The lab's cache folder holds one folder a kernel:
-#   CACHE/KERNEL/vmlinuz  CACHE/KERNEL/build (what modules are built against)  CACHE/KERNEL/mod/NAME (what was built)
+#   CACHE/KERNEL/vmlinuz and, unpacked, vmlinux  CACHE/KERNEL/build (what modules are built against)  CACHE/KERNEL/mod/NAME (what was built)
 set -euo pipefail
 
 lab=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
