@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "copy/cma.h"
 #include "core/rail.h"
+#include "pattern.h"
 #include "progress/relax.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -88,58 +89,6 @@ struct sn_ep {
 	uint8_t *pull_into;    /* NULL: into fresh memory */
 };
 
-/* ---- patterns ------------------------------------------------------------------------------------------------ */
-
-static inline uint8_t pattern(uint64_t number, uint64_t i)
-{
-	return (uint8_t)(number * 167 + i * 7 + (i >> 8) * 13 + (i >> 16) * 29 + 1);
-}
-
-/* A piece of it. By memcpy() and memcmp() of such pieces the sanitizers see all bytes of a buffer, but not one by one. */
-#define PATTERN_PIECE 256u
-
-__attribute__((no_sanitize_thread, no_sanitize_address)) static inline uint64_t pattern_piece(uint8_t *piece,
-											      uint64_t number,
-											      uint64_t from,
-											      uint64_t len)
-{
-	uint64_t n = len - from < PATTERN_PIECE ? len - from : PATTERN_PIECE;
-
-	for (uint64_t i = 0; i < n; i++)
-		piece[i] = pattern(number, from + i);
-	return n;
-}
-
-static inline void pattern_fill(uint8_t *to, uint64_t number, uint64_t len)
-{
-	uint8_t piece[PATTERN_PIECE];
-
-	for (uint64_t at = 0, n; at < len; at += n) {
-		n = pattern_piece(piece, number, at, len);
-		memcpy(to + at, piece, n);
-	}
-}
-
-static inline bool pattern_holds(const uint8_t *at, uint64_t number, uint64_t len)
-{
-	uint8_t piece[PATTERN_PIECE];
-
-	for (uint64_t from = 0, n; from < len; from += n) {
-		n = pattern_piece(piece, number, from, len);
-		if (memcmp(at + from, piece, n) == 0)
-			continue;
-		for (uint64_t i = 0; i < n; i++)
-			if (at[from + i] != piece[i]) {
-				fprintf(stderr, "message %llu, byte %llu of %llu: %u, not %u\n",
-					(unsigned long long)number, (unsigned long long)(from + i),
-					(unsigned long long)len, at[from + i], piece[i]);
-				break;
-			}
-		return false;
-	}
-	return true;
-}
-
 static inline uint32_t next_random(uint32_t *state)
 {
 	*state = *state * 1664525u + 1013904223u;
@@ -203,7 +152,7 @@ void sn_core_pulled(struct sn_req *req, int status)
 		peer->ep->pulls_failed++;
 		peer->ep->last_status = status;
 	} else if (!peer->ep->unchecked) {
-		CHECK(pattern_holds(req->buf, req->number, req->len));
+		CHECK(pattern_holds(req->buf, req->len, req->number));
 		for (size_t i = req->len; i < req->buf_len; i++)
 			CHECK(req->buf[i] == 0xee); /* nothing beyond */
 	}
@@ -259,9 +208,9 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	CHECK(in->head.kind == SN_K_TAGGED + number % SN_K_MAX);
 	CHECK(in->head.flags == (number & SN_H_MASK));
 	CHECK(in->head.imm_len == number % (SN_IMM_MAX + 1));
-	CHECK(pattern_holds(in->head.imm, number + 7, in->head.imm_len));
+	CHECK(pattern_holds(in->head.imm, in->head.imm_len, number + 7));
 	if (!in->rdv) {
-		CHECK(pattern_holds(in->body, number, in->head.len));
+		CHECK(pattern_holds(in->body, in->head.len, number));
 		peer->finished++;
 		return 0;
 	}
@@ -411,7 +360,7 @@ static inline void side_step(struct sn_ep *ep, uint64_t *idle)
 /* The head of message `number`; the immediate bytes that go with it are written to imm. */
 static inline struct sn_head side_head(uint64_t number, uint64_t len, uint8_t imm[SN_IMM_MAX])
 {
-	pattern_fill(imm, number + 7, SN_IMM_MAX);
+	pattern_fill(imm, SN_IMM_MAX, number + 7);
 	return (struct sn_head){.kind = (uint8_t)(SN_K_TAGGED + number % SN_K_MAX),
 				.flags = number & SN_H_MASK,
 				.imm_len = (uint8_t)(number % (SN_IMM_MAX + 1)),
@@ -434,7 +383,7 @@ static inline int side_send(struct sn_peer_state *peer, uint64_t len, bool injec
 	req->len = len;
 	req->buf = malloc(len + 1);
 	CHECK(req->buf);
-	pattern_fill(req->buf, number, len);
+	pattern_fill(req->buf, len, number);
 	req->iov_count = cut(req->iov, req->buf, len, segments, &seed);
 	struct sn_out out = {.head = side_head(number, len, imm),
 			     .iov = req->iov,

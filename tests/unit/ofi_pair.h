@@ -6,6 +6,7 @@
 #ifndef SN_TESTS_OFI_PAIR_H
 #define SN_TESTS_OFI_PAIR_H
 
+#include "pattern.h"
 #include "unit.h"
 
 #include <dlfcn.h>
@@ -270,50 +271,6 @@ static inline struct fi_cq_err_entry expect_error(struct side *s, void *context,
 	CHECK(err.err == code);
 	CHECK(err.op_context == context);
 	return err;
-}
-
-static inline uint8_t pattern(uint64_t id, size_t at)
-{
-	uint64_t x = id * 0x9e3779b97f4a7c15u + at;
-
-	return (uint8_t)(x ^ (x >> 7) ^ (x >> 29));
-}
-
-/* A piece of it. By memcpy() and memcmp() of such pieces the sanitizers see all bytes of a buffer, but not one by one. */
-#define PATTERN_PIECE ((size_t)256)
-
-__attribute__((no_sanitize_thread, no_sanitize_address)) static inline size_t pattern_piece(uint8_t *piece,
-											    uint64_t id,
-											    size_t from,
-											    size_t len)
-{
-	size_t n = len - from < PATTERN_PIECE ? len - from : PATTERN_PIECE;
-
-	for (size_t i = 0; i < n; i++)
-		piece[i] = pattern(id, from + i);
-	return n;
-}
-
-static inline void fill(void *buf, size_t len, uint64_t id)
-{
-	uint8_t piece[PATTERN_PIECE];
-
-	for (size_t at = 0, n; at < len; at += n) {
-		n = pattern_piece(piece, id, at, len);
-		memcpy((uint8_t *)buf + at, piece, n);
-	}
-}
-
-static inline bool holds(const void *buf, size_t len, uint64_t id)
-{
-	uint8_t piece[PATTERN_PIECE];
-
-	for (size_t at = 0, n; at < len; at += n) {
-		n = pattern_piece(piece, id, at, len);
-		if (memcmp((const uint8_t *)buf + at, piece, n) != 0)
-			return false;
-	}
-	return true;
 }
 
 #endif

@@ -44,7 +44,7 @@ static void echo(struct sn_ep *a, struct sn_ep *b, struct sn_peer_state *to_b, s
 	for (int i = 0; i < 2; i++) {
 		uint64_t number = from[i]->sent++;
 		struct sn_out out = {.head = side_head(number, len, imm), .iov = &v, .iov_count = len != 0};
-		pattern_fill(buf, number, len);
+		pattern_fill(buf, len, number);
 		/* the request is only a token: nobody will ask for it */
 		assert_int_equal(sn_rail_local.post(from[i]->link, &out, (struct sn_req *)(void *)buf), 1);
 		assert_true(side_progress(to[i]) >= 1); /* padding counts too */

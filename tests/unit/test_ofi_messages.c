@@ -20,7 +20,7 @@ static const size_t sizes[] = {0, 1, 8, 40, 41, 1000, 4096, 4097, 8192, 8193, 65
 static void send_all(struct side *s, uint8_t *buf)
 {
 	for (size_t i = 0; i < SIZES; i++) {
-		fill(buf, sizes[i], i);
+		pattern_fill(buf, sizes[i], i);
 		CHECK_OK(fi_tsend(s->ep, buf, sizes[i], NULL, s->peer, i | (i << 56), &s->info));
 		struct fi_cq_tagged_entry e = expect(s, &s->info);
 		CHECK((e.flags & (FI_TAGGED | FI_SEND)) == (FI_TAGGED | FI_SEND));
@@ -36,7 +36,7 @@ static void receive_all(struct side *s, uint8_t *buf)
 		CHECK((e.flags & (FI_TAGGED | FI_RECV)) == (FI_TAGGED | FI_RECV));
 		CHECK(!(e.flags & FI_REMOTE_CQ_DATA));
 		CHECK(e.len == sizes[i] && e.tag == (i | (i << 56)));
-		CHECK(holds(buf, sizes[i], i));
+		CHECK(pattern_holds(buf, sizes[i], i));
 		CHECK(buf[sizes[i]] == 0xee);
 	}
 }
@@ -70,7 +70,7 @@ static void tagged_order(struct side *s)
 	for (int i = 0; i < COUNT; i++) {
 		size_t len = i % 3 == 0 ? 70000 : (size_t)i * 7;
 		if (s->me == 0) {
-			fill(bufs[i], len, (uint64_t)i);
+			pattern_fill(bufs[i], len, (uint64_t)i);
 			CHECK_OK(fi_tsend(s->ep, bufs[i], len, NULL, s->peer, 5, &ids[i]));
 		} else {
 			if (i == COUNT / 2)
@@ -90,7 +90,7 @@ static void tagged_order(struct side *s)
 		seen[which] = true;
 		size_t len = which % 3 == 0 ? 70000 : (size_t)which * 7;
 		if (s->me == 1)
-			CHECK(e.len == len && holds(bufs[which], len, (uint64_t)which));
+			CHECK(e.len == len && pattern_holds(bufs[which], len, (uint64_t)which));
 	}
 }
 
@@ -108,14 +108,14 @@ static void tagged_forms(struct side *s)
 	struct fi_cq_tagged_entry e;
 	fi_addr_t from = 77;
 
-	fill(out, sizeof(out), 1);
+	pattern_fill(out, sizeof(out), 1);
 	if (s->me == 0) {
 		CHECK_OK(fi_tsenddata(s->ep, out, 9000, NULL, 0xfeedfacecafebeef, s->peer, 1, in));
 		expect(s, in);
 		CHECK_OK(fi_tinject(s->ep, out, 4096, s->peer, 2));
 		CHECK_OK(fi_tinjectdata(s->ep, out, 10, 42, s->peer, 3));
 		memset(out, 0, 4096); /* injected: ours again */
-		fill(out, sizeof(out), 1);
+		pattern_fill(out, sizeof(out), 1);
 		CHECK_OK(fi_tsendv(s->ep, parts, NULL, 3, s->peer, 4, in));
 		expect(s, in);
 		CHECK(fi_tinject(s->ep, out, 9000, s->peer, 5) < 0);
@@ -123,23 +123,23 @@ static void tagged_forms(struct side *s)
 		CHECK_OK(fi_trecv(s->ep, in, 9000, NULL, s->self, 6, 0, out));
 		expect(s, out);
 		expect(s, out);
-		CHECK(holds(in, 9000, 1));
+		CHECK(pattern_holds(in, 9000, 1));
 		return;
 	}
 	CHECK_OK(fi_trecv(s->ep, in, 9000, NULL, FI_ADDR_UNSPEC, 1, 0, in));
 	while (fi_cq_readfrom(s->cq, &e, 1, &from) == -FI_EAGAIN)
 		;
 	CHECK(from == s->peer);
-	CHECK(e.flags & FI_REMOTE_CQ_DATA && e.data == 0xfeedfacecafebeef && holds(in, 9000, 1));
+	CHECK(e.flags & FI_REMOTE_CQ_DATA && e.data == 0xfeedfacecafebeef && pattern_holds(in, 9000, 1));
 	CHECK_OK(fi_trecv(s->ep, in, 9000, NULL, s->peer, 2, 0, in));
 	e = expect(s, in);
-	CHECK(e.len == 4096 && holds(in, 4096, 1));
+	CHECK(e.len == 4096 && pattern_holds(in, 4096, 1));
 	CHECK_OK(fi_trecv(s->ep, in, 9000, NULL, s->peer, 3, 0, in));
 	e = expect(s, in);
 	CHECK(e.flags & FI_REMOTE_CQ_DATA && e.data == 42 && e.len == 10);
 	CHECK_OK(fi_trecvv(s->ep, back, NULL, 2, s->peer, 4, 0, in));
 	e = expect(s, in);
-	CHECK(e.len == 9000 && holds(in, 9000, 1));
+	CHECK(e.len == 9000 && pattern_holds(in, 9000, 1));
 }
 
 static void every_form_of_a_tagged_call_works(void **state)
@@ -209,7 +209,7 @@ static void peeking(struct side *s)
 	struct fi_context context, other;
 
 	if (s->me == 0) {
-		fill(out, sizeof(out), 3);
+		pattern_fill(out, sizeof(out), 3);
 		CHECK_OK(fi_tsenddata(s->ep, out, 50000, NULL, 9, s->peer, 1, out));
 		CHECK_OK(fi_tsend(s->ep, out, 500, NULL, s->peer, 2, out));
 		CHECK_OK(fi_tsend(s->ep, out, 50000, NULL, s->peer, 3, out));
@@ -228,7 +228,7 @@ static void peeking(struct side *s)
 	expect_error(s, &other, FI_ENOMSG);
 	CHECK_OK(look(s, 1, FI_CLAIM, &context, in, sizeof(in)));
 	e = expect(s, &context);
-	CHECK(e.len == 50000 && e.data == 9 && holds(in, 50000, 3));
+	CHECK(e.len == 50000 && e.data == 9 && pattern_holds(in, 50000, 3));
 	CHECK(find(s, 2, FI_CLAIM, &context).len == 500);
 	CHECK_OK(look(s, 2, FI_CLAIM | FI_DISCARD, &context, NULL, 0));
 	expect(s, &context);
@@ -291,7 +291,7 @@ static void cancelling_late(struct side *s)
 		if (s->me == 1) {
 			for (int i = 0; i < SMALL / 2; i++)
 				CHECK_OK(fi_tinject(s->ep, &small[i], 8, s->peer, 100));
-			fill(big, BIG, BIG);
+			pattern_fill(big, BIG, BIG);
 			CHECK_OK(fi_tsend(s->ep, big, BIG, NULL, s->peer, 5, big));
 			together(s);
 			expect(s, big);
@@ -310,7 +310,7 @@ static void cancelling_late(struct side *s)
 		} else {
 			CHECK(n == 1 && e[0].op_context == big && e[0].len == BIG);
 		}
-		CHECK(holds(big, (size_t)room, BIG));
+		CHECK(pattern_holds(big, (size_t)room, BIG));
 	}
 	if (s->me ==
 	    0) { /* a successful one is told at once as well, and the others are still there, in order */
@@ -340,7 +340,7 @@ static void truncating(struct side *s)
 	static uint8_t out[100000], in[100000];
 	static const size_t sent[] = {100, 5000, 100000};
 
-	fill(out, sizeof(out), 4);
+	pattern_fill(out, sizeof(out), 4);
 	for (int i = 0; i < 3; i++) {
 		if (s->me == 0) {
 			CHECK_OK(fi_tsend(s->ep, out, sent[i], NULL, s->peer, 1, out));
@@ -351,7 +351,7 @@ static void truncating(struct side *s)
 		CHECK_OK(fi_trecv(s->ep, in, 64, NULL, s->peer, 1, 0, in));
 		struct fi_cq_err_entry err = expect_error(s, in, FI_ETRUNC);
 		CHECK(err.len == 64 && err.olen == sent[i] - 64 && err.tag == 1);
-		CHECK(holds(in, 64, 4) && in[64] == 0xee);
+		CHECK(pattern_holds(in, 64, 4) && in[64] == 0xee);
 	}
 }
 
@@ -366,7 +366,7 @@ static void plain(struct side *s)
 {
 	uint8_t in[20000], out[20000];
 
-	fill(out, sizeof(out), 5);
+	pattern_fill(out, sizeof(out), 5);
 	if (s->me == 0) {
 		CHECK_OK(fi_tinject(s->ep, out, 10, s->peer,
 				    0)); /* plain receives never see tagged messages */
@@ -378,7 +378,7 @@ static void plain(struct side *s)
 	CHECK_OK(fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in));
 	struct fi_cq_tagged_entry e = expect(s, in);
 	CHECK((e.flags & (FI_MSG | FI_RECV)) == (FI_MSG | FI_RECV));
-	CHECK(e.len == 20000 && holds(in, 20000, 5));
+	CHECK(e.len == 20000 && pattern_holds(in, 20000, 5));
 	CHECK_OK(fi_recv(s->ep, in, sizeof(in), NULL, s->peer, in));
 	e = expect(s, in);
 	CHECK(e.len == 100 && e.flags & FI_REMOTE_CQ_DATA && e.data == 7);
@@ -415,7 +415,7 @@ static void multi(struct side *s)
 	if (s->me == 0) {
 		together(s);
 		for (int i = 0; i < STREAM; i++) {
-			fill(out, stream_len(i), (uint64_t)i);
+			pattern_fill(out, stream_len(i), (uint64_t)i);
 			CHECK_OK(fi_inject(s->ep, out, stream_len(i), s->peer));
 		}
 		together(s);
@@ -435,7 +435,7 @@ static void multi(struct side *s)
 		CHECK(!err.err && (pool == pools[0] || pool == pools[1]));
 		CHECK(e.len == stream_len(i));
 		CHECK((uint8_t *)e.buf >= pool && (uint8_t *)e.buf + e.len <= pool + POOL);
-		CHECK(holds(e.buf, e.len, (uint64_t)i));
+		CHECK(pattern_holds(e.buf, e.len, (uint64_t)i));
 		if (e.flags & FI_MULTI_RECV) {
 			released++;
 			post_pool(s, pool, pool);

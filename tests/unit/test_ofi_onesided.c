@@ -46,7 +46,7 @@ static void access_window(struct side *s)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		size_t at = (LENGTH - sizes[i]) / 2;
 		if (s->me == 0) {
-			fill(local, sizes[i], i);
+			pattern_fill(local, sizes[i], i);
 			CHECK_OK(fi_write(s->ep, local, sizes[i], NULL, s->peer, start + at, key, local));
 			struct fi_cq_tagged_entry e = expect(s, local);
 			CHECK((e.flags & (FI_RMA | FI_WRITE)) == (FI_RMA | FI_WRITE));
@@ -59,7 +59,7 @@ static void access_window(struct side *s)
 				CHECK((local[b] ^ pattern(i, b)) == 0xff);
 		} else {
 			together(s);
-			CHECK(holds(window + at, sizes[i], i));
+			CHECK(pattern_holds(window + at, sizes[i], i));
 			for (size_t b = 0; b < sizes[i]; b++)
 				window[at + b] ^= 0xff;
 			together(s);
@@ -93,7 +93,7 @@ static void write_forms(struct side *s)
 				       .rma_iov_count = 1,
 				       .context = v,
 				       .data = 11};
-		fill(local, 10000, 1);
+		pattern_fill(local, 10000, 1);
 		CHECK_OK(fi_writemsg(s->ep, &m, FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_DELIVERY_COMPLETE));
 		expect(s, v);
 		CHECK_OK(fi_writedata(s->ep, local, 500, NULL, 12, s->peer, start + 20000, key, local));
@@ -103,7 +103,7 @@ static void write_forms(struct side *s)
 		memset(local, 0, 10000);
 		CHECK_OK(fi_readmsg(s->ep, &m, 0));
 		expect(s, v);
-		CHECK(holds(local, 10000, 1));
+		CHECK(pattern_holds(local, 10000, 1));
 		r.len = 9999; /* the sides differ */
 		CHECK(fi_writemsg(s->ep, &m, 0) == -FI_EINVAL);
 	} else {
@@ -112,8 +112,8 @@ static void write_forms(struct side *s)
 			CHECK((e.flags & (FI_REMOTE_WRITE | FI_RMA)) == (FI_REMOTE_WRITE | FI_RMA));
 			CHECK(e.flags & FI_REMOTE_CQ_DATA && e.data == data);
 		}
-		CHECK(holds(window, 10000, 1) && holds(window + 20000, 500, 1));
-		CHECK(holds(window + 30000, 100, 1) && holds(window + 40000, 100, 1));
+		CHECK(pattern_holds(window, 10000, 1) && pattern_holds(window + 20000, 500, 1));
+		CHECK(pattern_holds(window + 30000, 100, 1) && pattern_holds(window + 40000, 100, 1));
 	}
 	together(s);
 	if (mr)
@@ -183,11 +183,11 @@ static void registrations(struct side *s)
 	CHECK_OK(fi_close(&second->fid));
 	s->shared->word[s->me] = (uintptr_t)window;
 	together(s);
-	fill(local, 1000, (uint64_t)s->me);
+	pattern_fill(local, 1000, (uint64_t)s->me);
 	CHECK_OK(fi_write(s->ep, local, 1000, NULL, s->peer, s->shared->word[!s->me] + 5, 1, local));
 	expect(s, local);
 	together(s);
-	CHECK(holds(window + 5, 1000, (uint64_t)!s->me));
+	CHECK(pattern_holds(window + 5, 1000, (uint64_t)!s->me));
 	CHECK_OK(fi_close(&mine->fid));
 	CHECK_OK(fi_close(&all->fid));
 }
