@@ -86,14 +86,17 @@ struct sn_bell *sn_bell_own(void)
 bool sn_bell_shares(const uint64_t mine[SN_BELL_CPUS / 64], const struct sn_bell *theirs)
 {
 	uint64_t both = 0, known = 0;
-	int count = 0;
-	for (unsigned i = 0; i < SN_BELL_CPUS / 64; i++) {
-		uint64_t its = theirs ? atomic_load_explicit(&theirs->cpus[i], memory_order_relaxed) : 0;
-		count += __builtin_popcountll(mine[i]);
+	for (unsigned i = 0; theirs && i < SN_BELL_CPUS / 64; i++) {
+		uint64_t its = atomic_load_explicit(&theirs->cpus[i], memory_order_relaxed);
 		known |= its;
 		both |= its & mine[i];
 	}
-	return known ? both != 0 : count >= sn_topo()->cpus;
+	if (known)
+		return both != 0;
+	int count = 0;
+	for (unsigned i = 0; i < SN_BELL_CPUS / 64; i++)
+		count += __builtin_popcountll(mine[i]);
+	return count >= sn_topo()->cpus;
 }
 
 bool sn_bell_rival(const struct sn_bell *theirs)

@@ -9,28 +9,46 @@
 #define LOOK_NS	 2000000u  /* between two looks: a thousand rounds of yields */
 #define MOVED_NS 20000000u /* after a move: time for the others, and for the kernel, to move too */
 
+/* A peer that has several endpoints is listed several times, one page each; the number says that it is the same. */
+struct seen {
+	struct sn_bell *bell;
+	uint64_t id;
+	bool again; /* another one of this number counts */
+};
+
 static struct {
 	pthread_mutex_t mutex; /* the list, and what it points to */
-	struct sn_bell **bells;
+	struct seen *seen;
 	unsigned count, room;
 	_Atomic uint64_t next;	/* when to look again */
 	_Atomic int thread;	/* the one that waits; -1: there are several */
 	_Atomic uint64_t moves; /* written by that one */
 } spread = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+static struct seen *find_counting(uint64_t id)
+{
+	for (unsigned i = 0; i < spread.count; i++)
+		if (spread.seen[i].id == id && !spread.seen[i].again)
+			return &spread.seen[i];
+	return NULL;
+}
+
 void sn_spread_see(struct sn_bell *bell)
 {
+	uint64_t id = atomic_load_explicit(&bell->id, memory_order_relaxed);
 	pthread_mutex_lock(&spread.mutex);
 	if (spread.count == spread.room) {
 		unsigned room = spread.room ? 2 * spread.room : 16;
-		struct sn_bell **bells = realloc(spread.bells, room * sizeof(struct sn_bell *));
-		if (bells) {
-			spread.bells = bells;
+		struct seen *seen = realloc(spread.seen, room * sizeof(*seen));
+		if (seen) {
+			spread.seen = seen;
 			spread.room = room;
 		}
 	}
-	if (spread.count < spread.room) /* one that is not listed is not counted */
-		spread.bells[spread.count++] = bell;
+	if (spread.count < spread.room) { /* one that is not listed is not counted */
+		bool again = find_counting(id) != NULL;
+		spread.seen[spread.count++] = (struct seen){bell, id, again};
+	}
 	pthread_mutex_unlock(&spread.mutex);
 }
 
@@ -38,9 +56,15 @@ void sn_spread_forget(struct sn_bell *bell)
 {
 	pthread_mutex_lock(&spread.mutex);
 	for (unsigned i = 0; i < spread.count; i++) {
-		if (spread.bells[i] != bell)
+		struct seen gone = spread.seen[i];
+		if (gone.bell != bell)
 			continue;
-		spread.bells[i] = spread.bells[--spread.count];
+		spread.seen[i] = spread.seen[--spread.count];
+		for (unsigned k = 0; k < spread.count && !gone.again; k++)
+			if (spread.seen[k].id == gone.id) {
+				spread.seen[k].again = false;
+				break;
+			}
 		break;
 	}
 	pthread_mutex_unlock(&spread.mutex);
@@ -52,7 +76,7 @@ bool sn_spread_one_group(void)
 	bool one = group != 0;
 	pthread_mutex_lock(&spread.mutex);
 	for (unsigned i = 0; i < spread.count && one; i++)
-		one = spread.bells[i]->group == group;
+		one = spread.seen[i].bell->group == group;
 	pthread_mutex_unlock(&spread.mutex);
 	return one;
 }
@@ -77,15 +101,6 @@ struct census {
 	unsigned after;		   /* of those on this one's core: with a higher number */
 };
 
-/* A peer that has several endpoints is listed several times, one page each; the number says that it is the same. */
-static bool seen_before(unsigned i, uint64_t id)
-{
-	for (unsigned k = 0; k < i; k++)
-		if (atomic_load_explicit(&spread.bells[k]->id, memory_order_relaxed) == id)
-			return true;
-	return false;
-}
-
 static void several(void)
 {
 	atomic_store(&spread.thread, -1);
@@ -104,9 +119,8 @@ int sn_spread_rivals(void)
 		return -1;
 	pthread_mutex_lock(&spread.mutex);
 	for (unsigned i = 0; i < spread.count; i++) {
-		const struct sn_bell *b = spread.bells[i];
-		rivals += sn_bell_shares(mine, b) &&
-			  !seen_before(i, atomic_load_explicit(&b->id, memory_order_relaxed));
+		const struct seen *s = &spread.seen[i];
+		rivals += !s->again && sn_bell_shares(mine, s->bell);
 	}
 	pthread_mutex_unlock(&spread.mutex);
 	return rivals;
@@ -116,14 +130,14 @@ static void take_census(struct census *c, unsigned here, uint64_t id)
 {
 	pthread_mutex_lock(&spread.mutex);
 	for (unsigned i = 0; i < spread.count; i++) {
-		const struct sn_bell *b = spread.bells[i];
-		uint64_t its = atomic_load_explicit(&b->id, memory_order_relaxed);
-		unsigned cpu = atomic_load_explicit(&b->cpu, memory_order_relaxed) - 1;
-		if (cpu >= SN_BELL_CPUS || its == id ||
-		    atomic_load_explicit(&b->sleeping, memory_order_relaxed) || seen_before(i, its))
+		const struct seen *s = &spread.seen[i];
+		if (s->again || s->id == id)
+			continue;
+		unsigned cpu = atomic_load_explicit(&s->bell->cpu, memory_order_relaxed) - 1;
+		if (cpu >= SN_BELL_CPUS || atomic_load_explicit(&s->bell->sleeping, memory_order_relaxed))
 			continue;
 		c->on[cpu]++;
-		c->after += cpu == here && its > id;
+		c->after += cpu == here && s->id > id;
 	}
 	pthread_mutex_unlock(&spread.mutex);
 }
