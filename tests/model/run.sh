@@ -13,7 +13,9 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 spin "$@" -a "$src/$model" >spin.log
 # MEMLIM bounds memory; a search that hits a bound is not exhaustive and must not pass
-gcc -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c
+# Compiling is most of the time of a check that finds its error early.
+[ "$want" = pass ] && optimise=-O1 || optimise=-O0
+gcc $optimise -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c
 ./pan -m2000000 >pan.log
 cat pan.log
 grep -q "errors: 0" pan.log && verdict=pass || verdict=fail
