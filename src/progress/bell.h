@@ -41,7 +41,9 @@ struct sn_bell {
 	_Atomic uint32_t cpu;	     /* 20 1 + the core on which the owner waits in a crowd; 0: not known */
 	_Atomic uint64_t id;	     /* 24 the owner's number, drawn by lot */
 	uint64_t group;		     /* 32 the owner's scheduling group (sn_topo()); 0: not known */
-	uint8_t unused[24];
+	_Atomic uint32_t
+		waited; /* 40 when it last waited in a crowd, in ms (spread.c); 0: never, UINT32_MAX: always */
+	uint8_t unused[20];
 	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer, or waited for long; all 0: not known */
 	_Atomic uint64_t cpus[SN_BELL_CPUS / 64];
 };

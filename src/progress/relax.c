@@ -12,7 +12,7 @@
  *    in a row, and for a second everybody sleeps after the 50 us.
  *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a wake-up,
  *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken. Skipped where
- *    yields hand nothing on (progress/turns.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
+ *    yields hand nothing on (progress/turns.h), or only to one who computes (progress/beside.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
  *    on their way, too, may be somebody who waits for this very core, of whom nothing is known here: ranks in other
  *    containers, a network in user space, the kernel's own threads. Where nobody is, a yield is 0.2 us of a long wait. Who finds
  *    again and again what he waits for after such a yield, and only then, yields from the beginning: sooner it cannot come.
@@ -27,6 +27,7 @@
 #include "base/base.h"
 #include "base/conf.h"
 #include "progress/bell.h"
+#include "progress/beside.h"
 #include "progress/bringer.h"
 #include "progress/engine.h"
 #include "progress/lost.h"
@@ -227,13 +228,18 @@ static int first_looks(int (*poll)(void *arg), void *arg)
 	return found;
 }
 
+static uint64_t spin_ns(void)
+{
+	return (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+}
+
 /* How long somebody waits before he sleeps. */
 static uint64_t awake_ns(bool many, uint64_t now)
 {
-	uint64_t spin = (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	uint64_t spin = spin_ns();
 
 	if (many)
-		return sn_turns_in_vain(now) ? 0 : YIELD_NS;
+		return sn_turns_in_vain(now) || sn_beside(now) ? 0 : YIELD_NS;
 	if (spin)
 		spin = SN_MAX_OF(spin, (uint64_t)atomic_load_explicit(&longer, memory_order_relaxed));
 	return spin && far_answers() ? SN_MAX_OF(spin, (uint64_t)FAR_AWAKE_NS) : spin;
@@ -242,7 +248,7 @@ static uint64_t awake_ns(bool many, uint64_t now)
 /* Does somebody who has waited so long give the core to others between two looks? */
 static bool gives_way(uint64_t waited)
 {
-	return waited >= (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	return waited >= spin_ns();
 }
 
 static bool far_gives_way(uint64_t waited)
@@ -285,6 +291,7 @@ static int yield_until(uint64_t end, uint64_t now, int (*poll)(void *arg), void 
 		yield();
 		uint64_t back = sn_now_ns(); /* what a look takes is no loss: it may copy something long */
 		sn_slice_yielded(before, back);
+		sn_beside_yielded(before, back);
 		found = poll(arg);
 		now = sn_now_ns();
 		sn_turns_yielded(before, now);
@@ -326,6 +333,23 @@ static bool first_turn(int (*poll)(void *arg), void *arg)
 	return poll(arg) != 0;
 }
 
+/* Beside ranks that compute: an answer comes while both sides have their cores, or not for long. */
+static bool look_beside(int (*poll)(void *arg), void *arg)
+{
+	if (!spin_ns() || !sn_beside_looks())
+		return false;
+	bool found = first_looks(poll, arg) != 0;
+	if (!found) {
+		uint64_t now = sn_now_ns();
+		sn_spread_look(now);
+		if (!sn_beside(now))
+			return false;
+		found = look_until(now + spin_ns(), poll, arg) != 0;
+	}
+	sn_beside_looked(found);
+	return found;
+}
+
 /* How long a step may be awake. Not to nap means that others wait for the caller: then those who want the core are no reason to stay. */
 static uint64_t stay_ns(uint64_t waited, bool wanted, unsigned max_nap_us)
 {
@@ -335,7 +359,7 @@ static uint64_t stay_ns(uint64_t waited, bool wanted, unsigned max_nap_us)
 bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	bool many = sn_relax_crowded();
-	if (!*idle && many && first_turn(poll, arg))
+	if (!*idle && many && (sn_beside_lately() ? look_beside(poll, arg) : first_turn(poll, arg)))
 		return true;
 	if (!*idle && !many && sn_conf_num(SN_CONF_SPIN) && !sn_relax_far_turns() && first_looks(poll, arg))
 		return true;
@@ -420,7 +444,7 @@ bool sn_relax_awake(int (*poll)(void *arg), void *arg)
 /* One look has found nothing and is repeated by the caller. True if a nap found something. */
 static bool polled(uint64_t waited, bool may_nap, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
-	uint64_t spin = sn_relax_crowded() ? 0 : (uint64_t)sn_conf_num(SN_CONF_SPIN) * 1000;
+	uint64_t spin = sn_relax_crowded() ? 0 : spin_ns();
 	uint64_t awake = spin + SN_MAX_OF(spin * POLLED_YIELD, POLLED_YIELD_MIN);
 	if (waited >= awake && may_nap && max_nap_us)
 		return nap(waited, max_nap_us, poll, arg);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define LOOK_NS	 2000000u  /* between two looks: a thousand rounds of yields */
+#define WAITS_MS 100u	   /* who has not waited for so long computes */
 #define MOVED_NS 20000000u /* after a move: time for the others, and for the kernel, to move too */
 
 /* A peer that has several endpoints is listed several times, one page each; the number says that it is the same. */
@@ -23,6 +24,7 @@ static struct {
 	_Atomic uint64_t next;	/* when to look again */
 	_Atomic int thread;	/* the one that waits; -1: there are several */
 	_Atomic uint64_t moves; /* written by that one */
+	_Atomic bool alone;	/* on its core, as it last looked */
 } spread = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static struct seen *find_counting(uint64_t id)
@@ -85,6 +87,7 @@ void sn_spread_after_fork(void)
 {
 	pthread_mutex_init(&spread.mutex, NULL); /* its holder may have been another thread of the parent */
 	spread.count = 0;
+	atomic_store(&spread.alone, false);
 	atomic_store(&spread.thread, 0);
 	atomic_store(&spread.next, 0);
 }
@@ -99,6 +102,8 @@ static bool alone(void)
 struct census {
 	unsigned on[SN_BELL_CPUS]; /* awake processes on each core, this one not among them */
 	unsigned after;		   /* of those on this one's core: with a higher number */
+	unsigned
+		inside; /* on it, awake or not: whose application has not left its calls to a progress thread */
 };
 
 static void several(void)
@@ -126,7 +131,20 @@ int sn_spread_rivals(void)
 	return rivals;
 }
 
-static void take_census(struct census *c, unsigned here, uint64_t id)
+static uint32_t stamp_of(uint64_t now)
+{
+	uint32_t ms = (uint32_t)(now / 1000000);
+	return SN_MIN_OF(SN_MAX_OF(ms, 1u), UINT32_MAX - 1);
+}
+
+/* Did it lately? Who does, and gets its core now and then, says so each time. */
+static bool waits(const struct sn_bell *bell, uint32_t stamp)
+{
+	uint32_t then = atomic_load_explicit(&bell->waited, memory_order_relaxed);
+	return then == UINT32_MAX || (then && stamp - then < WAITS_MS);
+}
+
+static void take_census(struct census *c, unsigned here, uint64_t id, uint32_t stamp)
 {
 	pthread_mutex_lock(&spread.mutex);
 	for (unsigned i = 0; i < spread.count; i++) {
@@ -134,7 +152,10 @@ static void take_census(struct census *c, unsigned here, uint64_t id)
 		if (s->again || s->id == id)
 			continue;
 		unsigned cpu = atomic_load_explicit(&s->bell->cpu, memory_order_relaxed) - 1;
-		if (cpu >= SN_BELL_CPUS || atomic_load_explicit(&s->bell->sleeping, memory_order_relaxed))
+		c->inside += (cpu == here || cpu >= SN_BELL_CPUS) && waits(s->bell, stamp);
+		if (cpu >= SN_BELL_CPUS)
+			continue;
+		if (atomic_load_explicit(&s->bell->sleeping, memory_order_relaxed))
 			continue;
 		c->on[cpu]++;
 		c->after += cpu == here && s->id > id;
@@ -143,11 +164,12 @@ static void take_census(struct census *c, unsigned here, uint64_t id)
 }
 
 /* The core to move to; -1: this one is as good as any. */
-static int better_core(unsigned here, uint64_t id, const cpu_set_t *allowed)
+static int better_core(unsigned here, uint64_t id, const cpu_set_t *allowed, uint32_t stamp)
 {
 	struct census c = {0};
 	int best = -1;
-	take_census(&c, here, id);
+	take_census(&c, here, id, stamp);
+	atomic_store_explicit(&spread.alone, !c.inside, memory_order_relaxed);
 	/* Not to the end of the set: its thousand turns were a hundredth of all the time of 16 ranks. */
 	for (int cpu = 0, left = CPU_COUNT(allowed); left > 0 && cpu < SN_BELL_CPUS; cpu++) {
 		if (!CPU_ISSET(cpu, allowed))
@@ -170,6 +192,7 @@ static void move(int cpu, const cpu_set_t *allowed)
 		return;
 	sched_setaffinity(0, sizeof(*allowed), allowed);
 	atomic_store_explicit(&spread.moves, sn_spread_moves() + 1, memory_order_relaxed);
+	atomic_store_explicit(&spread.alone, false, memory_order_relaxed); /* there? the next look tells */
 	sn_debug("moved to core %d: fewer processes wait there", cpu);
 }
 
@@ -177,18 +200,21 @@ static void look(uint64_t now)
 {
 	struct sn_bell *own = sn_bell_own();
 	int here = sched_getcpu();
+	uint32_t stamp = stamp_of(now);
 	cpu_set_t allowed;
 	if (!own || here < 0)
 		return;
 	if (!alone()) {
 		several();
+		atomic_store_explicit(&own->waited, UINT32_MAX, memory_order_relaxed);
 		atomic_store_explicit(&own->cpu, 0, memory_order_relaxed);
 		return;
 	}
 	atomic_store_explicit(&spread.next, now + LOOK_NS, memory_order_relaxed);
+	atomic_store_explicit(&own->waited, stamp, memory_order_relaxed);
 	if (!sched_getaffinity(0, sizeof(allowed), &allowed)) {
 		uint64_t id = atomic_load_explicit(&own->id, memory_order_relaxed);
-		int there = better_core((unsigned)here, id, &allowed);
+		int there = better_core((unsigned)here, id, &allowed, stamp);
 		if (there >= 0) {
 			move(there, &allowed);
 			atomic_store_explicit(&spread.next, now + MOVED_NS, memory_order_relaxed);
@@ -203,6 +229,12 @@ void sn_spread_look(uint64_t now)
 {
 	if (now >= atomic_load_explicit(&spread.next, memory_order_relaxed))
 		look(now);
+}
+
+bool sn_spread_alone(void)
+{
+	return atomic_load_explicit(&spread.alone, memory_order_relaxed) &&
+	       atomic_load_explicit(&spread.thread, memory_order_relaxed) > 0;
 }
 
 uint64_t sn_spread_moves(void)

@@ -34,6 +34,12 @@ int sn_spread_rivals(void);
 /* Who waits in a crowd, at each step. Budget: one load, and every 2 ms a few system calls. */
 void sn_spread_look(uint64_t now);
 
+/*
+ * Does no peer wait on this core, awake or asleep, as far as was known at the last such look? Each writes on its page when it last waited, and
+ * one that has not done so for a tenth of a second computes. Budget: two loads.
+ */
+bool sn_spread_alone(void);
+
 uint64_t sn_spread_moves(void); /* of this process, so far */
 
 #endif

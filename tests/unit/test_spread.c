@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 #define PEERS 3
-#define TRIES 200 /* the kernel may move this process just before it looks */
+#define EACH  1000000000u /* ns between two looks */
+#define TRIES 200	  /* the kernel may move this process just before it looks */
 
 static struct sn_bell peers[PEERS];
 static cpu_set_t all;
@@ -57,7 +58,7 @@ static uint64_t looks_as_listed(int tries)
 	for (int t = 0; t < tries && sn_spread_moves() == before; t++) {
 		for (int i = 0; i < PEERS; i++)
 			atomic_store(&peers[i].cpu, (unsigned)here() + 1);
-		sn_spread_look(now += 1000000000);
+		sn_spread_look(now += EACH);
 	}
 	return sn_spread_moves() - before;
 }
@@ -129,6 +130,37 @@ static void one_with_several_endpoints_counts_once(void **state)
 	assert_int_equal(looks(7, 0, TRIES), 0); /* and then it is the other's turn to go */
 }
 
+/* So long before the next look. */
+static void waited(int peer, uint64_t ms_ago)
+{
+	atomic_store(&peers[peer].waited, (uint32_t)((now + EACH) / 1000000 - ms_ago));
+}
+
+/* A peer that has not waited for long computes. */
+static void who_is_alone_on_a_core_knows(void **state)
+{
+	need_two_cores();
+	looks(own_id() + 1, 1, 1); /* smaller numbers stay where they are; and these have never waited */
+	assert_true(sn_spread_alone());
+	atomic_store(&peers[0].sleeping, 1); /* it is woken for this core */
+	for (int i = 0; i < PEERS; i++) {
+		for (int t = 0; t < TRIES; t++) { /* the kernel may move this process just before it looks */
+			waited(i, 0);
+			looks_as_listed(1);
+			if (!sn_spread_alone())
+				break;
+		}
+		assert_false(sn_spread_alone());
+		waited(i, 1000);
+		looks_as_listed(1);
+		assert_true(sn_spread_alone());
+	}
+	atomic_store(&peers[0].waited, UINT32_MAX); /* one with several threads: nobody knows */
+	atomic_store(&peers[0].cpu, 0);
+	sn_spread_look(now += EACH);
+	assert_false(sn_spread_alone());
+}
+
 static void nonsense_is_not_believed(void **state)
 {
 	for (int i = 0; i < PEERS; i++) {
@@ -136,13 +168,13 @@ static void nonsense_is_not_believed(void **state)
 		atomic_store(&peers[i].cpu, i ? UINT32_MAX - (uint32_t)i : SN_BELL_CPUS + 1);
 	}
 	uint64_t before = sn_spread_moves();
-	sn_spread_look(now += 1000000000);
+	sn_spread_look(now += EACH);
 	assert_int_equal(sn_spread_moves(), before);
 }
 
 static void *other(void *arg)
 {
-	sn_spread_look(now += 1000000000);
+	sn_spread_look(now += EACH);
 	return NULL;
 }
 
@@ -150,7 +182,7 @@ static void *other(void *arg)
 static void several_threads_take_no_part(void **state)
 {
 	pthread_t thread;
-	sn_spread_look(now += 1000000000);
+	sn_spread_look(now += EACH);
 	assert_int_not_equal(atomic_load(&sn_bell_own()->cpu), 0);
 	assert_int_equal(pthread_create(&thread, NULL, other, NULL), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
@@ -166,6 +198,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_first_ones_stay, setup, teardown),
 		cmocka_unit_test_setup_teardown(sleepers_and_strangers_do_not_count, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_with_several_endpoints_counts_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_is_alone_on_a_core_knows, setup, teardown),
 		cmocka_unit_test_setup_teardown(nonsense_is_not_believed, setup, teardown),
 		cmocka_unit_test_setup_teardown(several_threads_take_no_part, setup, teardown),
 	};
