@@ -32,7 +32,12 @@ def run(candidate, build, program, ranks, rows, limit):
 
 def variants(args):
     """[(candidate, build)]: every peer, sennit, and sennit otherwise."""
-    chosen = [c for c in bench.candidates() if not args.only or any(w.strip() == c.name for w in args.only.split(";"))]
+    here = {c.name: c for c in bench.candidates()}
+    names = [w.strip() for w in args.only.split(";")] if args.only else list(here)
+    unknown = [n for n in names if n not in here]
+    if unknown:
+        sys.exit(f"crowd: no candidate is called '{unknown[0]}'; there are: {'; '.join(here)}")
+    chosen = [here[n] for n in here if n in names]
     out = [(c, args.build) for c in chosen]
     for c in [c for c in chosen if c.ours]:
         for settings in args.extra:

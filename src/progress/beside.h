@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* This thread has yielded, and looked at the clock (ns) before and after. Budget: a comparison if it did not lose the core. */
+/* This thread has yielded, and looked at the clock (ns) before and after. Budget: a comparison and a store if it did not lose the core. */
 void sn_beside_yielded(uint64_t before, uint64_t after);
 /* Has it lost it so lately? For who does not know what time it is. Budget: one load. */
 bool sn_beside_lately(void);

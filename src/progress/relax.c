@@ -344,6 +344,7 @@ static bool look_beside(int (*poll)(void *arg), void *arg)
 		sn_spread_look(now);
 		if (!sn_beside(now))
 			return false;
+		sn_engine_stay();
 		found = look_until(now + spin_ns(), poll, arg) != 0;
 	}
 	sn_beside_looked(found);
