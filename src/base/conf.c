@@ -156,7 +156,7 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 				"that costs at most twice the best choice, whenever the message comes. "
 				"Who was woken within a millisecond is awake so long the next times. "
 				"When there are more processes than cores the core is given away at once, "
-				"whatever is set here. 0 never spins.",
+				"whatever is set here, unless all others who want it compute. 0 never spins.",
 		},
 	[SN_CONF_NAP] =
 		{
