@@ -106,10 +106,16 @@ struct census {
 		inside; /* on it, awake or not: whose application has not left its calls to a progress thread */
 };
 
+/* For the rest of the process; which is told to the peers, as nobody looks from now on. */
 static void several(void)
 {
+	struct sn_bell *own = sn_bell_own();
 	atomic_store(&spread.thread, -1);
 	atomic_store_explicit(&spread.next, UINT64_MAX, memory_order_relaxed);
+	if (!own)
+		return;
+	atomic_store_explicit(&own->waited, UINT32_MAX, memory_order_relaxed);
+	atomic_store_explicit(&own->cpu, 0, memory_order_relaxed);
 }
 
 int sn_spread_rivals(void)
@@ -206,8 +212,6 @@ static void look(uint64_t now)
 		return;
 	if (!alone()) {
 		several();
-		atomic_store_explicit(&own->waited, UINT32_MAX, memory_order_relaxed);
-		atomic_store_explicit(&own->cpu, 0, memory_order_relaxed);
 		return;
 	}
 	atomic_store_explicit(&spread.next, now + LOOK_NS, memory_order_relaxed);

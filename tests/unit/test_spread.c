@@ -178,6 +178,25 @@ static void *other(void *arg)
 	return NULL;
 }
 
+static void *other_counts(void *arg)
+{
+	assert_int_equal(sn_spread_rivals(), -1);
+	return NULL;
+}
+
+/* Peers are told so, whoever finds it out. */
+static void several_threads_are_nowhere_and_always_wait(void **state)
+{
+	pthread_t thread;
+	sn_spread_look(now += EACH);
+	assert_int_not_equal(atomic_load(&sn_bell_own()->cpu), 0);
+	assert_int_equal(pthread_create(&thread, NULL, other_counts, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(atomic_load(&sn_bell_own()->cpu), 0);
+	assert_int_equal(atomic_load(&sn_bell_own()->waited), UINT32_MAX);
+	sn_spread_after_fork(); /* as if it had never been */
+}
+
 /* Last: it holds for the rest of the process. */
 static void several_threads_take_no_part(void **state)
 {
@@ -200,6 +219,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_with_several_endpoints_counts_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_is_alone_on_a_core_knows, setup, teardown),
 		cmocka_unit_test_setup_teardown(nonsense_is_not_believed, setup, teardown),
+		cmocka_unit_test_setup_teardown(several_threads_are_nowhere_and_always_wait, setup, teardown),
 		cmocka_unit_test_setup_teardown(several_threads_take_no_part, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
