@@ -14,7 +14,7 @@ packages() {
 		mpich? libmpich-dev? hpcc? netpipe-openmpi? netpipe-mpich2? python3-mpi4py? util-linux clang? clang-format-14? libclang-rt-14-dev? libclang-rt-dev?
 		clang-tidy-14? cppcheck? spin? lammps?
 		qemu-system-x86? qemu-system-arm? gcc-12-aarch64-linux-gnu? gcc-aarch64-linux-gnu?
-		libc6-dev-arm64-cross? busybox-static? cpio? kmod? dkms? gcc-12? flex? bison? bc? libelf-dev? libssl-dev? xz-utils? zstd?" ;;
+		libc6-dev-arm64-cross? busybox-static? cpio? kmod? dkms? gcc-12? flex? bison? bc? pahole? libelf-dev? libssl-dev? xz-utils? zstd?" ;;
 	*) echo "deps.sh: unknown group '$1' (build, bench, check, demo)" >&2; exit 2 ;;
 	esac
 }

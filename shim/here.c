@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "here.h"
 #include "base/launched.h"
+#include "gpu.h"
 #include "proof.h"
 #include <fcntl.h>
 #include <stddef.h>
@@ -107,7 +108,7 @@ static void look(void)
 		here = is_here(r);
 	if (!here || !sn_proof_find())
 		return;
-	can = sn_quick_possible() && !sn_proof_has_gpu() && atomic_load(&sn_mpi_shim.quick);
+	can = sn_quick_possible() && !sn_gpu_is_here() && atomic_load(&sn_mpi_shim.quick);
 	handle world = sn_proof_world(), type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
 	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
 	if (type && min && world && !sn_proof_mpi.allreduce(&can, &all_can, 1, type, min, world))

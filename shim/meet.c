@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "meet.h"
+#include "gpu.h"
 #include "here.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -599,12 +600,11 @@ int sn_meet_await(struct sn_meet *m, handle comm, unsigned rank, const _Atomic u
 
 bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c)
 {
-	if (!likely(m->from == c->from && m->to == c->to)) {
-		m->from = c->from;
-		m->to = c->to;
-		m->gpu = sn_proof_has_gpu();
-	}
-	return m->gpu;
+	if (likely(m->from == c->from && m->to == c->to))
+		return m->gpu;
+	m->from = c->from;
+	m->to = c->to;
+	return m->gpu = sn_gpu_is_here();
 }
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "proof.h"
 #include "base/launched.h"
+#include "gpu.h"
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -235,45 +235,6 @@ bool sn_proof_builtin(handle h)
 {
 	Dl_info info;
 	return sn_quick_is_open_mpi() ? dladdr((void *)h, &info) != 0 : (uint32_t)h >> 30 == 1;
-}
-
-/* Files with such names, whatever their versions. */
-static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	static const char *const of[] = {"libcuda.so", "libamdhip64.so", "libze_loader.so"};
-	const char *name = info->dlpi_name ? info->dlpi_name : "";
-	const char *slash = strrchr(name, '/'), *file = slash ? slash + 1 : name;
-	bool *has = arg;
-	(void)size;
-	for (size_t i = 0; !*has && i < sizeof(of) / sizeof(of[0]); i++)
-		*has = !strncmp(file, of[i], strlen(of[i]));
-	return *has;
-}
-
-static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	(void)size;
-	*(unsigned long long *)arg = info->dlpi_adds;
-	return 1;
-}
-
-/*
- * Asked at each call that is watched, and what is loaded is walked through only when something has been: to ask for a library that is not there by
- * dlopen() is to look for it in every folder, 50 us each time.
- */
-bool sn_proof_has_gpu(void)
-{
-	static _Atomic unsigned long long asked_at;
-	static atomic_bool answer;
-	unsigned long long loads = 0;
-	dl_iterate_phdr(count_loads, &loads);
-	if (loads && loads == atomic_load(&asked_at))
-		return atomic_load(&answer);
-	bool has = false;
-	dl_iterate_phdr(is_gpus, &has);
-	atomic_store(&answer, has);
-	atomic_store(&asked_at, loads);
-	return has;
 }
 
 /* ---- is that all of it? ---- */
@@ -512,7 +473,7 @@ static bool is_blocks(struct sn_seen *e, const void *from, const void *to)
 {
 	static struct blocks b;
 	unsigned order[SN_STEPS], own[2] = {0, 0};
-	if (sn_proof_has_gpu() || !all_over() || !blocks_of(&b, &e->call, from, to))
+	if (sn_gpu_is_here() || !all_over() || !blocks_of(&b, &e->call, from, to))
 		return false;
 	for (unsigned i = 0, n = arrange(e, order); i < n; i++) {
 		const struct sn_shim_step *s = &seen[order[i]];
@@ -589,7 +550,7 @@ bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to)
 	}
 	brought_len = 0;
 	if (c->kind == SN_ALLREDUCE && (e->alike || (sn_proof_builtin(c->type) && sn_proof_builtin(c->op))) &&
-	    !sn_proof_has_gpu()) {
+	    !sn_gpu_is_here()) {
 		brought_len = bytes_of(c->count, c->type);
 		memcpy(brought, sn_in_place(from) ? to : from, brought_len);
 	}

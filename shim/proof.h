@@ -92,8 +92,6 @@ handle sn_proof_world(void);
 void sn_proof_quiet(handle handlers[2]);
 void sn_proof_loud(handle handlers[2]);
 bool sn_in_place(const void *from);
-/* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? */
-bool sn_proof_has_gpu(void);
 struct sn_doubling sn_doubling_of(unsigned ranks, unsigned rank);
 /* Does the own operand of who has this number come first at this step? */
 bool sn_proof_turned(unsigned number, unsigned step);

@@ -83,7 +83,8 @@ def build(args):
         compiler = Mpi(name).compiler()
         if not shutil.which(compiler):
             skip(f"{compiler} is not here (apt install libopenmpi-dev)")
-        subprocess.run(["cc", "-shared", "-o", os.path.join(folder, "libcuda.so.1"), "-x", "c", "/dev/null"], check=True)
+        for library in ("libcuda.so.1", "libze_loader.so.1", "libamdhip64.so.5"): # called like those of GPUs
+            subprocess.run(["cc", "-shared", "-o", os.path.join(folder, library), "-x", "c", "/dev/null"], check=True)
         for program, sources in PROGRAMS.items():
             binary = os.path.join(folder, program)
             tool = [f"{binary}.so"] if program in TOOLS else []

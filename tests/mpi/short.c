@@ -82,7 +82,7 @@ static int class_of(int code)
 static int wait_all(struct window *w)
 {
 	int failed = 0, left = w->posted;
-	for (int turn = 0; left; turn++) {
+	while (left) {
 		MPI_Status now[MOST];
 		for (int i = 0; i < MOST; i++)
 			now[i].MPI_ERROR = MPI_SUCCESS;

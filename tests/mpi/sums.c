@@ -11,9 +11,9 @@
  *         that it is there
  */
 #include "before.h"
+#include "load_beside.h"
 #include "own_op.h"
 #include "told.h"
-#include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -373,7 +373,6 @@ static void beside(MPI_Comm comm)
 /* After a fork the heap is no more what others have mapped; and a library that is called like a GPU's comes when all is set up. */
 static void changes(MPI_Comm comm)
 {
-	char path[512];
 	one(&types[1], 20000, MPI_SUM, comm, 1);
 	if (rank % 2 == 0) {
 		pid_t child = fork();
@@ -383,13 +382,8 @@ static void changes(MPI_Comm comm)
 	}
 	for (int i = 0; i < 10; i++)
 		one(&types[1], 20000, MPI_SUM, comm, i);
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 20);
-	path[n > 0 ? n : 0] = 0;
-	strcpy(strrchr(path, '/') + 1, "libcuda.so.1");
-	if (rank != 1) {
-		void *gpu = n > 0 ? dlopen(path, RTLD_NOW) : NULL; /* it stays */
-		expect(gpu != NULL, path, 0);
-	}
+	if (rank != 1)
+		expect(load_beside("libcuda.so.1"), "a library beside this program", 0);
 	heap += 4 << 20; /* another region */
 	for (int i = 0; i < 10; i++)
 		one(&types[1], 20000, MPI_SUM, comm, i);

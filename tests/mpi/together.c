@@ -13,6 +13,7 @@
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
 #include "together.h"
+#include "load_beside.h"
 #include "own_op.h"
 #include "two_cores.h"
 #include "without.h"
@@ -498,10 +499,19 @@ static char what(int argc, char **argv, char **word)
 	return chosen;
 }
 
+/* As a part of an MPI may be linked with a GPU's library where none is: nothing is left to the MPI for that (told by run.py's counters). */
+static void no_gpu(void)
+{
+	expect(load_beside("libze_loader.so.1"), "a library beside this program", 0);
+	if (access("/dev/kfd", F_OK) && access("/dev/dxg", F_OK))
+		expect(load_beside("libamdhip64.so.5"), "a library beside this program", 1);
+}
+
 int main(int argc, char **argv)
 {
 	char *word = NULL, chosen = what(argc, argv, &word);
 	int provided;
+	no_gpu();
 	MPI_Init_thread(&argc, &argv, chosen == 'm' ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);

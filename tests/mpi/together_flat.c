@@ -3,8 +3,8 @@
  * Of together.c what matters where collectives are flat (shim/flat.h): all ranks go over at once, whatever kinds, lengths and communicators there
  * are, every bit stays the MPI's, and who waits is there for the others.
  */
+#include "load_beside.h"
 #include "together.h"
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -153,12 +153,7 @@ static void needed(MPI_Comm comm)
 static void late_gpu(MPI_Comm comm)
 {
 	static int v[3 << 20], sum[3 << 20];
-	char path[512];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 20);
-	path[n > 0 ? n : 0] = 0;
-	strcpy(strrchr(path, '/') + 1, "libcuda.so.1");
-	void *library = n > 0 ? dlopen(path, RTLD_NOW) : NULL;
-	expect(library != NULL, path, 0);
+	expect(load_beside("libcuda.so.1"), "a library beside this program", 0);
 	for (int i = 0; i < 3 * ROUNDS; i++) {
 		int at = i % 3 << 20;
 		v[at] = rank + i;

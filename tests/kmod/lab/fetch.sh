@@ -51,8 +51,8 @@ fetch_headers() {
 # the size.
 use_image() {
 	local image sectors unpack
-	image=$new/root/boot/$(ls "$new/root/boot" | grep -m 1 '^vmlinuz-')
-	ln -s "root/boot/${image##*/}" "$new/vmlinuz"
+	image=$(find "$new/root" -name 'vmlinuz*' -type f | head -n 1) # in /boot, or since Debian 13 with the modules
+	ln -s "${image#"$new"/}" "$new/vmlinuz"
 	[ $arch = amd64 ] || return 0
 	sectors=$(od -An -tu1 -j 497 -N 1 "$image")
 	set -- $(od -An -tu4 -j 584 -N 8 "$image")
@@ -114,11 +114,13 @@ fetch_current() {
 
 # Takes files out of the kernel's source package.
 fetch_source() {
-	local to=$1
+	local to=$1 package
 	shift
 	mkdir -p "$to"
-	(apt_options=(-o APT::Sandbox::User=root) && unpack_packages "$new/source" linux-source-6.1)
-	tar -xf "$new"/source/usr/src/linux-source-6.1.tar.xz -C "$to" --strip-components=1 "$@"
+	package=$(apt-cache depends linux-source 2>/dev/null | sed -n 's/^ *Depends: //p' | head -n 1)
+	[ -n "$package" ] || skip "apt knows no linux-source"
+	(apt_options=(-o APT::Sandbox::User=root) && unpack_packages "$new/source" "$package")
+	tar -xf "$new/source/usr/src/$package".tar.xz -C "$to" --strip-components=1 "$@"
 	rm -r "$new/source"
 }
 
