@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # fetch.sh CACHE KERNEL: brings a kernel into the cache, once.
-#   6.1    Debian's own: image and headers
-#   6.12   that of backports: image and headers
+#   6.1    Debian's own: image and headers (6.1 on Debian 12, of which the name is; 6.12 on Debian 13)
+#   6.12   that of Debian 12's backports: image and headers
 #   arm64  Debian's for that machine, and the source of a driver for a DMA engine that QEMU has there
 #   current  the newest that Debian's backports have, with the compiler and the tools that it wants, for what runs here may be too old
 #   kasan  6.1 built from Debian's source with kasan.config: KASAN, lockdep, kmemleak, DMA debugging (minutes)
@@ -151,6 +151,7 @@ case $kernel in
 	use_image
 	;;
 6.12)
+	[ "$codename" = bookworm ] || skip "it is Debian 12's backports that have Linux 6.12"
 	use_suite "$codename-backports"
 	host_options=("${apt_options[@]}")
 	fetch_headers "linux-image-$(version_of)"
