@@ -244,12 +244,12 @@ static void meet_told(int from)
 }
 
 /*
- * What a short message takes may not grow unseen: 673 instructions, both sides, this test's callback and its loops (10 to 20 of them)
- * together, by gcc 12 on x86-64; another's may be an eighth more (gcc 14: 703, and 836 of the 761).
+ * What a short message takes may not grow unseen: 694, 830 and 810 instructions, both sides, this test's callback and its loops (10 to 20
+ * of them) together, by gcc 12 on x86-64; a tenth more is another compiler's (gcc 13 with what Ubuntu adds to each function: 720, 878).
  */
-#define BUDGET	     757
-#define BUDGET_TRIED 856 /* 761 */
-#define BUDGET_AHEAD 896 /* 797 */
+#define BUDGET	     763
+#define BUDGET_TRIED 913
+#define BUDGET_AHEAD 891
 
 static void keeps(int (*one)(int from, unsigned k), unsigned budget)
 {
