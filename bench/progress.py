@@ -31,7 +31,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -210,10 +209,11 @@ class Progress:
         sys.path.insert(0, os.path.join(ROOT, "tests", "mpi"))
         import run as tests  # pylint: disable=import-outside-toplevel
         python, source = (os.path.join(bench.PEERS, *path) for path in (("o4", "bin", "python"), ("mpi4py", "test")))
-        left_out = [word for name in tests.left_out(types.SimpleNamespace(name="o4")) for word in ("-x", name)]
+        chosen = [c for c in chosen if c.mpi == "o4" and not c.env]
+        left_out = [word for name in tests.left_out(tests.Mpi("o4")) for word in ("-x", name)] if chosen else []
         for ranks in [int(n) for n in self.args.ranks.split(",")]:
             found = {}
-            for c in self.in_turn([c for c in chosen if c.mpi == "o4" and not c.env]):
+            for c in self.in_turn(chosen):
                 with tempfile.TemporaryDirectory(prefix="sennit-suite-") as out:
                     words = [python, os.path.join(ROOT, "tests", "mpi", "suite.py"), out, "0", source, "-e", "spawn", "-e", "dynproc",
                              "-e", "test_rma", *left_out]

@@ -72,12 +72,16 @@ static void show_ways(struct sn_net_link *l, struct shown *s)
 static void show_model(struct sn_live_row *row, const struct sn_model *m, uint64_t now)
 {
 	double mb[SN_MODEL_CLASSES];
+	int digits[SN_MODEL_CLASSES]; /* behind the point: a slow rail is not one of no speed */
 
-	for (unsigned c = 0; c < SN_MODEL_CLASSES; c++)
+	for (unsigned c = 0; c < SN_MODEL_CLASSES; c++) {
 		mb[c] = (double)sn_model_rate_of(m, 4096ull << (2 * c), now) / 1e6;
+		digits[c] = mb[c] < 1 ? 2 : mb[c] < 10 ? 1 : 0;
+	}
 	sn_live_text(row,
-		     "%.0f, %.0f, %.0f MB/s up to 4, 16, 64 KiB, then %.0f; latency %.0f us; %llu samples",
-		     mb[0], mb[1], mb[2], mb[3], (double)m->latency / 1e3, (unsigned long long)m->samples);
+		     "%.*f, %.*f, %.*f MB/s up to 4, 16, 64 KiB, then %.*f; latency %.0f us; %llu samples",
+		     digits[0], mb[0], digits[1], mb[1], digits[2], mb[2], digits[3], mb[3],
+		     (double)m->latency / 1e3, (unsigned long long)m->samples);
 }
 
 static struct sn_live_row *lane_row(const struct sn_net_link *l, const struct shown *s, unsigned k,

@@ -530,7 +530,7 @@ NOT_OVER_LIBFABRIC = ["testAlltoallwBottom", "test_p2p_obj.*testCancel", "test_p
                                             "testMessageProbeIProbe", "testProbe", "testSSend*", "testTestAll",
                                             "testWaitAll")]
 # Likewise Open MPI 5: MPI_Comm_revoke works with pml ob1 alone.
-NOT_WITH = {"o5": ["test_ulfm.*.testRevoke"]}
+NOT_WITH = {") 5.": ["test_ulfm.*.testRevoke"]}
 # Threads alone, no messages; and some must be done, or not be done, at a time by the clock.
 BY_THE_CLOCK = ["test_util_pool.TestThreadPool.test_apply_async*"]
 # Between hosts the stock MPICH, over its own tcp, does not finish these: the ranks disagree about the edges of a graph.
@@ -560,7 +560,8 @@ def outcomes(folder, ranks):
 
 
 def left_out(mpi):
-    return BY_THE_CLOCK + NOT_OVER_LIBFABRIC + NOT_WITH.get(mpi.name, [])
+    version = mpi.version() # Debian 13's own is an Open MPI 5, too
+    return BY_THE_CLOCK + NOT_OVER_LIBFABRIC + [name for which, names in NOT_WITH.items() if which in version for name in names]
 
 
 def run_suite(args, runner, mpi, ranks, sennit, typed):

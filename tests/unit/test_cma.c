@@ -78,6 +78,12 @@ static uint64_t calls_for(const void *to, const void *from, uint64_t n, uint64_t
 	return parts ? (n + CHUNK - 1) / CHUNK * each : 1;
 }
 
+/* Another program had the core meanwhile, and a look may have been due. */
+static bool late(uint64_t start)
+{
+	return sn_now_ns() - start >= SN_CMA_KNOWN_NS;
+}
+
 static const uint64_t lengths[] = {1, 4097, 16384, CHUNK, CHUNK + 5, MOST - 77};
 
 static void what_is_read_is_exact(void **state)
@@ -89,11 +95,11 @@ static void what_is_read_is_exact(void **state)
 			struct iovec to = {mine + at + behind, n}, from = {theirs + at, n};
 			int error = 0;
 			memset(mine, 0x55, ROOM);
-			child.known = sn_now_ns(); /* no look at who it is */
+			uint64_t start = child.known = sn_now_ns(); /* no look at who it is */
 			assert_int_equal(sn_cma_read(&child, &to, 1, &from, 1, 0, n, &done, &error, &calls),
 					 SN_CMA_OK);
 			assert_true(done == n);
-			assert_true(calls == calls_for(to.iov_base, from.iov_base, n, 1));
+			assert_true(late(start) || calls == calls_for(to.iov_base, from.iov_base, n, 1));
 			for (size_t i = 0; i < n; i++)
 				assert_int_equal(mine[at + behind + i], byte(at + i));
 			for (size_t i = 0; i < at + behind; i++)
@@ -118,11 +124,11 @@ static void what_is_written_is_exact(void **state)
 			assert_int_equal(process_vm_writev(child.pid, &here, 1, &all, 1, 0), ROOM - PAGE);
 			for (size_t i = 0; i < ROOM; i++)
 				mine[i] = byte(i + k);
-			child.known = sn_now_ns();
+			uint64_t start = child.known = sn_now_ns();
 			assert_int_equal(sn_cma_write(&child, &from, 1, &to, 1, 0, n, &done, &error, &calls),
 					 SN_CMA_OK);
 			assert_true(done == n);
-			assert_true(calls == calls_for(to.iov_base, from.iov_base, n, 2));
+			assert_true(late(start) || calls == calls_for(to.iov_base, from.iov_base, n, 2));
 			assert_int_equal(process_vm_readv(child.pid, &here, 1, &all, 1, 0), ROOM - PAGE);
 			for (size_t i = 0; i < ROOM - PAGE; i++)
 				assert_int_equal(back[i], i >= at + behind && i < at + behind + n

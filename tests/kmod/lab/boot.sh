@@ -47,7 +47,7 @@ need cpio
 # A PC has no DMA engine in QEMU, so one may have the double; this arm64 machine has eight channels of its own.
 if [ "$kernel" = arm64 ]; then
 	need qemu-system-aarch64
-	busybox=$cache/arm64/root/bin/busybox
+	busybox=$(find "$cache/arm64/root" -path "*bin/busybox" -type f | head -n 1) # in /bin, or since Debian 13 in /usr/bin
 	engine=zynqmp_dma
 	debug_exit=no
 	machine=(qemu-system-aarch64 -M xlnx-versal-virt -m 1024 -no-reboot -display none -serial stdio)
@@ -82,6 +82,9 @@ for file in ${own:+"$mod/$build/sennit.ko"} ${engine:+"$mod/$engine/$engine.ko"}
 	cp "$file" "$work/root/"
 done
 cp "$program" "$work/root/test"
+has_inside() {
+	find "$cache/$kernel/root" -name modules.builtin -exec grep -q "/$1[.]ko" {} +
+}
 # What the kernel has as modules of its own, in the order in which they need each other; one that was built here has all inside.
 drivers=(veth fuse) # two hosts in one machine, a file system that a program makes
 [ -z "$wire" ] || drivers+=(failover net_failover virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_net)
@@ -90,7 +93,7 @@ for driver in $([ ! -d "$cache/$kernel/root" ] || echo "${drivers[@]}"); do
 	case $found in
 	*.xz) xz -dc "$found" >"$work/root/$driver.ko" ;;
 	*.ko) cp "$found" "$work/root/$driver.ko" ;;
-	*) [[ $driver = veth || $driver = fuse ]] || skip "this kernel has no $driver" ;;
+	*) [[ $driver = veth || $driver = fuse ]] || has_inside "$driver" || skip "this kernel has no $driver" ;;
 	esac
 done
 {
