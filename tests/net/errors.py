@@ -190,7 +190,8 @@ def apart(result, ranks):
     for own in result.counters().values():
         for name, value in own.items():
             total[name] = total.get(name, 0) + value
-    if total.get("net.connects") != ranks * ranks // 2:
+    # each with all of the other host, but that Open MPI 5 comes to its end without messages
+    if not ranks <= total.get("net.connects", 0) <= ranks * ranks // 2:
         net.fail("%s connections between hosts in a job of %d ranks" % (total.get("net.connects"), ranks))
     net.refuse(total, "net.drop_mac", "net.drop_record", "net.drop_refused", "net.peers_gone")
 
