@@ -33,15 +33,17 @@ def find_mpi(args):
     return launcher, compiler
 
 
-def launcher_options(launcher):
-    """One rank a core where there are two cores, and root where this runs as root (containers)."""
-    text = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False).stdout
+def launcher_options(launcher, build):
+    """One rank a core where there are two cores; and which MPI it is, as `sennit run` finds out."""
+    command = [os.path.join(build, "bin", "sennit"), "run", "--dry-run", "--", launcher, "-n", "2", "./a.out"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    name = said.partition("\n")[0].removeprefix("# ")
     options = ["-n", "2"]
-    if "Open MPI" in text or "OpenRTE" in text:
+    if "Open MPI" in name:
         options += ["--bind-to", "core"] if os.cpu_count() > 1 else ["--oversubscribe", "--bind-to", "none"]
-    elif "HYDRA" in text and os.cpu_count() > 1:
+    elif "MPI" in name and "unknown" not in name and os.cpu_count() > 1:
         options += ["-bind-to", "core"]
-    return options, text.splitlines()[0] if text else launcher
+    return options, name or launcher
 
 
 def run_once(command, env):
@@ -116,7 +118,7 @@ def main():
 
     build = os.path.abspath(args.build)
     launcher, compiler = find_mpi(args)
-    options, name = launcher_options(launcher)
+    options, name = launcher_options(launcher, build)
     program = os.path.join(build, "demo_pingpong")
     subprocess.run([compiler, "-O2", "-o", program, os.path.join(HERE, "demo_pingpong.c")], check=True)
     env = dict(os.environ)

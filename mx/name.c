@@ -120,7 +120,7 @@ static int slot_watch(struct slot *s, int fd, uint32_t events)
 
 static bool say(const struct slot *s, uint8_t code, uint32_t key, uint32_t asked)
 {
-	struct hello h = {.magic = "SNMX", .version = VERSION, .code = code};
+	struct hello h = {.magic = {'S', 'N', 'M', 'X'}, .version = VERSION, .code = code};
 	size_t len = sizeof(h.addr);
 	if (code == MX_STATUS_SUCCESS) { /* others learn nothing */
 		h.key = key;

@@ -59,17 +59,19 @@ void sn_launcher_parse(const char *text, struct sn_launcher *l)
 {
 	char version[32] = "";
 	l->mpi = SN_MPI_UNKNOWN;
-	l->ofi = l->ucx = l->cm_alone_fails = false;
+	l->ofi = l->ucx = l->cm_alone_fails = l->unversioned = false;
 	snprintf(l->title, sizeof(l->title), "an unknown MPI");
 	if (word_after(text, "(Open MPI)", version, sizeof(version)) ||
-	    word_after(text, "(OpenRTE)", version, sizeof(version))) {
+	    word_after(text, "(OpenRTE)", version, sizeof(version)) ||
+	    word_after(text, "Open MPI v", version, sizeof(version))) {
 		int part[3] = {0};
 		sscanf(version, "%d.%d.%d", &part[0], &part[1], &part[2]);
 		l->mpi = part[0] >= 5 ? SN_MPI_OPEN5 : SN_MPI_OPEN4;
 		l->cm_alone_fails = part[0] == 5 && !part[1] && part[2] < 9;
 		snprintf(l->title, sizeof(l->title), "Open MPI %s", version);
-	} else if (strstr(text, "PRRTE")) {
+	} else if (strstr(text, "PRRTE") || strstr(text, "help-schizo-ompi")) {
 		l->mpi = SN_MPI_OPEN5;
+		l->unversioned = true;
 		snprintf(l->title, sizeof(l->title), "Open MPI 5 or later (PRRTE)");
 	} else if (strstr(text, "Intel(R) MPI Library")) {
 		if (!word_after(text, "Version", version, sizeof(version)))
@@ -93,6 +95,23 @@ static void ask(const char *path, struct sn_launcher *l)
 	snprintf(l->path, sizeof(l->path), "%s", path);
 	sn_tool_capture(argv, text, sizeof(text), VERSION_TIMEOUT_MS);
 	sn_launcher_parse(text, l);
+}
+
+/* PRRTE packaged by itself does not know of which Open MPI it is a part, and Ubuntu 26.04's does not find its own words. */
+static void ask_ompi_info(const char *path, struct sn_launcher *l)
+{
+	char *dir = sn_tool_dirname(path), *beside = sn_tool_printf("%s/ompi_info", dir);
+	char *found = sn_tool_which(beside);
+	struct sn_launcher other = {0};
+	if (found)
+		ask(found, &other);
+	if (found && other.mpi == SN_MPI_OPEN5) {
+		snprintf(other.path, sizeof(other.path), "%s", path);
+		*l = other;
+	}
+	free(found);
+	free(beside);
+	free(dir);
 }
 
 /* Intel's mpirun is a script that ends in whatever mpiexec.hydra stands first in PATH, which may be another MPI's. */
@@ -127,5 +146,7 @@ void sn_launcher_identify(const char *path, struct sn_launcher *l)
 		return;
 	}
 	ask(path, l);
+	if (l->unversioned)
+		ask_ompi_info(path, l);
 	prefer_hydra_beside(path, l);
 }

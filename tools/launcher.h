@@ -21,11 +21,12 @@ struct sn_launcher {
 	char title[96];	      /* "Open MPI 4.1.4" */
 	bool ofi, ucx;	      /* MPICH: what the library was built for, as far as the launcher tells */
 	bool cm_alone_fails;  /* Open MPI 5.0.0 to 5.0.8: with pml cm alone there are no windows */
+	bool unversioned;     /* Open MPI of which nothing but PRRTE has said something */
 	char instead_of[128]; /* the command asked for, when `path` is another one; else "" */
 };
 
-/* Identify the command at `path` (from sn_tool_which). Runs it with --version only if it is named like a launcher: an
- * ordinary program would do its work. */
+/* Identify the command at `path` (from sn_tool_which). Runs it with --version, and ompi_info beside it, only if it is named like a
+ * launcher: an ordinary program would do its work. */
 void sn_launcher_identify(const char *path, struct sn_launcher *l);
 /* The same from the text that --version printed (apart for tests). */
 void sn_launcher_parse(const char *text, struct sn_launcher *l);

@@ -47,7 +47,12 @@ class Mpi:
             skip(f"{self.TITLES[name]} is not here ({hint})")
 
     def version(self):
-        return subprocess.run([self.launcher, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        said = subprocess.run([self.launcher, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        info = os.path.join(self.bin, "ompi_info")
+        if said.strip() or not os.path.exists(info):
+            return said
+        said = subprocess.run([info, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        return said.replace("Open MPI v", "mpirun (Open MPI) ")  # Ubuntu 26.04's mpirun does not say it
 
     def compiler(self):
         """For Intel MPI, whose wheel has no headers, MPICH's: the two share their ABI."""

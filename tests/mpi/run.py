@@ -83,7 +83,7 @@ def build(args):
         compiler = Mpi(name).compiler()
         if not shutil.which(compiler):
             skip(f"{compiler} is not here (apt install libopenmpi-dev)")
-        for library in ("libcuda.so.1", "libze_loader.so.1", "libamdhip64.so.5"): # called like those of GPUs
+        for library in ("libcuda.so.1", "libze_loader.so.1", "libamdhip64.so.5"):  # called like those of GPUs
             subprocess.run(["cc", "-shared", "-o", os.path.join(folder, library), "-x", "c", "/dev/null"], check=True)
         for program, sources in PROGRAMS.items():
             binary = os.path.join(folder, program)
@@ -567,7 +567,7 @@ def outcomes(folder, ranks):
 
 
 def left_out(mpi):
-    version = mpi.version() # Debian 13's own is an Open MPI 5, too
+    version = mpi.version()  # Debian 13's own is an Open MPI 5, too
     return BY_THE_CLOCK + NOT_OVER_LIBFABRIC + [name for which, names in NOT_WITH.items() if which in version for name in names]
 
 
@@ -587,7 +587,7 @@ def run_suite(args, runner, mpi, ranks, sennit, typed):
 
 def stock_folder(mpi):
     """Where what the stock MPI passes is kept, until another version of it or of the suite is installed."""
-    version = subprocess.run([mpi.launcher, "--version"], capture_output=True, text=True, check=False).stdout
+    version = mpi.version()
     with open(os.path.join(job.PEERS, "mpi4py", ".stamp"), encoding="utf-8") as f:
         suite_version = f.read().strip()
     asked = f"{version} {suite_version} {left_out(mpi)} {RECV_MPROBE}"

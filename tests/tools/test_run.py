@@ -302,6 +302,17 @@ class Detection(RunTest):
             e = self.exports(self.dry(self.launcher("mpirun", "mpirun (Open MPI) " + version), "-n", "2", "./a.out"))
             self.assertEqual((e["OMPI_MCA_pml"], e.get("OMPI_MCA_btl")), ("cm", None) if alone else ("^ucx", "self,ofi"), version)
 
+    def test_open_mpi_of_which_prrte_says_no_version(self):
+        wordless = "Sorry!  You were supposed to get help about:\n    version\nBut I couldn't open the help file:\n    /usr/help-schizo-ompi.txt"
+        for text in ("prterun (PRRTE) 3.0.13", wordless):  # Ubuntu 26.04
+            path = self.launcher("mpirun", text)
+            self.assertIn("# Open MPI 5 or later (PRRTE)", self.dry(path, "./a.out"))
+            self.launcher("ompi_info", "Open MPI v5.0.7\n\nhttps://www.open-mpi.org/community/help/")
+            lines = self.dry(path, "./a.out")
+            self.assertIn("# Open MPI 5.0.7", lines)
+            self.assertEqual(self.exports(lines)["OMPI_MCA_pml"], "^ucx")
+            os.remove(self.dir + "/ompi_info")
+
     def test_variables_given_with_x_are_not_given_twice(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
         lines = self.dry(path, "-x", "FI_PROVIDER=tcp", "-n", "2", "./a.out")
