@@ -25,8 +25,8 @@ static int type_of(enum fi_datatype datatype)
 		[FI_DOUBLE_COMPLEX] = SN_DOUBLE_COMPLEX,
 		[FI_LONG_DOUBLE] = SN_LONG_DOUBLE,
 		[FI_LONG_DOUBLE_COMPLEX] = SN_LONG_DOUBLE_COMPLEX,
-		[FI_INT128] = SN_INT128,
-		[FI_UINT128] = SN_UINT128,
+		[SN_OFI_INT128] = SN_INT128,
+		[SN_OFI_UINT128] = SN_UINT128,
 	};
 
 	return (unsigned)datatype < sizeof(map) / sizeof(map[0]) ? (int)map[datatype] : -1;

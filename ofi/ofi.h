@@ -27,7 +27,17 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
-#include <rdma/providers/fi_prov.h>
+
+/* What a provider's entry point returns, as rdma/providers/fi_prov.h has it, which not every libfabric-dev brings along (Ubuntu 22.04). */
+struct fi_provider {
+	uint32_t version, fi_version;
+	struct fi_context context; /* libfabric's */
+	const char *name;
+	int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
+		       const struct fi_info *hints, struct fi_info **info);
+	int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
+	void (*cleanup)(void);
+};
 
 #define SN_OFI_NAME	   "sennit"
 #define SN_OFI_ADDR_FORMAT (0x80000000u | 0x534eu) /* provider-specific bit, "SN" */
@@ -39,6 +49,9 @@
  * where the headers are those of 2.0 */
 #define SN_OFI_MR_BASIC	   1
 #define SN_OFI_MR_SCALABLE 2
+/* FI_INT128 and FI_UINT128, which headers before 1.14 do not have */
+#define SN_OFI_INT128  (FI_LONG_DOUBLE_COMPLEX + 1)
+#define SN_OFI_UINT128 (FI_LONG_DOUBLE_COMPLEX + 2)
 
 /* Endpoints that a queue or counter moves forward when it is read, and how long reads have found nothing. */
 struct sn_ofi_set {
