@@ -10,7 +10,8 @@
 
 struct nethost *sh;
 unsigned body_bytes = 6u << 20;
-const uint8_t key_a[12] = "receiver key", key_b[12] = "the sender's";
+const uint8_t key_a[12] = {'r', 'e', 'c', 'e', 'i', 'v', 'e', 'r'},
+	      key_b[12] = {'s', 'e', 'n', 'd', 'e', 'r'};
 
 static void answer(int fd, const struct sockaddr_ll *to, const uint8_t *body, const struct sn_wire_pull *w,
 		   const struct sn_sip_key *key, uint64_t *random)

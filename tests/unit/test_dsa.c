@@ -56,7 +56,7 @@ static int start_pipe(void **state)
 	return start_as(true);
 }
 
-static int stop(void **state)
+static int tear_down(void **state)
 {
 	sn_dsa_close(d);
 	dsa_double_stop(engine);
@@ -224,21 +224,22 @@ static void queues_are_described(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(every_byte_is_there, start, stop),
-		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start, stop),
-		cmocka_unit_test_setup_teardown(an_end_is_an_end, start, stop),
-		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start, stop),
-		cmocka_unit_test_setup_teardown(a_silence_that_nobody_heard_is_none, start, stop),
-		cmocka_unit_test_setup_teardown(every_byte_is_there, start_pipe, stop),
+		cmocka_unit_test_setup_teardown(every_byte_is_there, start, tear_down),
+		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start,
+						tear_down),
+		cmocka_unit_test_setup_teardown(an_end_is_an_end, start, tear_down),
+		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start, tear_down),
+		cmocka_unit_test_setup_teardown(a_silence_that_nobody_heard_is_none, start, tear_down),
+		cmocka_unit_test_setup_teardown(every_byte_is_there, start_pipe, tear_down),
 		cmocka_unit_test_setup_teardown(what_the_engine_leaves_the_processor_copies, start_pipe,
-						stop),
-		cmocka_unit_test_setup_teardown(an_end_is_an_end, start_pipe, stop),
-		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start_pipe, stop),
+						tear_down),
+		cmocka_unit_test_setup_teardown(an_end_is_an_end, start_pipe, tear_down),
+		cmocka_unit_test_setup_teardown(a_silent_engine_is_given_up, start_pipe, tear_down),
 		cmocka_unit_test_setup_teardown(a_queue_that_may_not_be_mapped_is_written_to, start_pipe,
-						stop),
-		cmocka_unit_test_setup_teardown(closing_waits_for_who_submits, start, stop),
-		cmocka_unit_test_setup_teardown(closing_waits_for_who_submits, start_pipe, stop),
-		cmocka_unit_test_setup_teardown(queues_are_described, start, stop),
+						tear_down),
+		cmocka_unit_test_setup_teardown(closing_waits_for_who_submits, start, tear_down),
+		cmocka_unit_test_setup_teardown(closing_waits_for_who_submits, start_pipe, tear_down),
+		cmocka_unit_test_setup_teardown(queues_are_described, start, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
