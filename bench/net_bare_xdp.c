@@ -22,6 +22,9 @@
 #define BATCH	  32   /* what the kernel takes in one call */
 #define HEADROOM  256  /* that the kernel keeps before a frame that came */
 
+#ifndef BPF_F_XDP_HAS_FRAGS
+#define BPF_F_XDP_HAS_FRAGS (1U << 5)
+#endif
 #ifndef XDP_USE_SG
 #define XDP_USE_SG (1 << 4)
 #endif

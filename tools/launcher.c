@@ -59,7 +59,7 @@ void sn_launcher_parse(const char *text, struct sn_launcher *l)
 {
 	char version[32] = "";
 	l->mpi = SN_MPI_UNKNOWN;
-	l->ofi = l->ucx = l->cm_alone_fails = l->unversioned = false;
+	l->ofi = l->ucx = l->cm_alone_fails = l->fork_aborts = l->unversioned = false;
 	snprintf(l->title, sizeof(l->title), "an unknown MPI");
 	if (word_after(text, "(Open MPI)", version, sizeof(version)) ||
 	    word_after(text, "(OpenRTE)", version, sizeof(version)) ||
@@ -68,6 +68,7 @@ void sn_launcher_parse(const char *text, struct sn_launcher *l)
 		sscanf(version, "%d.%d.%d", &part[0], &part[1], &part[2]);
 		l->mpi = part[0] >= 5 ? SN_MPI_OPEN5 : SN_MPI_OPEN4;
 		l->cm_alone_fails = part[0] == 5 && !part[1] && part[2] < 9;
+		l->fork_aborts = part[0] == 4 && (!part[1] || (part[1] == 1 && part[2] < 3));
 		snprintf(l->title, sizeof(l->title), "Open MPI %s", version);
 	} else if (strstr(text, "PRRTE") || strstr(text, "help-schizo-ompi")) {
 		l->mpi = SN_MPI_OPEN5;

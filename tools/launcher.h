@@ -21,6 +21,7 @@ struct sn_launcher {
 	char title[96];	      /* "Open MPI 4.1.4" */
 	bool ofi, ucx;	      /* MPICH: what the library was built for, as far as the launcher tells */
 	bool cm_alone_fails;  /* Open MPI 5.0.0 to 5.0.8: with pml cm alone there are no windows */
+	bool fork_aborts;     /* Open MPI 4 up to 4.1.2: of the time when libfabric ended who forks */
 	bool unversioned;     /* Open MPI of which nothing but PRRTE has said something */
 	char instead_of[128]; /* the command asked for, when `path` is another one; else "" */
 };

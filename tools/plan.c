@@ -479,6 +479,9 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 	in_front_of(p, l, argv, provider);
 	if (open_mpi || any) {
 		for_open_mpi(p, argv, l->cm_alone_fails);
+		/* The EFA provider in libfabric 1.11 (Ubuntu 22.04) aborts a process that forks, whatever provider is chosen, unless this is set. */
+		if (l->fork_aborts)
+			sn_plan_set(p, argv, "RDMAV_FORK_SAFE", "1");
 		collectives_of_open_mpi(p, l, argv, provider);
 	}
 	if (l->mpi == SN_MPI_MPICH || any)

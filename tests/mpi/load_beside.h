@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* It stays. */
 static inline bool load_beside(const char *name)
 {
 	char path[512];
@@ -18,7 +17,9 @@ static inline bool load_beside(const char *name)
 	if (!slash)
 		return false;
 	strcpy(slash + 1, name);
-	return dlopen(path, RTLD_NOW) != NULL;
+	static void *library; /* stays */
+	library = dlopen(path, RTLD_NOW);
+	return library != NULL;
 }
 
 #endif

@@ -302,6 +302,11 @@ class Detection(RunTest):
             e = self.exports(self.dry(self.launcher("mpirun", "mpirun (Open MPI) " + version), "-n", "2", "./a.out"))
             self.assertEqual((e["OMPI_MCA_pml"], e.get("OMPI_MCA_btl")), ("cm", None) if alone else ("^ucx", "self,ofi"), version)
 
+    def test_open_mpi_whose_libfabric_ends_who_forks(self):
+        for version, ends in (("4.0.3", True), ("4.1.2", True), ("4.1.4", False), ("5.0.0", False)):
+            e = self.exports(self.dry(self.launcher("mpirun", "mpirun (Open MPI) " + version), "-n", "2", "./a.out"))
+            self.assertEqual(e.get("RDMAV_FORK_SAFE"), "1" if ends else None, version)
+
     def test_open_mpi_of_which_prrte_says_no_version(self):
         wordless = "Sorry!  You were supposed to get help about:\n    version\nBut I couldn't open the help file:\n    /usr/help-schizo-ompi.txt"
         for text in ("prterun (PRRTE) 3.0.13", wordless):  # Ubuntu 26.04
