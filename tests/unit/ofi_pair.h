@@ -77,6 +77,12 @@ static int ofi_load(void)
 		printf("skipped: %s\n", dlerror());
 		return 77;
 	}
+	uint32_t (*version)(void);
+	*(void **)&version = dlsym(so, "fi_version");
+	if (!version || FI_VERSION_LT(version(), FI_VERSION(1, 17))) {
+		printf("skipped: libfabric 1.17 is asked for here, which this machine's is not yet\n");
+		return 77;
+	}
 	*(void **)&lf.getinfo = dlsym(so, "fi_getinfo");
 	*(void **)&lf.freeinfo = dlsym(so, "fi_freeinfo");
 	*(void **)&lf.dupinfo = dlsym(so, "fi_dupinfo");
