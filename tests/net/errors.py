@@ -95,7 +95,7 @@ CASES = {
     "no_rights": case([r"a packet socket needs CAP_NET_RAW in this network namespace", r"no network is open here"], "ether",
                       before=NO_RIGHTS),
     "without_sennit": case([r"libsennit-mpi\.so' from LD_PRELOAD cannot be preloaded",
-                            r"host1.*(PML cm cannot be selected|selected pml ob1, but peer .* pml cm)"], "udp", bare=True),  # Open MPI 4, 5
+                            r"host1.*(PML cm cannot be selected|selected pml ob1, but peer .* pml cm|No components were able to be opened in the pml)"], "udp", bare=True),  # Open MPI 4, 5
     # MPICH's launcher never ends such a job, sennit or not: it is ended here, once it has said what is wrong
     "without_sennit_mpich": case([r"libsennit-mpi\.so' from LD_PRELOAD cannot be preloaded",
                                   r"host0: ready for \d+ ms, and no rank of another host has come.*`sennit doctor HOST`"], "udp",
