@@ -49,7 +49,7 @@ struct fi_provider {
  * where the headers are those of 2.0 */
 #define SN_OFI_MR_BASIC	   1
 #define SN_OFI_MR_SCALABLE 2
-/* FI_INT128 and FI_UINT128, which headers before 1.14 do not have */
+/* FI_INT128 and FI_UINT128, which the headers of libfabric 1.11 do not have */
 #define SN_OFI_INT128  (FI_LONG_DOUBLE_COMPLEX + 1)
 #define SN_OFI_UINT128 (FI_LONG_DOUBLE_COMPLEX + 2)
 

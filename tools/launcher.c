@@ -98,11 +98,20 @@ static void ask(const char *path, struct sn_launcher *l)
 	sn_launcher_parse(text, l);
 }
 
+/* The program of that name in the folder of `path`, as a new string; NULL: there is none. */
+static char *which_beside(const char *path, const char *name)
+{
+	char *dir = sn_tool_dirname(path), *beside = sn_tool_printf("%s/%s", dir, name);
+	char *found = sn_tool_which(beside);
+	free(beside);
+	free(dir);
+	return found;
+}
+
 /* PRRTE packaged by itself does not know of which Open MPI it is a part, and Ubuntu 26.04's does not find its own words. */
 static void ask_ompi_info(const char *path, struct sn_launcher *l)
 {
-	char *dir = sn_tool_dirname(path), *beside = sn_tool_printf("%s/ompi_info", dir);
-	char *found = sn_tool_which(beside);
+	char *found = which_beside(path, "ompi_info");
 	struct sn_launcher other = {0};
 	if (found)
 		ask(found, &other);
@@ -111,8 +120,6 @@ static void ask_ompi_info(const char *path, struct sn_launcher *l)
 		*l = other;
 	}
 	free(found);
-	free(beside);
-	free(dir);
 }
 
 /* Intel's mpirun is a script that ends in whatever mpiexec.hydra stands first in PATH, which may be another MPI's. */
@@ -121,9 +128,7 @@ static void prefer_hydra_beside(const char *path, struct sn_launcher *l)
 	struct sn_elf elf;
 	if (sn_elf_read(path, &elf) || l->mpi == SN_MPI_OPEN4 || l->mpi == SN_MPI_OPEN5)
 		return;
-	char *dir = sn_tool_dirname(path);
-	char *beside = sn_tool_printf("%s/mpiexec.hydra", dir);
-	char *found = sn_tool_which(beside);
+	char *found = which_beside(path, "mpiexec.hydra");
 	if (found && sn_elf_read(found, &elf)) {
 		struct sn_launcher other = {0};
 		ask(found, &other);
@@ -133,8 +138,6 @@ static void prefer_hydra_beside(const char *path, struct sn_launcher *l)
 		}
 	}
 	free(found);
-	free(beside);
-	free(dir);
 }
 
 void sn_launcher_identify(const char *path, struct sn_launcher *l)

@@ -47,7 +47,7 @@ need cpio
 # A PC has no DMA engine in QEMU, so one may have the double; this arm64 machine has eight channels of its own.
 if [ "$kernel" = arm64 ]; then
 	need qemu-system-aarch64
-	busybox=$(find "$cache/arm64/root" -path "*bin/busybox" -type f | head -n 1) # in /bin, or since Debian 13 in /usr/bin
+	busybox=$(find "$cache/arm64/root" -path "*bin/busybox" -type f -print -quit) # in /bin, or since Debian 13 in /usr/bin
 	engine=zynqmp_dma
 	debug_exit=no
 	machine=(qemu-system-aarch64 -M xlnx-versal-virt -m 1024 -no-reboot -display none -serial stdio)

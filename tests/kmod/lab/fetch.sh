@@ -51,7 +51,7 @@ fetch_headers() {
 # the size.
 use_image() {
 	local image sectors unpack
-	image=$(find "$new/root" -name 'vmlinuz*' -type f | head -n 1) # in /boot, or since Debian 13 with the modules
+	image=$(find "$new/root" -name 'vmlinuz*' -type f -print -quit) # in /boot, or since Debian 13 with the modules
 	ln -s "${image#"$new"/}" "$new/vmlinuz"
 	[ $arch = amd64 ] || return 0
 	sectors=$(od -An -tu1 -j 497 -N 1 "$image")
