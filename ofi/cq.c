@@ -271,6 +271,8 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 	}
 	cq->alone &= head == cq->head;
 	cq->head = head;
+	if (n > 0)
+		sn_ofi_handed();
 out:
 	sn_unlock(&cq->lock);
 	return n;

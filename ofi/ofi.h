@@ -250,6 +250,8 @@ void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
 uint64_t sn_ofi_events(void);
 /* Such a look at one of them. */
 void sn_ofi_look(void *ep);
+/* Events of other threads are handed to the MPI: for the thread sanitizer this orders them before what it tells of them. */
+void sn_ofi_handed(void);
 /* Move every endpoint forward; true if something happened in the domain since the last call. */
 bool sn_ofi_set_progress(struct sn_ofi_set *set);
 /* A read has found something: the library need not yield after it (shim/shim.c). */

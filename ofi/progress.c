@@ -34,7 +34,8 @@
 /*
  * Counts progress on any endpoint of the process, so that no queue naps beside a busy one. Not of the domain: a thread that
  * waits may read the queues of two in turn (Open MPI 5 does, once a window has been made), and would take what one
- * of them counted for newsX who has moved something, and acquired by who counts on: what an MPI then tells another thread goes by means that no sanitizer sees (shim/quick.h). */
+ * of them counted for news of the other, at every look.
+ */
 static _Atomic uint64_t stamps;
 
 void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
@@ -159,10 +160,32 @@ uint64_t sn_ofi_events(void)
 	return atomic_load_explicit(&stamps, memory_order_acquire);
 }
 
+/*
+ * Two threads may count as one: only the change matters. Not so for the thread sanitizer: what an MPI tells a thread of events that
+ * another one has found goes by means that it does not see, and for it each count is an order of its own (shim/quick.h).
+ */
+static uint64_t count(uint64_t seen)
+{
+#ifdef __SANITIZE_THREAD__
+	(void)seen;
+	return atomic_fetch_add_explicit(&stamps, 1, memory_order_acq_rel) + 1;
+#else
+	atomic_store_explicit(&stamps, seen + 1, memory_order_release);
+	return seen + 1;
+#endif
+}
+
+void sn_ofi_handed(void)
+{
+#ifdef __SANITIZE_THREAD__
+	atomic_fetch_add_explicit(&stamps, 0, memory_order_acq_rel);
+#endif
+}
+
 void sn_ofi_look(void *ep)
 {
-	if (sn_progress(ep) > 0) /* two threads may count as one: only the change matters */
-		atomic_store_explicit(&stamps, sn_ofi_events() + 1, memory_order_release);
+	if (sn_progress(ep) > 0)
+		count(sn_ofi_events());
 }
 
 bool sn_ofi_set_progress(struct sn_ofi_set *set)
@@ -182,8 +205,8 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 		set->flood = events >= FLOOD;
 	}
 	stamp = sn_ofi_events();
-	if (events) /* two threads may count as one: only the change matters */
-		atomic_store_explicit(&stamps, ++stamp, memory_order_release);
+	if (events)
+		stamp = count(stamp);
 	if (stamp == atomic_load_explicit(&set->stamp, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&set->stamp, stamp, memory_order_relaxed);
@@ -305,8 +328,8 @@ static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t)
 		atomic_fetch_sub(&shim->sleepers, 1);
 	if (!found)
 		t->left = sn_now_ns();
-	if (found) /* another thread's count may get lost: only the change matters */
-		atomic_store_explicit(&stamps, sn_ofi_events() + 1, memory_order_release);
+	if (found)
+		count(sn_ofi_events());
 	return found;
 }
 

@@ -291,22 +291,21 @@ static struct sn_meet_memory *attach(unsigned ranks, const struct place *at)
 	return mem;
 }
 
-/*
- * What the MPI brings may be written by another thread that is in it, whose word for that the thread sanitizer does not see where the MPI itself is
- * not instrumented.
- */
-#define BROUGHT __attribute__((noinline, no_sanitize("thread")))
-
-static BROUGHT bool all_say(int mine, handle comm, handle type, handle min)
+/* What they bring to these stacks another thread may write, which is in the MPI. */
+static bool all_say(int mine, handle comm, handle type, handle min)
 {
-	int all;
-	return !sn_proof_mpi.allreduce(&mine, &all, 1, type, min, comm) && all;
+	int all = 0;
+	bool told = !sn_proof_mpi.allreduce(&mine, &all, 1, type, min, comm);
+	sn_quick_told();
+	return told && all;
 }
 
-static BROUGHT bool first_says(struct place *at, handle comm, handle type)
+static bool first_says(struct place *at, handle comm, handle type)
 {
 	struct place said = *at;
-	if (sn_proof_mpi.bcast(&said, sizeof(said) / sizeof(int), type, 0, comm))
+	bool told = !sn_proof_mpi.bcast(&said, sizeof(said) / sizeof(int), type, 0, comm);
+	sn_quick_told();
+	if (!told)
 		return false;
 	at->pid = said.pid;
 	at->fd = said.fd;
