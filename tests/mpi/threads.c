@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,8 @@
 #define MAX_LEN	    (1u << 20)
 #define AWAY	    0.3	 /* seconds for which everybody waits */
 #define SHARE	    0.10 /* of a core, at most, for a thread that waits */
+#define TRIES                                                                                                \
+	4 /* who keeps the core does so each time; two jobs run at once, and a host may take some, too */
 
 struct thread {
 	int id, threads, rank, size, rounds;
@@ -30,6 +33,7 @@ struct thread {
 	time_t end;
 	MPI_Comm own; /* the threads of this number on all ranks */
 	double messages, bytes, share;
+	long gave, lost; /* how often it gave the core up, and lost it, while it waited */
 	pthread_t handle;
 };
 
@@ -150,10 +154,15 @@ static void *wait_long(void *arg)
 {
 	struct thread *t = arg;
 	MPI_Barrier(t->own);
+	struct rusage before, after;
+	getrusage(RUSAGE_THREAD, &before);
 	double cpu = used(), start = MPI_Wtime();
 	MPI_Recv(NULL, 0, MPI_BYTE, (t->rank + 1) % t->size, 1, t->own, MPI_STATUS_IGNORE);
 	double took = MPI_Wtime() - start; /* shorter where this thread had no core, and came late */
 	t->share = (used() - cpu) / (took > AWAY ? took : AWAY);
+	getrusage(RUSAGE_THREAD, &after);
+	t->gave = after.ru_nvcsw - before.ru_nvcsw;
+	t->lost = after.ru_nivcsw - before.ru_nivcsw;
 	return NULL;
 }
 
@@ -170,10 +179,16 @@ static bool wait_for_the_first(struct thread *t, int threads, bool last)
 		MPI_Send(NULL, 0, MPI_BYTE, (t[i].rank + t[i].size - 1) % t[i].size, 1, t[i].own);
 	for (int i = 0; i < threads; i++) {
 		pthread_join(t[i].handle, NULL);
-		kept |= t[i].share >= SHARE;
-		must(!last || t[i].share < SHARE, "thread %d used %.3f of a core while it waited", i,
-		     t[i].share);
+		if (t[i].share < SHARE)
+			continue;
+		kept = true;
+		printf("threads: thread %d of rank %d used %.3f of a core while it waited, gave it up %ld "
+		       "times "
+		       "and lost it %ld times\n",
+		       i, t[i].rank, t[i].share, t[i].gave, t[i].lost);
+		fflush(stdout);
 	}
+	must(!last || !kept, "a thread that waits keeps the core, each of %d times", TRIES);
 	MPI_Allreduce(MPI_IN_PLACE, &kept, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
 	return !kept;
 }
@@ -246,8 +261,8 @@ int main(int argc, char **argv)
 		rounds += t[i].rounds;
 	}
 	/* What a host takes from this machine may count as used: who keeps the core does so each time. */
-	if (!wait_for_the_first(t, threads, false))
-		wait_for_the_first(t, threads, true);
+	for (int i = 1; !wait_for_the_first(t, threads, i == TRIES); i++)
+		;
 	for (int i = 0; i < threads; i++)
 		MPI_Comm_free(&t[i].own);
 	check_class(1, "the last thread");
