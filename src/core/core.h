@@ -205,6 +205,7 @@ struct sn_ep {
 	size_t addr_len;
 	struct sn_core_counters count;
 	_Atomic uint32_t tried_flags; /* of what sn_try_recv or sn_recv took last */
+	uint32_t looked_alone;	      /* at one peer (try.c) */
 };
 
 /* Changes in a forked child; an endpoint of another epoch is the parent's. */
@@ -216,6 +217,8 @@ static inline bool sn_core_foreign(const sn_ep *ep)
 int sn_core_forked(void);	 /* SN_ERR_FORKED with its sentence */
 int sn_core_progress(sn_ep *ep); /* every rail once, and what the thread left; with the lock held */
 int sn_core_look(sn_ep *ep);	 /* every rail once */
+int sn_core_look_at(
+	struct sn_peer_state *peer); /* what comes from it, where its rail has look(); with the lock held */
 
 /* visit.c */
 #define SN_LEAVE_MIN 16384 /* bytes: from here on a post may be worth waking the progress thread for */

@@ -273,6 +273,15 @@ int sn_core_progress(sn_ep *ep)
 	return n;
 }
 
+int sn_core_look_at(struct sn_peer_state *peer)
+{
+	sn_ep *ep = peer->ep;
+	int n = peer->ops->look(peer->link);
+	if (sn_unlikely(n < 0 || (n && !(sn_list_empty(&ep->early) && sn_list_empty(&ep->deferred)))))
+		return sn_core_progress(ep);
+	return n;
+}
+
 int sn_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {
 	if (!ep || !fn)

@@ -155,8 +155,8 @@ struct sn_rail_ops {
 	 * else for progress(). Negative: this cannot be said, so progress() is asked for.
 	 */
 	int (*peek)(void *rail);
-	/* Optional. A look at what comes from this peer alone: is there something for progress()? */
-	bool (*arrived)(const void *link);
+	/* Optional, likewise: of what comes from this peer alone. */
+	int (*look)(void *link);
 	/* Optional. The application may go away now: see to it that the progress thread is woken by what comes. */
 	void (*leave)(void *rail);
 	/* Something is queued that only further progress() calls can move (do not sleep for long). */

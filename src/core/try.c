@@ -36,29 +36,36 @@
 /* A message from another host is looked for by system calls, and the rest of a look takes half as long. So of so many looks one is whole, the first too. */
 #define WHOLE 8
 
-/* Where a whole look passes the rings of so many peers (3 to 4 ns each, as long again on a Xeon), the one that the message is to come from is looked at between two
- * of them. With fewer that is later than it is sooner. */
-#define MANY  4
-#define PEEKS 6
+/*
+ * Where a whole look passes the rings of so many peers (3 to 4 ns each, as long again on a Xeon), the one that the message is to come from is looked at alone
+ * before it and, as often as there are peers, between two of them. With fewer that is later than it is sooner. Of so many receives one begins with
+ * a whole look all the same, so that nobody else's messages lie there for longer.
+ */
+#define MANY	    4
+#define FIRST	    6
+#define MOST	    16
+#define OTHERS_EACH 8
 
-static void peek_at(const struct sn_req *req, const struct sn_peer_state *peer)
+static void look_at(const struct sn_req *req, struct sn_peer_state *peer, unsigned looks)
 {
-	for (unsigned k = 0; req->state != SN_REQ_DONE && k < PEEKS && !peer->ops->arrived(peer->link); k++)
-		;
+	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks; k++)
+		sn_core_look_at(peer);
 }
 
 static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
 {
 	sn_ep *ep = req->ep;
-	const struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
+	struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
 	int (*peek)(void *rail) = peer ? peer->ops->peek : NULL;
-	bool peeks = peer && peer->ops->arrived && !sn_relax_crowded() &&
-		     atomic_load_explicit(&ep->peer_count, memory_order_relaxed) >= MANY;
+	unsigned peers = atomic_load_explicit(&ep->peer_count, memory_order_relaxed);
+	bool alone = peers >= MANY && peer && peer->ops->look && !sn_relax_crowded();
+	if (alone && ++ep->looked_alone % OTHERS_EACH)
+		look_at(req, peer, FIRST);
 	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks; k++) {
 		if (!peek || k % WHOLE == 0 || peek(peer->rail) < 0)
 			sn_core_progress(ep);
-		if (peeks)
-			peek_at(req, peer);
+		if (alone)
+			look_at(req, peer, SN_MIN_OF(peers, MOST));
 	}
 }
 

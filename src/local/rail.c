@@ -199,10 +199,13 @@ static int local_progress(void *r)
 	return n;
 }
 
-static bool local_arrived(const void *l)
+static int local_look(void *l)
 {
-	const struct sn_link *link = l;
-	return !link->rx.cells || sn_rx_mark(&link->rx);
+	struct sn_link *link = l;
+	if (sn_unlikely(!link->rx.cells || link->doom || !link->rail->board))
+		return -1;
+	sn_board_tick(link->rail->board);
+	return look(link);
 }
 
 static bool local_busy(void *r)
@@ -336,7 +339,7 @@ const struct sn_rail_ops sn_rail_local = {
 	.brings = sn_claim_brings,
 	.withdraw = sn_claim_withdraw,
 	.progress = local_progress,
-	.arrived = local_arrived,
+	.look = local_look,
 	.busy = local_busy,
 	.counters = local_counters,
 };
