@@ -265,11 +265,13 @@ int sn_core_progress(sn_ep *ep)
 	atomic_store_explicit(&ep->client.calls,
 			      atomic_load_explicit(&ep->client.calls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
+	bool entered = sn_engine_enter();
 	int n = sn_core_look(ep);
 	if (sn_unlikely(!sn_list_empty(&ep->early)))
 		n += sn_core_claims_early(ep);
 	if (sn_unlikely(!sn_list_empty(&ep->deferred)))
 		n += sn_core_deliver_deferred(ep);
+	sn_engine_exit(entered);
 	return n;
 }
 

@@ -489,7 +489,9 @@ static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_m
 	ep->count.recvs++;
 	uint32_t generation = req->generation;
 	uint8_t role = req->role;
+	bool entered = sn_engine_enter();
 	sn_core_recv_place(req, plain);
+	sn_engine_exit(entered);
 	if (room >= SN_LEAVE_FAR && !plain)
 		leave(req, generation, room);
 	if (handle)

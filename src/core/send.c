@@ -166,7 +166,9 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 		sn_list_add_tail(&req->peer->pending_ops, &req->link);
 	}
 	ep->count.sends++;
+	bool entered = sn_engine_enter();
 	sn_core_hand_over(req, &out);
+	sn_engine_exit(entered);
 	/* Still under way? What was written straight into the receive is not, and the guard, once up, has each announcement
 	 * to this process wake the thread until somebody waits. */
 	if (out.head.len >= SN_LEAVE_MIN && req->generation == generation &&

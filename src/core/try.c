@@ -146,6 +146,7 @@ static void look_far(struct sn_req *req, sn_peer from)
 static void look(struct sn_req *req, sn_peer from, unsigned looks)
 {
 	bool in_turn = sn_relax_crowded();
+	sn_engine_waits();
 	if (!in_turn && looks > FAR_LOOKS && from != SN_ANY_PEER && req->ep->peers[from]->ops->far) {
 		look_far(req, from);
 		return;

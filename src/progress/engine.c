@@ -9,18 +9,22 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define STACK_BYTES    ((size_t)256 * 1024)
-#define TICK_MIN       2000u   /* us */
-#define TICK_MAX       16000u  /* us */
+#define TICK_MIN       2000u  /* us */
+#define TICK_MAX       16000u /* us */
+#define DOUBT	       50u    /* us */
+#define SLACK_NS       5000ul
 #define GUARD_US       250000u /* longest sleep on guard: bounds the harm of a guard that a race took down */
 #define WINDOW_NS      100000000u
 #define BACK_OFF_MIN   10000000u
 #define BACK_OFF_MAX   1000000000u
 #define STAYS_NS       20000u  /* a wait that begins later follows some work */
 #define CROWD_STAYS_NS 200000u /* likewise, of the thread's own time: what a wake-up costs others is more */
-#define TRUSTED	       16u
+#define SCORE	       16u
+#define TRUSTED	       8u
 #define ASKED_EACH     8u
 #define BUDGET_EACH    256 /* looks between two readings of the threads' processor time, system calls */
 
@@ -39,12 +43,8 @@ static struct {
 	    .clients = {&engine.clients, &engine.clients}};
 
 /* What hints were followed by. Hints themselves: where two threads write at once it does not matter who is heard. */
-static struct {
-	_Atomic uint64_t left; /* when a hint was given that is to be judged; 0: none */
-	_Atomic uint32_t
-		stayed; /* in a row, up to TRUSTED; beyond it, hints that are taken without a look at the clock */
-	_Atomic bool open; /* a hint was given, and nobody has begun to wait since */
-} habit;
+struct sn_engine_habit sn_engine_habit;
+#define habit sn_engine_habit
 
 static void count(_Atomic uint64_t *counter, uint64_t n) /* one writer: the thread */
 {
@@ -180,6 +180,7 @@ static void *engine_main(void *arg)
 {
 	uint32_t seen = 0;
 	unsigned tick = TICK_MIN;
+	prctl(PR_SET_TIMERSLACK, SLACK_NS); /* the kernel's 50 us would double the time of doubt */
 	memset(&budget, 0, sizeof(budget));
 	memset(&wanted, 0, sizeof(wanted));
 	bool here = true; /* the application looks by itself */
@@ -196,13 +197,19 @@ static void *engine_main(void *arg)
 		count(&engine.spared, rung == SN_RUNG_AWAKE);
 		lately = rung != SN_RUNG_NOT;
 		if (!lately && called) {
-			tick = here ? SN_MIN_OF(2 * tick, TICK_MAX) : TICK_MIN;
+			tick = here ? SN_MAX_OF(SN_MIN_OF(2 * tick, TICK_MAX), TICK_MIN) : TICK_MIN;
 			here = true;
 			continue;
 		}
 		here = work() || all_calls() != seen || (called && sn_relax_crowded());
+		if (!here && called) { /* between two calls, or gone */
+			here = true;
+			tick = DOUBT;
+			sn_bell_guard_set(true);
+			continue;
+		}
 		if (!here && atomic_load_explicit(&habit.open, memory_order_relaxed))
-			atomic_store_explicit(&habit.stayed, 0, memory_order_relaxed);
+			atomic_store_explicit(&habit.score, 0, memory_order_relaxed);
 		tick = TICK_MIN;
 	}
 	return NULL;
@@ -314,35 +321,35 @@ static uint64_t habit_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The next hint after `left`, or the beginning of a wait; only the latter earns trust. Returns what .stayed is then. */
-static uint32_t judge(uint64_t left, uint64_t now, bool waits)
+/* The next hint or look after `left`, or the beginning of a wait; only the latter earns trust. Returns whether there is any. */
+static bool judge(uint64_t left, uint64_t now, bool waits)
 {
-	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
+	uint32_t n = atomic_load_explicit(&habit.score, memory_order_relaxed);
 	if (left) {
-		n = now - left > (sn_relax_crowded() ? CROWD_STAYS_NS : STAYS_NS)
-			    ? 0
-			    : SN_MIN_OF(n + waits, TRUSTED);
-		n = n == TRUSTED ? TRUSTED + ASKED_EACH : n;
-		atomic_store_explicit(&habit.stayed, n, memory_order_relaxed);
+		bool late = now - left > (sn_relax_crowded() ? CROWD_STAYS_NS : STAYS_NS);
+		n = late ? n / 2 : SN_MIN_OF(n + waits, SCORE);
+		atomic_store_explicit(&habit.score, n, memory_order_relaxed);
+		atomic_store_explicit(&habit.unasked, ASKED_EACH - 1, memory_order_relaxed);
 	}
-	return n;
+	return n >= TRUSTED;
 }
 
 bool sn_engine_hint(bool trusting)
 {
 	if (!atomic_load_explicit(&engine.ticking, memory_order_relaxed))
 		return true;
-	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
-	uint32_t n = atomic_load_explicit(&habit.stayed, memory_order_relaxed);
+	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
+	uint32_t unasked = atomic_load_explicit(&habit.unasked, memory_order_relaxed);
 	atomic_store_explicit(&habit.open, true, memory_order_relaxed);
-	if (!left && n > TRUSTED && trusting) {
-		atomic_store_explicit(&habit.stayed, n - 1, memory_order_relaxed);
+	if (!left && unasked && trusting &&
+	    atomic_load_explicit(&habit.score, memory_order_relaxed) >= TRUSTED) {
+		atomic_store_explicit(&habit.unasked, unasked - 1, memory_order_relaxed);
 		return false;
 	}
 	uint64_t now = habit_now();
-	n = judge(left, now, false);
-	atomic_store_explicit(&habit.left, now, memory_order_relaxed);
-	if (n >= TRUSTED && trusting)
+	bool trusted = judge(left, now, false);
+	atomic_store_explicit(&habit.asked, now, memory_order_relaxed);
+	if (trusted && trusting)
 		return false;
 	sn_bell_guard_set(true);
 	return true;
@@ -356,11 +363,28 @@ void sn_engine_stay(void)
 	if (!atomic_load_explicit(&habit.open, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&habit.open, false, memory_order_relaxed);
-	uint64_t left = atomic_load_explicit(&habit.left, memory_order_relaxed);
+	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
 	if (!left)
 		return;
 	judge(left, habit_now(), true);
-	atomic_store_explicit(&habit.left, 0, memory_order_relaxed);
+	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
+}
+
+/* In a crowd the time is this thread's own, and dear to ask for. Who has been away is judged, and not asked again before the next hint: he waits now. */
+void sn_engine_back(void)
+{
+	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
+	uint64_t now = sn_now_ns();
+	if (now - left <= STAYS_NS || sn_relax_crowded())
+		return;
+	judge(left, now, false);
+	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
+}
+
+void sn_engine_left(void)
+{
+	if (!sn_relax_crowded())
+		atomic_store_explicit(&habit.asked, habit_now(), memory_order_relaxed);
 }
 
 bool sn_engine_alone(void)

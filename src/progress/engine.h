@@ -11,10 +11,16 @@
  * stores; one that begins to wait takes that back.
  *
  * Trust. Between the two the guard is up, and there a peer that plays ping-pong comes just then: it pays for a system call,
- * and the thread gets the core that the application needs. So who has begun to wait within STAYS_NS after TRUSTED hints in a
- * row is trusted to do so again, and his hints raise nothing. One in ASKED_EACH is still followed by a look at the clock, and the thread
- * tells when it finds him gone after a hint; then it is as before. So who stays, and then goes away for the first time, is late
- * once, by one of the thread's ticks or by ASKED_EACH messages.
+ * and the thread gets the core that the application needs. So who begins to wait within STAYS_NS after a hint again and again
+ * (TRUSTED times more than not; who was late has half as often left) is trusted to do so once more, and his hints raise nothing. One in
+ * ASKED_EACH is still followed by a look at the clock, and the thread tells when it finds him gone after a hint; then he has to begin again. So who
+ * stays, and then goes away for the first time, is late once, by one of the thread's ticks, or ASKED_EACH messages are. What counts is the
+ * time outside of the library: who copies something long for 20 us in the next post, or before he finds nothing more and so begins to
+ * wait, has not been away. (Six neighbours, 64 KiB each, 16 ranks on as many cores: a wake-up for seven messages, each on a core that somebody
+ * copied on.) And one who is late once may have lost his core meanwhile, to this very thread.
+ *
+ * The thread, once it guards, cannot be told that the application waits and looks by itself. So when it has been woken, and the application has
+ * called since it looked last, it does not take up the guard for good, but looks again in a moment: it may have been between two calls.
  *
  * In a crowd, more ranks than cores, the thread takes its core from somebody who mostly has something to do, among them its own application, which moves what there
  * is when it gets the core. There somebody stays who begins to wait within CROWD_STAYS_NS of his own time: what others had the core for says nothing. And
@@ -51,6 +57,41 @@ void sn_engine_leave(struct sn_engine_client *client);
  * False: it is trusted to stay. And: it stays, and looks by itself. */
 bool sn_engine_hint(bool trusting);
 void sn_engine_stay(void);
+/* One line, and read where somebody comes back from computing: all is out of the caches then. */
+struct sn_engine_habit {
+	_Alignas(64) _Atomic uint64_t asked; /* when it left after a hint that is to be judged; 0: none is */
+	_Atomic uint32_t score;		     /* of who stays */
+	_Atomic uint32_t
+		unasked;   /* so many hints of one who is trusted are taken without a look at the clock */
+	_Atomic bool open; /* a hint was given, and nobody has begun to wait since */
+};
+extern struct sn_engine_habit sn_engine_habit;
+
+/* Between the two, around what may take long in the library. */
+void sn_engine_back(void);
+void sn_engine_left(void);
+static inline bool sn_engine_asks(void)
+{
+	return sn_unlikely(atomic_load_explicit(&sn_engine_habit.asked, memory_order_relaxed) != 0);
+}
+static inline bool sn_engine_enter(void)
+{
+	bool asks = sn_engine_asks();
+	if (asks)
+		sn_engine_back();
+	return asks;
+}
+static inline void sn_engine_exit(bool entered)
+{
+	if (sn_unlikely(entered) && sn_engine_asks())
+		sn_engine_left();
+}
+/* At the beginning of a wait that may be short. */
+static inline void sn_engine_waits(void)
+{
+	if (sn_unlikely(atomic_load_explicit(&sn_engine_habit.open, memory_order_relaxed)))
+		sn_engine_stay();
+}
 /* At most one endpoint of this process is looked after. */
 bool sn_engine_alone(void);
 /* There is work right now: wake the thread if the application is thought to be away (or, with force, anyway). */

@@ -415,6 +415,32 @@ static unsigned bounded(sn_ep *ep, void (*does)(uint64_t ns), uint64_t ns, bool 
 	return n;
 }
 
+/* As who copies. */
+static void work_inside(uint64_t ns)
+{
+	bool entered = sn_engine_enter();
+	work(ns);
+	sn_engine_exit(entered);
+}
+
+/* As who loses the core now and then. */
+static void work_seldom(uint64_t ns)
+{
+	static unsigned turn;
+	if (++turn % 16 == 0)
+		work(ns);
+}
+
+static void who_copies_for_long_or_is_late_once_is_trusted(void **state)
+{
+	sn_ep *ep;
+	assert_int_equal(sn_ep_open(NULL, &ep), 0);
+	assert_true(bounded(ep, work_inside, 100000, false) >= 100);
+	assert_true(bounded(ep, work_seldom, 100000, false) >= 100);
+	assert_in_range(bounded(ep, work, 100000, true), 0, 20);
+	sn_ep_close(ep);
+}
+
 /*
  * To wake the thread is to take the core from somebody who has something to do, so it is done for those who work for longer; by
  * their own time, not for those who had to wait for the core.
@@ -570,6 +596,7 @@ int main(void)
 		cmocka_unit_test(a_callback_comes_in_a_call),
 		cmocka_unit_test(signals_forks_and_moves_do_no_harm),
 		cmocka_unit_test(who_waits_at_once_needs_no_guard),
+		cmocka_unit_test(who_copies_for_long_or_is_late_once_is_trusted),
 		cmocka_unit_test(in_a_crowd_who_works_a_little_needs_no_guard),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
