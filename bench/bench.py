@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """make bench: sennit side by side with every MPI of this machine, in one run.
 
-    bench.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--only NAMES] [--rows KINDS] [--append] [--doc FILE]
+    bench.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--only NAMES] [--rows KINDS] [--append] [--doc FILE [--section TITLE]]
 
 Every round runs each candidate once, in an order that changes, so that a disturbance hits all of them. Each figure is taken
 between two probes of the cores (a cache line going back and forth): those that share a cache at that moment count as near,
@@ -296,6 +296,7 @@ def main():
     parser.add_argument("--append", action="store_true", help="add to the samples of out/bench.json")
     parser.add_argument("--report", action="store_true", help="run nothing: the table and plots of out/bench.json")
     parser.add_argument("--doc", help="write the results to this page, too (docs/performance.md)")
+    parser.add_argument("--section", help="there as a part of its own, as of another machine, and not as the page's top")
     args = parser.parse_args()
     launch.heed()
     args.rounds = args.rounds or (1 if args.quick else 5)
@@ -310,7 +311,7 @@ def main():
         bench.run(chosen)
         bench.save()
     import report  # pylint: disable=import-outside-toplevel
-    report.write(bench.path("bench.json"), bench.out, args.doc)
+    report.write(bench.path("bench.json"), bench.out, args.doc, args.section)
     if bench.dropped:
         print(f"{bench.dropped} figures were dropped: the cores moved meanwhile, or other programs ran")
 

@@ -210,9 +210,11 @@ def measured(machine):
             f"{machine['thp']}; {machine['date']}, commit {machine['commit']}.")
 
 
-def top(data, rows):
+def top(data, rows, section):
     most = max((len(v) for r in rows for v in r.values.values()), default=0)
-    lines = ["# Performance", "", "Written by `make bench DOC=1`; do not edit. Medians, with the range of all rounds; the ratio is "
+    written = f'`bench/bench.py --doc FILE --section "{section}"`' if section else "`make bench DOC=1`"
+    lines = [] if section else ["# Performance", ""]
+    lines += [f"Written by {written}; do not edit. Medians, with the range of all rounds; the ratio is "
              "sennit's best to the best of the others, above 1 where sennit is ahead, also where less is better. "
              f"{bench.MEANING}; the machine moved them.", "",
              f"{measured(data['machine'])} Samples of a figure: {most} at most. Only cores in these positions were seen: "
@@ -244,7 +246,7 @@ def against_the_kernel(rows):
     return lines
 
 
-def write(source, out, doc):
+def write(source, out, doc, section=None):
     with open(source, encoding="utf-8") as f:
         data = json.load(f)
     rows = rows_of(data)
@@ -254,4 +256,4 @@ def write(source, out, doc):
     for path in draw(rows, out):
         print("Plot: " + path)
     if doc:
-        put_part(doc, None, top(data, rows))
+        put_part(doc, section, top(data, rows, section))

@@ -76,8 +76,16 @@ class PageTest(unittest.TestCase):
             report.write(source, out, page)
             with open(page, encoding="utf-8") as f:
                 text = f.read()
+            report.write(source, out, page, "Elsewhere")
+            with open(page, encoding="utf-8") as f:
+                self.assertEqual(f.read().split("\n## Elsewhere\n")[0], text)
+            with open(page, encoding="utf-8") as f:
+                elsewhere = f.read().split("\n## Elsewhere\n")[1]
+        self.assertTrue(text.startswith("# Performance\n"))
+        self.assertNotIn("\n# ", elsewhere)
         for words in ("latency, 8 B", "bcast, 8 B, 4 ranks", "2.00", "10.00", "one thing"):
             self.assertIn(words, text)
+            self.assertIn(words, elsewhere)
 
     def test_each_program_replaces_its_part_and_keeps_the_others(self):
         with tempfile.TemporaryDirectory(prefix="sennit-test-") as out:
