@@ -11,9 +11,12 @@
  */
 #include "ofi.h"
 #include "progress/caller.h"
+#include "progress/live.h"
 #include "progress/relax.h"
 #include "progress/turns.h"
 #include "shim.h"
+#include <pthread.h>
+#include <unistd.h>
 
 #define OPENED 8 /* endpoints of a process that an MPI moves by its calls */
 /* One more look for so many bytes, whose two copies take that long. */
@@ -340,6 +343,40 @@ static void put(void *was, void *is)
 	}
 }
 
+/* ---- what is told of the collectives ---- */
+
+static struct {
+	pthread_mutex_t lock; /* not waited for: who has it may be the thread of a parent */
+	struct sn_live_row *row;
+	pid_t pid; /* whose table it is in: a forked child has none of its parent's */
+	_Atomic int open;
+} told = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The row lives as long as there is an endpoint. */
+static void told_open(int by)
+{
+	if (atomic_fetch_add(&told.open, by) + by || pthread_mutex_trylock(&told.lock))
+		return;
+	if (told.row && told.pid == getpid())
+		sn_live_remove(told.row);
+	told.row = NULL;
+	pthread_mutex_unlock(&told.lock);
+}
+
+static void tell(const char *words)
+{
+	if (pthread_mutex_trylock(&told.lock))
+		return;
+	if (told.row && told.pid != getpid())
+		told.row = NULL;
+	if (atomic_load(&told.open) && !told.row) {
+		told.row = sn_live_add(0, "this process", "collectives", "");
+		told.pid = getpid();
+	}
+	sn_live_text(told.row, "%s", words);
+	pthread_mutex_unlock(&told.lock);
+}
+
 void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 {
 	static const struct sn_shim_quick quick = {.learn = learn,
@@ -357,11 +394,13 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 						   .awake = awake,
 						   .progress = progress,
 						   .endpoint = endpoint,
-						   .events = sn_ofi_events};
+						   .events = sn_ofi_events,
+						   .tell = tell};
 	struct sn_shim *shim = sn_caller_shim();
 
 	__atomic_store_n(&latest, ep->sn, __ATOMIC_RELAXED);
 	put(NULL, ep->sn);
+	told_open(1);
 	if (!shim)
 		return;
 	atomic_store(&sn_ofi_stays, &shim->stays);
@@ -373,6 +412,7 @@ void sn_ofi_quick_close(const struct sn_ofi_ep *ep)
 	const struct sn_shim *shim = sn_caller_shim();
 
 	put(ep->sn, NULL);
+	told_open(-1);
 	if (endpoint() == ep->sn)
 		__atomic_store_n(&latest, NULL, __ATOMIC_RELAXED);
 	if (shim)

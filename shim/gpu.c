@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu.h"
+#include "quick.h"
 #include <link.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,12 +21,21 @@ static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
 		  {"libze_intel", NULL, NULL}};
 	const char *name = info->dlpi_name ? info->dlpi_name : "";
 	const char *slash = strrchr(name, '/'), *file = slash ? slash + 1 : name;
-	bool *has = arg;
+	const char **found = arg;
 	(void)size;
-	for (size_t i = 0; !*has && i < sizeof(of) / sizeof(of[0]); i++)
-		*has = !strncmp(file, of[i].file, strlen(of[i].file)) &&
-		       (!of[i].device || !access(of[i].device, F_OK) || !access(of[i].on_windows, F_OK));
-	return *has;
+	for (size_t i = 0; !*found && i < sizeof(of) / sizeof(of[0]); i++)
+		if (!strncmp(file, of[i].file, strlen(of[i].file)) &&
+		    (!of[i].device || !access(of[i].device, F_OK) || !access(of[i].on_windows, F_OK)))
+			*found = of[i].file;
+	return *found != NULL;
+}
+
+static void tell(const char *found)
+{
+	char words[96];
+	snprintf(words, sizeof(words),
+		 "by the MPI, with messages: buffers may be a GPU's, whose %s is loaded", found);
+	sn_quick_tell(words);
 }
 
 static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
@@ -46,9 +57,11 @@ bool sn_gpu_is_here(void)
 	dl_iterate_phdr(count_loads, &loads);
 	if (loads && loads == atomic_load(&asked_at))
 		return atomic_load(&answer);
-	bool has = false;
-	dl_iterate_phdr(is_gpus, &has);
-	atomic_store(&answer, has);
+	const char *found = NULL;
+	dl_iterate_phdr(is_gpus, &found);
+	if (found)
+		tell(found);
+	atomic_store(&answer, found != NULL);
 	atomic_store(&asked_at, loads);
-	return has;
+	return found != NULL;
 }

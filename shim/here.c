@@ -106,6 +106,8 @@ static void look(void)
 	int can, all_can = 0;
 	for (int r = 0; r < job.all && here; r++)
 		here = is_here(r);
+	if (!here && job.all > 1)
+		sn_quick_tell("by the MPI, with messages: not all ranks are on this node under sennit run");
 	if (!here || !sn_proof_find())
 		return;
 	can = sn_quick_possible() && !sn_gpu_is_here() && atomic_load(&sn_mpi_shim.quick);
@@ -113,6 +115,10 @@ static void look(void)
 	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
 	if (type && min && world && !sn_proof_mpi.allreduce(&can, &all_can, 1, type, min, world))
 		sn_here_all = all_can;
+	if (all_can)
+		sn_quick_tell("in shared memory, without messages, after a few alike; others by the MPI");
+	else if (can)
+		sn_quick_tell("by the MPI, with messages: another rank cannot do without");
 }
 
 bool sn_here_comm(handle comm)

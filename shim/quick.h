@@ -106,6 +106,13 @@ static inline void sn_quick_told(void)
 #endif
 }
 
+static inline void sn_quick_tell(const char *words)
+{
+	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
+	if (q)
+		q->tell(words);
+}
+
 /* The next definition of a name after ours; NULL: there is none. */
 void *sn_mpi_find(const char *name);
 static inline bool sn_mpi_is_intels(void)

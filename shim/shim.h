@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 17
+#define SN_SHIM_VERSION 18
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -130,6 +130,8 @@ struct sn_shim_quick {
 	void *(*endpoint)(void);
 	/* Another number than before: something has come since. */
 	uint64_t (*events)(void);
+	/* What `sennit info --peer` shows as "collectives" of this process; the last words count. */
+	void (*tell)(const char *words);
 };
 
 #define SN_SHIM_NOBODY                                                                                       \

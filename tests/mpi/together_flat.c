@@ -153,6 +153,7 @@ static void needed(MPI_Comm comm)
 static void late_gpu(MPI_Comm comm)
 {
 	static int v[3 << 20], sum[3 << 20];
+	expect(is_shown("in shared memory, without messages"), "what is shown of the collectives", 0);
 	expect(load_beside("libcuda.so.1"), "a library beside this program", 0);
 	for (int i = 0; i < 3 * ROUNDS; i++) {
 		int at = i % 3 << 20;
@@ -160,6 +161,7 @@ static void late_gpu(MPI_Comm comm)
 		allreduce(v + at, sum + at, 1, MPI_INT, MPI_SUM, comm);
 		expect(sum[at] == ranks * i + ranks * (ranks - 1) / 2, "a sum beside a GPU's library", i);
 	}
+	expect(is_shown("whose libcuda.so is loaded"), "what is shown of the collectives", 1);
 }
 
 static void on_own(void (*what)(MPI_Comm comm))
