@@ -348,16 +348,21 @@ static void put(void *was, void *is)
 static struct {
 	pthread_mutex_t lock; /* not waited for: who has it may be the thread of a parent */
 	struct sn_live_row *row;
-	pid_t pid; /* whose table it is in: a forked child has none of its parent's */
-	_Atomic int open;
+	_Atomic pid_t pid; /* whose table it is in: a forked child has none of its parent's */
+	_Atomic int open;  /* endpoints */
 } told = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The row lives as long as there is an endpoint. */
 static void told_open(int by)
 {
-	if (atomic_fetch_add(&told.open, by) + by || pthread_mutex_trylock(&told.lock))
+	if (told.pid != getpid()) {
+		told.pid = getpid();
+		told.row = NULL;
+		atomic_store(&told.open, 0);
+	}
+	if (atomic_fetch_add(&told.open, by) + by > 0 || pthread_mutex_trylock(&told.lock))
 		return;
-	if (told.row && told.pid == getpid())
+	if (told.row)
 		sn_live_remove(told.row);
 	told.row = NULL;
 	pthread_mutex_unlock(&told.lock);
@@ -367,13 +372,11 @@ static void tell(const char *words)
 {
 	if (pthread_mutex_trylock(&told.lock))
 		return;
-	if (told.row && told.pid != getpid())
-		told.row = NULL;
-	if (atomic_load(&told.open) && !told.row) {
-		told.row = sn_live_add(0, "this process", "collectives", "");
-		told.pid = getpid();
+	if (told.pid == getpid() && atomic_load(&told.open) > 0) {
+		if (!told.row)
+			told.row = sn_live_add(0, "this process", "collectives", "");
+		sn_live_text(told.row, "%s", words);
 	}
-	sn_live_text(told.row, "%s", words);
 	pthread_mutex_unlock(&told.lock);
 }
 

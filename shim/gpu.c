@@ -30,12 +30,19 @@ static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
 	return *found != NULL;
 }
 
-static void tell(const char *found)
+static const char *_Atomic found_last;
+
+bool sn_gpu_tell(void)
 {
 	char words[96];
-	snprintf(words, sizeof(words),
-		 "by the MPI, with messages: buffers may be a GPU's, whose %s is loaded", found);
-	sn_quick_tell(words);
+	const char *found = atomic_load(&found_last);
+	if (found) {
+		snprintf(words, sizeof(words),
+			 "left to the MPI, or copied by it: buffers may be a GPU's, whose %s is loaded",
+			 found);
+		sn_quick_tell(words);
+	}
+	return found != NULL;
 }
 
 static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
@@ -59,8 +66,8 @@ bool sn_gpu_is_here(void)
 		return atomic_load(&answer);
 	const char *found = NULL;
 	dl_iterate_phdr(is_gpus, &found);
-	if (found)
-		tell(found);
+	atomic_store(&found_last, found);
+	sn_gpu_tell();
 	atomic_store(&answer, found != NULL);
 	atomic_store(&asked_at, loads);
 	return found != NULL;

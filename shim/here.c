@@ -99,26 +99,35 @@ static bool is_here(int rank)
 	return yes;
 }
 
-/* Whatever this rank lacks, it takes part, if all are here. */
-static void look(void)
+/* Whatever this rank lacks, it takes part, if all are here. Returns why not, if it is not a GPU's library. */
+static const char *agree(void)
 {
 	bool here = name != 0;
 	int can, all_can = 0;
 	for (int r = 0; r < job.all && here; r++)
 		here = is_here(r);
-	if (!here && job.all > 1)
-		sn_quick_tell("by the MPI, with messages: not all ranks are on this node under sennit run");
-	if (!here || !sn_proof_find())
-		return;
-	can = sn_quick_possible() && !sn_gpu_is_here() && atomic_load(&sn_mpi_shim.quick);
+	if (!here)
+		return "by the MPI, with messages: not all ranks are known to be on this node under sennit "
+		       "run";
+	if (!sn_proof_find())
+		return "by the MPI, with messages: its calls are not known well enough";
+	bool possible = sn_quick_possible();
+	can = possible && !sn_gpu_is_here() && atomic_load(&sn_mpi_shim.quick);
 	handle world = sn_proof_world(), type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
 	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
 	if (type && min && world && !sn_proof_mpi.allreduce(&can, &all_can, 1, type, min, world))
 		sn_here_all = all_can;
 	if (all_can)
-		sn_quick_tell("in shared memory, without messages, after a few alike; others by the MPI");
-	else if (can)
-		sn_quick_tell("by the MPI, with messages: another rank cannot do without");
+		return "in shared memory, without messages, after a few alike; others by the MPI";
+	return possible ? "by the MPI, with messages: not all ranks can do without"
+			: "by the MPI, with messages: its calls are not known well enough";
+}
+
+static void look(void)
+{
+	const char *words = agree();
+	if (job.all > 1 && !sn_gpu_tell())
+		sn_quick_tell(words);
 }
 
 bool sn_here_comm(handle comm)

@@ -279,7 +279,7 @@ int sn_core_look_at(struct sn_peer_state *peer)
 {
 	sn_ep *ep = peer->ep;
 	int n = peer->ops->look(peer->link);
-	if (sn_unlikely(n < 0 || (n && !(sn_list_empty(&ep->early) && sn_list_empty(&ep->deferred)))))
+	if (sn_unlikely(n > 0 && !(sn_list_empty(&ep->early) && sn_list_empty(&ep->deferred))))
 		return sn_core_progress(ep);
 	return n;
 }

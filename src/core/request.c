@@ -65,6 +65,8 @@ int sn_core_req_segments(struct sn_req *req, const struct iovec *a, uint32_t na,
 void sn_core_req_complete(struct sn_req *req, int status)
 {
 	sn_ep *ep = req->ep;
+	if (sn_engine_asks() && req->comp.len >= SN_LEAVE_MIN && !ep->visited)
+		sn_engine_stayed();
 	if (sn_unlikely(status) && !req->comp.status)
 		req->comp.status = status;
 	if (sn_unlikely(req->on_list)) {

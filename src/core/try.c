@@ -48,8 +48,8 @@
 
 static void look_at(const struct sn_req *req, struct sn_peer_state *peer, unsigned looks)
 {
-	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks; k++)
-		sn_core_look_at(peer);
+	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks && sn_core_look_at(peer) >= 0; k++)
+		;
 }
 
 static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
@@ -146,7 +146,6 @@ static void look_far(struct sn_req *req, sn_peer from)
 static void look(struct sn_req *req, sn_peer from, unsigned looks)
 {
 	bool in_turn = sn_relax_crowded();
-	sn_engine_waits();
 	if (!in_turn && looks > FAR_LOOKS && from != SN_ANY_PEER && req->ep->peers[from]->ops->far) {
 		look_far(req, from);
 		return;

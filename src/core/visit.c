@@ -86,8 +86,11 @@ void sn_core_leave(sn_ep *ep, uint64_t len, bool far, bool once)
 	if (said && (small || once))
 		return;
 	bool may_go = sn_engine_hint(!far);
-	if (!small)
+	if (!small) {
+		atomic_store_explicit(&sn_engine_habit.posting, true, memory_order_relaxed);
 		sn_core_progress(ep);
+		atomic_store_explicit(&sn_engine_habit.posting, false, memory_order_relaxed);
+	}
 	ep->left_calls = atomic_load_explicit(&ep->client.calls, memory_order_relaxed);
 	leave_rails(ep);
 	if (small || !may_go)

@@ -267,9 +267,9 @@ enum sn_rung sn_bell_guard(bool raise, int (*poll)(void *arg), sn_bell_linger li
 		return SN_RUNG_NOT;
 	}
 	uint32_t seq = atomic_load_explicit(&bell->guard_seq, memory_order_seq_cst);
-	uint32_t guard = !raise ? SN_GUARD_DOWN : linger ? SN_GUARD_POLLS : SN_GUARD_SLEEPS;
-	atomic_store_explicit(&bell->guard, guard, memory_order_seq_cst);
 	if (raise) {
+		uint32_t guard = linger ? SN_GUARD_POLLS : SN_GUARD_SLEEPS;
+		atomic_store_explicit(&bell->guard, guard, memory_order_seq_cst);
 		if (own.registered)
 			membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 		if (poll(arg))

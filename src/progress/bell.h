@@ -105,7 +105,8 @@ static inline int sn_bell_ring_work(struct sn_bell *bell, bool fence)
 }
 
 /*
- * The progress thread's sleep: until it is rung or timeout_us have passed. With raise it takes up the guard first, and
+ * The progress thread's sleep: until it is rung or timeout_us have passed. Without raise the guard stays as it is, up if the application has left since.
+ * With raise it takes up the guard first, and
  * calls poll(arg) once more, which must find nothing; then it asks linger to wait for as long as *word is seq, without being
  * woken by who rings, again and again until it is rung or linger says false (NULL: not at all).
  */

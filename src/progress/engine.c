@@ -25,7 +25,7 @@
 #define CROWD_STAYS_NS 200000u /* likewise, of the thread's own time: what a wake-up costs others is more */
 #define SCORE	       16u
 #define TRUSTED	       8u
-#define ASKED_EACH     8u
+#define ASKED_EACH     7u /* not a power of two, or a program's own period would hide one of its posts for ever */
 #define BUDGET_EACH    256 /* looks between two readings of the threads' processor time, system calls */
 
 static struct {
@@ -184,33 +184,38 @@ static void *engine_main(void *arg)
 	memset(&budget, 0, sizeof(budget));
 	memset(&wanted, 0, sizeof(wanted));
 	bool here = true; /* the application looks by itself */
-	bool lately = false;
+	bool lately = false, doubted = false;
 	while (!atomic_load(&engine.stop)) {
 		struct round r = {.sleeps = true};
+		bool was = here;
 		atomic_store(&engine.ticking, here);
-		enum sn_rung rung = here ? sn_bell_guard(false, NULL, NULL, NULL, tick) : guard(&r, lately);
+		enum sn_rung rung =
+			here ? sn_bell_guard(false, NULL, NULL, NULL, tick) : guard(&r, lately || doubted);
 		keep_budget();
 		uint32_t calls = all_calls();
 		bool called = calls != seen;
 		seen = calls;
 		count(&engine.wakes, rung == SN_RUNG_ASLEEP);
 		count(&engine.spared, rung == SN_RUNG_AWAKE);
+		doubted = false;
 		lately = rung != SN_RUNG_NOT;
 		if (!lately && called) {
 			tick = here ? SN_MAX_OF(SN_MIN_OF(2 * tick, TICK_MAX), TICK_MIN) : TICK_MIN;
 			here = true;
-			continue;
+		} else {
+			here = work() || all_calls() != seen || (called && sn_relax_crowded());
+			tick = TICK_MIN;
+			doubted = !here && called;
 		}
-		here = work() || all_calls() != seen || (called && sn_relax_crowded());
-		if (!here && called) { /* between two calls, or gone */
+		if (doubted) { /* it may be between two calls: if it is, its next wait takes the guard down */
 			here = true;
 			tick = DOUBT;
 			sn_bell_guard_set(true);
-			continue;
-		}
-		if (!here && atomic_load_explicit(&habit.open, memory_order_relaxed))
+		} else if (here && !was) {
+			sn_bell_guard_set(false);
+		} else if (!here && atomic_load_explicit(&habit.open, memory_order_relaxed)) {
 			atomic_store_explicit(&habit.score, 0, memory_order_relaxed);
-		tick = TICK_MIN;
+		}
 	}
 	return NULL;
 }
@@ -373,12 +378,24 @@ void sn_engine_stay(void)
 /* In a crowd the time is this thread's own, and dear to ask for. Who has been away is judged, and not asked again before the next hint: he waits now. */
 void sn_engine_back(void)
 {
+	if (sn_relax_crowded())
+		return;
 	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
 	uint64_t now = sn_now_ns();
-	if (now - left <= STAYS_NS || sn_relax_crowded())
+	if (now - left <= STAYS_NS)
 		return;
 	judge(left, now, false);
 	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
+}
+
+void sn_engine_stayed(void)
+{
+	if (atomic_load_explicit(&habit.posting, memory_order_relaxed))
+		return;
+	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
+	judge(left, sn_relax_crowded() ? habit_now() : left, true); /* else it was judged when it came back */
+	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
+	atomic_store_explicit(&habit.open, false, memory_order_relaxed);
 }
 
 void sn_engine_left(void)

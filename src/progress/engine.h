@@ -11,13 +11,14 @@
  * stores; one that begins to wait takes that back.
  *
  * Trust. Between the two the guard is up, and there a peer that plays ping-pong comes just then: it pays for a system call,
- * and the thread gets the core that the application needs. So who begins to wait within STAYS_NS after a hint again and again
- * (TRUSTED times more than not; who was late has half as often left) is trusted to do so once more, and his hints raise nothing. One in
- * ASKED_EACH is still followed by a look at the clock, and the thread tells when it finds him gone after a hint; then he has to begin again. So who
- * stays, and then goes away for the first time, is late once, by one of the thread's ticks, or ASKED_EACH messages are. What counts is the
- * time outside of the library: who copies something long for 20 us in the next post, or before he finds nothing more and so begins to
- * wait, has not been away. (Six neighbours, 64 KiB each, 16 ranks on as many cores: a wake-up for seven messages, each on a core that somebody
- * copied on.) And one who is late once may have lost his core meanwhile, to this very thread.
+ * and the thread gets the core that the application needs. So there is a score, one more for each time that somebody has begun to wait within STAYS_NS
+ * after a hint, or that his message has ended in the library without his being away for so long, and half of it for each time that he was. From TRUSTED on
+ * he is trusted to stay once more, and his hints raise nothing. One in ASKED_EACH is still followed by a look at the clock, and the thread
+ * tells when it finds him gone after a hint; then he has to begin again. So who stays, and then goes away for the first time, is late
+ * once, by one of the thread's ticks, or 2 * ASKED_EACH messages are. What counts is the time outside of the library: who copies something
+ * long for 20 us in the next post, or before he finds nothing more and so begins to wait, has not been away. (Six neighbours, 64 KiB each,
+ * 16 ranks on as many cores: a wake-up for seven messages, each on a core that somebody copied on.) And one who is late once may have lost
+ * his core meanwhile, to this very thread.
  *
  * The thread, once it guards, cannot be told that the application waits and looks by itself. So when it has been woken, and the application has
  * called since it looked last, it does not take up the guard for good, but looks again in a moment: it may have been between two calls.
@@ -62,8 +63,9 @@ struct sn_engine_habit {
 	_Alignas(64) _Atomic uint64_t asked; /* when it left after a hint that is to be judged; 0: none is */
 	_Atomic uint32_t score;		     /* of who stays */
 	_Atomic uint32_t
-		unasked;   /* so many hints of one who is trusted are taken without a look at the clock */
-	_Atomic bool open; /* a hint was given, and nobody has begun to wait since */
+		unasked;      /* so many hints of one who is trusted are taken without a look at the clock */
+	_Atomic bool open;    /* a hint was given, and nobody has begun to wait since */
+	_Atomic bool posting; /* what ends now does so in the next post: that is no wait */
 };
 extern struct sn_engine_habit sn_engine_habit;
 
@@ -86,12 +88,8 @@ static inline void sn_engine_exit(bool entered)
 	if (sn_unlikely(entered) && sn_engine_asks())
 		sn_engine_left();
 }
-/* At the beginning of a wait that may be short. */
-static inline void sn_engine_waits(void)
-{
-	if (sn_unlikely(atomic_load_explicit(&sn_engine_habit.open, memory_order_relaxed)))
-		sn_engine_stay();
-}
+/* A long message of the application's has ended in the library, since it was not away for long: so it has waited for it, however short that was. */
+void sn_engine_stayed(void);
 /* At most one endpoint of this process is looked after. */
 bool sn_engine_alone(void);
 /* There is work right now: wake the thread if the application is thought to be away (or, with force, anyway). */

@@ -360,8 +360,6 @@ static uint64_t stay_ns(uint64_t waited, bool wanted, unsigned max_nap_us)
 bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
 {
 	bool many = sn_relax_crowded();
-	if (!*idle)
-		sn_engine_waits();
 	if (!*idle && many && (sn_beside_lately() ? look_beside(poll, arg) : first_turn(poll, arg)))
 		return true;
 	if (!*idle && !many && sn_conf_num(SN_CONF_SPIN) && !sn_relax_far_turns() && first_looks(poll, arg))
