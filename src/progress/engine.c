@@ -210,7 +210,7 @@ static void *engine_main(void *arg)
 		if (doubted) { /* it may be between two calls: if it is, its next wait takes the guard down */
 			here = true;
 			tick = DOUBT;
-			sn_bell_guard_set(true);
+			sn_bell_guard_set(atomic_load_explicit(&habit.score, memory_order_relaxed) < TRUSTED);
 		} else if (here && !was) {
 			sn_bell_guard_set(false);
 		} else if (!here && atomic_load_explicit(&habit.open, memory_order_relaxed)) {
@@ -393,7 +393,10 @@ void sn_engine_stayed(void)
 	if (atomic_load_explicit(&habit.posting, memory_order_relaxed))
 		return;
 	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
-	judge(left, sn_relax_crowded() ? habit_now() : left, true); /* else it was judged when it came back */
+	/* where there is no crowd it was judged when it came back */
+	bool trusted = judge(left, sn_relax_crowded() ? habit_now() : left, true);
+	if (trusted && atomic_load_explicit(&engine.ticking, memory_order_relaxed))
+		sn_bell_guard_set(false);
 	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
 	atomic_store_explicit(&habit.open, false, memory_order_relaxed);
 }
