@@ -21,7 +21,6 @@
 #define WINDOW_NS      100000000u
 #define BACK_OFF_MIN   10000000u
 #define BACK_OFF_MAX   1000000000u
-#define STAYS_NS       20000u  /* a wait that begins later follows some work */
 #define CROWD_STAYS_NS 200000u /* likewise, of the thread's own time: what a wake-up costs others is more */
 #define SCORE	       16u
 #define TRUSTED	       8u
@@ -326,17 +325,23 @@ static uint64_t habit_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The next hint or look after `left`, or the beginning of a wait; only the latter earns trust. Returns whether there is any. */
+static bool set_score(uint32_t n)
+{
+	atomic_store_explicit(&habit.score, n, memory_order_relaxed);
+	atomic_store_explicit(&habit.unasked, ASKED_EACH - 1, memory_order_relaxed);
+	return n >= TRUSTED;
+}
+
+/* The next hint after `left`, or the beginning of a wait; only the latter earns trust. Returns whether there is any. */
 static bool judge(uint64_t left, uint64_t now, bool waits)
 {
 	uint32_t n = atomic_load_explicit(&habit.score, memory_order_relaxed);
-	if (left) {
-		bool late = now - left > (sn_relax_crowded() ? CROWD_STAYS_NS : STAYS_NS);
-		n = late ? n / 2 : SN_MIN_OF(n + waits, SCORE);
-		atomic_store_explicit(&habit.score, n, memory_order_relaxed);
-		atomic_store_explicit(&habit.unasked, ASKED_EACH - 1, memory_order_relaxed);
-	}
-	return n >= TRUSTED;
+	if (!left)
+		return n >= TRUSTED;
+	bool own = atomic_load_explicit(&habit.own_time, memory_order_relaxed);
+	return set_score(now - left > (own ? CROWD_STAYS_NS : SN_ENGINE_STAYS_NS)
+				 ? n / 2
+				 : SN_MIN_OF(n + waits, SCORE));
 }
 
 bool sn_engine_hint(bool trusting)
@@ -346,13 +351,17 @@ bool sn_engine_hint(bool trusting)
 	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
 	uint32_t unasked = atomic_load_explicit(&habit.unasked, memory_order_relaxed);
 	atomic_store_explicit(&habit.open, true, memory_order_relaxed);
-	if (!left && unasked && trusting &&
-	    atomic_load_explicit(&habit.score, memory_order_relaxed) >= TRUSTED) {
+	if (sn_unlikely(atomic_load_explicit(&habit.late, memory_order_relaxed))) {
+		atomic_store_explicit(&habit.late, false, memory_order_relaxed);
+		set_score(atomic_load_explicit(&habit.score, memory_order_relaxed) / 2);
+	} else if (!left && unasked && trusting &&
+		   atomic_load_explicit(&habit.score, memory_order_relaxed) >= TRUSTED) {
 		atomic_store_explicit(&habit.unasked, unasked - 1, memory_order_relaxed);
 		return false;
 	}
 	uint64_t now = habit_now();
 	bool trusted = judge(left, now, false);
+	atomic_store_explicit(&habit.own_time, sn_relax_crowded(), memory_order_relaxed);
 	atomic_store_explicit(&habit.asked, now, memory_order_relaxed);
 	if (trusted && trusting)
 		return false;
@@ -375,36 +384,18 @@ void sn_engine_stay(void)
 	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
 }
 
-/* In a crowd the time is this thread's own, and dear to ask for. Who has been away is judged, and not asked again before the next hint: he waits now. */
-void sn_engine_back(void)
-{
-	if (sn_relax_crowded())
-		return;
-	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
-	uint64_t now = sn_now_ns();
-	if (now - left <= STAYS_NS)
-		return;
-	judge(left, now, false);
-	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
-}
-
 void sn_engine_stayed(void)
 {
 	if (atomic_load_explicit(&habit.posting, memory_order_relaxed))
 		return;
 	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
-	/* where there is no crowd it was judged when it came back */
-	bool trusted = judge(left, sn_relax_crowded() ? habit_now() : left, true);
+	/* of the other time it is known since he came back */
+	bool own = atomic_load_explicit(&habit.own_time, memory_order_relaxed);
+	bool trusted = judge(left, own ? habit_now() : left, true);
 	if (trusted && atomic_load_explicit(&engine.ticking, memory_order_relaxed))
 		sn_bell_guard_set(false);
 	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
 	atomic_store_explicit(&habit.open, false, memory_order_relaxed);
-}
-
-void sn_engine_left(void)
-{
-	if (!sn_relax_crowded())
-		atomic_store_explicit(&habit.asked, habit_now(), memory_order_relaxed);
 }
 
 bool sn_engine_alone(void)

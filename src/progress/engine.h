@@ -63,30 +63,37 @@ struct sn_engine_habit {
 	_Alignas(64) _Atomic uint64_t asked; /* when it left after a hint that is to be judged; 0: none is */
 	_Atomic uint32_t score;		     /* of who stays */
 	_Atomic uint32_t
-		unasked;      /* so many hints of one who is trusted are taken without a look at the clock */
-	_Atomic bool open;    /* a hint was given, and nobody has begun to wait since */
+		unasked;   /* so many hints of one who is trusted are taken without a look at the clock */
+	_Atomic bool open; /* a hint was given, and nobody has begun to wait since */
+	_Atomic bool
+		late; /* it was away for longer after the last one that was asked about; for the next one to judge */
+	_Atomic bool
+		own_time; /* .asked is the thread's processor time: in a crowd, where to ask is dear, the library's is not left out */
 	_Atomic bool posting; /* what ends now does so in the next post: that is no wait */
 };
 extern struct sn_engine_habit sn_engine_habit;
 
-/* Between the two, around what may take long in the library. */
-void sn_engine_back(void);
-void sn_engine_left(void);
+/* Between the two, around what may take long in the library. Who comes back from computing reads and writes that line here, and nothing else. */
+#define SN_ENGINE_STAYS_NS 20000u /* who is away for longer does some work */
 static inline bool sn_engine_asks(void)
 {
 	return sn_unlikely(atomic_load_explicit(&sn_engine_habit.asked, memory_order_relaxed) != 0);
 }
 static inline bool sn_engine_enter(void)
 {
-	bool asks = sn_engine_asks();
-	if (asks)
-		sn_engine_back();
-	return asks;
+	if (!sn_engine_asks() || atomic_load_explicit(&sn_engine_habit.own_time, memory_order_relaxed))
+		return false;
+	uint64_t left = atomic_load_explicit(&sn_engine_habit.asked, memory_order_relaxed);
+	if (sn_now_ns() - left <= SN_ENGINE_STAYS_NS)
+		return true;
+	atomic_store_explicit(&sn_engine_habit.late, true, memory_order_relaxed);
+	atomic_store_explicit(&sn_engine_habit.asked, 0, memory_order_relaxed);
+	return false;
 }
 static inline void sn_engine_exit(bool entered)
 {
 	if (sn_unlikely(entered) && sn_engine_asks())
-		sn_engine_left();
+		atomic_store_explicit(&sn_engine_habit.asked, sn_now_ns(), memory_order_relaxed);
 }
 /* A long message of the application's has ended in the library, since it was not away for long: so it has waited for it, however short that was. */
 void sn_engine_stayed(void);
