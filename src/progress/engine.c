@@ -209,7 +209,9 @@ static void *engine_main(void *arg)
 		if (doubted) { /* it may be between two calls: if it is, its next wait takes the guard down */
 			here = true;
 			tick = DOUBT;
-			sn_bell_guard_set(atomic_load_explicit(&habit.score, memory_order_relaxed) < TRUSTED);
+			sn_bell_guard_set(atomic_load_explicit(&habit.score, memory_order_relaxed) <
+						  TRUSTED ||
+					  atomic_load_explicit(&habit.far, memory_order_relaxed));
 		} else if (here && !was) {
 			sn_bell_guard_set(false);
 		} else if (!here && atomic_load_explicit(&habit.open, memory_order_relaxed)) {
@@ -361,6 +363,8 @@ bool sn_engine_hint(bool trusting)
 	}
 	uint64_t now = habit_now();
 	bool trusted = judge(left, now, false);
+	if (!trusting)
+		atomic_store_explicit(&habit.far, true, memory_order_relaxed);
 	atomic_store_explicit(&habit.own_time, sn_relax_crowded(), memory_order_relaxed);
 	atomic_store_explicit(&habit.asked, now, memory_order_relaxed);
 	if (trusted && trusting)
@@ -377,6 +381,7 @@ void sn_engine_stay(void)
 	if (!atomic_load_explicit(&habit.open, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&habit.open, false, memory_order_relaxed);
+	atomic_store_explicit(&habit.far, false, memory_order_relaxed);
 	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
 	if (!left)
 		return;
@@ -386,7 +391,8 @@ void sn_engine_stay(void)
 
 void sn_engine_stayed(void)
 {
-	if (atomic_load_explicit(&habit.posting, memory_order_relaxed))
+	if (atomic_load_explicit(&habit.posting, memory_order_relaxed) ||
+	    atomic_load_explicit(&habit.far, memory_order_relaxed))
 		return;
 	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
 	/* of the other time it is known since he came back */

@@ -70,6 +70,7 @@ struct sn_engine_habit {
 	_Atomic bool
 		own_time; /* .asked is the thread's processor time: in a crowd, where to ask is dear, the library's is not left out */
 	_Atomic bool posting; /* what ends now does so in the next post: that is no wait */
+	_Atomic bool far;     /* open, and may concern another host: nobody is trusted with that */
 };
 extern struct sn_engine_habit sn_engine_habit;
 

@@ -75,6 +75,8 @@ static void who_waits_at_once_needs_no_guard(void **state)
 	assert_in_range(unnoticed(ep, work, 100000), 0, 20);
 	earn_trust(ep);
 	assert_true(sn_engine_hint(false)); /* another host's rings by other ways */
+	sn_engine_stayed();		    /* and others may be under way from there */
+	assert_true(sn_bell_guarded());
 	sn_engine_stay();
 	unsigned missed = 0; /* the thread may look away just when the post is made */
 	while (missed < 10 && is_trusted_after_leaving(ep))
