@@ -30,7 +30,7 @@ static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
 	return *found != NULL;
 }
 
-static const char *_Atomic found_last;
+static const char *_Atomic found_last; /* NULL: none */
 
 bool sn_gpu_tell(void)
 {
@@ -59,16 +59,14 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 bool sn_gpu_is_here(void)
 {
 	static _Atomic unsigned long long asked_at;
-	static atomic_bool answer;
 	unsigned long long loads = 0;
 	dl_iterate_phdr(count_loads, &loads);
 	if (loads && loads == atomic_load(&asked_at))
-		return atomic_load(&answer);
+		return atomic_load(&found_last) != NULL;
 	const char *found = NULL;
 	dl_iterate_phdr(is_gpus, &found);
 	atomic_store(&found_last, found);
 	sn_gpu_tell();
-	atomic_store(&answer, found != NULL);
 	atomic_store(&asked_at, loads);
 	return found != NULL;
 }

@@ -99,18 +99,20 @@ static bool is_here(int rank)
 	return yes;
 }
 
-/* Whatever this rank lacks, it takes part, if all are here. Returns why not, if it is not a GPU's library. */
+#define BY_MPI "by the MPI, with messages: "
+
+/* Whatever this rank lacks, it takes part, if all are here. Returns what is shown of it, where no GPU's library is loaded. */
 static const char *agree(void)
 {
+	static const char unknown[] = BY_MPI "its calls are not known well enough";
 	bool here = name != 0;
 	int can, all_can = 0;
 	for (int r = 0; r < job.all && here; r++)
 		here = is_here(r);
 	if (!here)
-		return "by the MPI, with messages: not all ranks are known to be on this node under sennit "
-		       "run";
+		return BY_MPI "not all ranks are known to be on this node under sennit run";
 	if (!sn_proof_find())
-		return "by the MPI, with messages: its calls are not known well enough";
+		return unknown;
 	bool possible = sn_quick_possible();
 	can = possible && !sn_gpu_is_here() && atomic_load(&sn_mpi_shim.quick);
 	handle world = sn_proof_world(), type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
@@ -119,8 +121,7 @@ static const char *agree(void)
 		sn_here_all = all_can;
 	if (all_can)
 		return "in shared memory, without messages, after a few alike; others by the MPI";
-	return possible ? "by the MPI, with messages: not all ranks can do without"
-			: "by the MPI, with messages: its calls are not known well enough";
+	return possible ? BY_MPI "not all ranks can do without" : unknown;
 }
 
 static void look(void)

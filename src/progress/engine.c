@@ -45,6 +45,11 @@ static struct {
 struct sn_engine_habit sn_engine_habit;
 #define habit sn_engine_habit
 
+static bool trusted(void)
+{
+	return atomic_load_explicit(&habit.score, memory_order_relaxed) >= TRUSTED;
+}
+
 static void count(_Atomic uint64_t *counter, uint64_t n) /* one writer: the thread */
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
@@ -209,8 +214,7 @@ static void *engine_main(void *arg)
 		if (doubted) { /* it may be between two calls: if it is, its next wait takes the guard down */
 			here = true;
 			tick = DOUBT;
-			sn_bell_guard_set(atomic_load_explicit(&habit.score, memory_order_relaxed) <
-						  TRUSTED ||
+			sn_bell_guard_set(!trusted() ||
 					  atomic_load_explicit(&habit.far, memory_order_relaxed));
 		} else if (here && !was) {
 			sn_bell_guard_set(false);
@@ -327,23 +331,21 @@ static uint64_t habit_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static bool set_score(uint32_t n)
+static void set_score(uint32_t n)
 {
 	atomic_store_explicit(&habit.score, n, memory_order_relaxed);
 	atomic_store_explicit(&habit.unasked, ASKED_EACH - 1, memory_order_relaxed);
-	return n >= TRUSTED;
 }
 
-/* The next hint after `left`, or the beginning of a wait; only the latter earns trust. Returns whether there is any. */
-static bool judge(uint64_t left, uint64_t now, bool waits)
+/* The next hint after `left`, or the beginning of a wait; only the latter earns trust. */
+static void judge(uint64_t left, uint64_t now, bool waits)
 {
 	uint32_t n = atomic_load_explicit(&habit.score, memory_order_relaxed);
 	if (!left)
-		return n >= TRUSTED;
+		return;
 	bool own = atomic_load_explicit(&habit.own_time, memory_order_relaxed);
-	return set_score(now - left > (own ? CROWD_STAYS_NS : SN_ENGINE_STAYS_NS)
-				 ? n / 2
-				 : SN_MIN_OF(n + waits, SCORE));
+	set_score(now - left > (own ? CROWD_STAYS_NS : SN_ENGINE_STAYS_NS) ? n / 2
+									   : SN_MIN_OF(n + waits, SCORE));
 }
 
 bool sn_engine_hint(bool trusting)
@@ -356,18 +358,17 @@ bool sn_engine_hint(bool trusting)
 	if (sn_unlikely(atomic_load_explicit(&habit.late, memory_order_relaxed))) {
 		atomic_store_explicit(&habit.late, false, memory_order_relaxed);
 		set_score(atomic_load_explicit(&habit.score, memory_order_relaxed) / 2);
-	} else if (!left && unasked && trusting &&
-		   atomic_load_explicit(&habit.score, memory_order_relaxed) >= TRUSTED) {
+	} else if (!left && unasked && trusting && trusted()) {
 		atomic_store_explicit(&habit.unasked, unasked - 1, memory_order_relaxed);
 		return false;
 	}
 	uint64_t now = habit_now();
-	bool trusted = judge(left, now, false);
+	judge(left, now, false);
 	if (!trusting)
 		atomic_store_explicit(&habit.far, true, memory_order_relaxed);
 	atomic_store_explicit(&habit.own_time, sn_relax_crowded(), memory_order_relaxed);
 	atomic_store_explicit(&habit.asked, now, memory_order_relaxed);
-	if (trusted && trusting)
+	if (trusting && trusted())
 		return false;
 	sn_bell_guard_set(true);
 	return true;
@@ -397,8 +398,8 @@ void sn_engine_stayed(void)
 	uint64_t left = atomic_load_explicit(&habit.asked, memory_order_relaxed);
 	/* of the other time it is known since he came back */
 	bool own = atomic_load_explicit(&habit.own_time, memory_order_relaxed);
-	bool trusted = judge(left, own ? habit_now() : left, true);
-	if (trusted && atomic_load_explicit(&engine.ticking, memory_order_relaxed))
+	judge(left, own ? habit_now() : left, true);
+	if (trusted() && atomic_load_explicit(&engine.ticking, memory_order_relaxed))
 		sn_bell_guard_set(false);
 	atomic_store_explicit(&habit.asked, 0, memory_order_relaxed);
 	atomic_store_explicit(&habit.open, false, memory_order_relaxed);

@@ -11,7 +11,7 @@
  * stores; one that begins to wait takes that back.
  *
  * Trust. Between the two the guard is up, and there a peer that plays ping-pong comes just then: it pays for a system call,
- * and the thread gets the core that the application needs. So there is a score, one more for each time that somebody has begun to wait within STAYS_NS
+ * and the thread gets the core that the application needs. So there is a score, one more for each time that somebody has begun to wait within SN_ENGINE_STAYS_NS
  * after a hint, or that his message has ended in the library without his being away for so long, and half of it for each time that he was. From TRUSTED on
  * he is trusted to stay once more, and his hints raise nothing. One in ASKED_EACH is still followed by a look at the clock, and the thread
  * tells when it finds him gone after a hint; then he has to begin again. So who stays, and then goes away for the first time, is late

@@ -4,6 +4,7 @@
  * are, every bit stays the MPI's, and who waits is there for the others.
  */
 #include "load_beside.h"
+#include "shown.h"
 #include "together.h"
 #include <stdio.h>
 #include <string.h>

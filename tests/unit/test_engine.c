@@ -7,9 +7,7 @@
 #include "base/base.h"
 #include "base/conf.h"
 #include "core/core.h"
-#include "progress/bell.h"
 #include "progress/engine.h"
-#include "progress/relax.h"
 #define CHECK_FAILED() atomic_store(&sh->failed, 1)
 #include "check.h"
 #include <errno.h>
@@ -329,8 +327,6 @@ static void signals_forks_and_moves_do_no_harm(void **state)
 	in_two_processes(disturbed, "auto");
 	in_two_processes(disturbed, "stream");
 }
-
-/* ---- trust ---- */
 
 /* ---- the lock ---- */
 
