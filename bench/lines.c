@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a line costs that one core writes and another one reads, again and again: "lines" prints, for each way of writing and
- * each of reading, nanoseconds a line for both, between the first two cores. On some processors a line that the other core still
- * holds takes the writer several times as long as the copy of it; then stores past the cache, or a reader that gives lines
- * back (copy/bypass.h), are what helps. bench_where says how far apart the cores are at the moment.
+ * What a line costs that one core writes and another one reads, again and again: "lines" prints, for each way of
+ * writing and each of reading, nanoseconds a line for both, between the first two cores. On some processors a line
+ * that the other core still holds takes the writer several times as long as the copy of it; then stores past the
+ * cache, or a reader that gives lines back (copy/bypass.h), are what helps. bench_where says how far apart the cores
+ * are at the moment.
  */
 #include "copy/bypass.h"
 #include "probe.h"

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernel's own limit between two hosts: ping-pong and stream with the very calls that sennit's drivers make, and nothing above
- * them: no matching, no authentication, no acknowledgement, no loss. One copy out, one copy in.
+ * The kernel's own limit between two hosts: ping-pong and stream with the very calls that sennit's drivers make, and
+ * nothing above them: no matching, no authentication, no acknowledgement, no loss. One copy out, one copy in.
  *
  *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE          0 starts, once 1 listens, and prints "SIZE us-one-way" (the median);
  *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE stream   "SIZE MB/s"; 10.77.0.1 and .2 on eth0
  *   net_bare udp|ether|plain|joined|xdp 0|1 SIZE wake     "SIZE us": there and back, 5 ms after the last time, and 1 sleeps in poll()
  *
- * udp: both ends connected; what fits into a datagram by send and recv, else UDP_SEGMENT, UDP_GRO, headers and payload scattered by
- * one recvmsg. ether: AF_PACKET, what fits into a frame out by send, more by sendmmsg, in by a ring, TPACKET_V2. plain: without the ring,
- * recvmmsg, headers and payload scattered, and what is longer than a page out by a socket that says that it is to lie in one stretch. joined: likewise, many frames
- * behind one head that looks like IP's, for the kernel to cut up, as src/net/bulk.c does. xdp: AF_XDP, which sennit does not use (docs/design.md).
+ * udp: both ends connected; what fits into a datagram by send and recv, else UDP_SEGMENT, UDP_GRO, headers and
+ * payload scattered by one recvmsg. ether: AF_PACKET, what fits into a frame out by send, more by sendmmsg, in by a
+ * ring, TPACKET_V2. plain: without the ring, recvmmsg, headers and payload scattered, and what is longer than a page
+ * out by a socket that says that it is to lie in one stretch. joined: likewise, many frames behind one head that
+ * looks like IP's, for the kernel to cut up, as src/net/bulk.c does. xdp: AF_XDP, which sennit does not use
+ * (docs/design.md).
  *
  * A stream has at most four UNITs under way: the other end says when it has one.
  */

@@ -21,7 +21,10 @@ void bare_die(const char *what);
 struct ifreq bare_eth0(unsigned long what); /* the answer to that ioctl */
 void bare_front_fill(void);		    /* bare_front and bare_frag of a frame without IP */
 
-/* net_bare_xdp.c: AF_XDP, copy mode. Each end loads a program that hands its frames to the socket, for as long as it lives. */
+/*
+ * net_bare_xdp.c: AF_XDP, copy mode. Each end loads a program that hands its frames to the socket, for as long as it
+ * lives.
+ */
 void xdp_open(void);
 void xdp_send(size_t at, size_t size);
 void xdp_receive(size_t at, size_t size);

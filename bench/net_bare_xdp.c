@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The AF_XDP way of net_bare: four rings shared with the kernel, frames in chunks of memory that both sides know. A frame longer
- * than a chunk stands in several, which kernels before 6.6 cannot. A look costs no call, sending costs one for up to BATCH frames.
+ * The AF_XDP way of net_bare: four rings shared with the kernel, frames in chunks of memory that both sides know. A
+ * frame longer than a chunk stands in several, which kernels before 6.6 cannot. A look costs no call, sending costs
+ * one for up to BATCH frames.
  */
 #include "net_bare.h"
 #include <errno.h>

@@ -97,7 +97,10 @@ static double timed(size_t len)
 	return now() - start;
 }
 
-/* The number of rounds comes from the fastest of a few: a loss among them would leave a handful, with hardly another loss to be seen. */
+/*
+ * The number of rounds comes from the fastest of a few: a loss among them would leave a handful, with hardly another
+ * loss to be seen.
+ */
 static void pingpong(size_t len, double seconds, long most)
 {
 	double sum = 0, fastest, *t;

@@ -265,9 +265,9 @@ static double left_over(size_t len, int tag, int computes, double seconds)
 }
 
 /*
- * Compared with the same calls for a message of no bytes: after computing their code and data are out of the cache, which
- * takes some hundred ns for short work and microseconds for long. Each message has a tag of its own: one that sennit knows from
- * before goes a shorter way where it is short, and would not be the same calls.
+ * Compared with the same calls for a message of no bytes: after computing their code and data are out of the cache,
+ * which takes some hundred ns for short work and microseconds for long. Each message has a tag of its own: one that
+ * sennit knows from before goes a shorter way where it is short, and would not be the same calls.
  */
 static double hidden(size_t len, int computes)
 {

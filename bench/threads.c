@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads that call MPI at once: threads:N for each N given, with two ranks. N threads of each rank have a communicator each,
- * and send windows of 8-byte messages to their counterpart. Printed as rows.c does: "threads:N million-messages-a-second 0 0".
+ * Threads that call MPI at once: threads:N for each N given, with two ranks. N threads of each rank have a
+ * communicator each, and send windows of 8-byte messages to their counterpart. Printed as rows.c does: "threads:N
+ * million-messages-a-second 0 0".
  */
 #include <mpi.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where are the first two cores? Prints the nanoseconds that a cache line takes from one to the other: the least of three probes,
- * for benchmarks whose ranks share no memory (bench/net.py). One core shares its cache with itself: 1.
+ * Where are the first two cores? Prints the nanoseconds that a cache line takes from one to the other: the least of
+ * three probes, for benchmarks whose ranks share no memory (bench/net.py). One core shares its cache with itself: 1.
  */
 #include "probe.h"
 #include <stdio.h>

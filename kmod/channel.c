@@ -5,9 +5,10 @@
  * the network.
  *
  * The threshold is where offloading begins to pay: measured by timing each channel against the CPU; and where the two
- * processes share a cache, not below that cache's size, for there the CPU's copy is faster. A worker measures when the module
- * is loaded, so that nobody's open waits for it, and lets the channels go again, for a channel taken is a channel that others
- * do not get. What is not measured yet when it is taken (a driver that came later, a channel that had failed) is measured then.
+ * processes share a cache, not below that cache's size, for there the CPU's copy is faster. A worker measures when
+ * the module is loaded, so that nobody's open waits for it, and lets the channels go again, for a channel taken is a
+ * channel that others do not get. What is not measured yet when it is taken (a driver that came later, a channel that
+ * had failed) is measured then.
  *
  * A silent channel is stopped before its pages are let go, and is not used again; one that cannot be stopped keeps the
  * pages for ever. Submitting takes no lock of ours (drivers have theirs, and some sleep in it): whoever submits says so, and

@@ -108,8 +108,9 @@ static void sn_port_unplug(struct sn_port *port)
 }
 
 /*
- * One more port for the endpoint: its first, or another one. An interface that goes, or goes to another namespace, is taken out
- * of its namespace's table first, and then told of. So what is found there under the lock, and put on the list, will be told of.
+ * One more port for the endpoint: its first, or another one. An interface that goes, or goes to another namespace, is
+ * taken out of its namespace's table first, and then told of. So what is found there under the lock, and put on the
+ * list, will be told of.
  */
 int sn_port_open(struct sn_net *n, u32 ifindex, u32 mtu, const u8 *name, u32 *index)
 {

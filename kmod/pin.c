@@ -60,10 +60,11 @@ static void sn_pin_uncharge(struct mm_struct *mm, unsigned long n)
 }
 
 /*
- * A page is marked dirty under its lock, for its file may be truncated meanwhile. Who has that lock is not waited for: he may be
- * writing to a file system that does not answer, and everybody at a limit waits for this worker. Nothing is lost by that:
- * pinning for writing made the page dirty, and whatever has cleaned it since has protected it first, which took the set away,
- * so that what was written later was written again, into pages that were looked up anew.
+ * A page is marked dirty under its lock, for its file may be truncated meanwhile. Who has that lock is not waited
+ * for: he may be writing to a file system that does not answer, and everybody at a limit waits for this worker.
+ * Nothing is lost by that: pinning for writing made the page dirty, and whatever has cleaned it since has protected
+ * it first, which took the set away, so that what was written later was written again, into pages that were looked up
+ * anew.
  */
 static void sn_pin_dirty(struct page *page)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* DMA channels: what cache.c (who shares one), channel.c (taking and giving up), dma.c (copies that sleep) and netdma.c (fragments) share. */
+/*
+ * DMA channels: what cache.c (who shares one), channel.c (taking and giving up), dma.c (copies that sleep) and
+ * netdma.c (fragments) share.
+ */
 #ifndef SENNIT_DMA_H
 #define SENNIT_DMA_H
 
@@ -14,9 +17,9 @@
 #define SN_BLOCK_BYTES (256u << 10)
 
 /*
- * How long a channel has said nothing, in jiffies, as far as somebody was there to hear it: each look counts for what may pass
- * until the next one, and no more. A machine that was stopped (a guest that gets no processor, a laptop that sleeps) finds its
- * timers over before its engines have said a word.
+ * How long a channel has said nothing, in jiffies, as far as somebody was there to hear it: each look counts for what
+ * may pass until the next one, and no more. A machine that was stopped (a guest that gets no processor, a laptop that
+ * sleeps) finds its timers over before its engines have said a word.
  */
 struct sn_silence {
 	unsigned long looked, heard, lasts;

@@ -205,7 +205,10 @@ struct sennit_net_close {
 	__u32 reserved; /* 0 */
 };
 
-/* Another interface and port for the endpoint, besides the one that it was opened with (which has index 0). ENOSPC: too many. */
+/*
+ * Another interface and port for the endpoint, besides the one that it was opened with (which has index 0). ENOSPC:
+ * too many.
+ */
 struct sennit_net_port {
 	__u32 net;
 	__u32 ifindex;

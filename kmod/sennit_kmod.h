@@ -230,8 +230,8 @@ int sn_net_init(void);
 void sn_net_exit(void);
 
 /*
- * Between two steps between which another thread may come: the module that tests/kmod/lab/wide.sh builds stays there for so long
- * that one does. A process only, and busy, since some of these places may not sleep.
+ * Between two steps between which another thread may come: the module that tests/kmod/lab/wide.sh builds stays there
+ * for so long that one does. A process only, and busy, since some of these places may not sleep.
  */
 static inline void sn_linger(unsigned int ms)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Which of a peer's rails brings the next block: the strategies of src/sched, and its model of a rail, in whole numbers,
- * for there is no floating point in softirqs. Nothing here knows the kernel: unit.test_kernel_lanes holds each choice
- * against the strategy's own, and the model's figures against those of src/sched/model.c, which explains them. Whoever includes this has u64, u32, bool and div64_u64().
+ * Which of a peer's rails brings the next block: the strategies of src/sched, and its model of a rail, in whole
+ * numbers, for there is no floating point in softirqs. Nothing here knows the kernel: unit.test_kernel_lanes holds
+ * each choice against the strategy's own, and the model's figures against those of src/sched/model.c, which explains
+ * them. Whoever includes this has u64, u32, bool and div64_u64().
  */
 #ifndef SENNIT_LANES_H
 #define SENNIT_LANES_H

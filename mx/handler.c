@@ -2,10 +2,10 @@
 /*
  * The handler of unexpected messages.
  *
- * An endpoint that has had one takes every message that meets no receive out of the engine's matching, in the order of their arrival,
- * and keeps it in `shown` until a receive wants it: a receive looks there first. What is there is older than all that waits in the
- * engine, so the order of matching stays what it was. To take a message out and put it on the list, and to look through the list and
- * post, are done in one go each, under shown_lock.
+ * An endpoint that has had one takes every message that meets no receive out of the engine's matching, in the order
+ * of their arrival, and keeps it in `shown` until a receive wants it: a receive looks there first. What is there is
+ * older than all that waits in the engine, so the order of matching stays what it was. To take a message out and put
+ * it on the list, and to look through the list and post, are done in one go each, under shown_lock.
  *
  * The message that the handler sees stands in the list already, so that a receive which the handler posts may take it. The
  * bytes that the handler was given must stay until it returns: such a receive is put down, and gets them then.

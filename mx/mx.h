@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of libmyriexpress.so share. It translates: an MX endpoint is an endpoint of sennit that every thread may use, an
- * MX request the context of a sennit request. Only names are added (name.c): who opens an endpoint by which number.
+ * What the files of libmyriexpress.so share. It translates: an MX endpoint is an endpoint of sennit that every thread
+ * may use, an MX request the context of a sennit request. Only names are added (name.c): who opens an endpoint by
+ * which number.
  *
- * Locks, in the order in which one thread may take them: names, an endpoint's shown_lock, the engine's own, an endpoint's lock,
- * the table of partners. Callbacks of the engine come with its lock held, and take the endpoint's.
+ * Locks, in the order in which one thread may take them: names, an endpoint's shown_lock, the engine's own, an
+ * endpoint's lock, the table of partners. Callbacks of the engine come with its lock held, and take the endpoint's.
  */
 #ifndef SN_MX_H
 #define SN_MX_H

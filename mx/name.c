@@ -3,15 +3,15 @@
  * Who has opened an endpoint by which number, on this host and others.
  *
  * While an endpoint is open its process listens, for the network namespace that stands for the host in all this, on
- *   the abstract socket "sennit-mx-NUMBER", for processes of the same user; it also makes the number unique, and is gone with the
- *     process, however that ends;
- *   the TCP port PORT + NUMBER, for other hosts, unless the network is switched off (SENNIT_NET). From this host nobody is answered
- *     there.
- * Who wants to connect says on a stream of one of these who he is and which key he knows, and is told who the other is: each side
- * then has the other's sennit address, which holds the endpoint's key, and MX's names for it. All that follows is sennit's.
+ * the abstract socket "sennit-mx-NUMBER", for processes of the same user; it also makes the number unique, and is
+ * gone with the process, however that ends; the TCP port PORT + NUMBER, for other hosts, unless the network is
+ * switched off (SENNIT_NET). From this host nobody is answered there. Who wants to connect says on a stream of one of
+ * these who he is and which key he knows, and is told who the other is: each side then has the other's sennit
+ * address, which holds the endpoint's key, and MX's names for it. All that follows is sennit's.
  *
- * One thread for each process does both sides, so that a connection is made although the program on the other side computes. It never
- * blocks, and holds the lock whenever it touches anything; epoll names a slot and its generation, so a slot may be closed by anybody.
+ * One thread for each process does both sides, so that a connection is made although the program on the other side
+ * computes. It never blocks, and holds the lock whenever it touches anything; epoll names a slot and its generation,
+ * so a slot may be closed by anybody.
  */
 #include "base/conf.h"
 #include "base/log.h"

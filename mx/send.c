@@ -2,8 +2,8 @@
 /*
  * Sends, and the segments of any message.
  *
- * Budget of a send in one piece, up to the eager limit, on the node: what sn_tsend() takes, and two rounds of the endpoint's own
- * lock, which is free.
+ * Budget of a send in one piece, up to the eager limit, on the node: what sn_tsend() takes, and two rounds of the
+ * endpoint's own lock, which is free.
  */
 #include "mx.h"
 

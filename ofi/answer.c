@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An answer that Open MPI owes and forgets. Its MPI_Ssend marks the message with a bit of the tag, and has ended when an empty message has come back
- * in which the next bit stands instead. It sends that where it hears of a receive's success; where it hears that the receive was too
- * short it does not (ompi_mtl_ofi_recv_error_callback of mtl/ofi, the same from 4.1 to 5.0 and later), and the sender waits for ever, over
- * every provider. To say success with the whole length would be answered, and then ends the program. So the answer
- * is sent here when Open MPI reads of the error.
+ * An answer that Open MPI owes and forgets. Its MPI_Ssend marks the message with a bit of the tag, and has ended when
+ * an empty message has come back in which the next bit stands instead. It sends that where it hears of a receive's
+ * success; where it hears that the receive was too short it does not (ompi_mtl_ofi_recv_error_callback of mtl/ofi,
+ * the same from 4.1 to 5.0 and later), and the sender waits for ever, over every provider. To say success with the
+ * whole length would be answered, and then ends the program. So the answer is sent here when Open MPI reads of the
+ * error.
  *
- * Only where the source's rank travels beside the tag, which Open MPI chooses for itself with this provider: with the other two layouts
- * of tags the bits mean something else.
+ * Only where the source's rank travels beside the tag, which Open MPI chooses for itself with this provider: with the
+ * other two layouts of tags the bits mean something else.
  */
 #include "ofi.h"
 
@@ -16,7 +17,10 @@
 #define ASKED	 (UINT64_C(1) << 32)
 #define ANSWERED (UINT64_C(1) << 33)
 
-/* By what is loaded with the code that called. A program may link Open MPI and use libfabric itself, too: then the tag has to speak for it. */
+/*
+ * By what is loaded with the code that called. A program may link Open MPI and use libfabric itself, too: then the
+ * tag has to speak for it.
+ */
 static bool is_open_mpi(const void *code)
 {
 	Dl_info info;

@@ -103,7 +103,10 @@ int sn_ofi_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->fid.ops = &domain_ops;
 	domain->fid.mr = &sn_ofi_mr_ops;
 	domain->fabric = sn_container(fid, struct sn_ofi_fabric, fid);
-	/* Only FI_THREAD_DOMAIN promises that posting and reading queues never overlap; and not what the MPI does not see (shim.h, at_once). */
+	/*
+	 * Only FI_THREAD_DOMAIN promises that posting and reading queues never overlap; and not what the MPI does not
+	 * see (shim.h, at_once).
+	 */
 	domain->serial = attr->threading == FI_THREAD_DOMAIN && !at_once();
 	/* MPICH registers outside the lock that it has for all else (core/region.c). */
 	domain->lock.enabled = true;

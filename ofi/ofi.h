@@ -28,7 +28,10 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-/* What a provider's entry point returns, as rdma/providers/fi_prov.h has it, which not every libfabric-dev brings along (Ubuntu 22.04). */
+/*
+ * What a provider's entry point returns, as rdma/providers/fi_prov.h has it, which not every libfabric-dev brings
+ * along (Ubuntu 22.04).
+ */
 struct fi_provider {
 	uint32_t version, fi_version;
 	struct fi_context context; /* libfabric's */
@@ -190,7 +193,10 @@ struct sn_ofi_cq {
 	struct sn_ofi_event *ring;
 	size_t head, tail, mask; /* head and tail run freely */
 	size_t entry_size;
-	/* a read is under way, in the only thread there is, and the ring is empty: entries go straight into the reader's array */
+	/*
+	 * a read is under way, in the only thread there is, and the ring is empty: entries go straight into the
+	 * reader's array
+	 */
 	char *direct;
 	size_t direct_left;
 	size_t given; /* entries that went there so far */
@@ -317,8 +323,8 @@ void sn_ofi_lesson_over(const sn_completion *c, bool reading);
 void sn_ofi_lesson_read(void);	/* the MPI hears of all that has ended */
 void sn_ofi_lesson_spoil(void); /* this cannot be done again */
 /*
- * Receives that libsennit-mpi.so has posted and that stay. Whoever sent to one may wait for what only the MPI answers, and the MPI
- * can answer nothing but what it reads here: so all of them become the MPI's when it reads.
+ * Receives that libsennit-mpi.so has posted and that stay. Whoever sent to one may wait for what only the MPI
+ * answers, and the MPI can answer nothing but what it reads here: so all of them become the MPI's when it reads.
  */
 extern _Atomic uint32_t *_Atomic sn_ofi_stays; /* how many there are (shim.h) */
 static inline bool sn_ofi_any_stays(void)

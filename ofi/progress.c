@@ -137,9 +137,9 @@ static struct sn_shim_thread *waiting_thread(const struct sn_shim *shim)
 }
 
 /*
- * The library need not yield after this look (shim.c). Beside other threads it may where nothing was found: somebody waits for
- * its lock, or for this core. Not where something was: MPICH yields then, too, and each window of messages that several looks
- * bring would be handed on as often.
+ * The library need not yield after this look (shim.c). Beside other threads it may where nothing was found: somebody
+ * waits for its lock, or for this core. Not where something was: MPICH yields then, too, and each window of messages
+ * that several looks bring would be handed on as often.
  */
 static void looked(const struct sn_shim *shim, struct sn_shim_thread *t, bool found)
 {
@@ -161,8 +161,9 @@ uint64_t sn_ofi_events(void)
 }
 
 /*
- * Two threads may count as one: only the change matters. Not so for the thread sanitizer: what an MPI tells a thread of events that
- * another one has found goes by means that it does not see, and for it each count is an order of its own (shim/quick.h).
+ * Two threads may count as one: only the change matters. Not so for the thread sanitizer: what an MPI tells a thread
+ * of events that another one has found goes by means that it does not see, and for it each count is an order of its
+ * own (shim/quick.h).
  */
 static uint64_t count(uint64_t seen)
 {
@@ -384,10 +385,10 @@ static struct sn_shim_thread *crowded_thread(const struct sn_shim *shim)
 static _Atomic uint64_t turns;
 
 /*
- * In a crowd, of who may not nap, as the call may return at once, or the library waits for other things, too: it looks for them
- * between two reads, of this queue and of others. So one yield must do for all that it looks at, and none is due before it has
- * looked at everything again after something came. A library that has yielded since the last read here does so by itself, and
- * only if it has found nothing anywhere: that is the better place.
+ * In a crowd, of who may not nap, as the call may return at once, or the library waits for other things, too: it
+ * looks for them between two reads, of this queue and of others. So one yield must do for all that it looks at, and
+ * none is due before it has looked at everything again after something came. A library that has yielded since the
+ * last read here does so by itself, and only if it has found nothing anywhere: that is the better place.
  */
 static bool take_turn(struct sn_ofi_set *set, const struct sn_shim *shim, struct sn_shim_thread *t,
 		      uint64_t mark)
@@ -414,10 +415,10 @@ static bool take_turn(struct sn_ofi_set *set, const struct sn_shim *shim, struct
 }
 
 /*
- * Has the library, too, found nothing since the last read here that found nothing? One that yields by itself does so only then (Open MPI;
- * MPICH does always). Else it goes on with what does not wait for messages, such as the next step of a collective that does
- * not block, and to give the core away now would be to keep others waiting. But one that does not yield for so many reads does not do so
- * where it waits now, and it may have been the program that did.
+ * Has the library, too, found nothing since the last read here that found nothing? One that yields by itself does so
+ * only then (Open MPI; MPICH does always). Else it goes on with what does not wait for messages, such as the next
+ * step of a collective that does not block, and to give the core away now would be to keep others waiting. But one
+ * that does not yield for so many reads does not do so where it waits now, and it may have been the program that did.
  */
 static bool nothing_else(struct sn_ofi_set *set, const struct sn_shim_thread *t)
 {

@@ -2,12 +2,13 @@
 /*
  * For libsennit-mpi.so: what a call of the MPI leads to, and the same again without the MPI (shim/quick.h).
  *
- * Only where nothing counts sends or receives. What counters and queues hear of is what the MPI has asked for; of what was done here they
- * hear nothing, because it did not.
+ * Only where nothing counts sends or receives. What counters and queues hear of is what the MPI has asked for; of
+ * what was done here they hear nothing, because it did not.
  *
- * Where several threads may call, others of the program's, of the MPI's own and the provider's may move messages in the meantime. What they do may be a part
- * of what the watched call leads to, so a lesson in which one of them does anything says nothing. They only say so (noticed): each
- * lesson itself is read and written by the thread alone whose call it is.
+ * Where several threads may call, others of the program's, of the MPI's own and the provider's may move messages in
+ * the meantime. What they do may be a part of what the watched call leads to, so a lesson in which one of them does
+ * anything says nothing. They only say so (noticed): each lesson itself is read and written by the thread alone whose
+ * call it is.
  */
 #include "ofi.h"
 #include "progress/caller.h"
@@ -172,8 +173,8 @@ void sn_ofi_lesson_over(const sn_completion *c, bool reading)
 }
 
 /*
- * One that goes on: what came in its first part, the MPI may have read since, and answered. From where it says so here on, who reads it in another thread
- * disturbs.
+ * One that goes on: what came in its first part, the MPI may have read since, and answered. From where it says so
+ * here on, who reads it in another thread disturbs.
  */
 static void learn(struct sn_shim_lesson *lesson)
 {

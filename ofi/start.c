@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job that never begins. MPICH's and Intel's launcher (hydra) does not end a job of which a rank ends before it has joined,
- * as it does on a host that has no sennit, and whatever such a rank says carries no host's name. The ranks of all other hosts then wait in
- * MPI_Init for its address, for ever. So where an endpoint is ready and no other's address has come for as long as a peer
- * may be silent, the first rank of each host says so, with the host's name: the one that is missing there is the one to look at. The job is not
- * ended: perhaps somebody is still typing a password.
+ * A job that never begins. MPICH's and Intel's launcher (hydra) does not end a job of which a rank ends before it has
+ * joined, as it does on a host that has no sennit, and whatever such a rank says carries no host's name. The ranks of
+ * all other hosts then wait in MPI_Init for its address, for ever. So where an endpoint is ready and no other's
+ * address has come for as long as a peer may be silent, the first rank of each host says so, with the host's name:
+ * the one that is missing there is the one to look at. The job is not ended: perhaps somebody is still typing a
+ * password.
  */
 #include "base/conf.h"
 #include "base/launched.h"

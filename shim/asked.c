@@ -2,10 +2,11 @@
 /*
  * What is asked of requests but by MPI_Wait and MPI_Waitall.
  *
- * Requests of ours are for programs that only wait. None are given where something else is asked before they are known to be possible, and no more
- * from the first other question about one of ours on. Those of which it is asked become the MPI's: in a list their places take what the
- * MPI calls them, and copies that the program has keep our name, by which the MPI's is found. So nothing is translated back, and a handler of errors
- * may leave the call as it likes. A slot is not used again then, but nor are more needed.
+ * Requests of ours are for programs that only wait. None are given where something else is asked before they are
+ * known to be possible, and no more from the first other question about one of ours on. Those of which it is asked
+ * become the MPI's: in a list their places take what the MPI calls them, and copies that the program has keep our
+ * name, by which the MPI's is found. So nothing is translated back, and a handler of errors may leave the call as it
+ * likes. A slot is not used again then, but nor are more needed.
  */
 #include "own.h"
 

@@ -16,7 +16,10 @@ static inline bool fits(const struct sn_meet_type *t, const struct sn_collective
 	return len && len <= SN_MEET_PLACE && ranks > 2 && c->root >= 0 && (unsigned)c->root < ranks;
 }
 
-/* Remembered, as two ranks ask for it in each call. Handles of communicators are others' only in another generation. 0: it cannot be told, now. */
+/*
+ * Remembered, as two ranks ask for it in each call. Handles of communicators are others' only in another generation.
+ * 0: it cannot be told, now.
+ */
 static unsigned ranks_of(const struct sn_collective *c)
 {
 	static _Thread_local struct {

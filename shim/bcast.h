@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short MPI_Bcast of more than two ranks on one node, without messages: the root writes what it has where all can read it, once, and the others read it. By messages
- * it goes from rank to rank, and where ranks share cores each of these steps is a turn of everybody.
+ * Short MPI_Bcast of more than two ranks on one node, without messages: the root writes what it has where all can
+ * read it, once, and the others read it. By messages it goes from rank to rank, and where ranks share cores each of
+ * these steps is a turn of everybody.
  *
  * Which calls these are is known as in blocks.h: by the bytes and by who the root is, which must be the same on all ranks.
  *
- * The root waits for nobody, as long as there is a place: SN_MEET_PLACES of them, in turns. Who has read says so with each fourth call, and a root that would take the
- * place of the call SN_MEET_PLACES before waits until all have said that of it. That is known of them all for some calls ahead, so that a root looks at their words
- * only now and then. Where ranks disagree about the length those that read see it, and call the error handler.
+ * The root waits for nobody, as long as there is a place: SN_MEET_PLACES of them, in turns. Who has read says so with
+ * each fourth call, and a root that would take the place of the call SN_MEET_PLACES before waits until all have said
+ * that of it. That is known of them all for some calls ahead, so that a root looks at their words only now and then.
+ * Where ranks disagree about the length those that read see it, and call the error handler.
  *
- * Budget: written once, read once by each; one locked instruction of the root's, and one with each fourth call of the others'; no allocation, and no system call
- * but to wait.
+ * Budget: written once, read once by each; one locked instruction of the root's, and one with each fourth call of the
+ * others'; no allocation, and no system call but to wait.
  */
 #ifndef SN_SHIM_BCAST_H
 #define SN_SHIM_BCAST_H

@@ -29,7 +29,10 @@ static size_t brought(bool each, size_t len, unsigned ranks)
 	return each ? ranks * len : len;
 }
 
-/* What all ranks say alike: by how long a block is that they want, and by nothing else, whatever else may be wrong on one of them. */
+/*
+ * What all ranks say alike: by how long a block is that they want, and by nothing else, whatever else may be wrong on
+ * one of them.
+ */
 static bool fits(const struct sn_meet_type *in, const struct sn_collective *c, unsigned ranks)
 {
 	size_t len = sn_type_bytes(in, c->in_count);
@@ -132,7 +135,10 @@ static int bring(const struct blocks *b, char *to)
 	return rc;
 }
 
-/* What stays with this rank: straight, or by way of where it is packed. Before anything is taken, as some programs have one buffer for both. */
+/*
+ * What stays with this rank: straight, or by way of where it is packed. Before anything is taken, as some programs
+ * have one buffer for both.
+ */
 static int own(const struct blocks *b, char *place)
 {
 	unsigned me = b->m->rank;
@@ -149,7 +155,10 @@ static int own(const struct blocks *b, char *place)
 
 /* ---- the call ---- */
 
-/* What a rank says of its call: how long a block is that it wants, and that it sends, and of which kind; or that it brings nothing. */
+/*
+ * What a rank says of its call: how long a block is that it wants, and that it sends, and of which kind; or that it
+ * brings nothing.
+ */
 #define SENT_SHIFT 20
 #define LENGTH	   ((UINT64_C(1) << SENT_SHIFT) - 1)
 #define EACH	   (UINT64_C(1) << 40)
@@ -165,7 +174,10 @@ static size_t said_sent(uint64_t said)
 	return said >> SENT_SHIFT & LENGTH;
 }
 
-/* With blocks of other lengths nobody knows where the others are in their rings from here on: then each later one of these calls is an error. */
+/*
+ * With blocks of other lengths nobody knows where the others are in their rings from here on: then each later one of
+ * these calls is an error.
+ */
 static __attribute__((noinline)) int differs(const struct blocks *b, unsigned rank, uint64_t theirs)
 {
 	static const char *const names[] = {"MPI_Allgather", "MPI_Alltoall"};
@@ -203,8 +215,8 @@ static int take(const struct blocks *b, unsigned rank, size_t all, size_t at)
 }
 
 /*
- * Where all say that they have nothing it is for the MPI to tell them. And whoever leaves with an error has seen all others come, too, as those do who write next: somebody may
- * still read what was there two calls ago.
+ * Where all say that they have nothing it is for the MPI to tell them. And whoever leaves with an error has seen all
+ * others come, too, as those do who write next: somebody may still read what was there two calls ago.
  */
 static __attribute__((noinline)) int leave(const struct blocks *b, bool nothing, int error)
 {

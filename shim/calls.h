@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls of MPI 3.1 in which a library may look for messages, and whether the caller can do nothing else until they
- * come. Of later versions only those that go another way, too (with counts beyond an int's, large.c; and of requests): some MPIs lack them, and programs ask for
- * them by weak symbols (mpi4py does), which a definition here answers. In others the thread counts as being in the call before. WAITS: it cannot. POLLS: the call returns soon, so nothing may sleep in it. Calls that never look
- * (datatypes, groups, attributes) are not here, but for MPI_Type_free, after which a handle may mean another type, and MPI_T_cvar_write, after which a collective may go another way (quick.c);
- * and MPIX_Grequest_class_allocate, by which MPICH says of a call for a file that it has begun (elsewhere.c). Read by entry.S (code) and by shim.c (names): keep to the macro.
- * OURS: what stands before it sees to receives of ours that are pending by itself (requests.h), and most often there are some.
+ * The calls of MPI 3.1 in which a library may look for messages, and whether the caller can do nothing else until
+ * they come. Of later versions only those that go another way, too (with counts beyond an int's, large.c; and of
+ * requests): some MPIs lack them, and programs ask for them by weak symbols (mpi4py does), which a definition here
+ * answers. In others the thread counts as being in the call before. WAITS: it cannot. POLLS: the call returns soon,
+ * so nothing may sleep in it. Calls that never look (datatypes, groups, attributes) are not here, but for
+ * MPI_Type_free, after which a handle may mean another type, and MPI_T_cvar_write, after which a collective may go
+ * another way (quick.c); and MPIX_Grequest_class_allocate, by which MPICH says of a call for a file that it has begun
+ * (elsewhere.c). Read by entry.S (code) and by shim.c (names): keep to the macro. OURS: what stands before it sees to
+ * receives of ours that are pending by itself (requests.h), and most often there are some.
  */
 WAITS_OURS(MPI_Allgather)
 WAITS(MPI_Allgather_c)

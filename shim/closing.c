@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Open MPI's btl/ofi, which has its windows over libfabric, sleeps for a second when it is closed, since libfabric's provider "sockets" could not be
- * closed at once. So over Open MPI 5 each program took a second more to end than it needs: 1.2 s in all, of which now 0.2 remain. Ours needs no
- * such time, and where `sennit run` has set FI_PROVIDER there is no other. One such sleep, since Open MPI sleeps second by second where it is asked to wait for a debugger, too.
+ * Open MPI's btl/ofi, which has its windows over libfabric, sleeps for a second when it is closed, since libfabric's
+ * provider "sockets" could not be closed at once. So over Open MPI 5 each program took a second more to end than it
+ * needs: 1.2 s in all, of which now 0.2 remain. Ours needs no such time, and where `sennit run` has set FI_PROVIDER
+ * there is no other. One such sleep, since Open MPI sleeps second by second where it is asked to wait for a debugger,
+ * too.
  */
 #include "closing.h"
 #include <dlfcn.h>

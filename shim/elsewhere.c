@@ -22,9 +22,9 @@ static void say(void)
 /* ---- windows ---- */
 
 /*
- * Counted under each of the two names by itself: a tool may stand before one call and not before the other, and then a call goes
- * through both. What frees one waits for the other ranks, and other threads may have what it waits for: the window is there until it
- * returns. That is known when the thread calls again, which it does by the slow way.
+ * Counted under each of the two names by itself: a tool may stand before one call and not before the other, and then
+ * a call goes through both. What frees one waits for the other ranks, and other threads may have what it waits for:
+ * the window is there until it returns. That is known when the thread calls again, which it does by the slow way.
  */
 bool sn_elsewhere_window(const char *name)
 {
@@ -62,9 +62,9 @@ void sn_elsewhere_freed(void)
 /* ---- requests that go on by steps ---- */
 
 /*
- * ROMIO, the part of MPICH and Intel MPI for files, makes a generalized request of its own kind for each call that does not block,
- * collective or not, with counts of whatever width and from every language; and takes one step of it when somebody who waits for it
- * looks. It calls the MPI for both ends of such a request as a program would.
+ * ROMIO, the part of MPICH and Intel MPI for files, makes a generalized request of its own kind for each call that
+ * does not block, collective or not, with counts of whatever width and from every language; and takes one step of it
+ * when somebody who waits for it looks. It calls the MPI for both ends of such a request as a program would.
  */
 static struct {
 	pthread_mutex_t lock;

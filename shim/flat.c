@@ -3,7 +3,10 @@
 #include "here.h"
 #include <string.h>
 
-/* Ranks that have a core each: to read the lines of more takes as long as log n messages, and the memory is worth so many calls. */
+/*
+ * Ranks that have a core each: to read the lines of more takes as long as log n messages, and the memory is worth so
+ * many calls.
+ */
 #define FEW    16
 #define ENOUGH 256
 
@@ -134,7 +137,8 @@ static const char *operand_of(const struct operands *o, unsigned number, char *r
 }
 
 /*
- * Step by step: at[i] is the sum that number ^ 2i has then, of those i that are not done with. What is read of the others stays as it is.
+ * Step by step: at[i] is the sum that number ^ 2i has then, of those i that are not done with. What is read of the
+ * others stays as it is.
  */
 static void fold(struct sn_meet *m, const struct sn_collective *c, char *to, size_t len)
 {

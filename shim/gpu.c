@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 /*
- * Libraries by whose leave a program has memory that only a GPU may read, whatever their versions, and where it is known, the device
- * without which there is none: distributions link an MPI's parts with them where no GPU is (Ubuntu 24.04 its UCX with AMD's; Debian 13 a
- * plugin of hwloc's, which each Open MPI loads, with Level Zero's loader, which is therefore not among them, but its drivers are).
+ * Libraries by whose leave a program has memory that only a GPU may read, whatever their versions, and where it is
+ * known, the device without which there is none: distributions link an MPI's parts with them where no GPU is (Ubuntu
+ * 24.04 its UCX with AMD's; Debian 13 a plugin of hwloc's, which each Open MPI loads, with Level Zero's loader, which
+ * is therefore not among them, but its drivers are).
  */
 static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -53,8 +54,8 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /*
- * Asked at each call that is watched, and what is loaded is walked through only when something has been: to ask for a library that is not there by
- * dlopen() is to look for it in every folder, 50 us each time.
+ * Asked at each call that is watched, and what is loaded is walked through only when something has been: to ask for a
+ * library that is not there by dlopen() is to look for it in every folder, 50 us each time.
  */
 bool sn_gpu_is_here(void)
 {

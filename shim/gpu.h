@@ -4,7 +4,10 @@
 
 #include <stdbool.h>
 
-/* May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? Any thread may ask, at any time. */
+/*
+ * May a buffer be memory of a GPU's, which only its library, and an MPI that knows it, can read? Any thread may ask,
+ * at any time.
+ */
 bool sn_gpu_is_here(void);
 /* If that was so when it was asked last, say so where the collectives are shown. */
 bool sn_gpu_tell(void);

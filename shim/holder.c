@@ -8,7 +8,10 @@
 _Atomic uint32_t sn_mpi_tenure = 2;
 _Atomic uint32_t sn_mpi_many; /* several threads have called */
 
-/* How often all that was seen was to be forgotten. Each thread has its own mark of that: one who is late must not take down that of the holder. */
+/*
+ * How often all that was seen was to be forgotten. Each thread has its own mark of that: one who is late must not
+ * take down that of the holder.
+ */
 static _Atomic uint32_t forgets;
 static _Atomic uint32_t enough = SN_CALLS_FEW;
 /* With sn_own_lock(): */
@@ -36,7 +39,10 @@ struct entry *sn_seen_beside(struct entry *table, const struct call *c)
 	return NULL;
 }
 
-/* Not rather one that is not known: then several new kinds of one set would take the same place from each other in every round, and none would be known ever. */
+/*
+ * Not rather one that is not known: then several new kinds of one set would take the same place from each other in
+ * every round, and none would be known ever.
+ */
 struct entry *sn_seen_place(struct entry *table, const struct call *c)
 {
 	struct entry *free = NULL;

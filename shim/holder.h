@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which thread goes the quick way (quick.h): one at a time, the holder. Until another calls, that is the program's first; and later whichever has called so many
- * times in a row that the others seem to do something else, as where one thread of a program sees to all its messages.
+ * Which thread goes the quick way (quick.h): one at a time, the holder. Until another calls, that is the program's
+ * first; and later whichever has called so many times in a row that the others seem to do something else, as where
+ * one thread of a program sees to all its messages.
  *
- * Each time that a thread holds is a tenure, and has an odd number; between two of them, the number is even, nobody goes the quick way, and every receive of ours
- * (requests.h) is complete or the MPI's. A thread knows the number of its last tenure. The entry points (entry.S) compare it with that of the
- * tenure that is under way, so whoever does not hold comes here with each call.
- *  - He counts himself, and then looks whether somebody holds: he ends that tenure before he goes on (visit.c). Who takes one says so, and then
- *    looks whether somebody has counted himself. Both are sequentially consistent, so of two at once one sees the other: no call that has begun in a tenure of
- *    another's goes on in it.
- *  - One that began before may go on in it, perhaps for long: a receive that waits in the MPI. That is as when the holder has just begun a call
- *    beside the MPI, which several threads may at any time (shim.h, at_once). So all that a thread has seen is its own (struct sn_mine) and is
- *    looked at by it alone, and what several share, the receives that are pending, only by who is at them in his tenure (own.h).
- *  - Who is about to sleep in such a call may do so with a lock of the MPI, and the holder, who counts nothing, would wake nobody. So the sleeper
- *    takes the pass away (shim.h): the holder comes here with each call, counts, and wakes, and has the pass again when nobody sleeps and so many
- *    calls have gone by. Likewise what was seen is forgotten by whatever thread: it counts that, and the holder is sent here, and forgets.
+ * Each time that a thread holds is a tenure, and has an odd number; between two of them, the number is even, nobody
+ * goes the quick way, and every receive of ours (requests.h) is complete or the MPI's. A thread knows the number of
+ * its last tenure. The entry points (entry.S) compare it with that of the tenure that is under way, so whoever does
+ * not hold comes here with each call.
+ *  - He counts himself, and then looks whether somebody holds: he ends that tenure before he goes on (visit.c). Who
+ *    takes one says so, and then looks whether somebody has counted himself. Both are sequentially consistent, so of
+ *    two at once one sees the other: no call that has begun in a tenure of another's goes on in it.
+ *  - One that began before may go on in it, perhaps for long: a receive that waits in the MPI. That is as when the
+ *    holder has just begun a call beside the MPI, which several threads may at any time (shim.h, at_once). So all
+ *    that a thread has seen is its own (struct sn_mine) and is looked at by it alone, and what several share, the
+ *    receives that are pending, only by who is at them in his tenure (own.h).
+ *  - Who is about to sleep in such a call may do so with a lock of the MPI, and the holder, who counts nothing, would
+ *    wake nobody. So the sleeper takes the pass away (shim.h): the holder comes here with each call, counts, and
+ *    wakes, and has the pass again when nobody sleeps and so many calls have gone by. Likewise what was seen is
+ *    forgotten by whatever thread: it counts that, and the holder is sent here, and forgets.
  *
- * To end a tenure costs some 10 us, so threads that call by turns must not take it from each other all the time: from one that lasted less than
- * SN_LONG_NS on, twice as many calls in a row are asked for. tests/model/holder.pml checks all of it.
+ * To end a tenure costs some 10 us, so threads that call by turns must not take it from each other all the time: from
+ * one that lasted less than SN_LONG_NS on, twice as many calls in a row are asked for. tests/model/holder.pml checks
+ * all of it.
  */
 #ifndef SN_SHIM_HOLDER_H
 #define SN_SHIM_HOLDER_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What lies in the shareable heap (copy/heap.h) other ranks read where it is. Each says where its own is, and maps those of the others, once for each process however many
- * communicators there are; to read, for nobody writes here what is another's.
+ * What lies in the shareable heap (copy/heap.h) other ranks read where it is. Each says where its own is, and maps
+ * those of the others, once for each process however many communicators there are; to read, for nobody writes here
+ * what is another's.
  */
 #ifndef SN_SHIM_LEND_H
 #define SN_SHIM_LEND_H

@@ -16,7 +16,10 @@
 
 /* ---- which calls ---- */
 
-/* The bytes of an element, if it has no holes, and MPI_Reduce_local makes such sums of it. Else an error of the program's is one of MPI_Allreduce, and the MPI's affair. */
+/*
+ * The bytes of an element, if it has no holes, and MPI_Reduce_local makes such sums of it. Else an error of the
+ * program's is one of MPI_Allreduce, and the MPI's affair.
+ */
 static size_t ask(handle type, handle op)
 {
 	static const char in[LONGEST] __attribute__((aligned(LINE)));
@@ -104,8 +107,8 @@ static bool wrong(const void *from, const void *to)
 }
 
 /*
- * MPICH makes sums of at least as many elements as there are ranks, however short they are, of a reduce-scatter and an allgather. Those have twice the messages of
- * recursive doubling, and none goes without it.
+ * MPICH makes sums of at least as many elements as there are ranks, however short they are, of a reduce-scatter and
+ * an allgather. Those have twice the messages of recursive doubling, and none goes without it.
  */
 static bool mpich_scatters(void)
 {
@@ -318,7 +321,10 @@ static int of_two(struct sum *s)
 	}
 	if (s->lends)
 		return await_done(s, s->end);
-	/* who lends is here for all pieces at once, and may have read none of the last two, of which one's place is next but one */
+	/*
+	 * who lends is here for all pieces at once, and may have read none of the last two, of which one's place is
+	 * next but one
+	 */
 	return s->lent[!s->m->rank] ? await_done(s, s->end - 1) : 0;
 }
 

@@ -1,29 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long MPI_Allreduce on one node, without messages: each rank reads what the others bring along in memory that they share, and two ranks
- * make the whole sum each for itself; of more each makes a share of it, and reads the others' shares.
+ * Long MPI_Allreduce on one node, without messages: each rank reads what the others bring along in memory that they
+ * share, and two ranks make the whole sum each for itself; of more each makes a share of it, and reads the others'
+ * shares.
  *
- * Nothing is watched for it. What MPI demands to be the same on all ranks (the count, the type, the operation) and what all know of each other
- * (here.h) says which calls these are: the operation and the type are the MPI's own, elements lie without holes, SN_LONG_LEAST bytes at least (over MPICH as many elements as ranks),
- * a communicator of one group, of ranks of this job alone. The first such call on it makes the memory (meet.h); where that fails, all of its calls stay the MPI's. So all calls of
- * a form go one way, from the first on, and with the same operands each result is the same, to the bit, and on all ranks. The operands' order is that of the ranks,
- * the last one's first, with which MPI_Reduce_local makes them.
+ * Nothing is watched for it. What MPI demands to be the same on all ranks (the count, the type, the operation) and
+ * what all know of each other (here.h) says which calls these are: the operation and the type are the MPI's own,
+ * elements lie without holes, SN_LONG_LEAST bytes at least (over MPICH as many elements as ranks), a communicator of
+ * one group, of ranks of this job alone. The first such call on it makes the memory (meet.h); where that fails, all
+ * of its calls stay the MPI's. So all calls of a form go one way, from the first on, and with the same operands each
+ * result is the same, to the bit, and on all ranks. The operands' order is that of the ranks, the last one's first,
+ * with which MPI_Reduce_local makes them.
  *
- * An operand goes in pieces. Whose lies in the shareable heap (lend.h) says where, and is done; else he copies a piece into the memory and says that it is here,
- * while the others are at the one before: two words of each rank, here and done, count pieces since the communicator was set up. A piece is put
- * where there were others, all of which are done with it: who writes piece k has seen that all are done with k - 2. Two ranks: done says that it has read that piece of the other's. Who has lent
- * leaves when the other has read all, and who has brought along to one who lends, when he has read all but the last one. More: done says that it has read its share of that piece of all, and that the share's sum is there; who has
- * seen that of all reads the sum. Who leaves a call has seen in it a word of each other that it has come to it, so none is more than a call ahead: where
- * an operand lies is said in two places in turns, and so it is with the sums.
+ * An operand goes in pieces. Whose lies in the shareable heap (lend.h) says where, and is done; else he copies a
+ * piece into the memory and says that it is here, while the others are at the one before: two words of each rank,
+ * here and done, count pieces since the communicator was set up. A piece is put where there were others, all of which
+ * are done with it: who writes piece k has seen that all are done with k - 2. Two ranks: done says that it has read
+ * that piece of the other's. Who has lent leaves when the other has read all, and who has brought along to one who
+ * lends, when he has read all but the last one. More: done says that it has read its share of that piece of all, and
+ * that the share's sum is there; who has seen that of all reads the sum. Who leaves a call has seen in it a word of
+ * each other that it has come to it, so none is more than a call ahead: where an operand lies is said in two places
+ * in turns, and so it is with the sums.
  *
- * A piece does not take the place of the one before the last, but the next in a ring as long as the cache of a core: to write a line that another core has just read
- * takes 7 ns, one that has left its cache meanwhile 3. Where the cores do not share a cache a line that the other has to fetch out of this one's takes 30, and past the cache 9.
- * So it is written past it there, which is seen in a line of the other's that he writes in each call (far.h).
+ * A piece does not take the place of the one before the last, but the next in a ring as long as the cache of a core:
+ * to write a line that another core has just read takes 7 ns, one that has left its cache meanwhile 3. Where the
+ * cores do not share a cache a line that the other has to fetch out of this one's takes 30, and past the cache 9. So
+ * it is written past it there, which is seen in a line of the other's that he writes in each call (far.h).
  *
- * A GPU's library that is loaded later: meet.h, sn_meet_copy(). Then operands are brought along, and nothing but that reads or writes the program's memory.
+ * A GPU's library that is loaded later: meet.h, sn_meet_copy(). Then operands are brought along, and nothing but that
+ * reads or writes the program's memory.
  *
- * Budget: no system call but to wait; nothing is allocated. Two ranks that lend: two waits, no copy. Others: a wait for each piece, and of more than two
- * ranks one more; a copy in for who does not lend, and of more than two ranks one out.
+ * Budget: no system call but to wait; nothing is allocated. Two ranks that lend: two waits, no copy. Others: a wait
+ * for each piece, and of more than two ranks one more; a copy in for who does not lend, and of more than two ranks
+ * one out.
  */
 #ifndef SN_SHIM_LONG_H
 #define SN_SHIM_LONG_H

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the ranks of a communicator meet: memory that all of them share, and how they wait for each other there. For flat.h, blocks.h and long.h.
+ * Where the ranks of a communicator meet: memory that all of them share, and how they wait for each other there. For
+ * flat.h, blocks.h and long.h.
  *
- * The first rank makes the memory, tells the others where it is by MPI_Bcast, and MPI_Allreduce says whether all have it; if
- * not, the communicator stays as it is. It has no name, so nothing is left behind. A page of it is there once it is written. A second
- * MPI_Allreduce says whether each rank can read what lies in the others' shareable heaps (lend.h).
+ * The first rank makes the memory, tells the others where it is by MPI_Bcast, and MPI_Allreduce says whether all have
+ * it; if not, the communicator stays as it is. It has no name, so nothing is left behind. A page of it is there once
+ * it is written. A second MPI_Allreduce says whether each rank can read what lies in the others' shareable heaps
+ * (lend.h).
  *
- * Who waits looks, and gives the core to others, as any other (relax.h), with looks of the MPI in between, on whose progress others may
- * depend; then he sleeps, until somebody has written, who sees that there are sleepers (both write before they look, in one order of all), or for a
- * moment. A process that has ended is found then, and the error handler is called.
+ * Who waits looks, and gives the core to others, as any other (relax.h), with looks of the MPI in between, on whose
+ * progress others may depend; then he sleeps, until somebody has written, who sees that there are sleepers (both
+ * write before they look, in one order of all), or for a moment. A process that has ended is found then, and the
+ * error handler is called.
  *
- * Where several threads call, those of one communicator do so one after the other, and each communicator has all that it needs. What there are of them is
- * a list that only grows.
+ * Where several threads call, those of one communicator do so one after the other, and each communicator has all that
+ * it needs. What there are of them is a list that only grows.
  */
 #ifndef SN_SHIM_MEET_H
 #define SN_SHIM_MEET_H
@@ -125,7 +128,10 @@ static inline handle sn_meet_plain(handle h)
 
 /* NULL: its ranks have not been asked. */
 struct sn_meet *sn_meet_of(handle comm);
-/* For calls that go without the MPI by what all ranks know of each other; first_of() says what a call is worth on a communicator whose ranks have not been asked. NULL: not this one. */
+/*
+ * For calls that go without the MPI by what all ranks know of each other; first_of() says what a call is worth on a
+ * communicator whose ranks have not been asked. NULL: not this one.
+ */
 struct sn_meet *sn_meet_first(const struct sn_collective *c,
 			      struct sn_meet *(*first_of)(const struct sn_collective *c));
 static inline struct sn_meet *sn_meet_known(const struct sn_collective *c,
@@ -139,7 +145,10 @@ static inline struct sn_meet *sn_meet_known(const struct sn_collective *c,
 
 /* May one more have memory, as far as it is this rank's affair? */
 bool sn_meet_room(void);
-/* All ranks call it at once. here: sn_meet.here, if there is memory. NULL: there is none to remember it, and the program is told. */
+/*
+ * All ranks call it at once. here: sn_meet.here, if there is memory. NULL: there is none to remember it, and the
+ * program is told.
+ */
 struct sn_meet *sn_meet_set_up(handle comm, bool here);
 /* If its ranks are all of this job (here.h): likewise; else it shall have none. */
 struct sn_meet *sn_meet_here(handle comm);
@@ -159,7 +168,10 @@ struct sn_meet_line *sn_meet_place_line(const struct sn_meet *m, uint64_t call);
 char *sn_meet_place_room(const struct sn_meet *m, uint64_t call, size_t len);
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank);
 
-/* Where the next piece goes in each rank's ring: behind the last one, or at its beginning, after `lap` bytes if that leaves the last one alone. */
+/*
+ * Where the next piece goes in each rank's ring: behind the last one, or at its beginning, after `lap` bytes if that
+ * leaves the last one alone.
+ */
 static inline size_t sn_meet_next(struct sn_meet *m, size_t len, size_t lap)
 {
 	bool back = m->next + len > m->ring || (m->next + len > lap && m->last >= len);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The inside of our requests (requests.h), for requests.c (giving them, MPI_Wait and MPI_Waitall), asked.c (all other functions) and visit.c (whose they are). */
+/*
+ * The inside of our requests (requests.h), for requests.c (giving them, MPI_Wait and MPI_Waitall), asked.c (all other
+ * functions) and visit.c (whose they are).
+ */
 #ifndef SN_SHIM_OWN_H
 #define SN_SHIM_OWN_H
 
@@ -50,7 +53,10 @@ enum {
 	CALLS
 };
 
-/* A receive of ours. It is complete, or posted, or by now the MPI's, and then its name stays ours: the program may have copies of it. */
+/*
+ * A receive of ours. It is complete, or posted, or by now the MPI's, and then its name stays ours: the program may
+ * have copies of it.
+ */
 struct slot {
 	struct sn_shim_ahead ahead; /* posted NULL: it has come, or is the MPI's */
 	int64_t len; /* that have come; negative: not yet. While it is posted the provider writes it */
@@ -105,13 +111,19 @@ bool sn_own_enter_later(void);
 /* By a thread that calls, and is not in the MPI. False: nothing of its own is pending; and there is nothing to leave. */
 static inline bool sn_own_enter(void)
 {
-	/* not known to be shared: then one thread calls at a time; or nothing is pending yet, and the holder may change that */
+	/*
+	 * not known to be shared: then one thread calls at a time; or nothing is pending yet, and the holder may
+	 * change that
+	 */
 	if (likely(!atomic_load_explicit(&sn_own_shared, memory_order_relaxed)))
 		return likely(threads() == ONE) || sn_holder_is_me();
 	return sn_holder_is_me() &&
 	       (likely(!sn_own_visitors() && sn_own_enter_now()) || sn_own_enter_later());
 }
-/* With sn_own_lock(), by who ends the tenure of another thread: all that is pending becomes the MPI's, and no more is posted until sn_own_settled(). */
+/*
+ * With sn_own_lock(), by who ends the tenure of another thread: all that is pending becomes the MPI's, and no more is
+ * posted until sn_own_settled().
+ */
 void sn_own_settle(void);
 void sn_own_settled(void);
 /* A tenure begins, with sn_own_lock(). None are given in it, if there were too many visits before. */
@@ -177,7 +189,10 @@ static inline handle name_of(const struct slot *s)
 	return atomic_load_explicit(&sn_own_names, memory_order_relaxed) + (uintptr_t)(s - sn_own_slots);
 }
 
-/* Slots that are free: those that who has entered takes from and gives back to; and those that were given back by others, since all of these were taken. */
+/*
+ * Slots that are free: those that who has entered takes from and gives back to; and those that were given back by
+ * others, since all of these were taken.
+ */
 extern struct slot *sn_own_free;
 extern struct slot *_Atomic sn_own_returned;
 static inline void put_back(struct slot *s, bool entered)
@@ -210,7 +225,10 @@ static inline void come(struct slot *s)
 		s->entry->fails = 0;
 }
 
-/* By who has entered. The bytes that have come; SN_SHIM_NOT_YET; SN_SHIM_NEVER: it is the MPI's. One that is complete has no slot. */
+/*
+ * By who has entered. The bytes that have come; SN_SHIM_NOT_YET; SN_SHIM_NEVER: it is the MPI's. One that is complete
+ * has no slot.
+ */
 static inline __attribute__((always_inline)) int64_t look(struct slot *s, uint32_t looks)
 {
 	if (!s)

@@ -11,8 +11,9 @@
 #define WATCHES 2 /* that led to the same, before one goes without the MPI */
 
 /*
- * For a look at the MPI's affairs by MPI_Iprobe: the largest tag that each MPI has, which hardly anybody uses. If a message lies there that
- * is found, MPICH does not look any further, and its collectives that do not block stand still.
+ * For a look at the MPI's affairs by MPI_Iprobe: the largest tag that each MPI has, which hardly anybody uses. If a
+ * message lies there that is found, MPICH does not look any further, and its collectives that do not block stand
+ * still.
  */
 #define NOBODYS_TAG 32767
 
@@ -125,9 +126,10 @@ static bool find(struct sn_proof_mpi *mpi)
 }
 
 /*
- * Are messages all that collectives are made of, and the same with each call? On one node: between nodes Open MPI and Intel MPI
- * have collectives of two levels. Unless somebody has chosen otherwise: Open MPI by components that have a memory of
- * their own, not by rules for its usual one, which are read once and choose among algorithms of messages; MPICH where it keeps one; Intel MPI does by itself (intel.c), and where it tunes itself as it goes.
+ * Are messages all that collectives are made of, and the same with each call? On one node: between nodes Open MPI and
+ * Intel MPI have collectives of two levels. Unless somebody has chosen otherwise: Open MPI by components that have a
+ * memory of their own, not by rules for its usual one, which are read once and choose among algorithms of messages;
+ * MPICH where it keeps one; Intel MPI does by itself (intel.c), and where it tunes itself as it goes.
  */
 static bool messages_alone(void)
 {
@@ -230,7 +232,10 @@ static size_t bytes_of(int count, handle type)
 	return len <= SN_ROOM ? len : 0;
 }
 
-/* Does the MPI bring it along? Handles of Open MPI are addresses, and what is made later lies on the heap; those of MPICH say it. */
+/*
+ * Does the MPI bring it along? Handles of Open MPI are addresses, and what is made later lies on the heap; those of
+ * MPICH say it.
+ */
 bool sn_proof_builtin(handle h)
 {
 	Dl_info info;
@@ -252,8 +257,9 @@ static bool all_over(void)
 }
 
 /*
- * Empty messages, as many out as in, all with one tag, whoever sends them: others that the MPI sends meanwhile, such as what tells a
- * synchronous send that it has been received, or a barrier that does not block, may be as empty, and are not to be sent again.
+ * Empty messages, as many out as in, all with one tag, whoever sends them: others that the MPI sends meanwhile, such
+ * as what tells a synchronous send that it has been received, or a barrier that does not block, may be as empty, and
+ * are not to be sent again.
  */
 static bool is_barrier(void)
 {
@@ -369,9 +375,10 @@ static unsigned arrange(const struct sn_seen *e, unsigned order[SN_STEPS])
 }
 
 /*
- * Blocks of one length: those that this rank brings along, and those that it gets. Followed by addresses: what is sent lies among
- * either, what is received is put among the latter, each block but this rank's own once, and none is sent on before it is there. And by
- * bytes: what would have come of all that is what the call has sent, and left behind.
+ * Blocks of one length: those that this rank brings along, and those that it gets. Followed by addresses: what is
+ * sent lies among either, what is received is put among the latter, each block but this rank's own once, and none is
+ * sent on before it is there. And by bytes: what would have come of all that is what the call has sent, and left
+ * behind.
  */
 struct blocks {
 	const char *out;
@@ -432,7 +439,10 @@ static bool follow_send(struct blocks *b, const struct sn_shim_step *s)
 	places[s - seen].out = !on;
 	if (on)
 		return mark(b->there, at, len, b->len, true) && !memcmp(bytes, brought + at, len);
-	/* whole blocks of its own: an empty message may be another's, such as what tells a synchronous send that it has been received */
+	/*
+	 * whole blocks of its own: an empty message may be another's, such as what tells a synchronous send that it
+	 * has been received
+	 */
 	if (!b->out ||
 	    (b->each ? !lies_in(s, len, b->out, b->in_len) || !mark(b->gone, at, len, b->len, false)
 		     : s->buf != b->out || len != b->len))

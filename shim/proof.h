@@ -28,8 +28,9 @@ struct sn_step {
 };
 
 /*
- * Recursive doubling of any number of ranks, as MPICH and Open MPI have it. 2^steps do it, by numbers of their own; of other than 2^k ranks the first
- * 2 * pairs go in pairs: the even one brings the odd one its operand, which stands for both, and gets the sum.
+ * Recursive doubling of any number of ranks, as MPICH and Open MPI have it. 2^steps do it, by numbers of their own;
+ * of other than 2^k ranks the first 2 * pairs go in pairs: the even one brings the odd one its operand, which stands
+ * for both, and gets the sum.
  */
 struct sn_doubling {
 	unsigned steps, pairs;
@@ -58,7 +59,10 @@ struct sn_seen {
 	struct sn_step step[SN_STEPS];
 };
 
-/* The MPI's, found when it is asked for the first time whether anything can go without it: to look for a name takes longer than a call. */
+/*
+ * The MPI's, found when it is asked for the first time whether anything can go without it: to look for a name takes
+ * longer than a call.
+ */
 struct sn_proof_mpi {
 	int (*reduce_local)(const void *in, void *inout, int count, handle type, handle op);
 	int (*bcast)(void *buf, int count, handle type, int root, handle comm);
@@ -88,7 +92,10 @@ bool sn_proof_builtin(handle h);
 /* A handle of the MPI's own. */
 handle sn_proof_handle(const char *open_mpis, handle mpichs);
 handle sn_proof_world(void);
-/* What belongs to no communicator is asked in between, by one thread at a time, and may be wrong: no handler of the program's is called. */
+/*
+ * What belongs to no communicator is asked in between, by one thread at a time, and may be wrong: no handler of the
+ * program's is called.
+ */
 void sn_proof_quiet(handle handlers[2]);
 void sn_proof_loud(handle handlers[2]);
 bool sn_in_place(const void *from);

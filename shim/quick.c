@@ -234,7 +234,10 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 		again &= o->in.peer >= 0 && o->in.tag >= ANY_TAG && seen(in, &o->in);
 	}
 	bool watches = again && watch(recvs ? in : out);
-	/* How a status is written is seen where the program wants none, too: a rank that only sends asks for none. And a tag is read in it. */
+	/*
+	 * How a status is written is seen where the program wants none, too: a rank that only sends asks for none.
+	 * And a tag is read in it.
+	 */
 	uint64_t unused[8];
 	struct operation watched_with = *o;
 	if (watches && recvs && o->call != IRECV && !wanted(o->status) &&
@@ -251,9 +254,10 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 		if (out)
 			learn_send(out, o->from);
 		/*
-		 * An MPI_Irecv that is over when it returns has brought what its MPI has not read yet, and may have to answer, in whatever call. It
-		 * teaches if the message has no bit that was not asked for, which is where MPIs mark those, and if nothing is read before the call that
-		 * ends it (which the provider sees).
+		 * An MPI_Irecv that is over when it returns has brought what its MPI has not read yet, and may have
+		 * to answer, in whatever call. It teaches if the message has no bit that was not asked for, which is
+		 * where MPIs mark those, and if nothing is read before the call that ends it (which the provider
+		 * sees).
 		 */
 		if (o->call == IRECV) {
 			m->awaited = o->in;
@@ -351,8 +355,8 @@ static ALWAYS int send(struct call c, const void *buf, const union function *slo
 /* ---- MPI_Isend ---- */
 
 /*
- * A request that is complete is what the MPI gives for a message to nobody. What the status of a send says is not defined, but that
- * it was not cancelled.
+ * A request that is complete is what the MPI gives for a message to nobody. What the status of a send says is not
+ * defined, but that it was not cancelled.
  */
 static ALWAYS int isend(struct call c, const void *buf, void *request, const union function *slowly)
 {
@@ -373,7 +377,10 @@ static ALWAYS int isend(struct call c, const void *buf, void *request, const uni
 
 /* ---- MPI_Recv ---- */
 
-/* A message that is late once is late again: then the looks for it are in vain. But what comes for any tag may have another one by now. */
+/*
+ * A message that is late once is late again: then the looks for it are in vain. But what comes for any tag may have
+ * another one by now.
+ */
 static __attribute__((noinline)) void too_late(struct entry *e)
 {
 	in_vain(e);

@@ -2,27 +2,30 @@
 /*
  * A quick way for calls seen before.
  *
- * What an MPI does between MPI_Send and the provider costs three times what the provider does: it looks at its handles, and
- * makes out of type and count a length, and out of rank, tag and communicator an address and match bits. For the same arguments
- * that comes out the same each time. So a call is watched once, and if it led to one send of the provider, of the program's
- * own buffer, and to nothing else, the next one with the same arguments is that send. Likewise MPI_Recv, which then looks for its message
- * itself for a moment, MPI_Sendrecv, which is both, and MPI_Isend and MPI_Irecv, whose requests are ours then (requests.h; before that is known to be
- * possible, an MPI_Isend has the one that the MPI gives for a message to nobody). Nothing needs to be known of the MPI, but for its number for nobody, and how it
- * lays out an MPI_Status, which is compared with what it wrote itself.
+ * What an MPI does between MPI_Send and the provider costs three times what the provider does: it looks at its
+ * handles, and makes out of type and count a length, and out of rank, tag and communicator an address and match bits.
+ * For the same arguments that comes out the same each time. So a call is watched once, and if it led to one send of
+ * the provider, of the program's own buffer, and to nothing else, the next one with the same arguments is that send.
+ * Likewise MPI_Recv, which then looks for its message itself for a moment, MPI_Sendrecv, which is both, and MPI_Isend
+ * and MPI_Irecv, whose requests are ours then (requests.h; before that is known to be possible, an MPI_Isend has the
+ * one that the MPI gives for a message to nobody). Nothing needs to be known of the MPI, but for its number for
+ * nobody, and how it lays out an MPI_Status, which is compared with what it wrote itself.
  *
- * It holds as long as the handles mean the same: a communicator or a type that is freed, a setting of a communicator, and
- * an endpoint that is closed end it for all. And a buffer elsewhere (SN_QUICK_REGION) is another call: an MPI may treat memory of a device in another
- * way.
+ * It holds as long as the handles mean the same: a communicator or a type that is freed, a setting of a communicator,
+ * and an endpoint that is closed end it for all. And a buffer elsewhere (SN_QUICK_REGION) is another call: an MPI may
+ * treat memory of a device in another way.
  *
  * Everything else goes to the MPI as before, each time:
  *  - what the provider cannot do at once: the ring is full, the message is long, the peer is gone;
- *  - a message that is not like the one that was watched, in its match bits (MPIs mark synchronous sends there), or that is too
- *    long: it is left for the MPI, which knows what to do;
+ *  - a message that is not like the one that was watched, in its match bits (MPIs mark synchronous sends there), or
+ *    that is too long: it is left for the MPI, which knows what to do;
  *  - a receive whose message does not come soon, and then the next ones, 2 to 64 of them;
- *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in SN_QUICK_NS;
- *  - any source: its status cannot be known before; what comes for any tag is taken only if it has that of the message before;
- *  - what threads call but the one that goes the quick way (holder.h), which is the first until another calls. It may be in such a call just then, beside
- *    the MPI (shim.h, at_once), and what is pending becomes the MPI's (visit.c);
+ *  - one call in SN_QUICK_PERIOD, so that the MPI's own affairs go on, but not more than one of the same arguments in
+ *    SN_QUICK_NS;
+ *  - any source: its status cannot be known before; what comes for any tag is taken only if it has that of the
+ *    message before;
+ *  - what threads call but the one that goes the quick way (holder.h), which is the first until another calls. It may
+ *    be in such a call just then, beside the MPI (shim.h, at_once), and what is pending becomes the MPI's (visit.c);
  *  - while there is a window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
@@ -64,7 +67,10 @@ static inline int sn_quick_pause(int *fails)
 
 /* What stands before this definition of a name: itself, or a function here that calls it. */
 void *sn_quick_stand_in(const char *name, void *definition);
-/* Does that only hand its calls on, of a thread that does not go the quick way? SO_FAR: if no request of ours was ever given. */
+/*
+ * Does that only hand its calls on, of a thread that does not go the quick way? SO_FAR: if no request of ours was
+ * ever given.
+ */
 enum { SN_QUICK_BUSY, SN_QUICK_IDLE, SN_QUICK_IDLE_SO_FAR };
 unsigned char sn_quick_idle(const char *name);
 /* Does a tool of the profiling interface stand before the MPI there, so that the two names lead to different libraries? */
@@ -94,8 +100,8 @@ extern struct sn_shim sn_mpi_shim;
 extern _Atomic uint32_t sn_mpi_many; /* several threads have called */
 extern _Thread_local struct sn_shim_thread sn_mpi_thread __attribute__((tls_model("initial-exec")));
 /*
- * Another thread may have moved this one's messages. The MPI says so by means of its own, and the thread sanitizer sees none of them: for it the events
- * that are counted do.
+ * Another thread may have moved this one's messages. The MPI says so by means of its own, and the thread sanitizer
+ * sees none of them: for it the events that are counted do.
  */
 static inline void sn_quick_told(void)
 {
@@ -140,8 +146,9 @@ struct sn_meet_ending {
 	struct sn_meet *meet;
 };
 /*
- * Before and after. From the one on what is called back makes its collectives there by messages, on all ranks; as soon as the MPI has done with it
- * the handle may be another communicator's, in another thread. Not ended: it stays what it was.
+ * Before and after. From the one on what is called back makes its collectives there by messages, on all ranks; as
+ * soon as the MPI has done with it the handle may be another communicator's, in another thread. Not ended: it stays
+ * what it was.
  */
 void sn_meet_ends(struct sn_meet_ending *e, handle comm);
 void sn_meet_ended(struct sn_meet_ending *e, bool ended);

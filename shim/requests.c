@@ -130,8 +130,9 @@ static handle real_complete(const struct slot *s)
 }
 
 /*
- * In its place in the order. The MPI asks the provider for what was asked when the call was watched; or it refuses the call. Its
- * error handler may leave by a jump: then this one is still to be taken, by a receive that is the same to the bit.
+ * In its place in the order. The MPI asks the provider for what was asked when the call was watched; or it refuses
+ * the call. Its error handler may leave by a jump: then this one is still to be taken, by a receive that is the same
+ * to the bit.
  */
 static void make_real(struct slot *s)
 {
@@ -264,7 +265,10 @@ static bool may_switch_on(void)
 	return sn_holder_is_me() && !off && !sn_requests_are_ready() && status_seen();
 }
 
-/* What is left of a request, and how a status is written, are as they were taken to be. With the lock: another thread may hold at any time. */
+/*
+ * What is left of a request, and how a status is written, are as they were taken to be. With the lock: another thread
+ * may hold at any time.
+ */
 static void switch_on(handle left)
 {
 	if (!may_switch_on())
@@ -313,7 +317,10 @@ static int wait_real(void *request, void *status)
 	return rc;
 }
 
-/* Likewise of several. From here on: looks at ours, too, may bring its message. Its place among them; negative: it is not there. */
+/*
+ * Likewise of several. From here on: looks at ours, too, may bring its message. Its place among them; negative: it is
+ * not there.
+ */
 static int learn_among(int n, const void *requests)
 {
 	int i = 0;
@@ -324,13 +331,19 @@ static int learn_among(int n, const void *requests)
 	return i < n && sn_seen_goes_on() ? i : -1;
 }
 
-/* How a status is written must be seen once. Where the program wants none, before the call: the classes of its errors are others with statuses. */
+/*
+ * How a status is written must be seen once. Where the program wants none, before the call: the classes of its errors
+ * are others with statuses.
+ */
 static int waitall_learning(int n, void *requests, void *statuses, int i)
 {
 	uint64_t unused[8];
 	int flag = off || status_seen() || wanted(statuses);
 	void *seen = flag ? status_at(statuses, i) : unused;
-	/* Not for ever: it may be sent when another has ended, which perhaps only MPI_Waitall moves. A look may read 8 of those before it. */
+	/*
+	 * Not for ever: it may be sent when another has ended, which perhaps only MPI_Waitall moves. A look may read
+	 * 8 of those before it.
+	 */
 	for (int k = 0; !flag && k < LOOKS + n; k++)
 		if (sn_own_mpi[GET_STATUS].value(at(requests, i), &flag, unused))
 			break;
@@ -452,7 +465,10 @@ static struct all end_all(int n, void *requests, void *statuses)
 	return a;
 }
 
-/* One call in SN_QUICK_PERIOD is the MPI's, so nearly every window has another. The MPI walks through all that it is given, and more than once. */
+/*
+ * One call in SN_QUICK_PERIOD is the MPI's, so nearly every window has another. The MPI walks through all that it is
+ * given, and more than once.
+ */
 static int waitall_others(const struct all *a, void *requests, void *statuses)
 {
 	sn_requests_before();
@@ -471,7 +487,10 @@ static void settle_all(struct slot *s, void *requests, void *statuses)
 	}
 }
 
-/* None have been given yet. A rank that only sends has no receive to learn from, but sees as well what is left of a request. */
+/*
+ * None have been given yet. A rank that only sends has no receive to learn from, but sees as well what is left of a
+ * request.
+ */
 static int waitall_before(int n, void *requests, void *statuses, int learned)
 {
 	handle was = at(requests, 0);

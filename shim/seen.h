@@ -33,7 +33,10 @@ static inline bool same(const struct call *a, const struct call *b)
 	       a->type == b->type && a->region == b->region;
 }
 
-/* What the MPI has promised (shim.c). NOTHING is remembered without MPI_Init, or where the provider does not know of several. */
+/*
+ * What the MPI has promised (shim.c). NOTHING is remembered without MPI_Init, or where the provider does not know of
+ * several.
+ */
 extern _Atomic enum sn_mpi_threads { UNASKED, ONE, SEVERAL, NOTHING } sn_mpi_promised;
 enum sn_mpi_threads sn_mpi_ask_for_threads(void);
 static inline enum sn_mpi_threads threads(void)
@@ -42,7 +45,10 @@ static inline enum sn_mpi_threads threads(void)
 	return likely(known != UNASKED) ? known : sn_mpi_ask_for_threads();
 }
 
-/* For who had the pass when his call began, as entry.S has seen: he has a struct sn_mine. NULL: he does not go the quick way all the same. */
+/*
+ * For who had the pass when his call began, as entry.S has seen: he has a struct sn_mine. NULL: he does not go the
+ * quick way all the same.
+ */
 static inline const struct sn_shim_quick *quick_with_pass(void)
 {
 	sn_quick_told();
@@ -122,7 +128,10 @@ static inline void status_error(void *status, int error)
 
 /* ---- quick.c: a receive that was watched, and is not over yet ---- */
 
-/* The MPI is about to end it, perhaps among others (false: nobody can watch that); and has done so, and wrote this status, or none. */
+/*
+ * The MPI is about to end it, perhaps among others (false: nobody can watch that); and has done so, and wrote this
+ * status, or none.
+ */
 bool sn_seen_goes_on(void);
 void sn_seen_ends(bool well, const void *status);
 

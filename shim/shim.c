@@ -101,7 +101,10 @@ static int holds(struct dl_phdr_info *info, size_t size, void *arg)
 	return h->object != NULL;
 }
 
-/* What is the same for all that lies in one object. Not by dladdr(), which compares each of the object's symbols to name the nearest. */
+/*
+ * What is the same for all that lies in one object. Not by dladdr(), which compares each of the object's symbols to
+ * name the nearest.
+ */
 static const void *object_of(const void *symbol)
 {
 	struct holder h = {.address = (uintptr_t)symbol};
@@ -141,9 +144,10 @@ static void *find_in(const char *object, const char *name, const void *own)
 }
 
 /*
- * RTLD_NEXT knows only what was loaded for all to see. An interpreter loads its MPI module, and with it the MPI library,
- * for that module alone: then each loaded object is asked in turn. That takes some 10 us an object, and a rank asks for a dozen functions
- * that most MPIs do not have: where all see the MPI itself, what they do not see is not there.
+ * RTLD_NEXT knows only what was loaded for all to see. An interpreter loads its MPI module, and with it the MPI
+ * library, for that module alone: then each loaded object is asked in turn. That takes some 10 us an object, and a
+ * rank asks for a dozen functions that most MPIs do not have: where all see the MPI itself, what they do not see is
+ * not there.
  */
 void *sn_mpi_find(const char *name)
 {
@@ -181,7 +185,10 @@ bool sn_mpi_is_open_mpi(const void *function)
 
 enum sn_mpi_family sn_mpi_family;
 
-/* UNKNOWN, too, are those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are others. */
+/*
+ * UNKNOWN, too, are those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are
+ * others.
+ */
 static int family_of(const void *definition)
 {
 	static const char *const mpich[] = {"libmpi.so", "libmpich.so"};

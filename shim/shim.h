@@ -97,7 +97,10 @@ enum { SN_SHIM_NOT_YET = -1, SN_SHIM_NEVER = -2 };
 	64 /* what others do as long as they look without reading the clock, about 2 us (progress/relax.c) */
 
 struct sn_shim_quick {
-	/* From now on, in a call of this thread; NULL: no more. What another thread does meanwhile makes it say nothing. Each thread has one of its own. */
+	/*
+	 * From now on, in a call of this thread; NULL: no more. What another thread does meanwhile makes it say
+	 * nothing. Each thread has one of its own.
+	 */
 	void (*learn)(struct sn_shim_lesson *lesson);
 	/* Likewise again. True: it has been sent, and nobody will hear of it; false: nothing was done. */
 	uint32_t (*send)(const struct sn_shim_way *way, const void *buf);
@@ -106,8 +109,10 @@ struct sn_shim_quick {
 	/* Likewise, however long it takes: 0, or the bytes; negative: an error. meanwhile() is called between looks. */
 	int32_t (*send_surely)(const struct sn_shim_way *way, const void *buf);
 	int64_t (*recv_surely)(const struct sn_shim_way *way, void *buf, void (*meanwhile)(void));
-	/* Likewise, but it stays, until *came is no longer negative: the bytes that have come. NULL: nothing was done. Counted in sn_shim.stays; who finds that
-	 * it has come counts it out. */
+	/*
+	 * Likewise, but it stays, until *came is no longer negative: the bytes that have come. NULL: nothing was
+	 * done. Counted in sn_shim.stays; who finds that it has come counts it out.
+	 */
 	void *(*post)(const struct sn_shim_way *way, void *buf, int64_t *came);
 	/* Has its message come, within so many looks? *came; or SN_SHIM_NOT_YET, or SN_SHIM_NEVER: not here. */
 	int64_t (*test)(void *posted, uint64_t exactly, uint32_t looks, int64_t *came);
@@ -121,8 +126,10 @@ struct sn_shim_quick {
 	uint32_t (*marked)(const struct sn_shim_way *way);
 	/* More ranks than cores, and who yields hands the core on? */
 	uint32_t (*crowded)(void);
-	/* For who waits for other memory: poll() is called until it finds something (true), or it is time to sleep. The core is
-	 * given away in between. */
+	/*
+	 * For who waits for other memory: poll() is called until it finds something (true), or it is time to sleep.
+	 * The core is given away in between.
+	 */
 	uint32_t (*awake)(int (*poll)(void *arg), void *arg);
 	/* Moves what comes and goes by this endpoint, as a read of its queue does, and by the others of the process. */
 	void (*progress)(void *ep);
@@ -141,8 +148,10 @@ struct sn_shim {
 	uint32_t version; /* 0 */
 	/* 4 how many receives there are that post() made and that stay; changed by one thread at a time. entry.S reads it */
 	_Atomic uint32_t stays;
-	/* 8 the tenure whose thread goes the quick way just now, and notes nothing in the words below; or SN_SHIM_NOBODY, which whoever is about to sleep
-	 * inside a call beside it writes. entry.S reads it */
+	/*
+	 * 8 the tenure whose thread goes the quick way just now, and notes nothing in the words below; or
+	 * SN_SHIM_NOBODY, which whoever is about to sleep inside a call beside it writes. entry.S reads it
+	 */
 	_Atomic uint32_t pass;
 	struct sn_shim_thread *(*thread)(void); /* the calling thread's */
 	/*
@@ -161,13 +170,17 @@ struct sn_shim {
 	 */
 	_Atomic uint32_t elsewhere;
 	/*
-	 * The MPI begins, and was asked to let several threads call at once. MPICH and Intel MPI promise their provider one at a time all the same, for
-	 * they have a lock; but what goes without them does not take that. So what is opened from here on must not rely on it.
+	 * The MPI begins, and was asked to let several threads call at once. MPICH and Intel MPI promise their
+	 * provider one at a time all the same, for they have a lock; but what goes without them does not take that.
+	 * So what is opened from here on must not rely on it.
 	 */
 	_Atomic uint32_t at_once;
 	const struct sn_shim_quick *_Atomic quick; /* the provider's; NULL: it has no endpoint yet */
 	void (*forget)(const void *ep);		   /* an endpoint is about to go */
-	/* The MPI looks for completions, in whatever thread, while there are receives that post() made: all of them become the MPI's. */
+	/*
+	 * The MPI looks for completions, in whatever thread, while there are receives that post() made: all of them
+	 * become the MPI's.
+	 */
 	void (*give)(void);
 };
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a program's memory goes to where all ranks can read it, and back: types without holes are copied, others packed by the MPI. For blocks.h and bcast.h. */
+/*
+ * How a program's memory goes to where all ranks can read it, and back: types without holes are copied, others packed
+ * by the MPI. For blocks.h and bcast.h.
+ */
 #ifndef SN_SHIM_TYPES_H
 #define SN_SHIM_TYPES_H
 
@@ -8,7 +11,10 @@
 /* Remembered for some more. Size 0: it is none that may be sent. */
 struct sn_meet_type sn_type_find(handle type, unsigned generation);
 
-/* What is in last, asked anew where that is of another type, or generation (collective.c): a handle may be another type's when that is freed. */
+/*
+ * What is in last, asked anew where that is of another type, or generation (collective.c): a handle may be another
+ * type's when that is freed.
+ */
 static inline const struct sn_meet_type *sn_type_of(struct sn_meet_type *last, handle type,
 						    unsigned generation)
 {

@@ -2,24 +2,28 @@
 /*
  * Whose the receives are that are pending here (requests.h), where threads may call at once.
  *
- * They are the holder's alone (holder.h), and it takes no lock for them: it says that it is at them, and looks only then whether somebody
- * visits, and whether it holds still. A visitor says so, has the kernel make every thread of the process see that (membarrier), and waits until the holder is not
- * at them: a bounded number of looks, and calls of MPI_Irecv, which wait for nobody. From then on the holder waits for the visitor. Where the kernel has no
+ * They are the holder's alone (holder.h), and it takes no lock for them: it says that it is at them, and looks only
+ * then whether somebody visits, and whether it holds still. A visitor says so, has the kernel make every thread of
+ * the process see that (membarrier), and waits until the holder is not at them: a bounded number of looks, and calls
+ * of MPI_Irecv, which wait for nobody. From then on the holder waits for the visitor. Where the kernel has no
  * membarrier, or a filter of system calls refuses it, every MPI_Irecv is the MPI's.
  *
  * Visitors make all that is pending the MPI's. They are
- *  - another thread of the program's, in a call of its own, before it goes on: it ends the tenure. No more is posted until another one begins, so that all
- *    requests of ours are complete or the MPI's until then, and each is changed by nobody but who ends it. Others that call wait for it here, too.
- *  - a thread of this library, when the MPI reads its queue where it cannot be called: in MPICH and Intel MPI, which hold a lock then that the first
- *    of them cannot take twice, and in threads that do not hold. It gets that lock between two looks. That costs a thread and some
- *    switches in place of a function's call; so whatever is known to look for messages gives what is pending before it goes to such an MPI
- *    (sn_requests_before()), and after OFTEN such visits, and one more for each SN_LONG_NS of the time between them, no more are given in this tenure.
+ *  - another thread of the program's, in a call of its own, before it goes on: it ends the tenure. No more is posted
+ *    until another one begins, so that all requests of ours are complete or the MPI's until then, and each is changed
+ *    by nobody but who ends it. Others that call wait for it here, too.
+ *  - a thread of this library, when the MPI reads its queue where it cannot be called: in MPICH and Intel MPI, which
+ *    hold a lock then that the first of them cannot take twice, and in threads that do not hold. It gets that lock
+ *    between two looks. That costs a thread and some switches in place of a function's call; so whatever is known to
+ *    look for messages gives what is pending before it goes to such an MPI (sn_requests_before()), and after OFTEN
+ *    such visits, and one more for each SN_LONG_NS of the time between them, no more are given in this tenure.
  *
  * A handler of errors that leaves MPI_Irecv by a jump leaves the mark as well, until the holder's next call about requests.
  *
- * Nobody holds a lock of an MPI while he waits here: not who ends a tenure, whose call has not reached it, and not the holder, which in the middle of a call of
- * the MPI leaves everything to the visitor. In whatever thread a receive becomes the MPI's, it keeps its place at the provider, so the order is that of
- * the program. What is remembered of calls (struct entry) is the holder's, and no visitor touches it.
+ * Nobody holds a lock of an MPI while he waits here: not who ends a tenure, whose call has not reached it, and not
+ * the holder, which in the middle of a call of the MPI leaves everything to the visitor. In whatever thread a receive
+ * becomes the MPI's, it keeps its place at the provider, so the order is that of the program. What is remembered of
+ * calls (struct entry) is the holder's, and no visitor touches it.
  */
 #include "own.h"
 #include <linux/membarrier.h>

@@ -26,8 +26,10 @@ struct sn_launcher {
 	char instead_of[128]; /* the command asked for, when `path` is another one; else "" */
 };
 
-/* Identify the command at `path` (from sn_tool_which). Runs it with --version, and ompi_info beside it, only if it is named like a
- * launcher: an ordinary program would do its work. */
+/*
+ * Identify the command at `path` (from sn_tool_which). Runs it with --version, and ompi_info beside it, only if it is
+ * named like a launcher: an ordinary program would do its work.
+ */
 void sn_launcher_identify(const char *path, struct sn_launcher *l);
 /* The same from the text that --version printed (apart for tests). */
 void sn_launcher_parse(const char *text, struct sn_launcher *l);

@@ -56,7 +56,10 @@ void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir);
 /* Which MPI library does the program in argv ask for: "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", or NULL if that
  * does not show (a script, Python). */
 const char *sn_mpich_program_library(char *const *argv);
-/* Which of those that can use libfabric does it run on, as far as that shows: MPICH, and what is built from it, or Intel's? */
+/*
+ * Which of those that can use libfabric does it run on, as far as that shows: MPICH, and what is built from it, or
+ * Intel's?
+ */
 enum sn_mpich_kind { SN_MPICH_UNKNOWN, SN_MPICH_ITSELF, SN_MPICH_INTEL };
 enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv);
 /* Can something be loaded under the first program in argv? */

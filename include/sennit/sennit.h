@@ -153,8 +153,8 @@ SN_API int sn_peer_address(sn_ep *ep, sn_peer peer, void *addr, size_t *len);
 SN_API int sn_peer_set_cookie(sn_ep *ep, sn_peer peer, uint64_t cookie);
 SN_API uint64_t sn_peer_cookie(sn_ep *ep, sn_peer peer);
 /*
- * Why a peer is gone (SN_ERR_PEER_GONE): 1 if it closed its endpoint in good order, 0 if it was killed, cannot be reached, or is not
- * gone. Not from callbacks; any thread.
+ * Why a peer is gone (SN_ERR_PEER_GONE): 1 if it closed its endpoint in good order, 0 if it was killed, cannot be
+ * reached, or is not gone. Not from callbacks; any thread.
  */
 SN_API int sn_peer_left(sn_ep *ep, sn_peer peer);
 
@@ -226,8 +226,8 @@ SN_API int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t
 		    uint32_t flags, void *context);
 
 /*
- * Likewise, if the message can leave at once, and nobody hears of it. flags: SN_DATA, SN_MARK. SN_ERR_AGAIN: nothing was done, for
- * whatever reason; sn_tsend says more.
+ * Likewise, if the message can leave at once, and nobody hears of it. flags: SN_DATA, SN_MARK. SN_ERR_AGAIN: nothing
+ * was done, for whatever reason; sn_tsend says more.
  */
 SN_API int sn_try_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
 		       uint32_t flags);
@@ -240,38 +240,44 @@ SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bi
 		    void *context);
 
 /*
- * A receive that is over when the call returns: of the message that a receive posted now would take, if that has the match
- * bits `exactly` (of which bits are the part within the mask), fits, is short or of a length that lately came by two copies, and has
- * come, or begun to come, within so many looks. With more processes than cores the core is given away between looks.
- * SN_OK: it is in buf, *len bytes. SN_ERR_AGAIN: nothing was taken, for whatever reason. Nobody hears of it by a callback or sn_poll.
+ * A receive that is over when the call returns: of the message that a receive posted now would take, if that has the
+ * match bits `exactly` (of which bits are the part within the mask), fits, is short or of a length that lately came
+ * by two copies, and has come, or begun to come, within so many looks. With more processes than cores the core is
+ * given away between looks. SN_OK: it is in buf, *len bytes. SN_ERR_AGAIN: nothing was taken, for whatever reason.
+ * Nobody hears of it by a callback or sn_poll.
  */
 SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		       uint64_t exactly, unsigned looks, uint64_t *len);
-/* Was the message marked (SN_MARK) that the last sn_try_recv or sn_recv brought? 0 or 1. Where one thread at a time calls these two. */
+/*
+ * Was the message marked (SN_MARK) that the last sn_try_recv or sn_recv brought? 0 or 1. Where one thread at a time
+ * calls these two.
+ */
 SN_API int sn_try_marked(const sn_ep *ep);
 
 /*
- * Such a receive that stays posted when the call returns. On an endpoint with on_complete, too, nobody hears of it but who asks,
- * with sn_try_test. NULL: nothing was done, for whatever reason.
+ * Such a receive that stays posted when the call returns. On an endpoint with on_complete, too, nobody hears of it
+ * but who asks, with sn_try_test. NULL: nothing was done, for whatever reason.
  */
 SN_API sn_req *sn_try_post(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask);
 /*
- * Has its message come, within so many looks? SN_OK: it is in the buffer, *len bytes, and the handle is gone. SN_ERR_AGAIN: not
- * yet. Another error: it has ended otherwise, or with a message whose match bits are not `exactly`; sn_try_hand_over tells more.
+ * Has its message come, within so many looks? SN_OK: it is in the buffer, *len bytes, and the handle is gone.
+ * SN_ERR_AGAIN: not yet. Another error: it has ended otherwise, or with a message whose match bits are not `exactly`;
+ * sn_try_hand_over tells more.
  */
 SN_API int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *len);
 /*
- * From now on it is, in its place among the others, as if sn_trecv had posted it with this context, and the handle is gone. If it has
- * ended, that is told before the call returns, or after what was put off before.
+ * From now on it is, in its place among the others, as if sn_trecv had posted it with this context, and the handle is
+ * gone. If it has ended, that is told before the call returns, or after what was put off before.
  */
 SN_API void sn_try_hand_over(sn_req *req, void *context);
 /* It is taken back, and the handle is gone. SN_ERR_INVALID: a message had come for it already, and is lost. */
 SN_API int sn_try_drop(sn_req *req);
 /*
- * sn_try_post of a receive whose end is written where its owner looks: if a message comes as expected (it fits, and has the match
- * bits `exactly`), *came, negative until then, becomes its bytes in the moment it is in the buffer, by whoever has looked for it, and the handle is
- * gone. *came has to stay for so long. Read it with acquire order. That saves asking for most; it replaces no question, for a message that was there
- * before, or that comes in pieces, and any other end of it, is told by sn_try_awaited alone.
+ * sn_try_post of a receive whose end is written where its owner looks: if a message comes as expected (it fits, and
+ * has the match bits `exactly`), *came, negative until then, becomes its bytes in the moment it is in the buffer, by
+ * whoever has looked for it, and the handle is gone. *came has to stay for so long. Read it with acquire order. That
+ * saves asking for most; it replaces no question, for a message that was there before, or that comes in pieces, and
+ * any other end of it, is told by sn_try_awaited alone.
  */
 SN_API sn_req *sn_try_await(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 			    uint64_t exactly, int64_t *came);
@@ -281,9 +287,9 @@ SN_API int sn_try_awaited(sn_req *req, uint64_t exactly, unsigned looks, int64_t
 SN_API int sn_try_hold(sn_req *req, const int64_t *came);
 
 /*
- * A tagged receive that is over when the call returns, whatever came and however long that took: *c tells. meanwhile() is called
- * between two looks, by the caller's thread, and should give the core away when it is called in vain for long; it may call sennit.
- * Returned errors: as sn_post_recv.
+ * A tagged receive that is over when the call returns, whatever came and however long that took: *c tells.
+ * meanwhile() is called between two looks, by the caller's thread, and should give the core away when it is called in
+ * vain for long; it may call sennit. Returned errors: as sn_post_recv.
  */
 SN_API int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		   void (*meanwhile)(void), sn_completion *c);
@@ -332,8 +338,8 @@ SN_API int sn_probe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t 
 SN_API int sn_mprobe(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
 		     sn_claim **claim);
 /*
- * The bytes of a claimed message, if all of them are here already: they stay until the claim is used up. NULL: it is empty, or only
- * announced, as long messages are, and sn_mrecv fetches it.
+ * The bytes of a claimed message, if all of them are here already: they stay until the claim is used up. NULL: it is
+ * empty, or only announced, as long messages are, and sn_mrecv fetches it.
  */
 SN_API const void *sn_claim_data(sn_ep *ep, const sn_claim *claim);
 /* Receive a claimed message; msg gives the buffers, flags and context. The claim is used up, also on error. */
@@ -352,10 +358,10 @@ enum { /* rights */
 
 /*
  * Let peers access [base, base + len) by this key (unique among the endpoint's regions; SN_ERR_INVALID if taken).
- * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base, or addresses in
- * the target with SN_REMOTE_VIRTUAL. The region is owned by the caller until sn_region_free; nothing is pinned. After
- * that accesses by peers end with SN_ERR_ACCESS. Any thread may call both at any time, also of an endpoint of one thread; not a
- * callback. Errors of both: SN_ERR_INVALID, SN_ERR_NOMEM, SN_ERR_FORKED.
+ * base NULL with len SIZE_MAX exposes the whole address space. Remote addresses are offsets from base, or addresses
+ * in the target with SN_REMOTE_VIRTUAL. The region is owned by the caller until sn_region_free; nothing is pinned.
+ * After that accesses by peers end with SN_ERR_ACCESS. Any thread may call both at any time, also of an endpoint of
+ * one thread; not a callback. Errors of both: SN_ERR_INVALID, SN_ERR_NOMEM, SN_ERR_FORKED.
  */
 SN_API int sn_region_add(sn_ep *ep, void *base, size_t len, uint64_t key, unsigned rights,
 			 sn_region **region);

@@ -23,8 +23,8 @@ typedef enum mx_unexp_handler_action {
 } mx_unexp_handler_action_t;
 
 /*
- * Called, inside some call of this process, for each message that no receive waits for; it may post receives. data: all of the
- * message, if that is here already, for the time of the call.
+ * Called, inside some call of this process, for each message that no receive waits for; it may post receives. data:
+ * all of the message, if that is here already, for the time of the call.
  */
 typedef mx_unexp_handler_action_t (*mx_unexp_handler_t)(void *context, mx_endpoint_addr_t source,
 							uint64_t match_info, uint32_t length, void *data);

@@ -4,9 +4,9 @@
  * original, so that programs compile unchanged, and binaries find what they were linked against. docs/mx.md says what is
  * different.
  *
- * Functions return MX_SUCCESS or another mx_return_t, which the error handler has seen first; by default it prints the reason and
- * exits (MX_ERRORS_ARE_FATAL). How an operation ended is in its mx_status_t, and no concern of the handler.
- * All functions may be called by any number of threads at once. Times are in milliseconds, lengths in bytes.
+ * Functions return MX_SUCCESS or another mx_return_t, which the error handler has seen first; by default it prints
+ * the reason and exits (MX_ERRORS_ARE_FATAL). How an operation ended is in its mx_status_t, and no concern of the
+ * handler. All functions may be called by any number of threads at once. Times are in milliseconds, lengths in bytes.
  */
 #ifndef MYRIEXPRESS_H
 #define MYRIEXPRESS_H
@@ -160,7 +160,10 @@ typedef struct {
 	} val;
 } mx_param_t;
 
-/* board: 0 or MX_ANY_NIC; id: MX_ANY_ENDPOINT, or below MX_MAX_NATIVE_ENDPOINTS of mx_get_info(). MX_BUSY: taken on this host. */
+/*
+ * board: 0 or MX_ANY_NIC; id: MX_ANY_ENDPOINT, or below MX_MAX_NATIVE_ENDPOINTS of mx_get_info(). MX_BUSY: taken on
+ * this host.
+ */
 mx_return_t mx_open_endpoint(uint32_t board, uint32_t id, uint32_t key, mx_param_t *params, uint32_t count,
 			     mx_endpoint_t *endpoint);
 mx_return_t mx_close_endpoint(mx_endpoint_t endpoint);
@@ -220,7 +223,9 @@ mx_return_t mx_irecv(mx_endpoint_t endpoint, mx_segment_t *segments, uint32_t co
 /* Of a receive or a connection. *result 1: taken back, and nothing more will be heard of it; 0: too late. */
 mx_return_t mx_cancel(mx_endpoint_t endpoint, mx_request_t *request, uint32_t *result);
 
-/* ---- completion: *result says whether there was something; the functions with a time also return with 0 at mx_wakeup() ---- */
+/* ---- completion ---- */
+
+/* *result says whether there was something; the functions with a time also return with 0 at mx_wakeup(). */
 
 mx_return_t mx_test(mx_endpoint_t endpoint, mx_request_t *request, mx_status_t *status, uint32_t *result);
 mx_return_t mx_wait(mx_endpoint_t endpoint, mx_request_t *request, uint32_t timeout, mx_status_t *status,

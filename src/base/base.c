@@ -129,14 +129,16 @@ uint64_t sn_iov_len(const struct iovec *iov, uint32_t count)
 }
 
 /*
- * Lines that another core has are where copies between processes go. A loop of stores fetches each line before it writes it, which
- * takes two to three times as long as the copy if that core shares no cache with this one; rep movsb does not fetch lines that
- * it writes as a whole. The C library takes it or not by thresholds of its own: up to 2.38 not beyond the size of the
- * second-level cache on AMD processors, and from 2.39 on never there.
+ * Lines that another core has are where copies between processes go. A loop of stores fetches each line before it
+ * writes it, which takes two to three times as long as the copy if that core shares no cache with this one; rep movsb
+ * does not fetch lines that it writes as a whole. The C library takes it or not by thresholds of its own: up to 2.38
+ * not beyond the size of the second-level cache on AMD processors, and from 2.39 on never there.
  *
- * Where it writes up to 15 bytes behind what it reads within a page, on AMD since Zen 3 it is some 20 times slower, in the C library and the
- * kernel, too (bug 30994 of glibc): 2.1 GB/s in place of 50, measured on Zen 4; rep movsq 18, a loop of loads and stores 41. So a loop it is, wherever that is so on any processor. Sanitizers do not see what these instructions read; and places that
- * overlap are left to the C library: what is wrong of a program that sends to itself comes to no harm by it here.
+ * Where it writes up to 15 bytes behind what it reads within a page, on AMD since Zen 3 it is some 20 times slower,
+ * in the C library and the kernel, too (bug 30994 of glibc): 2.1 GB/s in place of 50, measured on Zen 4; rep movsq
+ * 18, a loop of loads and stores 41. So a loop it is, wherever that is so on any processor. Sanitizers do not see
+ * what these instructions read; and places that overlap are left to the C library: what is wrong of a program that
+ * sends to itself comes to no harm by it here.
  */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
@@ -222,12 +224,13 @@ unsigned sn_copy_stumbles(void)
 #endif
 
 /*
- * Out of lines that another core has written. rep movsb begins slowly and asks for few of them at a time; what a loop asks for depends on
- * the processor. On an AMD one it is ahead where the lines that it writes are there already (else 4 KiB took 1.16 times as long),
- * not for more than two pages, and with the widest loads, as those ask for a line each. An Intel one has a lower clock for some
- * time after such loads, and all that the process does with it: 4 KiB through the ring took 1.15 times as long, 8 KiB 1.2 times. There it is
- * narrower loads with the lines asked for ahead, read and to be written, of any length: 8 to 32 KiB to where nothing is in the cache took
- * 0.73 to 0.86 of rep movsb's time, to where it is 0.93 to 0.98.
+ * Out of lines that another core has written. rep movsb begins slowly and asks for few of them at a time; what a loop
+ * asks for depends on the processor. On an AMD one it is ahead where the lines that it writes are there already (else
+ * 4 KiB took 1.16 times as long), not for more than two pages, and with the widest loads, as those ask for a line
+ * each. An Intel one has a lower clock for some time after such loads, and all that the process does with it: 4 KiB
+ * through the ring took 1.15 times as long, 8 KiB 1.2 times. There it is narrower loads with the lines asked for
+ * ahead, read and to be written, of any length: 8 to 32 KiB to where nothing is in the cache took 0.73 to 0.86 of rep
+ * movsb's time, to where it is 0.93 to 0.98.
  */
 #define WIDE_MOST  8192u
 #define LOOP_STEP  256u

@@ -204,10 +204,15 @@ static inline bool sn_copy_trips(const void *to, const void *from)
 	uintptr_t behind = ((uintptr_t)to - (uintptr_t)from) % SN_COPY_PAGE;
 	return behind && behind < 16;
 }
-/* How many times slower it is there than elsewhere on this processor, measured at the first call; 1: it is not, or is not used. */
+/*
+ * How many times slower it is there than elsewhere on this processor, measured at the first call; 1: it is not, or is
+ * not used.
+ */
 unsigned sn_copy_stumbles(void);
-/* Likewise, out of what another core has written; they must not overlap. again: to where the copy before went, as far as is known, so those lines
- * are probably in this core's cache. */
+/*
+ * Likewise, out of what another core has written; they must not overlap. again: to where the copy before went, as far
+ * as is known, so those lines are probably in this core's cache.
+ */
 void sn_copy_home(void *to, const void *from, size_t n, bool again);
 /* Is it worth asking for lines ahead here, where the processor does not do it by itself? On an Intel one it is. */
 bool sn_copy_asks_ahead(void);
@@ -226,7 +231,10 @@ uint64_t sn_iov_len(const struct iovec *iov, uint32_t count);
 /* Copy len bytes out of / into segments starting at byte `offset` of them. The caller has checked the bounds. */
 void sn_iov_read(void *dst, const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len);
 void sn_iov_write(const struct iovec *iov, uint32_t count, uint64_t offset, const void *src, uint64_t len);
-/* Fill out[] (at most max entries) with the pieces of [offset, offset+len); returns how many, *covered the bytes they hold. */
+/*
+ * Fill out[] (at most max entries) with the pieces of [offset, offset+len); returns how many, *covered the bytes they
+ * hold.
+ */
 uint32_t sn_iov_slice(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len,
 		      struct iovec *out, uint32_t max, uint64_t *covered);
 
@@ -247,7 +255,10 @@ struct sn_topo {
 	int allowed; /* in this process's affinity mask, and cgroup quota if less */
 	/* The same for two processes that can share abstract sockets: boot id and network namespace. */
 	uint64_t host_id;
-	/* The same for two processes that the kernel schedules as one group, between which a yield hands the core on; 0: not known. */
+	/*
+	 * The same for two processes that the kernel schedules as one group, between which a yield hands the core on;
+	 * 0: not known.
+	 */
 	uint64_t group;
 	int launched; /* processes of this job on this node, as the launcher says; 0: it does not */
 	uint64_t l2_size, llc_size; /* bytes; 0 unknown */

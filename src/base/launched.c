@@ -7,7 +7,10 @@
 #define LAUNCHERS 3
 #define HYDRA	  1
 
-/* Of Open MPI; MPICH and Intel MPI; srun, which has no number of those on one node that could be read without the node's own. */
+/*
+ * Of Open MPI; MPICH and Intel MPI; srun, which has no number of those on one node that could be read without the
+ * node's own.
+ */
 static const char *const rank_names[LAUNCHERS] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
 						  "SLURM_LOCALID"};
 static const char *const here_names[LAUNCHERS] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};

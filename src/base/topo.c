@@ -178,8 +178,9 @@ static bool hash_file(const char *path, uint64_t *h)
 }
 
 /*
- * A scheduling group is a cgroup, or in the topmost one a session (sched_autogroup). Paths of cgroups are as the namespace
- * shows them. All cgroups count, not only that of the processor: the answer may be "not the same" by mistake, never "the same".
+ * A scheduling group is a cgroup, or in the topmost one a session (sched_autogroup). Paths of cgroups are as the
+ * namespace shows them. All cgroups count, not only that of the processor: the answer may be "not the same" by
+ * mistake, never "the same".
  */
 static uint64_t read_group(void)
 {

@@ -30,7 +30,10 @@ void sn_copy_bypass(void *to, const void *from, size_t len)
 	char *at = (char *)to + head;
 	const char *in = (const char *)from + head;
 	size_t left = len - head;
-	/* Line after line: with four pages abreast, a tenth faster on an Intel machine, an AMD one was 3 to 10 times slower. */
+	/*
+	 * Line after line: with four pages abreast, a tenth faster on an Intel machine, an AMD one was 3 to 10 times
+	 * slower.
+	 */
 	for (; left >= LINE; left -= LINE, at += LINE, in += LINE)
 		line(at, in);
 	memcpy(at, in, left);

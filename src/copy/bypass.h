@@ -13,10 +13,10 @@
 void sn_copy_bypass(void *to, const void *from, size_t len);
 
 /*
- * Lines that this core has read and another one will write again leave all caches. Else the writer waits for each until it is gone
- * from here: on an AMD EPYC (Zen 4, a virtual machine) 27 ns a line between cores far apart, one after the other, whatever
- * is asked for ahead, and 7 between cores that share a cache; with this 2.7, and 1.4 to 2.4 here (bench/lines.c). False: this
- * processor cannot, and nothing is done.
+ * Lines that this core has read and another one will write again leave all caches. Else the writer waits for each
+ * until it is gone from here: on an AMD EPYC (Zen 4, a virtual machine) 27 ns a line between cores far apart, one
+ * after the other, whatever is asked for ahead, and 7 between cores that share a cache; with this 2.7, and 1.4 to 2.4
+ * here (bench/lines.c). False: this processor cannot, and nothing is done.
  */
 bool sn_copy_gives_back(void);
 void sn_copy_give_back(const void *at, size_t len);

@@ -43,11 +43,13 @@ static bool is_known(const struct sn_cma_peer *peer)
 /* ---- where the kernel's copy stumbles ---- */
 
 /*
- * The kernel copies by rep movsb, which on some processors is 20 times slower where it writes a little behind what it reads within a page
- * (base.c): a row of a matrix that goes to the next column, say. By way of a place that lies in its page as the kernel's other end does, it is two copies, of
- * which ours does not stumble. NULL: as it is. malloc() has it, for that is rare; without memory it is only slow.
+ * The kernel copies by rep movsb, which on some processors is 20 times slower where it writes a little behind what it
+ * reads within a page (base.c): a row of a matrix that goes to the next column, say. By way of a place that lies in
+ * its page as the kernel's other end does, it is two copies, of which ours does not stumble. NULL: as it is. malloc()
+ * has it, for that is rare; without memory it is only slow.
  *
- * Where this process may not read or write its end, that is still the kernel's to say: it is given a byte of each page of it first, of the very message.
+ * Where this process may not read or write its end, that is still the kernel's to say: it is given a byte of each
+ * page of it first, of the very message.
  */
 static char *other_place(const struct iovec *to, uint32_t n_to, const struct iovec *from, uint32_t n_from,
 			 uint64_t want)

@@ -10,8 +10,8 @@
  * KiB, so what was seen holds for SN_CMA_KNOWN_NS: no number is used again so soon, since the system hands out all others
  * first, and a program that calls exec takes longer until it runs.
  *
- * Budget: one system call per slice (a write: two, once in a while), no allocation; where the processor makes the kernel's copy stumble (cma.c),
- * one for each 64 KiB (a write: two) and one allocation.
+ * Budget: one system call per slice (a write: two, once in a while), no allocation; where the processor makes the
+ * kernel's copy stumble (cma.c), one for each 64 KiB (a write: two) and one allocation.
  */
 #ifndef SN_CMA_H
 #define SN_CMA_H
@@ -69,10 +69,10 @@ enum sn_guard_outcome sn_copy_guarded(void *to, const void *from, size_t len);
 /* ---- fault.c ---- */
 
 /*
- * Fault injection, always compiled in. The setting "fault" is a list of op:what[@n][+], e.g. "read:eperm@3,write:short":
- * op read, write, probe, module (the kernel module's copies); what eperm, esrch, efault, enomem, enosys or short (copies at most a page and a byte at a
- * time). @n: only the n-th call of this op; @n+: from the n-th on; neither: every call.
- * Returns the errno to fail with, or 0; *limit may be lowered.
+ * Fault injection, always compiled in. The setting "fault" is a list of op:what[@n][+], e.g.
+ * "read:eperm@3,write:short": op read, write, probe, module (the kernel module's copies); what eperm, esrch, efault,
+ * enomem, enosys or short (copies at most a page and a byte at a time). @n: only the n-th call of this op; @n+: from
+ * the n-th on; neither: every call. Returns the errno to fail with, or 0; *limit may be lowered.
  */
 enum sn_fault_op { SN_FAULT_READ, SN_FAULT_WRITE, SN_FAULT_PROBE, SN_FAULT_MODULE, SN_FAULT_OPS };
 int sn_fault_inject(enum sn_fault_op op, uint64_t *limit);

@@ -4,13 +4,14 @@
  * engine walks this process's page tables, so nothing is pinned or registered. It reaches this
  * process's memory only: what a peer maps for us (copy/heap.h) it can copy, what the peer keeps to itself it cannot.
  *
- * A copy is cut into parts; some are under way while the caller does other things and polls. Shared queues (ENQCMD) say when
- * they are full; dedicated ones (MOVDIR64B) do not, so no more is given them than they hold. Engines with
- * an erratum (INTEL-SA-01084) the kernel maps for nobody without CAP_SYS_RAWIO: there each part is a write() to the queue. What the engine leaves (a page
- * that is not there, an error, a full queue) the CPU copies. A queue that is silent for two seconds, in which somebody looked, is closed, by which the
- * kernel stops it, and not used again.
+ * A copy is cut into parts; some are under way while the caller does other things and polls. Shared queues (ENQCMD)
+ * say when they are full; dedicated ones (MOVDIR64B) do not, so no more is given them than they hold. Engines with an
+ * erratum (INTEL-SA-01084) the kernel maps for nobody without CAP_SYS_RAWIO: there each part is a write() to the
+ * queue. What the engine leaves (a page that is not there, an error, a full queue) the CPU copies. A queue that is
+ * silent for two seconds, in which somebody looked, is closed, by which the kernel stops it, and not used again.
  *
- * Budget of a part: one store of 64 bytes (or one write()), one line written by the engine; no allocation, no other system call.
+ * Budget of a part: one store of 64 bytes (or one write()), one line written by the engine; no allocation, no other
+ * system call.
  *
  * Thread safety: a copy belongs to one thread at a time; queues are shared by all.
  */

@@ -2,10 +2,11 @@
 /*
  * Whether the peer's core shares a cache with this one, seen from here while messages go.
  *
- * A line that the peer writes whenever he looks for messages is read now and then, and the clock before and after. Read from a
- * core that shares a cache it took 30 to 60 ns with both readings of the clock, from one that does not 120 to 160 (an AMD; its two
- * virtual cores move to and fro within seconds). Of a line that he has not written meanwhile, or that took so long because
- * somebody else had the core, nothing follows: the first kind is left out, and a change is believed when SN_FAR_DOUBTS looks in a row say it.
+ * A line that the peer writes whenever he looks for messages is read now and then, and the clock before and after.
+ * Read from a core that shares a cache it took 30 to 60 ns with both readings of the clock, from one that does not
+ * 120 to 160 (an AMD; its two virtual cores move to and fro within seconds). Of a line that he has not written
+ * meanwhile, or that took so long because somebody else had the core, nothing follows: the first kind is left out,
+ * and a change is believed when SN_FAR_DOUBTS looks in a row say it.
  *
  * Pure arithmetic. Budget: one look in SN_FAR_LOOK_NS, which is one line, and two readings of the clock.
  */

@@ -26,7 +26,10 @@ static bool has_changed(const struct sn_lap *l)
 	return l->odd >= ODD << l->shift;
 }
 
-/* Of long messages a group that took more than twice as long, or half, counts as many as it has messages fewer than others. */
+/*
+ * Of long messages a group that took more than twice as long, or half, counts as many as it has messages fewer than
+ * others.
+ */
 static uint8_t oddness(const struct sn_lap *l, float ns, float known)
 {
 	float ratio = ns > known ? ns / known : known / ns;
@@ -58,8 +61,9 @@ static bool other_wins(const struct sn_lap *l, unsigned preferred)
 }
 
 /*
- * How many groups until the next trial, after one in which `tried` groups, or parts of one, went the way that is so much dearer: so
- * many that SHARE of the time is lost. Not so many at first, whatever it cost: it may have been misled.
+ * How many groups until the next trial, after one in which `tried` groups, or parts of one, went the way that is so
+ * much dearer: so many that SHARE of the time is lost. Not so many at first, whatever it cost: it may have been
+ * misled.
  */
 static uint16_t hold_for(const struct sn_lap *l, float dearer, float tried, bool changed)
 {

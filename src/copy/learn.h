@@ -4,16 +4,18 @@
  * arrival, and each power of two of length, what a byte cost lately on each way, the wait included. Pure arithmetic: knows
  * ways as numbers, and nothing of what they do.
  *
- * The cheapest way carries the messages; one in SN_LEARN_EXPLORE tries another, so that at most 3 % of the bytes go a way
- * that may be worse, and a way that was n times dearer is asked only at every n-th turn of its own, up to the 8th, so that trying
- * costs at most 3 % of the time as well. A single sample moves the average little, and one that is far off not at all (somebody lost his core); but when SN_LEARN_ODD in a row are far
- * off, then the cores have moved, or the buffers are of another kind: everything that was known is asked anew, each way
- * SN_LEARN_FRESH times in turn. So a move is noticed and answered within SN_LEARN_ODD + SN_LEARN_FRESH * ways messages,
- * which is 13 for three ways that are allowed. The caller asks for the same (sn_learn_restart) when it sees that one of the two processes
- * runs on another processor. A way that became better while the best stayed as it was shows when it is tried.
+ * The cheapest way carries the messages; one in SN_LEARN_EXPLORE tries another, so that at most 3 % of the bytes go a
+ * way that may be worse, and a way that was n times dearer is asked only at every n-th turn of its own, up to the
+ * 8th, so that trying costs at most 3 % of the time as well. A single sample moves the average little, and one that
+ * is far off not at all (somebody lost his core); but when SN_LEARN_ODD in a row are far off, then the cores have
+ * moved, or the buffers are of another kind: everything that was known is asked anew, each way SN_LEARN_FRESH times
+ * in turn. So a move is noticed and answered within SN_LEARN_ODD + SN_LEARN_FRESH * ways messages, which is 13 for
+ * three ways that are allowed. The caller asks for the same (sn_learn_restart) when it sees that one of the two
+ * processes runs on another processor. A way that became better while the best stayed as it was shows when it is
+ * tried.
  *
- * The first message of all counts only if it is cheaper than the guess: it is the one for which pages are mapped, on both sides,
- * and by what it cost its way would not be asked again for SN_LEARN_EXPLORE messages.
+ * The first message of all counts only if it is cheaper than the guess: it is the one for which pages are mapped, on
+ * both sides, and by what it cost its way would not be asked again for SN_LEARN_EXPLORE messages.
  *
  * Budget: a pick and a note are some ten instructions, no clock is read here.
  */

@@ -9,8 +9,8 @@
  * round the sender writes the source, untimed: a message is fresh in its sender's cache.
  *
  * Budget: each figure is the median of at most REPEAT_MAX rounds or REPEAT_NS; all of it half a second. Where other
- * programs use the cores each of the tens of thousands of rounds may cost a slice of the scheduler's, so the measurement is given
- * up after PATIENCE_NS: the first job on a busy machine is not to wait for minutes.
+ * programs use the cores each of the tens of thousands of rounds may cost a slice of the scheduler's, so the
+ * measurement is given up after PATIENCE_NS: the first job on a busy machine is not to wait for minutes.
  */
 #include "base/base.h"
 #include "base/log.h"

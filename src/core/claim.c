@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages that nobody has posted for: claims from a free list (bodies up to 16 KiB) or from malloc. One that was only announced has no body.
+ * Messages that nobody has posted for: claims from a free list (bodies up to 16 KiB) or from malloc. One that was
+ * only announced has no body.
  *
- * Nothing in this library waits for a receive but who sends such a message. But a program in which both sides send first, and receive then, which MPI
- * forbids, relies on its MPI to take what is not too long off its hands. So if this side goes on looking for something else while
- * nobody posts for what was announced, it is pulled all the same, into memory of its own, and then is like what has come
- * uninvited. Whoever wants it meanwhile waits for that pull. Not synchronous sends, which end with their receive.
+ * Nothing in this library waits for a receive but who sends such a message. But a program in which both sides send
+ * first, and receive then, which MPI forbids, relies on its MPI to take what is not too long off its hands. So if
+ * this side goes on looking for something else while nobody posts for what was announced, it is pulled all the same,
+ * into memory of its own, and then is like what has come uninvited. Whoever wants it meanwhile waits for that pull.
+ * Not synchronous sends, which end with their receive.
  */
 #include "base/conf.h"
 #include "core/core.h"
@@ -153,7 +155,10 @@ static bool fetch(sn_ep *ep, struct sn_claim *claim)
 
 int sn_core_claims_early(sn_ep *ep)
 {
-	/* Who sleeps looks too seldom. In a crowd whoever would get the core meanwhile may be the one that has to post, or to send. */
+	/*
+	 * Who sleeps looks too seldom. In a crowd whoever would get the core meanwhile may be the one that has to
+	 * post, or to send.
+	 */
 	int waits = !sn_relax_crowded();
 	if (++ep->early_looks < EARLY_LOOKS)
 		return waits;

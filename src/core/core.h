@@ -367,7 +367,10 @@ static inline void sn_core_recv_fill_one(struct sn_req *req, uint8_t role, sn_pe
 }
 /* Match against what has arrived, else queue. A multi-receive takes all it can hold. Returns with req perhaps gone. */
 void sn_core_recv_place(struct sn_req *req, bool plain);
-/* May it have this message, which is brought here or has to be fetched? A receive that is tried (try.c) takes what is as expected and brought. */
+/*
+ * May it have this message, which is brought here or has to be fetched? A receive that is tried (try.c) takes what is
+ * as expected and brought.
+ */
 static inline bool sn_core_recv_accepts(const struct sn_req *req, uint64_t bits, uint64_t len, bool here)
 {
 	return sn_likely(req->role != SN_ROLE_TRY) || (bits == req->comp.bits && len <= req->room && here);

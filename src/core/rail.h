@@ -113,15 +113,17 @@ struct sn_rail_ops {
 	/* Optional. A receive from this peer was posted and nothing was ever said to it: find out whether it lives. */
 	void (*meet)(void *link);
 	/*
-	 * Send a message. req is the core's token for sn_core_sent, NULL if nobody waits for it (then the rail copies what
-	 * it needs: imm and body, len <= SN_INJECT_MAX). Returns 1 if the message is already out of the caller's hands
-	 * (no sn_core_sent will come), 2 if it also was matched on the way (SN_H_SYNC: nothing will be acknowledged), 0 if sn_core_sent(req) follows later, negative if it could not be accepted at all
+	 * Send a message. req is the core's token for sn_core_sent, NULL if nobody waits for it (then the rail copies
+	 * what it needs: imm and body, len <= SN_INJECT_MAX). Returns 1 if the message is already out of the caller's
+	 * hands (no sn_core_sent will come), 2 if it also was matched on the way (SN_H_SYNC: nothing will be
+	 * acknowledged), 0 if sn_core_sent(req) follows later, negative if it could not be accepted at all
 	 * (SN_ERR_NOMEM, SN_ERR_PEER_GONE). Order is the order of the calls, whatever is returned.
 	 */
 	int (*post)(void *link, const struct sn_out *out, struct sn_req *req);
 	/*
-	 * Optional, for the commonest message: one segment (body NULL: none), no immediate data. what: kind | flags << 8. Returns 1 if it could leave at
-	 * once, else SN_ERR_AGAIN with nothing done: post() it, which also says what is wrong.
+	 * Optional, for the commonest message: one segment (body NULL: none), no immediate data. what: kind | flags
+	 * << 8. Returns 1 if it could leave at once, else SN_ERR_AGAIN with nothing done: post() it, which also says
+	 * what is wrong.
 	 */
 	int (*post_now)(void *link, uint32_t what, uint64_t bits, uint64_t data, const void *body,
 			uint64_t len);
@@ -136,23 +138,25 @@ struct sn_rail_ops {
 	/* Refuse a rendezvous: nothing is fetched, the sender completes with this status (0 or a negative sn_error). */
 	void (*refuse)(void *link, struct sn_rdv *rdv, int status);
 	/*
-	 * Optional. Show a posted tagged receive to senders, who may then claim it and write into it while this process
-	 * computes. link: of the source, NULL: any. The core calls it only if no earlier open receive that is not shown could take
-	 * the same message; serials grow. Returns a slot, or -1 if it is not shown (the source would pass it by, no slot free). iov
-	 * is copied. A claim ends in sn_core_claimed or sn_core_claimed_rdv.
+	 * Optional. Show a posted tagged receive to senders, who may then claim it and write into it while this
+	 * process computes. link: of the source, NULL: any. The core calls it only if no earlier open receive that is
+	 * not shown could take the same message; serials grow. Returns a slot, or -1 if it is not shown (the source
+	 * would pass it by, no slot free). iov is copied. A claim ends in sn_core_claimed or sn_core_claimed_rdv.
 	 */
 	int (*expose)(void *rail, const void *link, uint64_t serial, uint64_t bits, uint64_t mask,
 		      const struct iovec *iov, uint32_t iov_count, uint64_t room, struct sn_req *req);
-	/* Optional. To judge by the last ones: will a message from this peer that fills so much room be brought here, whatever is
-	 * shown, and not be left for a pull? */
+	/*
+	 * Optional. To judge by the last ones: will a message from this peer that fills so much room be brought here,
+	 * whatever is shown, and not be left for a pull?
+	 */
 	bool (*brings)(const void *link, uint64_t room);
 	/* Hide it again. False: a sender has claimed it, and the receive is that sender's. */
 	bool (*withdraw)(void *rail, int slot);
 	/* Handle whatever arrived; returns the number of events. Never blocks; no system call when nothing is there. */
 	int (*progress)(void *rail);
 	/*
-	 * Optional, for one who calls it between two calls of progress(): take what has come, found by one cheap look, and leave all
-	 * else for progress(). Negative: this cannot be said, so progress() is asked for.
+	 * Optional, for one who calls it between two calls of progress(): take what has come, found by one cheap
+	 * look, and leave all else for progress(). Negative: this cannot be said, so progress() is asked for.
 	 */
 	int (*peek)(void *rail);
 	/* Optional, likewise: of what comes from this peer alone. */
@@ -182,12 +186,15 @@ void sn_core_pulled(struct sn_req *req, int status);
 /* A sender has claimed a shown receive and written the message of head.len bytes into it (as much as there was room);
  * or, with an error status, it died or failed over it (head NULL). */
 void sn_core_claimed(struct sn_req *req, struct sn_peer_state *peer, const struct sn_head *head, int status);
-/* A sender has claimed a shown receive but could not write it: a rendezvous that this receive must take. Negative: it makes no sense. */
+/*
+ * A sender has claimed a shown receive but could not write it: a rendezvous that this receive must take. Negative: it
+ * makes no sense.
+ */
 int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const struct sn_in *in);
 /*
- * The peer is gone: everything it sent before has been delivered, and the rail has already ended, with sn_core_sent and
- * sn_core_pulled (SN_ERR_PEER_GONE), whatever it held for it. No more calls for this link follow except detach. status 0: it closed its
- * endpoint in good order.
+ * The peer is gone: everything it sent before has been delivered, and the rail has already ended, with sn_core_sent
+ * and sn_core_pulled (SN_ERR_PEER_GONE), whatever it held for it. No more calls for this link follow except detach.
+ * status 0: it closed its endpoint in good order.
  */
 void sn_core_peer_gone(struct sn_peer_state *peer, int status);
 /*

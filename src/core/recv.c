@@ -179,7 +179,10 @@ static int keep_unexpected(struct sn_peer_state *peer, const struct sn_in *in, b
 	return rc;
 }
 
-/* Its owner may read the word at once, and use its memory for something else. Who looks for it finds it done, though it is free. */
+/*
+ * Its owner may read the word at once, and use its memory for something else. Who looks for it finds it done, though
+ * it is free.
+ */
 static inline void came_as_awaited(sn_ep *ep, struct sn_req *req, uint64_t len)
 {
 	int64_t *came = req->comp.context;
@@ -454,8 +457,8 @@ posted:
 }
 
 /*
- * A receive has been posted, and if it is still under way (it is this one as long as the generation is) and worth the progress
- * thread's while, the application may go away now.
+ * A receive has been posted, and if it is still under way (it is this one as long as the generation is) and worth the
+ * progress thread's while, the application may go away now.
  */
 static void leave(struct sn_req *req, uint32_t generation, uint64_t room)
 {

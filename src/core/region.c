@@ -2,8 +2,9 @@
 /*
  * Regions: memory that peers may access, found by key. Every access of a peer is checked here and nowhere else.
  *
- * They come and go as guests of the lock, since not all callers hold to one thread at a time there: MPICH opens its domain as one
- * thread's and locks what it sends and reads, but makes and frees windows in several threads at once, beside that.
+ * They come and go as guests of the lock, since not all callers hold to one thread at a time there: MPICH opens its
+ * domain as one thread's and locks what it sends and reads, but makes and frees windows in several threads at once,
+ * beside that.
  */
 #include "core/core.h"
 #include <stdlib.h>

@@ -263,7 +263,10 @@ static int __attribute__((noinline)) tsend_otherwise(sn_ep *ep, sn_peer to, stru
 	return post_send(ep, &m, NULL, SN_K_TAGGED);
 }
 
-/* Budget: likewise, and no completion is made. What was put off (visit.c) is told first: then the callback tells of this, too. */
+/*
+ * Budget: likewise, and no completion is made. What was put off (visit.c) is told first: then the callback tells of
+ * this, too.
+ */
 int sn_tsend(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data, uint32_t flags,
 	     void *context)
 {

@@ -5,15 +5,15 @@
  * call returns. What it may not have (other bits, too long, announced only) is kept as unexpected, as if nobody
  * had posted; nothing that came later can overtake it, for then the receive has ended (sn_core_recv_accepts).
  *
- * With more processes than cores the one that would send may wait for this very core. So it is given away between looks, as by
- * anybody who waits (relax.h), and what somebody finds who gets it back is walked through no library.
+ * With more processes than cores the one that would send may wait for this very core. So it is given away between
+ * looks, as by anybody who waits (relax.h), and what somebody finds who gets it back is walked through no library.
  *
  * Likewise who waits for another host, after a few us: what its message has to pass may wait for this core (relax.h).
  *
- * A receive that stays (sn_try_post) is one with a handle, whatever the endpoint tells, and is looked at in the same way. It is
- * not asked beforehand what it may have: whoever finds that it is not what he expected hands it over, ended as it is. One that
- * is awaited (sn_try_await) is told beforehand, and ends by a word of its owner's where the message arrives; so who has posted
- * many asks for one, and reads the words of the others.
+ * A receive that stays (sn_try_post) is one with a handle, whatever the endpoint tells, and is looked at in the same
+ * way. It is not asked beforehand what it may have: whoever finds that it is not what he expected hands it over,
+ * ended as it is. One that is awaited (sn_try_await) is told beforehand, and ends by a word of its owner's where the
+ * message arrives; so who has posted many asks for one, and reads the words of the others.
  *
  * Budget: a receive that is like the one before it, whose message comes in one piece: no system call, no allocation, no
  * locked instruction, no callback; three lines of a request.
@@ -33,13 +33,17 @@
 /* Longest nap where to give the core away is to sleep (progress/turns.h). */
 #define NAP_US 50
 
-/* A message from another host is looked for by system calls, and the rest of a look takes half as long. So of so many looks one is whole, the first too. */
+/*
+ * A message from another host is looked for by system calls, and the rest of a look takes half as long. So of so many
+ * looks one is whole, the first too.
+ */
 #define WHOLE 8
 
 /*
- * Where a whole look passes the rings of so many peers (3 to 4 ns each, as long again on a Xeon), the one that the message is to come from is looked at alone
- * before it and, as often as there are peers, between two of them. With fewer that is later than it is sooner. Of so many receives one begins with
- * a whole look all the same, so that nobody else's messages lie there for longer.
+ * Where a whole look passes the rings of so many peers (3 to 4 ns each, as long again on a Xeon), the one that the
+ * message is to come from is looked at alone before it and, as often as there are peers, between two of them. With
+ * fewer that is later than it is sooner. Of so many receives one begins with a whole look all the same, so that
+ * nobody else's messages lie there for longer.
  */
 #define MANY	    4
 #define FIRST	    6
@@ -86,10 +90,10 @@ static int turn_over(void *arg)
 }
 
 /*
- * Until it is done, or steps of waiting have found nothing. With the lock held, which others may want meanwhile. More than one such step, as with
- * 8 ranks a core one is hardly longer than each of them needs for a turn, and to go on waiting by way of the MPI is dear: exchanges of 8
- * and 1024 bytes round a ring of 16 ranks on two cores take 12 and 15 us, after one step 18 and 20; 4 and 8 ranks wait less long anyway. The
- * MPI's own affairs wait as long.
+ * Until it is done, or steps of waiting have found nothing. With the lock held, which others may want meanwhile. More
+ * than one such step, as with 8 ranks a core one is hardly longer than each of them needs for a turn, and to go on
+ * waiting by way of the MPI is dear: exchanges of 8 and 1024 bytes round a ring of 16 ranks on two cores take 12 and
+ * 15 us, after one step 18 and 20; 4 and 8 ranks wait less long anyway. The MPI's own affairs wait as long.
  */
 static void wait_in_turn(struct sn_req *req, unsigned looks)
 {
@@ -243,7 +247,10 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 
 /* ---- one that stays ---- */
 
-/* It is too short for the board. Nearly always its peer is there, and it is like the one before it: then no call, as in sn_trecv. */
+/*
+ * It is too short for the board. Nearly always its peer is there, and it is like the one before it: then no call, as
+ * in sn_trecv.
+ */
 static inline __attribute__((always_inline)) sn_req *post_ahead(sn_ep *ep, uint8_t role, sn_peer from,
 								void *buf, size_t room, uint64_t bits,
 								uint64_t mask, uint64_t exactly,
@@ -307,8 +314,8 @@ int sn_try_test(sn_req *req, uint64_t exactly, unsigned looks, uint64_t *len)
 }
 
 /*
- * The word is what counts: when it is written the request is free, and may be another one when a look ends. To whoever looks that
- * one is not done, at worst, and he looks once more.
+ * The word is what counts: when it is written the request is free, and may be another one when a look ends. To
+ * whoever looks that one is not done, at worst, and he looks once more.
  */
 int sn_try_awaited(sn_req *req, uint64_t exactly, unsigned looks, int64_t *came)
 {

@@ -75,9 +75,10 @@ void sn_core_engine_join(sn_ep *ep)
 
 /*
  * Something long was posted and is under way, and the application may go away to compute. What has arrived already is
- * looked at now; what comes later wakes the thread. Of several that are not so long, posted in a row without a look, the
- * first says it, and nobody looks. once: nor does any but the first if they are long. So it is with receives from another host:
- * what has come for one may be much, and stands before whatever the application is about to post. far: it may concern another host.
+ * looked at now; what comes later wakes the thread. Of several that are not so long, posted in a row without a look,
+ * the first says it, and nobody looks. once: nor does any but the first if they are long. So it is with receives from
+ * another host: what has come for one may be much, and stands before whatever the application is about to post. far:
+ * it may concern another host.
  */
 void sn_core_leave(sn_ep *ep, uint64_t len, bool far, bool once)
 {

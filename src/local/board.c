@@ -71,7 +71,10 @@ void sn_board_clear(struct sn_board *b, int slot)
 	slot_free(b, slot);
 }
 
-/* How many serials after this one the board has shown. The word holds 40 bits of it: at ten million a second, a day's worth. */
+/*
+ * How many serials after this one the board has shown. The word holds 40 bits of it: at ten million a second, a day's
+ * worth.
+ */
 static uint64_t age_of(uint64_t serial, uint64_t shown)
 {
 	return (shown - 1 - serial) & SN_BOARD_AGES;

@@ -7,9 +7,9 @@
  * refuses, or a page faults, at whatever byte, the message is announced as usual, but names the slot: the receive is this
  * message's, and takes it by rendezvous from the beginning (what was written is overwritten with the same).
  *
- * Budget: a receive of more than 8 KiB (of a source that has lowered `eager`: 4) that is not matched at once costs two or three lines written, and one locked
- * instruction if something else takes it; a claimed message one locked instruction, two system calls per 4 MiB, and one
- * record; no waiting for the receiver.
+ * Budget: a receive of more than 8 KiB (of a source that has lowered `eager`: 4) that is not matched at once costs
+ * two or three lines written, and one locked instruction if something else takes it; a claimed message one locked
+ * instruction, two system calls per 4 MiB, and one record; no waiting for the receiver.
  */
 #include "base/conf.h"
 #include "base/log.h"

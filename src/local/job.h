@@ -20,12 +20,13 @@
  * Trust. Only the numbers here are shared; lengths and addresses each side keeps for itself, and whatever a hostile peer
  * writes here, claims stay within the message (sn_job_claim). It can spoil only the message that it takes part in.
  *
- * How much. The first claim of each side is half of the message, as far as it is left: with both there at the start each
- * makes one system call, and has the same half of a buffer that is used again, whose lines are in its cache. After that, or if
- * the other side has begun long ago, claims halve what is left.
+ * How much. The first claim of each side is half of the message, as far as it is left: with both there at the start
+ * each makes one system call, and has the same half of a buffer that is used again, whose lines are in its cache.
+ * After that, or if the other side has begun long ago, claims halve what is left.
  *
- * tests/model/share.pml is a model of this, checked by spin. Budget: two locked instructions for each claim, one claim a side where
- * both come at once, up to 8 MiB; a side that is alone makes about log2(n / SN_JOB_LEAST) + 1 of them for n blocks.
+ * tests/model/share.pml is a model of this, checked by spin. Budget: two locked instructions for each claim, one
+ * claim a side where both come at once, up to 8 MiB; a side that is alone makes about log2(n / SN_JOB_LEAST) + 1 of
+ * them for n blocks.
  */
 #ifndef SN_LOCAL_JOB_H
 #define SN_LOCAL_JOB_H

@@ -85,10 +85,10 @@ static bool asked(enum sn_conf_id id)
 }
 
 /*
- * The more peers, the smaller the rings: the memory of an endpoint stays bounded, and together they are larger than the
- * caches anyway. In a crowd those of several processes share a cache, and who has the core for a moment pays for each page that is new
- * to him: 8 ranks on two cores exchange a fifth more messages of 8 bytes with rings of 128 KiB than with ones of 2 MiB (64 to
- * 256 KiB are level), and longer messages as many.
+ * The more peers, the smaller the rings: the memory of an endpoint stays bounded, and together they are larger than
+ * the caches anyway. In a crowd those of several processes share a cache, and who has the core for a moment pays for
+ * each page that is new to him: 8 ranks on two cores exchange a fifth more messages of 8 bytes with rings of 128 KiB
+ * than with ones of 2 MiB (64 to 256 KiB are level), and longer messages as many.
  */
 static uint32_t ring_size(const struct sn_rail *rail)
 {
@@ -123,8 +123,10 @@ static int channel_make(struct sn_link *link, uint32_t *ring_bytes)
 	return fd;
 }
 
-/* A peer that lives on must not touch our buffers any more. Said before its connections end, which it would take for our death
- * otherwise. */
+/*
+ * A peer that lives on must not touch our buffers any more. Said before its connections end, which it would take for
+ * our death otherwise.
+ */
 static void channel_close(struct sn_link *link)
 {
 	if (link->tx_bytes)
@@ -342,8 +344,8 @@ static void board_drop(struct sn_link *link)
 }
 
 /*
- * A death is said to the user, as an MPI says no more than that something failed: the first one that this process sees, since a
- * launcher kills the rest. A peer that closed its endpoint in good order is no news.
+ * A death is said to the user, as an MPI says no more than that something failed: the first one that this process
+ * sees, since a launcher kills the rest. A peer that closed its endpoint in good order is no news.
  */
 static void say_ended(const struct sn_link *link)
 {

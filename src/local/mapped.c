@@ -74,9 +74,9 @@ static void copy(enum how how, const struct iovec *to, uint32_t to_count, const 
 }
 
 /*
- * Between cores that share a cache rep movsb writes the peer's lines as fast as anything. In a crowd the lines are in no cache or in
- * this core's, and it is the only one that writes them without reading them first: by loops an alltoall of 64 KiB took 1.2 to 1.4
- * times as long with 4 and 8 ranks on two cores.
+ * Between cores that share a cache rep movsb writes the peer's lines as fast as anything. In a crowd the lines are in
+ * no cache or in this core's, and it is the only one that writes them without reading them first: by loops an
+ * alltoall of 64 KiB took 1.2 to 1.4 times as long with 4 and 8 ranks on two cores.
  */
 static enum how how_to(const struct sn_link *link, const struct sn_mapped *m)
 {

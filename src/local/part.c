@@ -3,10 +3,10 @@
  * Longer eager messages are copied out of the ring while they are still being copied in.
  *
  * Of a message of 16 KiB most of the time goes into two copies, one after the other: the receiver sees it when the
- * last byte is in the ring. So from SN_PART_FROM on the sender publishes the record when its first half, or 12 KiB, is there, and
- * says in the record's first line how many bytes are (`filled`), a step at a time. The receiver looks
- * for a posted receive at once, and copies what is there at each look; it never waits for the rest, so a sender that has
- * lost its core holds up nobody but its own later messages.
+ * last byte is in the ring. So from SN_PART_FROM on the sender publishes the record when its first half, or 12 KiB,
+ * is there, and says in the record's first line how many bytes are (`filled`), a step at a time. The receiver looks
+ * for a posted receive at once, and copies what is there at each look; it never waits for the rest, so a sender that
+ * has lost its core holds up nobody but its own later messages.
  *
  * A message that nobody has posted for is left in the ring until it is whole, and then delivered as any other eager
  * message, so that nothing of the matching above needs to know about halves (rail.h: sn_in.only_posted).
@@ -18,8 +18,8 @@
  *
  * Trust. `filled` may say anything: it is bounded by the length that was read first, and that by the record's cells.
  *
- * Budget: no system call but one for the first message, no locked instruction, no allocation in the steady state; for each step one line more than a
- * message in one piece would move.
+ * Budget: no system call but one for the first message, no locked instruction, no allocation in the steady state; for
+ * each step one line more than a message in one piece would move.
  */
 #include "base/log.h"
 #include "local/local.h"

@@ -2,12 +2,13 @@
 /*
  * The local rail as the core sees it: open, close, progress, counters.
  *
- * Progress. The first few links of the poll list are those that had traffic lately. They are polled first, and the others if
- * nothing came from them; so a busy pair does not pay for hundreds of idle peers, and a progress() that
- * returns 0 has looked at every ring, which a waiter that goes to sleep relies on. The others also one time in OTHERS, for
- * those that had traffic may have it all the time. And each time where ranks outnumber cores: who has something to do gives the core away between two
- * looks, so what he passes over he has in his next turn, and his peers wait for it (12 ranks on two cores, MPI_Alltoall of 8 bytes: 16
- * turns each and 100 us; 24 us if each takes what is there).
+ * Progress. The first few links of the poll list are those that had traffic lately. They are polled first, and the
+ * others if nothing came from them; so a busy pair does not pay for hundreds of idle peers, and a progress() that
+ * returns 0 has looked at every ring, which a waiter that goes to sleep relies on. The others also one time in
+ * OTHERS, for those that had traffic may have it all the time. And each time where ranks outnumber cores: who has
+ * something to do gives the core away between two looks, so what he passes over he has in his next turn, and his
+ * peers wait for it (12 ranks on two cores, MPI_Alltoall of 8 bytes: 16 turns each and 100 us; 24 us if each takes
+ * what is there).
  */
 #include "base/conf.h"
 #include "base/log.h"

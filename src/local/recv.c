@@ -213,11 +213,11 @@ static inline bool is_answer(const struct sn_tx *tx, uint32_t mark)
 }
 
 /*
- * Who is sent a short message often answers it, and the peer waits for that, looking at the line where the answer will be.
- * So that line is asked for while this message is still on its way up, with luck before the peer looks again. After an
- * answer of two lines both are, for the next message is likely to be as long; not after one that crossed a message of ours (in
- * an exchange): exchanges of 64 bytes took a fifth longer. After a longer one too much time goes by for that: 512 bytes became
- * slower.
+ * Who is sent a short message often answers it, and the peer waits for that, looking at the line where the answer
+ * will be. So that line is asked for while this message is still on its way up, with luck before the peer looks
+ * again. After an answer of two lines both are, for the next message is likely to be as long; not after one that
+ * crossed a message of ours (in an exchange): exchanges of 64 bytes took a fifth longer. After a longer one too much
+ * time goes by for that: 512 bytes became slower.
  */
 static inline __attribute__((always_inline)) int recv_poll(struct sn_link *link, uint32_t mark,
 							   uint32_t limit)
@@ -259,9 +259,9 @@ int sn_recv_all(struct sn_link *link, uint32_t mark)
 }
 
 /*
- * Who waits for a record of several lines, as the one before it was, asks for the second with each look at the first (rail.c):
- * else it is asked for when the first has come, and takes as long once more. Only where each is waited for and answered: in a
- * stream the line would be taken from a sender who is about to write it.
+ * Who waits for a record of several lines, as the one before it was, asks for the second with each look at the first
+ * (rail.c): else it is asked for when the first has come, and takes as long once more. Only where each is waited for
+ * and answered: in a stream the line would be taken from a sender who is about to write it.
  */
 static inline bool next_is_pair(struct sn_link *link, uint32_t mark, bool waited)
 {

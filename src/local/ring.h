@@ -3,33 +3,34 @@
  * The ring of one direction: one sender, one receiver, no lock, no read-modify-write. A sender that is killed in the
  * middle of a record leaves its mark at 0, so the receiver just sees nothing.
  *
- * Presence. The receiver polls the mark of the next cell; the sender fills a record and stores its mark last (release).
- * A cell may hold stale payload of an earlier lap, which must never look like a mark, so the mark of the cell *after*
- * a record is zeroed before the record becomes visible. To keep the cache miss of that zeroing off the way of the
- * record, the sender zeroes some cells ahead after each record (SN_RING_AHEAD; tx->clean is how far). The next short
- * record then finds its neighbour zero, and its own lines already in the sender's cache: the receiver looks at none of
- * them before. After a longer record the next one is likely to be as long, so as many lines are worth having
- * (tx->want); but to fetch them all at once holds up the lines of a message that comes the other way at the same time
- * (an exchange of 4 KiB took 1.3 times as long). So they are fetched a few at a time, by looks that find nothing.
- * Beyond SN_RING_AHEAD_MAX none is where the other core is close: so many lines come as fast when they are written, and to touch them before
- * is work. Between cores of an Intel processor that share no second-level cache they do not, so there lines of up to 64 KiB are: 8 KiB took
- * 0.66 of the time by it (on an AMD, far, as long or longer).
- * Cells that are still to be read are never touched, so one cell always stays free.
+ * Presence. The receiver polls the mark of the next cell; the sender fills a record and stores its mark last
+ * (release). A cell may hold stale payload of an earlier lap, which must never look like a mark, so the mark of the
+ * cell *after* a record is zeroed before the record becomes visible. To keep the cache miss of that zeroing off the
+ * way of the record, the sender zeroes some cells ahead after each record (SN_RING_AHEAD; tx->clean is how far). The
+ * next short record then finds its neighbour zero, and its own lines already in the sender's cache: the receiver
+ * looks at none of them before. After a longer record the next one is likely to be as long, so as many lines are
+ * worth having (tx->want); but to fetch them all at once holds up the lines of a message that comes the other way at
+ * the same time (an exchange of 4 KiB took 1.3 times as long). So they are fetched a few at a time, by looks that
+ * find nothing. Beyond SN_RING_AHEAD_MAX none is where the other core is close: so many lines come as fast when they
+ * are written, and to touch them before is work. Between cores of an Intel processor that share no second-level cache
+ * they do not, so there lines of up to 64 KiB are: 8 KiB took 0.66 of the time by it (on an AMD, far, as long or
+ * longer). Cells that are still to be read are never touched, so one cell always stays free.
  *
  * Room. The receiver publishes how far it has read (head) at the end of each batch, or each quarter of the ring; the
  * sender looks there only when its own copy says that the ring is full. So a message of up to 40 bytes moves one line
  * between the cores, and a head line now and then.
  *
  * Footprint. A ring is large so that a sender may run ahead, and for long records: to write a line that lies in the
- * receiver's cache, because it has just been read, takes several times as long as to fetch an old one that both caches have
- * given up. So where records of more than a page come, the whole ring is used, which is larger than a second-level
- * cache. A receiver that keeps up with short ones needs little: after SN_RING_SHORTS cells without a long record
- * the sender looks, every SN_RING_LAP cells from SN_RING_NARROW on, whether everything has been read, and
- * then goes on at the beginning (the way there is padding). With more processes than cores it does so from the first page on, whatever
- * the records: two processes that take turns stay within two pages. With eight ranks the rings of a process would
- * else be 3 MiB, each line used once and then not before it has left the cache (alltoall of 8 B: 30 us without, 18 with).
- * But until the receiver has passed the padding only as many cells are free as lie behind the beginning, up to where it turned back.
- * A sender to whom that is not enough (several records in a row, or long ones) goes back from twice as far the next time.
+ * receiver's cache, because it has just been read, takes several times as long as to fetch an old one that both
+ * caches have given up. So where records of more than a page come, the whole ring is used, which is larger than a
+ * second-level cache. A receiver that keeps up with short ones needs little: after SN_RING_SHORTS cells without a
+ * long record the sender looks, every SN_RING_LAP cells from SN_RING_NARROW on, whether everything has been read, and
+ * then goes on at the beginning (the way there is padding). With more processes than cores it does so from the first
+ * page on, whatever the records: two processes that take turns stay within two pages. With eight ranks the rings of a
+ * process would else be 3 MiB, each line used once and then not before it has left the cache (alltoall of 8 B: 30 us
+ * without, 18 with). But until the receiver has passed the padding only as many cells are free as lie behind the
+ * beginning, up to where it turned back. A sender to whom that is not enough (several records in a row, or long ones)
+ * goes back from twice as far the next time.
  *
  * Trust. head is checked to lie between the last head and the tail. The sender never reads cells. Records are checked by
  * the receiver (recv.c).
@@ -219,8 +220,8 @@ static inline struct sn_cell *sn_tx_room(struct sn_tx *tx, uint32_t n)
 }
 
 /*
- * The commonest record: one cell, with room for it, its neighbour clean, and not at the end of a lap. One cell is used, and one
- * cleaned ahead, unless the room that is known ends there. False: sn_tx_room() knows more.
+ * The commonest record: one cell, with room for it, its neighbour clean, and not at the end of a lap. One cell is
+ * used, and one cleaned ahead, unless the room that is known ends there. False: sn_tx_room() knows more.
  */
 static inline bool sn_tx_put(struct sn_tx *tx, uint32_t mark, uint64_t bits, uint64_t data, const void *body,
 			     uint64_t len)

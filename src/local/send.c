@@ -53,8 +53,8 @@ static inline void wrote(struct sn_link *link, uint32_t cells)
 }
 
 /*
- * All of a record but its mark. The first line comes last: the receiver looks at it all the time, and takes it away again between
- * two stores if there is a line to be fetched in between.
+ * All of a record but its mark. The first line comes last: the receiver looks at it all the time, and takes it away
+ * again between two stores if there is a line to be fetched in between.
  */
 static inline void fill(struct sn_link *link, struct sn_cell *cell, uint32_t len, uint64_t bits,
 			uint64_t data, const void *body, uint64_t n)

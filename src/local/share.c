@@ -63,7 +63,10 @@ static enum sn_order order_of(const struct sn_share *share, enum sn_order order)
 	return share->mapped ? order + SN_ORDER_CLAIM_MAPPED : order;
 }
 
-/* How long it took from the start to the last byte, whoever copied that; a helper that did so just now may not have said when. */
+/*
+ * How long it took from the start to the last byte, whoever copied that; a helper that did so just now may not have
+ * said when.
+ */
 static void job_note(struct sn_link *link, const struct sn_share *share, enum sn_order order, uint64_t len)
 {
 	uint64_t ended = atomic_load_explicit(&share->job->ended, memory_order_relaxed);
@@ -172,8 +175,8 @@ static void settle(const struct sn_link *link, const struct sn_rdv *rdv)
 }
 
 /*
- * The helper's turn. True: it is over, one way or the other, and the job is the opener's again. rdv: what is received, if it is
- * the receiver that helps.
+ * The helper's turn. True: it is over, one way or the other, and the job is the opener's again. rdv: what is
+ * received, if it is the receiver that helps.
  */
 static bool help(struct sn_link *link, const struct part *p, struct sn_rdv *rdv, bool allowed, bool *good)
 {

@@ -123,9 +123,10 @@ static inline uint64_t lap_bound(uint64_t len)
 }
 
 /*
- * What is tried with messages of one size, as sn_lap_shows() tells it: `but` one lap. A lap that is not asked at present may have
- * stopped in a trial. How a copy is made, or who makes it, changes how long ring or straight seem to take, and the other way
- * round: so of all laps of a size one tries at a time, and the others do not count what they see meanwhile.
+ * What is tried with messages of one size, as sn_lap_shows() tells it: `but` one lap. A lap that is not asked at
+ * present may have stopped in a trial. How a copy is made, or who makes it, changes how long ring or straight seem to
+ * take, and the other way round: so of all laps of a size one tries at a time, and the others do not count what they
+ * see meanwhile.
  */
 static uint8_t tries_of(const struct sn_link *link, unsigned log, const struct sn_lap *but)
 {
@@ -185,8 +186,9 @@ static void laps_anew(struct sn_link *link)
 }
 
 /*
- * Between cores that are far apart the two copies of two pages, one after the other, take longer than what is saved by going at once,
- * so they are asked about like what is longer. A page and a half gains half as much by it, a page nothing.
+ * Between cores that are far apart the two copies of two pages, one after the other, take longer than what is saved
+ * by going at once, so they are asked about like what is longer. A page and a half gains half as much by it, a page
+ * nothing.
  */
 void sn_way_set_whole(struct sn_link *link)
 {
@@ -202,8 +204,10 @@ void sn_way_set_apart(struct sn_link *link)
 	link->tx.ahead = apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX;
 }
 
-/* Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too, one after the other.
- * now: 0 if the clock has not been read, while nothing is known. */
+/*
+ * Where the peer's core is found elsewhere than before nothing that was learned holds. The laps would see that, too,
+ * one after the other. now: 0 if the clock has not been read, while nothing is known.
+ */
 static void look_how_far(struct sn_link *link, uint64_t now)
 {
 	if (!link->board || !sn_far_asks(&link->far, now))
@@ -222,8 +226,8 @@ static void look_how_far(struct sn_link *link, uint64_t now)
 }
 
 /*
- * The way for the next message, of len bytes, 1 << log. now: 0 if the clock has not been read; that, and what else is tried, is
- * read when it is due. *turned: a trial has begun, or ended.
+ * The way for the next message, of len bytes, 1 << log. now: 0 if the clock has not been read; that, and what else is
+ * tried, is read when it is due. *turned: a trial has begun, or ended.
  */
 static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint64_t len, uint64_t now,
 		     unsigned preferred, bool *turned)
@@ -245,7 +249,10 @@ static bool lap_next(struct sn_link *link, struct sn_lap *l, unsigned log, uint6
 	return way;
 }
 
-/* What cannot be mapped is not fetched for less. In a crowd whoever comes first copies: the other one does not have the core. */
+/*
+ * What cannot be mapped is not fetched for less. In a crowd whoever comes first copies: the other one does not have
+ * the core.
+ */
 bool sn_way_meshed(const struct sn_link *link)
 {
 	return sn_unlikely(sn_mesh_is(&link->rail->mesh)) && link->heap.map && !sn_relax_crowded();
@@ -260,8 +267,9 @@ bool sn_way_mesh(struct sn_link *link, uint64_t len)
 }
 
 /*
- * Buffers in the shareable heap are copied without the kernel, for a fraction of what others cost, so what was learned of one kind
- * says nothing about the other. The trials go on being counted, or the peer would see some where there are none.
+ * Buffers in the shareable heap are copied without the kernel, for a fraction of what others cost, so what was
+ * learned of one kind says nothing about the other. The trials go on being counted, or the peer would see some where
+ * there are none.
  */
 static void turn_to(struct sn_link *link, unsigned class, bool heap)
 {
@@ -276,9 +284,10 @@ static void turn_to(struct sn_link *link, unsigned class, bool heap)
 }
 
 /*
- * A message that lies in memory which the peer maps is fetched for less than its second copy would cost, so longer ones do not go
- * uninvited, unless the user has said that they shall. In a crowd to wait for the peer may cost a turn, so more do. Open MPI and
- * MPICH invite from 4 and 8 KiB on, and what programs wrongly rely on is what these allow. See docs/tuning.md.
+ * A message that lies in memory which the peer maps is fetched for less than its second copy would cost, so longer
+ * ones do not go uninvited, unless the user has said that they shall. In a crowd to wait for the peer may cost a
+ * turn, so more do. Open MPI and MPICH invite from 4 and 8 KiB on, and what programs wrongly rely on is what these
+ * allow. See docs/tuning.md.
  */
 bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap)
 {
@@ -288,9 +297,10 @@ bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap)
 }
 
 /*
- * More processes than cores: the receiver is seldom there while a message is written, so a ring makes two copies of it, one after
- * the other, of which the second one often fetches what has left the cache until then; and the turns of the others cost more than
- * laps can tell apart. So what need not go uninvited goes straight, or is fetched, and nothing is tried.
+ * More processes than cores: the receiver is seldom there while a message is written, so a ring makes two copies of
+ * it, one after the other, of which the second one often fetches what has left the cache until then; and the turns of
+ * the others cost more than laps can tell apart. So what need not go uninvited goes straight, or is fetched, and
+ * nothing is tried.
  */
 bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap)
 {
@@ -340,10 +350,10 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 }
 
 /*
- * Lines that a receiver on a far core is to read are better in memory than in this core's cache, where they are near as well
- * as far slower to fetch. Learned only while it is settled that such messages go through the ring. Not in a crowd: half of the
- * receivers are on this very core, and the turns of the others make one group of messages longer than the next, so that trials were lost
- * time, and what they said was chance.
+ * Lines that a receiver on a far core is to read are better in memory than in this core's cache, where they are near
+ * as well as far slower to fetch. Learned only while it is settled that such messages go through the ring. Not in a
+ * crowd: half of the receivers are on this very core, and the turns of the others make one group of messages longer
+ * than the next, so that trials were lost time, and what they said was chance.
  */
 bool sn_way_learns_ring(struct sn_link *link, uint64_t len)
 {
@@ -376,11 +386,11 @@ bool sn_way_gives_back(uint64_t len)
  * at the bytes then fetches them from memory, and is slower by a tenth to a third. See docs/tuning.md. Not learned while ring
  * or straight is tried.
  *
- * Of shorter messages it pays between cores that are so far apart that a line which the other core has seen takes long to write, though
- * then many times: who writes does so past the cache, and who reads gives the lines back. So it is tried where a message takes
- * SLOW ns a byte and more; no two cores that share a cache need so long for the copy, though what the program does besides is counted,
- * too. A message that is shorter than the first class takes that for itself, wherever the cores are: so none is tried. Nor in a crowd, where
- * what trials say is chance.
+ * Of shorter messages it pays between cores that are so far apart that a line which the other core has seen takes
+ * long to write, though then many times: who writes does so past the cache, and who reads gives the lines back. So it
+ * is tried where a message takes SLOW ns a byte and more; no two cores that share a cache need so long for the copy,
+ * though what the program does besides is counted, too. A message that is shorter than the first class takes that for
+ * itself, wherever the cores are: so none is tried. Nor in a crowd, where what trials say is chance.
  */
 bool sn_way_bypass(struct sn_link *link, uint64_t len)
 {

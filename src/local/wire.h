@@ -59,7 +59,10 @@ _Static_assert(sizeof(struct sn_local_hello) == 136 && offsetof(struct sn_local_
 struct sn_chan {
 	uint8_t unused0[64];
 	_Atomic uint64_t head; /*  64 cells consumed so far; written by the receiver, lazily */
-	/*  72 likewise: it keeps so much that nobody has posted for that long messages had better be announced; only a hint */
+	/*
+	 * 72 likewise: it keeps so much that nobody has posted for that long messages had better be announced; only a
+	 * hint
+	 */
 	_Atomic uint32_t full;
 	uint8_t unused1[52];
 	/* 128 written by the sender: it has something queued, ring its bell when head moves */

@@ -4,8 +4,8 @@
  * ones, and the message for such a receive. Each is a few compares and stores; as calls they cost twice as much. For
  * match.c, and for the core's receives.
  *
- * Like one of the last ones, and not only the last: who exchanges messages with several peers, or under several tags, posts by
- * turns. So the groups used lately have a place in a small table, by their keys.
+ * Like one of the last ones, and not only the last: who exchanges messages with several peers, or under several tags,
+ * posts by turns. So the groups used lately have a place in a small table, by their keys.
  */
 #ifndef SN_MATCH_AGAIN_H
 #define SN_MATCH_AGAIN_H
@@ -88,8 +88,8 @@ static inline void sn_match_posted_now(struct sn_match *m, struct sn_match_poste
 }
 
 /*
- * sn_match_find and sn_match_post at once for a receive like one of the last ones, under the mask of the last one: it is queued if no
- * message waits for it. False: nothing was done.
+ * sn_match_find and sn_match_post at once for a receive like one of the last ones, under the mask of the last one: it
+ * is queued if no message waits for it. False: nothing was done.
  */
 static inline bool sn_match_post_again(struct sn_match *m, struct sn_match_posted *p)
 {

@@ -7,9 +7,9 @@
 #define HEAD ((uint32_t)sizeof(struct sn_wire_data))
 
 /*
- * Where no answer to a PULL has been measured the round trip is that of the messages the other way, but for a block that waits for
- * its first answer: that may stand behind others. Who sends at this moment is not away; so what is missing at the end of a body is
- * asked for soon, if there is one rail.
+ * Where no answer to a PULL has been measured the round trip is that of the messages the other way, but for a block
+ * that waits for its first answer: that may stand behind others. Who sends at this moment is not away; so what is
+ * missing at the end of a body is asked for soon, if there is one rail.
  */
 static uint64_t lane_rto(const struct sn_net_link *l, const struct sn_net_lane *lane,
 			 const struct sn_net_block *b)

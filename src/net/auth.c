@@ -107,8 +107,9 @@ uint64_t sn_auth_mac(const struct sn_sip_key *key, const struct sn_wire_head *h)
 
 #if defined(__x86_64__)
 /*
- * Registers of 512 bits, where they cost nothing else: an Intel processor that has them and no vpclmulqdq (before Ice Lake) lowers its
- * clock for some time after them. There one hash after the other takes 28 ns each, in place of 12, and streams are 2 to 4 % faster all the same.
+ * Registers of 512 bits, where they cost nothing else: an Intel processor that has them and no vpclmulqdq (before Ice
+ * Lake) lowers its clock for some time after them. There one hash after the other takes 28 ns each, in place of 12,
+ * and streams are 2 to 4 % faster all the same.
  */
 static bool have_wide(void)
 {
@@ -117,8 +118,8 @@ static bool have_wide(void)
 }
 
 /*
- * Those of a train, one in each element of 512-bit registers: a hash by itself is a chain of steps that wait for each other, 21
- * ns on an AMD EPYC, where eight side by side take 55.
+ * Those of a train, one in each element of 512-bit registers: a hash by itself is a chain of steps that wait for each
+ * other, 21 ns on an AMD EPYC, where eight side by side take 55.
  */
 typedef uint64_t sip8 __attribute__((vector_size(64)));
 #define WIDE512 __attribute__((target("avx512f")))
@@ -254,12 +255,13 @@ static bool have_fast(void)
 }
 
 /*
- * Four lanes at once in a 512-bit register, 128 bits of each, by carry-less multiplication (Gopal and others: Fast CRC computation
- * for generic polynomials using PCLMULQDQ, 2009): three times as fast as the instruction above on long pieces.
+ * Four lanes at once in a 512-bit register, 128 bits of each, by carry-less multiplication (Gopal and others: Fast
+ * CRC computation for generic polynomials using PCLMULQDQ, 2009): three times as fast as the instruction above on
+ * long pieces.
  *
- * A block of words w0, w1 of one lane is the polynomial w0 x^64 + w1, lowest bit first. D bits later it is worth
- * w0 x^(D+64) + w1 x^D, and this modulo the CRC's polynomial is as good. The product of two reflected words comes out one bit too
- * high, so the factors are x^(D+63) and x^(D-1).
+ * A block of words w0, w1 of one lane is the polynomial w0 x^64 + w1, lowest bit first. D bits later it is worth w0
+ * x^(D+64) + w1 x^D, and this modulo the CRC's polynomial is as good. The product of two reflected words comes out
+ * one bit too high, so the factors are x^(D+63) and x^(D-1).
  */
 #define HAVE_WIDE 1
 #define WIDE	  __attribute__((target("avx512f,avx512bw,vpclmulqdq,sse4.2")))
@@ -349,9 +351,9 @@ WIDE static INLINE void quads_wide(uint32_t lane[4], const uint8_t *at, size_t w
 }
 
 /*
- * The same with a 128-bit register for each lane. On AMD's processors the instruction takes several cycles a
- * word, and the products, in another unit, half as many: pieces of 1,400 bytes 8.9 GB/s in place of 5.2 on a Zen 1. Where the instruction
- * takes one it is as fast as these.
+ * The same with a 128-bit register for each lane. On AMD's processors the instruction takes several cycles a word,
+ * and the products, in another unit, half as many: pieces of 1,400 bytes 8.9 GB/s in place of 5.2 on a Zen 1. Where
+ * the instruction takes one it is as fast as these.
  */
 #define FOLD	   __attribute__((target("pclmul,sse4.2")))
 #define FOLD_LEAST 32 /* words */
@@ -367,7 +369,10 @@ FOLD static INLINE uint32_t fold_end(__m128i x)
 	return word_fast(word_fast(0, (uint64_t)_mm_cvtsi128_si64(x)), (uint64_t)_mm_extract_epi64(x, 1));
 }
 
-/* a to d are the lanes'; the two words of a lane lie in two of the four pieces of 16 bytes. Written out: compilers leave arrays in memory. */
+/*
+ * a to d are the lanes'; the two words of a lane lie in two of the four pieces of 16 bytes. Written out: compilers
+ * leave arrays in memory.
+ */
 FOLD static INLINE void quads_fold(uint32_t lane[4], const uint8_t *at, size_t words, uint8_t *to)
 {
 	const __m128i by = _mm_loadu_si128((const void *)fold_by[1]), none = {0};
@@ -431,8 +436,8 @@ static bool have_fast(void)
 #endif
 
 /*
- * A piece, by the given way of one word and of many. Where the bytes are to go as well (`to`) the last of them, which are not whole
- * blocks, are copied 32 at a time: what lies there before them is the same.
+ * A piece, by the given way of one word and of many. Where the bytes are to go as well (`to`) the last of them, which
+ * are not whole blocks, are copied 32 at a time: what lies there before them is the same.
  */
 #define CHECK_LAST 32
 

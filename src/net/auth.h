@@ -29,8 +29,9 @@ void sn_auth_macs(uint64_t mac[SN_AUTH_MACS], struct sn_auth_of of[SN_AUTH_MACS]
 void sn_auth_mask(const struct sn_sip_key *hello_key, struct sn_wire_hello *h);
 
 /*
- * The payload's check. Add pieces in order; all but the last have a multiple of 8 bytes. Cost: 8 bytes a cycle where the
- * processor has the CRC-32C instruction (x86 with SSE 4.2, ARMv8 with CRC), 4 where that is slow (AMD), about 1 byte a cycle else.
+ * The payload's check. Add pieces in order; all but the last have a multiple of 8 bytes. Cost: 8 bytes a cycle where
+ * the processor has the CRC-32C instruction (x86 with SSE 4.2, ARMv8 with CRC), 4 where that is slow (AMD), about 1
+ * byte a cycle else.
  */
 struct sn_check {
 	uint32_t lane[4];
@@ -49,8 +50,8 @@ static inline uint32_t sn_check_of(const void *bytes, size_t len)
 	return sn_check_end(&c);
 }
 /*
- * Of SN_CHECK_HEAD bytes and of those of a body, which go to `to`, too, where nothing of it lies, unless that is NULL: the body is
- * read once.
+ * Of SN_CHECK_HEAD bytes and of those of a body, which go to `to`, too, where nothing of it lies, unless that is
+ * NULL: the body is read once.
  */
 #define SN_CHECK_HEAD 16
 uint32_t sn_check_piece(const void *head, const void *bytes, size_t len, void *to);

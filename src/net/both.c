@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * UDP, and beside it a packet socket on the same interface: short frames that leave alone may go straight over Ethernet, which saves
- * the IP layer of both sides, 1.5 us of 3.5. Everything else is UDP's: bodies and trains, which it carries as fast or faster, and
- * whatever the packet socket does not take. Whether Ethernet frames come through to a peer is the engine's affair (quick.c).
+ * UDP, and beside it a packet socket on the same interface: short frames that leave alone may go straight over
+ * Ethernet, which saves the IP layer of both sides, 1.5 us of 3.5. Everything else is UDP's: bodies and trains, which
+ * it carries as fast or faster, and whatever the packet socket does not take. Whether Ethernet frames come through to
+ * a peer is the engine's affair (quick.c).
  *
- * Looking. The ring costs a look at memory, UDP a system call as long as a tenth of a message's way. So as long as the ring gives, only it
- * is looked at, until the engine says that it is time (once a microsecond, which is heeded less while the ring gives all, and has for long; and always while
- * long messages are under way); and when UDP has given something last, both.
+ * Looking. The ring costs a look at memory, UDP a system call as long as a tenth of a message's way. So as long as
+ * the ring gives, only it is looked at, until the engine says that it is time (once a microsecond, which is heeded
+ * less while the ring gives all, and has for long; and always while long messages are under way); and when UDP has
+ * given something last, both.
  *
- * Every frame of our type is shown to every packet socket of the host, 30 ns each; so of many processes here only the first have one.
+ * Every frame of our type is shown to every packet socket of the host, 30 ns each; so of many processes here only the
+ * first have one.
  */
 #include "base/base.h"
 #include "base/log.h"
@@ -47,7 +50,10 @@ struct both {
 
 /* ---- open ---- */
 
-/* How many packet sockets of this network namespace take frames of our type, of all or of those that are older than this one, as they are listed. */
+/*
+ * How many packet sockets of this network namespace take frames of our type, of all or of those that are older than
+ * this one, as they are listed.
+ */
 static unsigned listeners(ino_t own)
 {
 	char line[256];
@@ -77,8 +83,8 @@ static int crowded(ino_t own)
 }
 
 /*
- * Counted beforehand, as to open and close one in vain takes tens of ms; and when it is bound, as of those that open at once all are found to be
- * too many: the oldest of them stay.
+ * Counted beforehand, as to open and close one in vain takes tens of ms; and when it is bound, as of those that open
+ * at once all are found to be too many: the oldest of them stay.
  */
 static int open_ring(struct both *b, const struct sn_iface *iface)
 {

@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bodies over Ethernet: a packet socket without rings. For a frame of 8 bytes the ring is the shortest way there is. But what comes
- * through a ring is copied twice, by the kernel into it and by us out of it, and a body of 64 KiB and more takes up to 1.9 times
- * as long that way as through the calls here, which copy it once (bench/net_bare, "ether" and "plain").
+ * Bodies over Ethernet: a packet socket without rings. For a frame of 8 bytes the ring is the shortest way there is.
+ * But what comes through a ring is copied twice, by the kernel into it and by us out of it, and a body of 64 KiB and
+ * more takes up to 1.9 times as long that way as through the calls here, which copy it once (bench/net_bare, "ether"
+ * and "plain").
  *
- * Joined frames. As many frames as fit into 64 KiB leave as one packet, which the kernel (or the card) cuts up, as it does for UDP.
- * It does so for IP alone. So what stands before a frame of a body looks like headers of IPv4 and UDP, and the kernel is told, with the
- * packet and not in it, that its protocol is IP (a socket with PACKET_VNET_HDR; Linux 6.2). On the wire the type is ours: no IP stack
- * looks at these frames, no firewall of IP, and no address or route is needed. Between two hosts of one machine nothing cuts the packet up,
- * and it arrives whole. How long its frames are stands where IP's source address would. Where such packets do not come through, the
- * engine notices (probe.c), and frames are sent one by one; where this system refuses them, this driver does so for a second.
+ * Joined frames. As many frames as fit into 64 KiB leave as one packet, which the kernel (or the card) cuts up, as it
+ * does for UDP. It does so for IP alone. So what stands before a frame of a body looks like headers of IPv4 and UDP,
+ * and the kernel is told, with the packet and not in it, that its protocol is IP (a socket with PACKET_VNET_HDR;
+ * Linux 6.2). On the wire the type is ours: no IP stack looks at these frames, no firewall of IP, and no address or
+ * route is needed. Between two hosts of one machine nothing cuts the packet up, and it arrives whole. How long its
+ * frames are stands where IP's source address would. Where such packets do not come through, the engine notices
+ * (probe.c), and frames are sent one by one; where this system refuses them, this driver does so for a second.
  *
- * A frame's head is read to one place and its body to where it belongs, if that is known. A guess that was wrong costs a copy.
+ * A frame's head is read to one place and its body to where it belongs, if that is known. A guess that was wrong
+ * costs a copy.
  *
- * Everything leaves here: which socket a frame arrives at is the receiver's affair. A ring to send from is no faster for bodies of 64
- * KiB to 1 MiB, and slower for short frames: the kernel maps each into a buffer of its own in pages, where a call copies it.
- * A short frame, which most often is alone, is copied behind its header, so that the call takes one piece.
+ * Everything leaves here: which socket a frame arrives at is the receiver's affair. A ring to send from is no faster
+ * for bodies of 64 KiB to 1 MiB, and slower for short frames: the kernel maps each into a buffer of its own in pages,
+ * where a call copies it. A short frame, which most often is alone, is copied behind its header, so that the call
+ * takes one piece.
  *
- * A frame longer than a page the kernel lays into several, but for its first 14 bytes: both sides then take and give back three pieces of
- * memory a frame, and whoever looks at its head, as the filters do, finds it in the last place. A socket with PACKET_VNET_HDR
- * may say how much of each frame is to lie in one stretch.
+ * A frame longer than a page the kernel lays into several, but for its first 14 bytes: both sides then take and give
+ * back three pieces of memory a frame, and whoever looks at its head, as the filters do, finds it in the last place.
+ * A socket with PACKET_VNET_HDR may say how much of each frame is to lie in one stretch.
  *
- * Budget: one system call for up to IN_FRAMES in, or one joined packet, or SN_NET_BATCH out. Looking costs a call, too, and so is done
- * while something is expected, and else only now and then: what nobody has been waiting for may lie here as well as in a stash.
+ * Budget: one system call for up to IN_FRAMES in, or one joined packet, or SN_NET_BATCH out. Looking costs a call,
+ * too, and so is done while something is expected, and else only now and then: what nobody has been waiting for may
+ * lie here as well as in a stash.
  */
 #include "net/bulk.h"
 #include "base/log.h"
@@ -101,7 +106,10 @@ struct sn_bulk {
 	uint8_t bytes[]; /* IN_FRAMES times SN_JOIN_BYTES */
 };
 
-/* It has no protocol, so nothing comes in there. -1: the kernel has no such thing; net.ether_whole_calls and _joined stay 0. */
+/*
+ * It has no protocol, so nothing comes in there. -1: the kernel has no such thing; net.ether_whole_calls and _joined
+ * stay 0.
+ */
 static int open_whole(const struct sn_iface *iface)
 {
 	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = (int)iface->index};
@@ -165,9 +173,9 @@ uint64_t sn_bulk_room(const struct sn_bulk *b)
 /* ---- out ---- */
 
 /*
- * A device that drops a frame (ENOBUFS) gets it again, before all others. That is right where its queue is full. One that will
- * never take it, as a veth pair whose far end has a smaller MTU, would block the others for good: after a while the frame is
- * given up, as lost.
+ * A device that drops a frame (ENOBUFS) gets it again, before all others. That is right where its queue is full. One
+ * that will never take it, as a veth pair whose far end has a smaller MTU, would block the others for good: after a
+ * while the frame is given up, as lost.
  */
 static bool refused_long(struct sn_bulk *b)
 {
@@ -216,7 +224,10 @@ static unsigned group(const struct sn_bulk *b, const struct sn_net_out *f, unsig
 	return sn_join_count(f, b->apart_until || b->whole < 0 || may == 0 ? 1 : may, size);
 }
 
-/* What stands before a body: see above. The kernel writes the length of each frame that it cuts off where these say theirs. */
+/*
+ * What stands before a body: see above. The kernel writes the length of each frame that it cuts off where these say
+ * theirs.
+ */
 static void front(struct looks *l, const struct sn_net_path *to, uint32_t len, uint32_t size)
 {
 	const uint16_t type = htons(SN_ETHERTYPE_BODY);
@@ -233,7 +244,10 @@ static void front(struct looks *l, const struct sn_net_path *to, uint32_t len, u
 			       .saddr = htonl(size)};
 }
 
-/* What stands before the frames of a packet, len bytes together. Returns its own length, without what is for the kernel alone. */
+/*
+ * What stands before the frames of a packet, len bytes together. Returns its own length, without what is for the
+ * kernel alone.
+ */
 static uint32_t head(struct head *h, const struct sn_net_out *f, unsigned n, uint32_t len, uint32_t size)
 {
 	uint32_t front_len = f->how == SN_OUT_PLAIN ? SN_ETHER_HEAD : SN_ETHER_BODY;
@@ -375,8 +389,9 @@ static bool came(struct sn_bulk *b, unsigned i, uint32_t expected)
 }
 
 /*
- * One packet, of as many frames as it may have, or several of one frame each, as they come from a card: by what came last. What is not
- * handed out at once has no places, for their owners may go away; so where one of several turns out to be joined none has.
+ * One packet, of as many frames as it may have, or several of one frame each, as they come from a card: by what came
+ * last. What is not handed out at once has no places, for their owners may go away; so where one of several turns out
+ * to be joined none has.
  */
 static void read_packets(struct sn_bulk *b, unsigned max, const struct sn_net_place *place)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The Ethernet driver's second socket: everything leaves by it (what is long or joined by one more), and the frames that carry the
- * bodies of rendezvous come in. See bulk.c.
+ * The Ethernet driver's second socket: everything leaves by it (what is long or joined by one more), and the frames
+ * that carry the bodies of rendezvous come in. See bulk.c.
  */
 #ifndef SN_NET_BULK_H
 #define SN_NET_BULK_H

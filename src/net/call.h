@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls that carry a lone short frame, past the C library: there they are cancellation points, which costs two locked instructions in a
- * process of several threads. And a function that has made a system call returns to where the processor no longer expects it to, as
- * the kernel empties its memory of callers (9 ns on an AMD EPYC): in line there is nothing to return from.
+ * The calls that carry a lone short frame, past the C library: there they are cancellation points, which costs two
+ * locked instructions in a process of several threads. And a function that has made a system call returns to where
+ * the processor no longer expects it to, as the kernel empties its memory of callers (9 ns on an AMD EPYC): in line
+ * there is nothing to return from.
  */
 #ifndef SN_NET_CALL_H
 #define SN_NET_CALL_H
@@ -13,7 +14,10 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 
-/* socket.c, as sockets are opened: they are the kernel's own. A library that was loaded before may have others, which only it can read. */
+/*
+ * socket.c, as sockets are opened: they are the kernel's own. A library that was loaded before may have others, which
+ * only it can read.
+ */
 extern bool sn_net_bare_calls;
 
 /* Tests that count calls have them made by name. */

@@ -59,11 +59,12 @@ struct sn_net_in { /* a frame that came, valid until the next receive() */
 };
 
 /*
- * Where the next frames would best be put. A driver that has to say where frames go before it sees them may ask: what probably comes
- * next is a train of frames of *size bytes (the last may be shorter), as many as are returned (at most max). What follows the first
- * SN_NET_HEAD bytes of frame i should go to spot[i], as far as that is long; the rest of a frame that is longer, or filled up, stays
- * where it would be without a spot. This is a guess: who asked must be ready to find anything in the frames, and a driver that finds
- * frames of another length puts them together again itself.
+ * Where the next frames would best be put. A driver that has to say where frames go before it sees them may ask: what
+ * probably comes next is a train of frames of *size bytes (the last may be shorter), as many as are returned (at most
+ * max). What follows the first SN_NET_HEAD bytes of frame i should go to spot[i], as far as that is long; the rest of
+ * a frame that is longer, or filled up, stays where it would be without a spot. This is a guess: who asked must be
+ * ready to find anything in the frames, and a driver that finds frames of another length puts them together again
+ * itself.
  */
 #define SN_NET_HEAD 56 /* of a DATA or PUSH frame */
 struct sn_net_place {
@@ -101,8 +102,9 @@ struct sn_net_driver {
 	/* Optional: it is time that the next receive() looks at whatever there is to look at; must: and so it shall. */
 	void (*wide)(void *drv, bool must);
 	/*
-	 * Optional: a short cut beside the driver's own way, for short frames that come alone (quick.c). The part of an address by which
-	 * peers find this end of it; false: there is none. And the way to a peer's, into path->quick; false: none leads there.
+	 * Optional: a short cut beside the driver's own way, for short frames that come alone (quick.c). The part of
+	 * an address by which peers find this end of it; false: there is none. And the way to a peer's, into
+	 * path->quick; false: none leads there.
 	 */
 	bool (*quick_part)(void *drv, struct sn_addr_part *part);
 	bool (*quick_path)(void *drv, const struct sn_addr_part *part, struct sn_net_path *path);
@@ -118,7 +120,10 @@ struct sn_net_driver {
 	void (*counters)(void *drv, void (*fn)(void *arg, const char *name, uint64_t value), void *arg);
 };
 
-/* Buffers of so many bytes for a socket, or as large as the system permits; returns the bytes of frames that fit the one in. */
+/*
+ * Buffers of so many bytes for a socket, or as large as the system permits; returns the bytes of frames that fit the
+ * one in.
+ */
 uint64_t sn_net_buffers(int fd, int in, int out);
 
 extern const struct sn_net_driver sn_net_udp; /* UDP over IPv4 or IPv6: for any user */

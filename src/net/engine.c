@@ -352,9 +352,10 @@ int sn_net_progress(struct sn_net *n)
 }
 
 /*
- * What has come on the only port, if nothing else is to be done: no timers, no work, nothing is asked for. What its arrival brings about is
- * done by the next sn_net_progress. Of what is taken so the clock is read for one in TIMED, as an answer leaves sooner without: else
- * engine time is that of the look before (sn_net_fresh), and no measure of a round trip.
+ * What has come on the only port, if nothing else is to be done: no timers, no work, nothing is asked for. What its
+ * arrival brings about is done by the next sn_net_progress. Of what is taken so the clock is read for one in TIMED,
+ * as an answer leaves sooner without: else engine time is that of the look before (sn_net_fresh), and no measure of a
+ * round trip.
  */
 int sn_net_peek(struct sn_net *n)
 {

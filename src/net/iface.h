@@ -22,9 +22,10 @@ struct sn_iface {
 };
 
 /*
- * The interface called `where`, or holding the address `where`; with where NULL or "" the best one that is up and of the
- * needed kind: fastest first, one with the default route before its equals, then bridges of container engines, then those
- * without a carrier, and loopback only when there is no other. ether: it must have a MAC address; else an IP address. Negative sn_error.
+ * The interface called `where`, or holding the address `where`; with where NULL or "" the best one that is up and of
+ * the needed kind: fastest first, one with the default route before its equals, then bridges of container engines,
+ * then those without a carrier, and loopback only when there is no other. ether: it must have a MAC address; else an
+ * IP address. Negative sn_error.
  */
 int sn_iface_choose(const char *where, bool ether, struct sn_iface *out);
 
@@ -38,9 +39,9 @@ unsigned sn_iface_all(bool ether, struct sn_iface *out, unsigned max);
 #define SN_IFACE_WHERE 64
 
 /*
- * The next entry of the setting `net` where that is a list of "udp" and "ether", each with ":" and an interface or address if
- * one is to be used. *at begins as the setting. 1: taken, and *at stands behind it; 0: there is no more; negative sn_error: it is
- * something else.
+ * The next entry of the setting `net` where that is a list of "udp" and "ether", each with ":" and an interface or
+ * address if one is to be used. *at begins as the setting. 1: taken, and *at stands behind it; 0: there is no more;
+ * negative sn_error: it is something else.
  */
 int sn_iface_entry(const char **at, bool *ether, char where[SN_IFACE_WHERE]);
 

@@ -119,7 +119,10 @@ static int deliver_record(struct sn_net_link *l, const struct sn_rec *rec)
 	return sn_core_arrive(l->peer, &(struct sn_in){.head = rec->head, .body = rec->body});
 }
 
-/* The commonest record: a tagged message without immediate data, of whose fate its sender does not ask. 0: it is another one. */
+/*
+ * The commonest record: a tagged message without immediate data, of whose fate its sender does not ask. 0: it is
+ * another one.
+ */
 static inline int deliver_tagged(struct sn_net_link *l, const uint8_t **at, const uint8_t *end)
 {
 	size_t room = (size_t)(end - *at);

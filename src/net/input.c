@@ -37,8 +37,8 @@ static void hello_frame(struct sn_net *n, const uint8_t *data, uint32_t len)
 }
 
 /*
- * Eight take hardly longer than two (auth.h). Trains come from one peer: so they are made for the link that the first is for. A frame
- * before may still end that session; what is for another key is reckoned anew.
+ * Eight take hardly longer than two (auth.h). Trains come from one peer: so they are made for the link that the first
+ * is for. A frame before may still end that session; what is for another key is reckoned anew.
  */
 static void macs_ahead(struct sn_net *n, unsigned from, unsigned count, struct macs *m)
 {
@@ -131,8 +131,9 @@ static void dispatch(struct sn_net_link *l, const uint8_t *data, uint32_t len,
 }
 
 /*
- * The check over a frame. Its end may stand elsewhere (body), or is copied to where it belongs (to) by the same reading: as with a guess
- * of the driver's, the place is still to be filled, so what turns out to be damaged is written over.
+ * The check over a frame. Its end may stand elsewhere (body), or is copied to where it belongs (to) by the same
+ * reading: as with a guess of the driver's, the place is still to be filled, so what turns out to be damaged is
+ * written over.
  */
 static uint32_t check_of(const struct sn_wire_head *h, uint32_t len, const uint8_t *body, uint8_t *to)
 {
@@ -258,9 +259,9 @@ static void frames_in(struct sn_net *n, unsigned count)
 }
 
 /*
- * Between two short messages only the port that heard something last is looked at, and the others at times: a look at one costs
- * 0.3 us, as much as a tenth of a message's way, and messages mostly take one rail. What a lone port has to look at besides is its driver's
- * affair, but for the times at which all must be looked at.
+ * Between two short messages only the port that heard something last is looked at, and the others at times: a look at
+ * one costs 0.3 us, as much as a tenth of a message's way, and messages mostly take one rail. What a lone port has to
+ * look at besides is its driver's affair, but for the times at which all must be looked at.
  */
 static bool must_look(const struct sn_net *n)
 {

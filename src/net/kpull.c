@@ -247,8 +247,9 @@ static void learn(struct sn_net_pull *p, const struct sennit_net_done *d)
 }
 
 /*
- * The event is read before the ring: so what is signalled and not taken here keeps it readable. The kernel writes to the ring first, so a
- * signal may be later than this look; the next one reads it, or it would wake for nothing who sleeps on it, again and again.
+ * The event is read before the ring: so what is signalled and not taken here keeps it readable. The kernel writes to
+ * the ring first, so a signal may be later than this look; the next one reads it, or it would wake for nothing who
+ * sleeps on it, again and again.
  */
 static void read_event(struct sn_kpull *k)
 {

@@ -71,8 +71,8 @@ static uint64_t lane_most(const struct sn_net *n, const struct sn_net_lane *lane
 }
 
 /*
- * What stands before a block asked for now, as bytes at this lane's rate: its own, and what other peers were asked for on the same
- * port, which passes at the best rate that the port has shown of late.
+ * What stands before a block asked for now, as bytes at this lane's rate: its own, and what other peers were asked
+ * for on the same port, which passes at the best rate that the port has shown of late.
  */
 static uint64_t queued_on(const struct sn_net *n, const struct sn_net_lane *lane, uint64_t rate)
 {
@@ -121,8 +121,8 @@ static unsigned lanes_seen(const struct sn_net_pull *p, struct sn_sched_rail *ra
 }
 
 /*
- * A lane of which nothing was asked in a few fetches, for its figures are bad: they may have been so only once. So a fetch begins
- * with a block on it. Should it be as slow as it looks, that block is taken over at the end.
+ * A lane of which nothing was asked in a few fetches, for its figures are bad: they may have been so only once. So a
+ * fetch begins with a block on it. Should it be as slow as it looks, that block is taken over at the end.
  */
 int sn_net_lane_trial(const struct sn_net_pull *p)
 {

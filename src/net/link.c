@@ -407,8 +407,8 @@ static void welcome_out(struct sn_net *n, const struct sn_wire_hello *h, uint64_
 }
 
 /*
- * The application does not look, and the link needs the core. So it is made at its next look. The newest HELLO of each peer is kept;
- * and whoever finds no room asks again, but that takes him 10 ms.
+ * The application does not look, and the link needs the core. So it is made at its next look. The newest HELLO of
+ * each peer is kept; and whoever finds no room asks again, but that takes him 10 ms.
  */
 static void keep_hello(struct sn_net *n, const struct sn_wire_hello *h)
 {
@@ -539,11 +539,11 @@ void sn_net_heard(struct sn_net_link *l)
 }
 
 /*
- * Ask after a quarter of the time-out without a sign of life, then 24 times; give up after the whole, when eight questions were
- * in vain. A question after which we were late proves little, for the peer and the wire may be as starved as we are; but if
- * it proved nothing, a peer that died on a busy machine would never be given up. And when we have looked again and again
- * for four time-outs by the clock, somebody who lives has had his turn too: each question counts in full, and engine time,
- * which hardly moves for who is always late, is no longer waited for.
+ * Ask after a quarter of the time-out without a sign of life, then 24 times; give up after the whole, when eight
+ * questions were in vain. A question after which we were late proves little, for the peer and the wire may be as
+ * starved as we are; but if it proved nothing, a peer that died on a busy machine would never be given up. And when
+ * we have looked again and again for four time-outs by the clock, somebody who lives has had his turn too: each
+ * question counts in full, and engine time, which hardly moves for who is always late, is no longer waited for.
  */
 static uint64_t silence_timer(struct sn_net_link *l)
 {
@@ -564,7 +564,10 @@ static uint64_t silence_timer(struct sn_net_link *l)
 			sn_net_gone(l, SN_ERR_PEER_GONE);
 			return SN_NET_NEVER;
 		}
-		/* To be reported by the application's next progress, unless a sign of life comes first: we go on asking for one. */
+		/*
+		 * To be reported by the application's next progress, unless a sign of life comes first: we go on
+		 * asking for one.
+		 */
 		l->silent = true;
 		sn_net_work(l);
 	}

@@ -12,10 +12,10 @@
 #include "net/net.h"
 
 /*
- * Mean bytes of a segment worth gathering by the rail. A judgement: measured with tests/net/rail_peer.c, vector (256 segments a
- * message, UDP and Ethernet, MTU 1500 and 9000, alternating), the time is within the noise of packing between 300 and 1,500
- * bytes (0.78 to 1.12 of it). Each piece of an iovec costs the kernel as much as copying some hundred bytes, so shorter ones
- * cannot gain, and longer ones save the copy.
+ * Mean bytes of a segment worth gathering by the rail. A judgement: measured with tests/net/rail_peer.c, vector (256
+ * segments a message, UDP and Ethernet, MTU 1500 and 9000, alternating), the time is within the noise of packing
+ * between 300 and 1,500 bytes (0.78 to 1.12 of it). Each piece of an iovec costs the kernel as much as copying some
+ * hundred bytes, so shorter ones cannot gain, and longer ones save the copy.
  */
 #define PIECE_LEAST 512
 
@@ -222,8 +222,8 @@ void sn_net_out_slot(struct sn_net_way *w, struct sn_net_slot *slot)
 }
 
 /*
- * The body of a piece: where it lies, if the rail may gather it from there, else copied together. Returns how many pieces; 0: no
- * memory.
+ * The body of a piece: where it lies, if the rail may gather it from there, else copied together. Returns how many
+ * pieces; 0: no memory.
  */
 static uint32_t data_body(struct sn_net_job *job, struct sn_net_tx *tx, struct iovec *iov, uint64_t offset,
 			  uint32_t len)
@@ -249,8 +249,9 @@ static uint32_t data_body(struct sn_net_job *job, struct sn_net_tx *tx, struct i
 }
 
 /*
- * The check of a piece. together: head and body are copied behind the piece before, as the kernel reads one stretch of memory sooner than 90
- * bits of it, and the check is made of the same reading. For a few pieces that is not worth the copy.
+ * The check of a piece. together: head and body are copied behind the piece before, as the kernel reads one stretch
+ * of memory sooner than 90 bits of it, and the check is made of the same reading. For a few pieces that is not worth
+ * the copy.
  */
 static void seal_data(struct sn_net_port *p, bool together)
 {
@@ -279,7 +280,10 @@ static void seal_data(struct sn_net_port *p, bool together)
 	out->iov_count = 1;
 }
 
-/* The macs of the pieces and PULLs in the batch, several at a time. A PULL may have grown until now, so its check is made here, too. */
+/*
+ * The macs of the pieces and PULLs in the batch, several at a time. A PULL may have grown until now, so its check is
+ * made here, too.
+ */
 static void sign(struct sn_net_port *p)
 {
 	struct sn_wire_head *h[SN_AUTH_MACS];
@@ -304,8 +308,8 @@ static void sign(struct sn_net_port *p)
 }
 
 /*
- * What our kernel's module has asked for comes by the other type of frame. The shortest pieces are asked for where others do not come
- * through: those are not joined.
+ * What our kernel's module has asked for comes by the other type of frame. The shortest pieces are asked for where
+ * others do not come through: those are not joined.
  */
 static enum sn_net_how how_to_carry(const struct sn_net_job *job)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames straight over Ethernet: an AF_PACKET socket with a ring that the kernel fills (TPACKET_V2), for the shortest way in
- * there is without a driver of our own. The bodies of rendezvous come in by another socket, by which everything leaves but what is long
- * or joined, which has one of its own (bulk.c). All need CAP_NET_RAW in the network namespace.
+ * Frames straight over Ethernet: an AF_PACKET socket with a ring that the kernel fills (TPACKET_V2), for the shortest
+ * way in there is without a driver of our own. The bodies of rendezvous come in by another socket, by which
+ * everything leaves but what is long or joined, which has one of its own (bulk.c). All need CAP_NET_RAW in the
+ * network namespace.
  *
- * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol frame; bodies have
- * a type of their own, and another head. The kernel filters by port, so a process sees only what is meant for it (or for a namesake: 1 in
- * 65,536). What a peer's kernel sends for ours, which has asked for it (DATA with the top bit in its number), is the module's.
+ * A frame is: destination and source MAC, ethertype 0x88B6, the receiver's 2-byte endpoint port, then the protocol
+ * frame; bodies have a type of their own, and another head. The kernel filters by port, so a process sees only what
+ * is meant for it (or for a namesake: 1 in 65,536). What a peer's kernel sends for ours, which has asked for it (DATA
+ * with the top bit in its number), is the module's.
  *
  * Budget: receiving looks at one word of shared memory and makes no system call; frames are read where the kernel put
  * them. Sending costs one system call for a batch. While a body is expected a look costs one call.

@@ -22,8 +22,9 @@ static bool lost(struct sn_net_block *b)
 }
 
 /*
- * What a piece of this round says about blocks asked for earlier on its lane. sn_net_ask() moves a block to the end of the list.
- * Pieces that were pushed may have been sent before a PULL arrived that we sent before: they tell of their own fetch only.
+ * What a piece of this round says about blocks asked for earlier on its lane. sn_net_ask() moves a block to the end
+ * of the list. Pieces that were pushed may have been sent before a PULL arrived that we sent before: they tell of
+ * their own fetch only.
  */
 static void evidence(struct sn_net_lane *lane, uint32_t round, const struct sn_net_pull *pushed)
 {
@@ -136,7 +137,10 @@ static struct sn_net_pull *pull_of(struct sn_net_link *l, uint32_t rdv)
 	return NULL;
 }
 
-/* Not an answer to an older fetch, which has ended: numbers come back after 2,048 fetches, and a rail may be as late as that. */
+/*
+ * Not an answer to an older fetch, which has ended: numbers come back after 2,048 fetches, and a rail may be as late
+ * as that.
+ */
 static bool answers(const struct sn_net_pull *p, uint32_t round)
 {
 	return round - p->first_round <= p->link->round - p->first_round;

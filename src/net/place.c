@@ -6,8 +6,8 @@
 #include "net/net.h"
 
 /*
- * Scattering over many short pieces costs more than copying what is still in the cache: with pieces of 1400 bytes, 64 KiB took 6 us
- * longer that way, 1 MiB 37 us less.
+ * Scattering over many short pieces costs more than copying what is still in the cache: with pieces of 1400 bytes, 64
+ * KiB took 6 us longer that way, 1 MiB 37 us less.
  */
 #define PLACE_FRAG 4096
 #define PLACE_LEN  (512ULL << 10)
@@ -69,8 +69,9 @@ static unsigned spots_of(const struct sn_net_block *b, struct sn_net_spot *spot,
 }
 
 /*
- * The pieces still missing of the blocks that should come next; a sender sends them in order, in one train as long as they are equally
- * long. Only places that are still to be filled are given, so whatever lands there is written over, or is right.
+ * The pieces still missing of the blocks that should come next; a sender sends them in order, in one train as long as
+ * they are equally long. Only places that are still to be filled are given, so whatever lands there is written over,
+ * or is right.
  */
 unsigned sn_net_expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32_t *size)
 {

@@ -30,7 +30,10 @@ static int open_port(struct ports *r, const struct sn_net_driver *driver, const 
 	return rc;
 }
 
-/* A packet socket takes 10 ms to make and 20 to close, so there is none where all ranks are on this host, as far as the launcher says. */
+/*
+ * A packet socket takes 10 ms to make and 20 to close, so there is none where all ranks are on this host, as far as
+ * the launcher says.
+ */
 static int open_udp(struct ports *r, const char *where)
 {
 	struct sn_launched job = sn_launched();
@@ -42,9 +45,9 @@ static int open_udp(struct ports *r, const char *where)
 }
 
 /*
- * auto: UDP on every interface with an IP address, for whatever lies between two hosts carries IP, the fastest first, with the short
- * cut over Ethernet where that is allowed; Ethernet frames on those that have no IP address. One that does not open is left out,
- * unless all are.
+ * auto: UDP on every interface with an IP address, for whatever lies between two hosts carries IP, the fastest first,
+ * with the short cut over Ethernet where that is allowed; Ethernet frames on those that have no IP address. One that
+ * does not open is left out, unless all are.
  */
 static int open_all(struct ports *r)
 {

@@ -15,8 +15,9 @@ int sn_net_ports_watch(const struct sn_net_cfg_port *ports, unsigned count, int 
 /* Take the shots out of it, so that it is quiet again. */
 void sn_net_ports_rang(int epoll);
 /*
- * A socket whose device goes down has an error pending, and is ready to be read for as long as no call takes it: one that is read
- * through its ring, and by which nothing is sent, for good. What the error was, sending tells (sn_net_driver.trouble).
+ * A socket whose device goes down has an error pending, and is ready to be read for as long as no call takes it: one
+ * that is read through its ring, and by which nothing is sent, for good. What the error was, sending tells
+ * (sn_net_driver.trouble).
  */
 void sn_net_error_taken(int fd);
 

@@ -4,11 +4,12 @@
  * are sent padded and answered; the longest that is answered is used. Until then, and after a black hole, frames have
  * the size that every path carries.
  *
- * And whether frames that are joined come through (sn_net_driver.joins). Each end may know that it can join them and take them
- * apart; what lies between shows only by trying: a bridge to a card, a program that forwards frames. So two frames are sent joined, of
- * which the second is marked, and answered so, once so much has been sent that they are little. Nothing is joined until then, nor after doubts.
- * One more is sent alone: where not even that is answered, though the peer is heard on this way, what bodies travel as does not come through,
- * and they go as all other frames do.
+ * And whether frames that are joined come through (sn_net_driver.joins). Each end may know that it can join them and
+ * take them apart; what lies between shows only by trying: a bridge to a card, a program that forwards frames. So two
+ * frames are sent joined, of which the second is marked, and answered so, once so much has been sent that they are
+ * little. Nothing is joined until then, nor after doubts. One more is sent alone: where not even that is answered,
+ * though the peer is heard on this way, what bodies travel as does not come through, and they go as all other frames
+ * do.
  */
 #include "net/net.h"
 
@@ -196,9 +197,10 @@ uint64_t sn_net_probe_timer(struct sn_net_way *w)
 }
 
 /*
- * A frame of a train. Counted is all that came on the port meanwhile, whoever sent it: when a job starts, the trains of all peers
- * come at once, and what is looked for is what the rail can do, not one train's share of it. What was read together with
- * the first frame may have stood there for long, and tells nothing. Bulk of this peer would stand between the frames.
+ * A frame of a train. Counted is all that came on the port meanwhile, whoever sent it: when a job starts, the trains
+ * of all peers come at once, and what is looked for is what the rail can do, not one train's share of it. What was
+ * read together with the first frame may have stood there for long, and tells nothing. Bulk of this peer would stand
+ * between the frames.
  */
 static void train_in(struct sn_net_link *l, struct sn_net_lane *lane, unsigned place)
 {

@@ -9,9 +9,10 @@
  * none, and looking costs nothing. The PULL itself leaves by the port on which the answer will come, so that rails do not
  * overtake each other and a dead cable is one rail's trouble.
  *
- * Budget of a piece: found by two table look-ups, copied once from the kernel's buffer into the application's: where the
- * driver can be told beforehand (UDP), by the kernel itself, to the place that sn_net_expect names; else from where the driver
- * put it, by the same reading that checks it. net.rx_placed and net.rx_moved count the guesses that were right and wrong.
+ * Budget of a piece: found by two table look-ups, copied once from the kernel's buffer into the application's: where
+ * the driver can be told beforehand (UDP), by the kernel itself, to the place that sn_net_expect names; else from
+ * where the driver put it, by the same reading that checks it. net.rx_placed and net.rx_moved count the guesses that
+ * were right and wrong.
  *
  * This file asks; piece.c takes in what comes, again.c has the timers, push.c what comes unasked.
  */
@@ -71,8 +72,8 @@ static void unlist(struct sn_net_pull *p)
 }
 
 /*
- * Will another DONE follow soon, with which one that is due now can go? Of short bodies that come unasked, every other one waits.
- * Not in quiet mode: nobody looks in time for one that a sender may be waiting for.
+ * Will another DONE follow soon, with which one that is due now can go? Of short bodies that come unasked, every
+ * other one waits. Not in quiet mode: nobody looks in time for one that a sender may be waiting for.
  */
 static bool company(const struct sn_net_link *l)
 {
@@ -128,8 +129,8 @@ struct sn_net_way *sn_net_pull_way(struct sn_net_link *l, unsigned lane)
 }
 
 /*
- * A block of which all is missing, behind those that the frame asks for that is the last in the batch: then that asks for this one, too.
- * A frame costs both sides some 2 us, and a body of 1 MiB has twelve blocks to ask for at once.
+ * A block of which all is missing, behind those that the frame asks for that is the last in the batch: then that asks
+ * for this one, too. A frame costs both sides some 2 us, and a body of 1 MiB has twelve blocks to ask for at once.
  */
 static bool ask_also(const struct sn_net_way *way, const struct sn_net_block *b)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is sent unasked. A rendezvous costs a round trip before the first byte of its body moves, as much as it takes to send 32 to 64
- * KiB; so the sender lets the beginning follow the announcement at once, as much of it as the receiver has given its word
- * to take (docs/protocol.md, PUSH). The receiver treats these blocks as if it had asked for them, so all that is said
- * of losses, pacing and placing in pull.c holds for them too.
+ * What is sent unasked. A rendezvous costs a round trip before the first byte of its body moves, as much as it takes
+ * to send 32 to 64 KiB; so the sender lets the beginning follow the announcement at once, as much of it as the
+ * receiver has given its word to take (docs/protocol.md, PUSH). The receiver treats these blocks as if it had asked
+ * for them, so all that is said of losses, pacing and placing in pull.c holds for them too.
  *
- * Of a short body that follows whole a copy is kept, and the request ends at once: so a sender need not wait for the receiver, and the
- * receiver need not hurry to say DONE, which would cost it a system call between getting a message and answering it. Who has sent
- * more than that streams, and its time is better spent than on copies; of a longer body, too, unless bodies go to and fro. The copy is made
- * when the body is on its way: what is sent again comes from there.
+ * Of a short body that follows whole a copy is kept, and the request ends at once: so a sender need not wait for the
+ * receiver, and the receiver need not hurry to say DONE, which would cost it a system call between getting a message
+ * and answering it. Who has sent more than that streams, and its time is better spent than on copies; of a longer
+ * body, too, unless bodies go to and fro. The copy is made when the body is on its way: what is sent again comes from
+ * there.
  *
  * What comes before its receive is posted, or before its announcement, is kept in a stash: one for each rendezvous, of which
  * there are never more than SN_NET_STASHES, each as long as the longest push. They are kept for the next use.
@@ -34,8 +35,8 @@ uint64_t sn_net_push_room(const struct sn_net_link *l)
 }
 
 /*
- * The longest body of which a copy is kept. Of a longer one it takes as long as the receiver needs to answer: so if nothing else is to
- * be done meanwhile, that is if bodies go one at a time, to and fro.
+ * The longest body of which a copy is kept. Of a longer one it takes as long as the receiver needs to answer: so if
+ * nothing else is to be done meanwhile, that is if bodies go one at a time, to and fro.
  */
 static uint64_t keep_most(const struct sn_net_link *l)
 {
@@ -97,9 +98,10 @@ void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn
 }
 
 /*
- * The pieces of each train but the last. Where the sender copies short pieces together, each costs it more than the receiver, who waits for
- * every train; and when the last has come nobody sends any more. So of a lone body that is a short one, though not so short that the
- * one before it still keeps the receiver busy. With long pieces, or more than 256 KiB, that gains nothing.
+ * The pieces of each train but the last. Where the sender copies short pieces together, each costs it more than the
+ * receiver, who waits for every train; and when the last has come nobody sends any more. So of a lone body that is a
+ * short one, though not so short that the one before it still keeps the receiver busy. With long pieces, or more than
+ * 256 KiB, that gains nothing.
  */
 static uint32_t train_of(const struct sn_net_send *s, const struct sn_net_way *w, uint32_t trains,
 			 uint32_t most)
@@ -149,9 +151,9 @@ void sn_net_push_start(struct sn_net_send *s, struct sn_net_way *w)
 }
 
 /*
- * An announcement that is followed by pieces goes out with them, and with what DONE has waited for company. While others are under
- * way only whole trains leave; what is left joins the next message's, or leaves at the application's next look. 1: the
- * request has ended, for a copy is kept.
+ * An announcement that is followed by pieces goes out with them, and with what DONE has waited for company. While
+ * others are under way only whole trains leave; what is left joins the next message's, or leaves at the application's
+ * next look. 1: the request has ended, for a copy is kept.
  */
 int sn_net_push_now(struct sn_net_link *l, struct sn_net_send *s, bool alone)
 {
@@ -195,8 +197,9 @@ void sn_net_push_heard(struct sn_net_link *l, uint8_t word)
 /* ---- what we say ---- */
 
 /*
- * What all may push that send now. One with short frames more: being asked for its bodies would bring them no sooner to where they belong,
- * for the kernel does not put short pieces there (place.c), and each time that it is spent costs a round trip.
+ * What all may push that send now. One with short frames more: being asked for its bodies would bring them no sooner
+ * to where they belong, for the kernel does not put short pieces there (place.c), and each time that it is spent
+ * costs a round trip.
  */
 static uint64_t word_of(const struct sn_net_port *p, unsigned senders)
 {
@@ -311,8 +314,9 @@ static struct sn_net_stash *stash_new(struct sn_net_link *l, const struct sn_wir
 }
 
 /*
- * All pieces of one rendezvous carry one number of a MSG frame. Where they differ and the number of the rendezvous does not, that has come
- * back after 2,048 others, and the older one has ended: of it nothing is kept, nor put beside the newer one's.
+ * All pieces of one rendezvous carry one number of a MSG frame. Where they differ and the number of the rendezvous
+ * does not, that has come back after 2,048 others, and the older one has ended: of it nothing is kept, nor put beside
+ * the newer one's.
  */
 void sn_net_stash(struct sn_net_link *l, const struct sn_wire_push *w, const uint8_t *body, uint32_t len)
 {
@@ -354,7 +358,10 @@ void sn_net_stash_drop(struct sn_net_link *l, uint32_t rdv)
 		stash_put(l->net, s);
 }
 
-/* What is kept of this rendezvous goes into the fetch. True: more of it has come than what is still missing would have followed. */
+/*
+ * What is kept of this rendezvous goes into the fetch. True: more of it has come than what is still missing would
+ * have followed.
+ */
 static bool unstash(struct sn_net_pull *p, const struct sn_rdv *rdv)
 {
 	struct sn_net_stash *s = stash_find(p->link, rdv->number);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The short cut. Where a driver has one (both.c: Ethernet frames beside UDP on the same interface), short frames that leave alone take it
- * once it has been shown to come through: MSG frames while at most SN_QUICK_FEW are under way and none that went the long way, PULLs,
- * acknowledgements nobody has asked for. It is no rail of its own: the way's numbering, timers, window and models count for both, for it is one
- * wire, and there is nothing to split.
+ * The short cut. Where a driver has one (both.c: Ethernet frames beside UDP on the same interface), short frames that
+ * leave alone take it once it has been shown to come through: MSG frames while at most SN_QUICK_FEW are under way and
+ * none that went the long way, PULLs, acknowledgements nobody has asked for. It is no rail of its own: the way's
+ * numbering, timers, window and models count for both, for it is one wire, and there is nothing to split.
  *
- * Whether it comes through shows only by trying. Many networks drop a type of frame that they do not know, without a word, from the
- * beginning or from some day on; and the peer may lack the privilege, or stand behind a router. So:
- * - both sides say in PORTS where their ends are; and in one IP subnet only a PROBE is sent there, as long as the frames that would
- *   follow. Until it is answered all goes the long way; nothing waits for it. After three in vain it is tried anew when many
- *   frames have been sent, so an idle peer costs nothing.
- * - at the first sign that something sent by it is missing (a timer, a gap, what was acknowledged comes again) all goes the long way,
- *   what is sent again first, and it is tried anew: at once, then ever later if that happens again. If the peer
- *   says that what was missing did come, only late, the doubt was wrong.
+ * Whether it comes through shows only by trying. Many networks drop a type of frame that they do not know, without a
+ * word, from the beginning or from some day on; and the peer may lack the privilege, or stand behind a router. So:
+ * - both sides say in PORTS where their ends are; and in one IP subnet only a PROBE is sent there, as long as the
+ *   frames that would follow. Until it is answered all goes the long way; nothing waits for it. After three in vain
+ *   it is tried anew when many frames have been sent, so an idle peer costs nothing.
+ * - at the first sign that something sent by it is missing (a timer, a gap, what was acknowledged comes again) all
+ *   goes the long way, what is sent again first, and it is tried anew: at once, then ever later if that happens
+ *   again. If the peer says that what was missing did come, only late, the doubt was wrong.
  * - what must not depend on it never takes it: the handshake, questions whether the peer lives and the answers to them, BYE.
  */
 #include "net/quick.h"

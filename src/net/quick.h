@@ -20,8 +20,8 @@ void sn_net_quick_batch(
 	struct sn_net_port *p); /* which frames of the batch, that is about to leave, take it */
 
 /*
- * May this MSG frame take it, which is about to leave? una: the oldest that is not acknowledged, this one not counted. Behind one that went
- * the long way only when that has come: overtaking looks like a loss.
+ * May this MSG frame take it, which is about to leave? una: the oldest that is not acknowledged, this one not
+ * counted. Behind one that went the long way only when that has come: overtaking looks like a loss.
  */
 static inline enum sn_net_quick sn_net_quick_for(struct sn_net_way *w, struct sn_net_slot *slot, uint32_t una)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A packet socket's ring that the kernel fills (TPACKET_V2): a look is at one word of shared memory, and frames are read where the
- * kernel put them.
+ * A packet socket's ring that the kernel fills (TPACKET_V2): a look is at one word of shared memory, and frames are
+ * read where the kernel put them.
  */
 #ifndef SN_NET_RING_H
 #define SN_NET_RING_H

@@ -7,7 +7,10 @@
 #include "net/net.h"
 #include <stdlib.h>
 
-/* Blocks a turn: those of 256 KiB. At four the last of them stood behind a look, which in both directions at once takes what has come. */
+/*
+ * Blocks a turn: those of 256 KiB. At four the last of them stood behind a look, which in both directions at once
+ * takes what has come.
+ */
 #define TURN 5
 
 struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req)

@@ -2,9 +2,10 @@
 /*
  * How often who waits looks at the network, and whether he waits.
  *
- * Who posts something long may go away to compute; if he then looks STAYS times in a row he waits. One who did so TRUSTED times
- * is not expected to go away until he did: to have the network watched for him would wake two threads for each window of a
- * stream, which take a fifth of the sender's time. If he goes away all the same, the service thread's timer finds that out, once.
+ * Who posts something long may go away to compute; if he then looks STAYS times in a row he waits. One who did so
+ * TRUSTED times is not expected to go away until he did: to have the network watched for him would wake two threads
+ * for each window of a stream, which take a fifth of the sender's time. If he goes away all the same, the service
+ * thread's timer finds that out, once.
  */
 #ifndef SN_NET_STAY_H
 #define SN_NET_STAY_H
@@ -37,8 +38,9 @@ static inline bool sn_net_away(uint64_t gap, uint64_t pause)
 /* He may go away now. False: he is trusted to stay. */
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now);
 /*
- * He posted something a moment ago. What is watched from then on may ring before he is through, and where the thread that it wakes has
- * only his core, it must not take him for somebody who has gone: it would do his work in his place, a frame at a time, each with a wake.
+ * He posted something a moment ago. What is watched from then on may ring before he is through, and where the thread
+ * that it wakes has only his core, it must not take him for somebody who has gone: it would do his work in his place,
+ * a frame at a time, each with a wake.
  */
 bool sn_net_just_posted(const struct sn_net_stay *s, uint64_t now);
 /* A look that began at `now`; none was due for `pause` ns after the last. True: he has shown that he waits. */

@@ -8,10 +8,11 @@
  * resend is noticed like a lost first send. What has nothing sent after it waits for the way's timer, and then goes by
  * another way, if there is one. A way on which that happens twice in a row is out (way.c).
  *
- * The timer. A lone message that is lost waits for it, so where there is one way it may be as short as half a millisecond. But a
- * peer whose application computes acknowledges when its service thread or its progress thread looks, milliseconds later, and what it gets
- * meanwhile comes twice. It says so, and then the time from the first send is a round trip like any other: so the timer learns how
- * late such a peer is, and forgets it with the prompt answers that follow. It is never news of a loss.
+ * The timer. A lone message that is lost waits for it, so where there is one way it may be as short as half a
+ * millisecond. But a peer whose application computes acknowledges when its service thread or its progress thread
+ * looks, milliseconds later, and what it gets meanwhile comes twice. It says so, and then the time from the first
+ * send is a round trip like any other: so the timer learns how late such a peer is, and forgets it with the prompt
+ * answers that follow. It is never news of a loss.
  */
 #include "net/alone.h"
 #include <stdlib.h>
@@ -139,7 +140,10 @@ uint64_t sn_net_stream_rto(const struct sn_net_way *w)
 	return sn_net_rto_from(&w->rtt, w->backoff, one ? SN_NET_RTO_ONE : SN_NET_RTO_MIN);
 }
 
-/* A frame that was sent again has come twice: its first send was not lost, and what was acknowledged last tells how late it came. */
+/*
+ * A frame that was sent again has come twice: its first send was not lost, and what was acknowledged last tells how
+ * late it came.
+ */
 void sn_net_stream_twice(struct sn_net_link *l)
 {
 	for (unsigned i = 0; i < l->net->cfg.ports; i++) {
@@ -154,8 +158,8 @@ void sn_net_stream_twice(struct sn_net_link *l)
 }
 
 /*
- * What was sent before the peer had made the link it has dropped, unless it says otherwise in the frame that tells of the link, or in one that
- * is read with it. The timer would be that of a peer of which nothing is known.
+ * What was sent before the peer had made the link it has dropped, unless it says otherwise in the frame that tells of
+ * the link, or in one that is read with it. The timer would be that of a peer of which nothing is known.
  */
 void sn_net_stream_met(struct sn_net_link *l)
 {

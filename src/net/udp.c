@@ -2,18 +2,19 @@
 /*
  * Frames over UDP, IPv4 or IPv6: one frame a datagram.
  *
- * Frames of one length to one peer leave as one large datagram that the kernel (or the card) cuts up (UDP_SEGMENT), and
- * arrive joined again (UDP_GRO); several such in one call (sendmmsg, recvmmsg). The calls are given up for good when
- * the kernel does not know them; joining for a second when it is refused, which may be for one way or length of frames only. Path MTU
- * discovery is ours (probe.c): the kernel is told to set "don't fragment" and to have no opinion.
+ * Frames of one length to one peer leave as one large datagram that the kernel (or the card) cuts up (UDP_SEGMENT),
+ * and arrive joined again (UDP_GRO); several such in one call (sendmmsg, recvmmsg). The calls are given up for good
+ * when the kernel does not know them; joining for a second when it is refused, which may be for one way or length of
+ * frames only. Path MTU discovery is ours (probe.c): the kernel is told to set "don't fragment" and to have no
+ * opinion.
  *
  * While fetches are under way a call scatters what it reads: the heads here, the bodies to where those that should come next
  * belong. So the payload is copied once. What turns out to be something else is copied again.
  *
  * Who is sent to often gets a socket of his own to send from, and one of those a socket that receives (udp_out.c).
  *
- * Budget: one system call to look, whether something is there or not, and now and then one more; one for up to 64 frames out to
- * one peer.
+ * Budget: one system call to look, whether something is there or not, and now and then one more; one for up to 64
+ * frames out to one peer.
  */
 #include "base/base.h"
 #include "base/log.h"
@@ -57,9 +58,9 @@ struct udp {
 /* ---- open ---- */
 
 /*
- * With two interfaces in one network the kernel would send everything through the first, and answer for both addresses
- * there: the socket is held to its interface (any user may, since Linux 5.7). The neighbours' answers and strict reverse path filtering
- * are still the kernel's business: docs/troubleshooting.md.
+ * With two interfaces in one network the kernel would send everything through the first, and answer for both
+ * addresses there: the socket is held to its interface (any user may, since Linux 5.7). The neighbours' answers and
+ * strict reverse path filtering are still the kernel's business: docs/troubleshooting.md.
  */
 static void hold_to(struct udp *u, const struct sn_iface *iface)
 {
@@ -285,7 +286,10 @@ static int send_msgs(struct udp *u, unsigned from, unsigned count)
 	return sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
 }
 
-/* One short frame in one piece, mostly to somebody who has a socket of his own: what most messages are. Negative: as any other, then. */
+/*
+ * One short frame in one piece, mostly to somebody who has a socket of his own: what most messages are. Negative: as
+ * any other, then.
+ */
 static int send_one(struct udp *u, const struct sn_net_out *f)
 {
 	struct iovec piece = f->iov[0];

@@ -96,8 +96,9 @@ static bool fill_placed(struct sn_udp_in *u, const struct sn_net_place *place)
 }
 
 /*
- * How many datagrams to ask for next. One, as long as they come one by one: asking for more makes the kernel look twice. More, once
- * they come in crowds. But one after a long one, which may begin a body: what follows has a place as soon as that is known.
+ * How many datagrams to ask for next. One, as long as they come one by one: asking for more makes the kernel look
+ * twice. More, once they come in crowds. But one after a long one, which may begin a body: what follows has a place
+ * as soon as that is known.
  */
 static unsigned ask_next(const struct sn_udp_in *u, unsigned asked)
 {
@@ -142,10 +143,11 @@ static void fill(struct sn_udp_in *u)
 /* ---- which socket, and how ---- */
 
 /*
- * To join datagrams and say where each ends costs a lone one 0.15 us of its 3.5 (a message header and a control message go in and
- * out of the kernel with every look). So as long as the peer's datagrams are one frame each, the kernel is not asked to. If
- * then it has joined ones that somebody cut up for it anyway, it takes them apart again, which is dear: so after a few in a row, two
- * long ones, or when a body is expected, it is asked again. One that was joined before loses all but its first frame, as the network may.
+ * To join datagrams and say where each ends costs a lone one 0.15 us of its 3.5 (a message header and a control
+ * message go in and out of the kernel with every look). So as long as the peer's datagrams are one frame each, the
+ * kernel is not asked to. If then it has joined ones that somebody cut up for it anyway, it takes them apart again,
+ * which is dear: so after a few in a row, two long ones, or when a body is expected, it is asked again. One that was
+ * joined before loses all but its first frame, as the network may.
  */
 static void set_plain(struct sn_udp_in *u, bool plain)
 {
@@ -199,8 +201,9 @@ static void look_at_other(struct sn_udp_in *u, int other, const struct sn_net_pl
 }
 
 /*
- * Two sockets receive (udp_out.c), and messages mostly come one after the other from one peer. So while one of the two gives
- * all, most looks are at that one only: one at the other is as long as the look that it delays. What comes there waits for 5 us at most.
+ * Two sockets receive (udp_out.c), and messages mostly come one after the other from one peer. So while one of the
+ * two gives all, most looks are at that one only: one at the other is as long as the look that it delays. What comes
+ * there waits for 5 us at most.
  */
 static void look(struct sn_udp_in *u, const struct sn_net_place *place)
 {

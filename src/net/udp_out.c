@@ -3,13 +3,14 @@
  * A datagram that names its destination costs a look at the routes, a sixth of its whole way between two hosts of one machine
  * (bench/net_bare, with and without connect). So who is sent to often gets a socket of his own, connected, that only sends.
  *
- * Its datagrams leave with the address and the port of the socket that receives, so that nothing on the way, a firewall say, sees
- * a difference; yet it must take nothing of what comes. So it is bound to that port and to a multicast address (of those that
- * are kept for documents): to be bound to one says what is received, and leaves it to the route which address is sent from.
- * Errors that come back from the network for what was sent find the other socket, as they did.
+ * Its datagrams leave with the address and the port of the socket that receives, so that nothing on the way, a
+ * firewall say, sees a difference; yet it must take nothing of what comes. So it is bound to that port and to a
+ * multicast address (of those that are kept for documents): to be bound to one says what is received, and leaves it
+ * to the route which address is sent from. Errors that come back from the network for what was sent find the other
+ * socket, as they did.
  *
- * Where the system does not play along, or the route would choose another address of ours, there is no such socket. They stand in
- * a table by a hash of the address; of two that meet there the one sent to more often has the place.
+ * Where the system does not play along, or the route would choose another address of ours, there is no such socket.
+ * They stand in a table by a hash of the address; of two that meet there the one sent to more often has the place.
  *
  * What comes is found sooner, too, by a socket that is connected to where it comes from: the kernel looks for such a socket
  * before it looks at the routes, and the tenth of the way that this takes is spared (the same program). But each socket that
@@ -137,8 +138,9 @@ static void set_reuse(int fd, int on)
 }
 
 /*
- * Only while this binds may another socket of this user share the place. Of two there the kernel tries the one that stands first
- * before it looks at the routes: with IPv4 the newer one, with IPv6 the older one of those that may share.
+ * Only while this binds may another socket of this user share the place. Of two there the kernel tries the one that
+ * stands first before it looks at the routes: with IPv4 the newer one, with IPv6 the older one of those that may
+ * share.
  */
 void sn_udp_in_open(struct sn_udp_outs *o, int *fd)
 {

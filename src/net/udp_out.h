@@ -30,7 +30,10 @@ struct sn_udp_outs {
 	} out[SN_UDP_OUTS];
 };
 
-/* Path MTU discovery, and buffers, of which that for what comes has so many bytes; returns the bytes of frames that fit it. */
+/*
+ * Path MTU discovery, and buffers, of which that for what comes has so many bytes; returns the bytes of frames that
+ * fit it.
+ */
 uint64_t sn_udp_set_up(int fd, bool v6, int in);
 
 /* *fd is bound to o->own. Afterwards it is what receives from everybody but the peer that o->in is connected to. */

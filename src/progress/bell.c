@@ -190,8 +190,10 @@ bool sn_bell_wake_self(void)
 	atomic_fetch_add_explicit(&bell->seq, 1, memory_order_seq_cst);
 	if (!atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst))
 		return false;
-	/* And once more: the flag may be that of one whose snapshot is younger than that, and who has not slept yet. With the flag down
-	 * nobody would wake him for the next message (tests/model/self.pml). */
+	/*
+	 * And once more: the flag may be that of one whose snapshot is younger than that, and who has not slept yet.
+	 * With the flag down nobody would wake him for the next message (tests/model/self.pml).
+	 */
 	atomic_fetch_add_explicit(&bell->seq, 1, memory_order_seq_cst);
 	futex_wake(bell);
 	return true;

@@ -15,8 +15,8 @@
  * sender some 20 ns, and his membarrier costs himself 5 us and more. He says so first, and then makes one membarrier, after
  * which every sender has either seen it, or has published what the next look finds.
  *
- * Budget of a ring on a receiver that is awake: two plain loads of one line. On one that sleeps: one system call for all senders
- * together, since who rings first takes the flag down.
+ * Budget of a ring on a receiver that is awake: two plain loads of one line. On one that sleeps: one system call for
+ * all senders together, since who rings first takes the flag down.
  */
 #ifndef SN_BELL_H
 #define SN_BELL_H
@@ -44,7 +44,10 @@ struct sn_bell {
 	_Atomic uint32_t
 		waited; /* 40 when it last waited in a crowd, in ms (spread.c); 0: never, UINT32_MAX: always */
 	uint8_t unused[20];
-	/* 64 a bit for each core that the owner may run on, as it was when it last met a peer, or waited for long; all 0: not known */
+	/*
+	 * 64 a bit for each core that the owner may run on, as it was when it last met a peer, or waited for long;
+	 * all 0: not known
+	 */
 	_Atomic uint64_t cpus[SN_BELL_CPUS / 64];
 };
 
@@ -105,10 +108,10 @@ static inline int sn_bell_ring_work(struct sn_bell *bell, bool fence)
 }
 
 /*
- * The progress thread's sleep: until it is rung or timeout_us have passed. Without raise the guard stays as it is, up if the application has left since.
- * With raise it takes up the guard first, and
- * calls poll(arg) once more, which must find nothing; then it asks linger to wait for as long as *word is seq, without being
- * woken by who rings, again and again until it is rung or linger says false (NULL: not at all).
+ * The progress thread's sleep: until it is rung or timeout_us have passed. Without raise the guard stays as it is, up
+ * if the application has left since. With raise it takes up the guard first, and calls poll(arg) once more, which
+ * must find nothing; then it asks linger to wait for as long as *word is seq, without being woken by who rings, again
+ * and again until it is rung or linger says false (NULL: not at all).
  */
 enum sn_rung { SN_RUNG_NOT, SN_RUNG_FOUND, SN_RUNG_AWAKE, SN_RUNG_ASLEEP }; /* found: by poll */
 typedef bool (*sn_bell_linger)(void *arg, _Atomic uint32_t *word, uint32_t seq);
@@ -128,8 +131,10 @@ bool sn_bell_wake_self(void); /* likewise; true: some did */
  * and may spin. NULL, or not known: yes, unless this thread is bound, since a launcher that binds one binds all.
  */
 bool sn_bell_rival(const struct sn_bell *theirs);
-/* In two steps, for several: the cores that this thread may run on, which the peers are told, too (false: not known); and whether the owner
- * of this bell may need one of them. */
+/*
+ * In two steps, for several: the cores that this thread may run on, which the peers are told, too (false: not known);
+ * and whether the owner of this bell may need one of them.
+ */
 bool sn_bell_tell_cpus(uint64_t cpus[SN_BELL_CPUS / 64]);
 bool sn_bell_shares(const uint64_t mine[SN_BELL_CPUS / 64], const struct sn_bell *theirs);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What comes from another host may have to pass somebody who waits for the core of him who waits for it: a network in user space, ranks
- * in other containers, the kernel's own threads. Then it comes right after a yield that gave the core away for a moment, and not
- * otherwise. Where that was so several times, the core had better be given away from the beginning. Who keeps it for longer is no such one.
+ * What comes from another host may have to pass somebody who waits for the core of him who waits for it: a network in
+ * user space, ranks in other containers, the kernel's own threads. Then it comes right after a yield that gave the
+ * core away for a moment, and not otherwise. Where that was so several times, the core had better be given away from
+ * the beginning. Who keeps it for longer is no such one.
  */
 #ifndef SN_BRINGER_H
 #define SN_BRINGER_H

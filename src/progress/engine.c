@@ -321,7 +321,10 @@ void sn_engine_leave(struct sn_engine_client *client)
 
 /* ---- from the application ---- */
 
-/* In a crowd others have the core in between, and to wait for it is not to work: so the time is that of this thread, a system call. */
+/*
+ * In a crowd others have the core in between, and to wait for it is not to work: so the time is that of this thread,
+ * a system call.
+ */
 static uint64_t habit_now(void)
 {
 	struct timespec t;

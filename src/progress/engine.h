@@ -10,23 +10,27 @@
  * call. An application that posts something long and may go away hints at it, which raises the guard at once, for two
  * stores; one that begins to wait takes that back.
  *
- * Trust. Between the two the guard is up, and there a peer that plays ping-pong comes just then: it pays for a system call,
- * and the thread gets the core that the application needs. So there is a score, one more for each time that somebody has begun to wait within SN_ENGINE_STAYS_NS
- * after a hint, or that his message has ended in the library without his being away for so long, and half of it for each time that he was. From TRUSTED on
- * he is trusted to stay once more, and his hints raise nothing. One in ASKED_EACH is still followed by a look at the clock, and the thread
- * tells when it finds him gone after a hint; then he has to begin again. So who stays, and then goes away for the first time, is late
- * once, by one of the thread's ticks, or 2 * ASKED_EACH messages are. What counts is the time outside of the library: who copies something
- * long for 20 us in the next post, or before he finds nothing more and so begins to wait, has not been away. (Six neighbours, 64 KiB each,
- * 16 ranks on as many cores: a wake-up for seven messages, each on a core that somebody copied on.) And one who is late once may have lost
- * his core meanwhile, to this very thread.
+ * Trust. Between the two the guard is up, and there a peer that plays ping-pong comes just then: it pays for a system
+ * call, and the thread gets the core that the application needs. So there is a score, one more for each time that
+ * somebody has begun to wait within SN_ENGINE_STAYS_NS after a hint, or that his message has ended in the library
+ * without his being away for so long, and half of it for each time that he was. From TRUSTED on he is trusted to stay
+ * once more, and his hints raise nothing. One in ASKED_EACH is still followed by a look at the clock, and the thread
+ * tells when it finds him gone after a hint; then he has to begin again. So who stays, and then goes away for the
+ * first time, is late once, by one of the thread's ticks, or 2 * ASKED_EACH messages are. What counts is the time
+ * outside of the library: who copies something long for 20 us in the next post, or before he finds nothing more and
+ * so begins to wait, has not been away. (Six neighbours, 64 KiB each, 16 ranks on as many cores: a wake-up for seven
+ * messages, each on a core that somebody copied on.) And one who is late once may have lost his core meanwhile, to
+ * this very thread.
  *
- * The thread, once it guards, cannot be told that the application waits and looks by itself. So when it has been woken, and the application has
- * called since it looked last, it does not take up the guard for good, but looks again in a moment: it may have been between two calls.
+ * The thread, once it guards, cannot be told that the application waits and looks by itself. So when it has been
+ * woken, and the application has called since it looked last, it does not take up the guard for good, but looks again
+ * in a moment: it may have been between two calls.
  *
- * In a crowd, more ranks than cores, the thread takes its core from somebody who mostly has something to do, among them its own application, which moves what there
- * is when it gets the core. There somebody stays who begins to wait within CROWD_STAYS_NS of his own time: what others had the core for says nothing. And
- * who has called since the last wake-up is here, though he could not be seen inside: the thread had his core. (Six neighbours, 64 KiB each, 8 ranks on two cores: 0.7
- * wake-ups a message before, 0.03 now.)
+ * In a crowd, more ranks than cores, the thread takes its core from somebody who mostly has something to do, among
+ * them its own application, which moves what there is when it gets the core. There somebody stays who begins to wait
+ * within CROWD_STAYS_NS of his own time: what others had the core for says nothing. And who has called since the last
+ * wake-up is here, though he could not be seen inside: the thread had his core. (Six neighbours, 64 KiB each, 8 ranks
+ * on two cores: 0.7 wake-ups a message before, 0.03 now.)
  *
  * Polling. A wake-up takes 25 to 50 us on a virtual machine. So on guard after something has come somebody stays awake for
  * as long as the setting `poll` says, and watches one word that those who leave work for the thread write: they make no
@@ -54,8 +58,10 @@ struct sn_engine_client {
 void sn_engine_join(struct sn_engine_client *client);
 void sn_engine_leave(struct sn_engine_client *client);
 
-/* From the application: it may go away now with work under way; trusting: only processes of this node may need the thread then.
- * False: it is trusted to stay. And: it stays, and looks by itself. */
+/*
+ * From the application: it may go away now with work under way; trusting: only processes of this node may need the
+ * thread then. False: it is trusted to stay. And: it stays, and looks by itself.
+ */
 bool sn_engine_hint(bool trusting);
 void sn_engine_stay(void);
 /* One line, and read where somebody comes back from computing: all is out of the caches then. */
@@ -74,7 +80,10 @@ struct sn_engine_habit {
 };
 extern struct sn_engine_habit sn_engine_habit;
 
-/* Between the two, around what may take long in the library. Who comes back from computing reads and writes that line here, and nothing else. */
+/*
+ * Between the two, around what may take long in the library. Who comes back from computing reads and writes that line
+ * here, and nothing else.
+ */
 #define SN_ENGINE_STAYS_NS 20000u /* who is away for longer does some work */
 static inline bool sn_engine_asks(void)
 {
@@ -96,7 +105,10 @@ static inline void sn_engine_exit(bool entered)
 	if (sn_unlikely(entered) && sn_engine_asks())
 		atomic_store_explicit(&sn_engine_habit.asked, sn_now_ns(), memory_order_relaxed);
 }
-/* A long message of the application's has ended in the library, since it was not away for long: so it has waited for it, however short that was. */
+/*
+ * A long message of the application's has ended in the library, since it was not away for long: so it has waited for
+ * it, however short that was.
+ */
 void sn_engine_stayed(void);
 /* At most one endpoint of this process is looked after. */
 bool sn_engine_alone(void);

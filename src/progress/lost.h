@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits has been without his core for much longer than a yield takes. A single time may be chance: a virtual machine that stood still, a
- * daemon; several within a short while are not.
+ * Who waits has been without his core for much longer than a yield takes. A single time may be chance: a virtual
+ * machine that stood still, a daemon; several within a short while are not.
  */
 #ifndef SN_LOST_H
 #define SN_LOST_H

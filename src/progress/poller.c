@@ -22,8 +22,10 @@ static struct {
 	bool running;
 	clockid_t clock;
 	_Atomic uint32_t *_Atomic word;
-	/* What to watch, in one word so that it is read whole: the value that the word has in the upper half, in the lower one
-	 * the end, in us, of which only the difference to now counts; 0: nothing. */
+	/*
+	 * What to watch, in one word so that it is read whole: the value that the word has in the upper half, in the
+	 * lower one the end, in us, of which only the difference to now counts; 0: nothing.
+	 */
 	_Atomic uint64_t job;
 	_Atomic uint32_t asleep; /* the poller's futex */
 	_Atomic uint64_t beats;	 /* its looks at the clock */
@@ -94,8 +96,10 @@ static void *poller_main(void *arg)
 {
 	struct sched_param least = {0};
 	uint64_t done = 0, before = 0, last = 0;
-	/* Itself: pthread_setname_np() for another thread opens a file in /proc, whose entries it would then have to clear away
-	 * when it ends, with locks of the kernel for which the whole process waits. */
+	/*
+	 * Itself: pthread_setname_np() for another thread opens a file in /proc, whose entries it would then have to
+	 * clear away when it ends, with locks of the kernel for which the whole process waits.
+	 */
 	prctl(PR_SET_NAME, "sennit-poll");
 	if (sched_setscheduler(0, SCHED_IDLE, &least)) {
 		sn_info("nobody polls for the progress thread: the lowest scheduling class is refused");

@@ -28,7 +28,10 @@ enum sn_watched {
 	SN_WATCHED_WANTED   /* somebody else wants the core */
 };
 
-/* One at a time, by the progress thread and who starts and ends it. Start with signals blocked. False: there is no such thread. */
+/*
+ * One at a time, by the progress thread and who starts and ends it. Start with signals blocked. False: there is no
+ * such thread.
+ */
 bool sn_poller_start(void);
 void sn_poller_stop(void);
 void sn_poller_after_fork(void); /* in the child, where the thread does not exist */
@@ -41,7 +44,10 @@ enum sn_watched sn_poller_watch(_Atomic uint32_t *word, uint32_t seq, uint64_t u
 
 uint64_t sn_poller_cpu_ns(void); /* the processor time that it has used */
 
-/* For both threads: all cores that the process may ever use. One that is bound to a core computes there, and others may be idle. */
+/*
+ * For both threads: all cores that the process may ever use. One that is bound to a core computes there, and others
+ * may be idle.
+ */
 void sn_poller_roam(pthread_t thread);
 
 #endif

@@ -2,26 +2,29 @@
 /*
  * The policy for somebody who certainly waits: what he does depends on how long nothing has come.
  *  - spin: an answer usually takes less than the 50 us that a sleep and a wake-up cost. Skipped when there are more
- *    local processes than cores: then the one that would answer probably waits for this very core. Who has slept and was
- *    woken within LONGER_NS of the beginning of the wait is awake so long the next times, giving the core away between two
- *    looks from the 50 us on: until one of his waits takes longer than that. For one sleep brings others: in a ring of ranks (each
- *    sends to the next one) he who has to be woken, 15 us and more, holds up all others in turn, each of whom sleeps
- *    meanwhile, so that the delay goes round and round. With 16 ranks on 16 cores (Xeon, virtual) a step took 4 to 12 us, and 0.7 if
- *    nobody slept; with 8, where it is round in less than 50 us, 0.5 always. Not where somebody else, of whom nothing is known here, wants
- *    this core: to him a yield gives a time slice (4 ms), while who sleeps and is woken has the core back at once. Three slices
- *    in a row, and for a second everybody sleeps after the 50 us.
- *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a wake-up,
- *    and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken. Skipped where
- *    yields hand nothing on (progress/turns.h), or only to one who computes (progress/beside.h). And, from FAR_NS of the wait on, where some answers come from other hosts:
- *    on their way, too, may be somebody who waits for this very core, of whom nothing is known here: ranks in other
- *    containers, a network in user space, the kernel's own threads. Where nobody is, a yield is 0.2 us of a long wait. Who finds
- *    again and again what he waits for after such a yield, and only then, yields from the beginning: sooner it cannot come.
- *  - nap on the bell. A ring ends any nap. Where answers come from other hosts not before FAR_AWAKE_NS: sooner nothing would ring
- *    (net/rail.c), and a nap that nobody ends takes its 50 us, and as much again for the kernel's timer.
- * A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller who has to look
- * at other things too looks often at first, and an idle one costs next to nothing. Within the step he looks again and
- * again, which is cheaper than to go back to his caller each time. In a crowd it takes the 50 us from the beginning: others have had
- * the core since, so each turn begins with cold caches, and what costs most of it is the way through the caller.
+ *    local processes than cores: then the one that would answer probably waits for this very core. Who has slept and
+ *    was woken within LONGER_NS of the beginning of the wait is awake so long the next times, giving the core away
+ *    between two looks from the 50 us on: until one of his waits takes longer than that. For one sleep brings others:
+ *    in a ring of ranks (each sends to the next one) he who has to be woken, 15 us and more, holds up all others in
+ *    turn, each of whom sleeps meanwhile, so that the delay goes round and round. With 16 ranks on 16 cores (Xeon,
+ *    virtual) a step took 4 to 12 us, and 0.7 if nobody slept; with 8, where it is round in less than 50 us, 0.5
+ *    always. Not where somebody else, of whom nothing is known here, wants this core: to him a yield gives a time
+ *    slice (4 ms), while who sleeps and is woken has the core back at once. Three slices in a row, and for a second
+ *    everybody sleeps after the 50 us.
+ *  - yield, only when there are more processes than cores, for YIELD_NS: a wait is then a time slice and not a
+ *    wake-up, and a yield (1 us with a switch) is dearer than nothing but cheaper than sleeping and being woken.
+ *    Skipped where yields hand nothing on (progress/turns.h), or only to one who computes (progress/beside.h). And,
+ *    from FAR_NS of the wait on, where some answers come from other hosts: on their way, too, may be somebody who
+ *    waits for this very core, of whom nothing is known here: ranks in other containers, a network in user space, the
+ *    kernel's own threads. Where nobody is, a yield is 0.2 us of a long wait. Who finds again and again what he waits
+ *    for after such a yield, and only then, yields from the beginning: sooner it cannot come.
+ *  - nap on the bell. A ring ends any nap. Where answers come from other hosts not before FAR_AWAKE_NS: sooner
+ *    nothing would ring (net/rail.c), and a nap that nobody ends takes its 50 us, and as much again for the kernel's
+ *    timer. A step takes a quarter of the time waited so far (awake at most 50 us, a nap at least 50 us): so a caller
+ *    who has to look at other things too looks often at first, and an idle one costs next to nothing. Within the step
+ *    he looks again and again, which is cheaper than to go back to his caller each time. In a crowd it takes the 50
+ *    us from the beginning: others have had the core since, so each turn begins with cold caches, and what costs most
+ *    of it is the way through the caller.
  */
 #include "progress/relax.h"
 #include "base/base.h"
@@ -67,8 +70,8 @@ static bool bound(void)
 }
 
 /*
- * Of the ranks of this node, too, that this process has not spoken to: in pairs each knows one other. Not if it is bound: they
- * may be elsewhere.
+ * Of the ranks of this node, too, that this process has not spoken to: in pairs each knows one other. Not if it is
+ * bound: they may be elsewhere.
  */
 static unsigned processes(unsigned peers)
 {
@@ -88,9 +91,10 @@ void sn_relax_crowd(unsigned peers)
 }
 
 /*
- * Somebody may bind the process while it runs, or take a core away from the machine, or give it back. To ask for that is too dear at each
- * step, so who waits on after the first looks does so now and then: ranks that have one core left would keep it from each other, spinning,
- * and be woken for each message (8 bytes in 56 us instead of 1.5). Who is not bound has those for rivals, too, who have not told where they are.
+ * Somebody may bind the process while it runs, or take a core away from the machine, or give it back. To ask for that
+ * is too dear at each step, so who waits on after the first looks does so now and then: ranks that have one core left
+ * would keep it from each other, spinning, and be woken for each message (8 bytes in 56 us instead of 1.5). Who is
+ * not bound has those for rivals, too, who have not told where they are.
  */
 static void judge_again(uint64_t now)
 {
@@ -177,7 +181,10 @@ static int nap(uint64_t waited, unsigned max_nap_us, int (*poll)(void *arg), voi
 	return sn_bell_wait(poll, arg, (unsigned)SN_MIN_OF(us, max_nap_us));
 }
 
-/* The wait before this one had sleeps in it: is it worth while to be awake so long? A quarter more, for the next will not be shorter. */
+/*
+ * The wait before this one had sleeps in it: is it worth while to be awake so long? A quarter more, for the next will
+ * not be shorter.
+ */
 static void learn_longer(uint64_t now)
 {
 	uint32_t ns = napped_for + napped_for / 4;
@@ -320,8 +327,8 @@ bool sn_relax_far_step(int (*poll)(void *arg), void *arg)
 }
 
 /*
- * In a crowd most of what somebody waits for is there when he gets the core back. So the clock, and what it is read for, comes
- * after that; now and then before it, or ranks that never wait for longer would not spread (spread.h).
+ * In a crowd most of what somebody waits for is there when he gets the core back. So the clock, and what it is read
+ * for, comes after that; now and then before it, or ranks that never wait for longer would not spread (spread.h).
  */
 static bool first_turn(int (*poll)(void *arg), void *arg)
 {
@@ -351,7 +358,10 @@ static bool look_beside(int (*poll)(void *arg), void *arg)
 	return found;
 }
 
-/* How long a step may be awake. Not to nap means that others wait for the caller: then those who want the core are no reason to stay. */
+/*
+ * How long a step may be awake. Not to nap means that others wait for the caller: then those who want the core are no
+ * reason to stay.
+ */
 static uint64_t stay_ns(uint64_t waited, bool wanted, unsigned max_nap_us)
 {
 	return wanted && max_nap_us ? NAP_MIN_NS : SN_MIN_OF(waited / 4, (uint64_t)NAP_MIN_NS);

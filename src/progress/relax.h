@@ -27,14 +27,14 @@ void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg)
 void sn_relax_interrupted(void);
 
 /*
- * Of somebody who waits in a crowd for what may come by ways that ring no bell, too, where he looks between two calls: he gives the
- * core away once, unless he has done so himself (yielded).
+ * Of somebody who waits in a crowd for what may come by ways that ring no bell, too, where he looks between two
+ * calls: he gives the core away once, unless he has done so himself (yielded).
  */
 void sn_relax_turn(bool yielded);
 
 /*
- * Likewise for who looks at memory of his own, where no bell rings: poll() is called until it finds something (true), or until it is
- * time to sleep.
+ * Likewise for who looks at memory of his own, where no bell rings: poll() is called until it finds something (true),
+ * or until it is time to sleep.
  */
 bool sn_relax_awake(int (*poll)(void *arg), void *arg);
 
@@ -47,9 +47,15 @@ void sn_relax_crowd(unsigned peers);
 bool sn_relax_crowded(void);
 /* Some answers come from other hosts (true), or no more; calls add up. */
 void sn_relax_far(bool far);
-/* Of somebody who has looked for one for a few us: he gives the core away before each look, for 50 us. True: poll found something. */
+/*
+ * Of somebody who has looked for one for a few us: he gives the core away before each look, for 50 us. True: poll
+ * found something.
+ */
 bool sn_relax_far_step(int (*poll)(void *arg), void *arg);
-/* These have come, time and again, when the core had been given to somebody, who passes them on: so it is given away at once. */
+/*
+ * These have come, time and again, when the core had been given to somebody, who passes them on: so it is given away
+ * at once.
+ */
 bool sn_relax_far_turns(void);
 /* What that means, in words: "3 processes for 2 cores: who waits yields, ...". */
 void sn_relax_describe(unsigned peers, char *out, size_t room);

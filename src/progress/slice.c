@@ -12,8 +12,8 @@
 #define QUIET_NS  20000000u /* of yields, and the slice is as before */
 
 /*
- * The first version of the kernel's struct sched_attr, for which the C library has no name before glibc 2.41. runtime is the slice of an
- * ordinary thread; set to 0: the kernel's own; read as 0: there is none.
+ * The first version of the kernel's struct sched_attr, for which the C library has no name before glibc 2.41. runtime
+ * is the slice of an ordinary thread; set to 0: the kernel's own; read as 0: there is none.
  */
 struct attributes {
 	uint32_t size, policy;
@@ -43,8 +43,8 @@ static bool set(struct attributes *a, uint64_t ns)
 }
 
 /*
- * Not in place of one that the program, or who started it, has asked for: such a one is another than what the kernel gives unasked. Who was
- * started by a thread that had ours has it, too.
+ * Not in place of one that the program, or who started it, has asked for: such a one is another than what the kernel
+ * gives unasked. Who was started by a thread that had ours has it, too.
  */
 static bool shorten(void)
 {

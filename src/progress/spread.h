@@ -26,8 +26,8 @@ void sn_spread_after_fork(void); /* in the child: bells are not mapped there */
 bool sn_spread_one_group(void);
 
 /*
- * How many peers may want a core of this thread's, as far as they have told; they are told of this thread's. -1: several threads wait, which
- * may be bound apart, or it is not known.
+ * How many peers may want a core of this thread's, as far as they have told; they are told of this thread's. -1:
+ * several threads wait, which may be bound apart, or it is not known.
  */
 int sn_spread_rivals(void);
 
@@ -35,8 +35,8 @@ int sn_spread_rivals(void);
 void sn_spread_look(uint64_t now);
 
 /*
- * Does no peer wait on this core, awake or asleep, as far as was known at the last such look? Each writes on its page when it last waited, and
- * one that has not done so for a tenth of a second computes. Budget: two loads.
+ * Does no peer wait on this core, awake or asleep, as far as was known at the last such look? Each writes on its page
+ * when it last waited, and one that has not done so for a tenth of a second computes. Budget: two loads.
  */
 bool sn_spread_alone(void);
 

@@ -23,7 +23,10 @@
 bool sn_turns_in_vain(uint64_t now);
 /* Have they ever? For who does not know what time it is. Budget: one load. */
 bool sn_turns_doubted(void);
-/* This thread has yielded, and looked at the clock (ns) before and after. Budget: nothing if that took no longer than a yield. */
+/*
+ * This thread has yielded, and looked at the clock (ns) before and after. Budget: nothing if that took no longer than
+ * a yield.
+ */
 void sn_turns_yielded(uint64_t before, uint64_t after);
 /* The same with what the kernel counts: switches of this thread so far. */
 void sn_turns_judge(uint64_t now, uint64_t switches);

@@ -5,8 +5,9 @@
  * which costs nobody any time as the wire takes them as fast as one process can post them. After bursts only the first
  * one is, for each call costs as much as posting tens of messages.
  *
- * The end of a burst waits for no acknowledgement: when the application looks, and so posts nothing more, the frame leaves as it
- * is, with the train. One such frame a round trip, or a program that looks after each post would never gather.
+ * The end of a burst waits for no acknowledgement: when the application looks, and so posts nothing more, the frame
+ * leaves as it is, with the train. One such frame a round trip, or a program that looks after each post would never
+ * gather.
  */
 #include "sched/sched.h"
 
@@ -26,8 +27,9 @@ static bool join(const struct sn_window *w, uint32_t inside)
 }
 
 /*
- * While enough others are under way, full frames make a train: one system call, and one look by each layer below. Filled for four
- * times what a call takes it leaves: so calls cost a fifth at most, and the receiver works while the sender fills the next.
+ * While enough others are under way, full frames make a train: one system call, and one look by each layer below.
+ * Filled for four times what a call takes it leaves: so calls cost a fifth at most, and the receiver works while the
+ * sender fills the next.
  */
 static bool depart(const struct sn_window *w, uint32_t frames)
 {

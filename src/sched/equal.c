@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* equal: each rail gets the same share of a long message, whatever it can do. For comparison: what a split without a model gives. */
+/*
+ * equal: each rail gets the same share of a long message, whatever it can do. For comparison: what a split without a
+ * model gives.
+ */
 #include "sched/sched.h"
 
 static int block(const struct sn_sched_rail *rails, unsigned count, uint64_t left, uint64_t bytes)

@@ -82,7 +82,10 @@ struct sn_strategy {
 	bool (*depart)(const struct sn_window *w, uint32_t frames);
 	/* The rail for a frame of short messages: an index, or -1 to wait. */
 	int (*small)(const struct sn_sched_rail *rails, unsigned count, uint32_t bytes);
-	/* The rail for the next `block` bytes of a long message of which `left` are not given out: an index, or -1 to wait. */
+	/*
+	 * The rail for the next `block` bytes of a long message of which `left` are not given out: an index, or -1 to
+	 * wait.
+	 */
 	int (*block)(const struct sn_sched_rail *rails, unsigned count, uint64_t left, uint64_t block);
 };
 

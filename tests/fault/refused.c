@@ -50,8 +50,10 @@ static void refuse_reading(void)
 		skip("this kernel has no seccomp filters");
 }
 
-/* Of both sides: one that is always ahead copies nothing, as the other writes into the receives that it finds posted, and reads
- * what is announced to it. */
+/*
+ * Of both sides: one that is always ahead copies nothing, as the other writes into the receives that it finds posted,
+ * and reads what is announced to it.
+ */
 static uint64_t by_both(struct side *s, uint64_t own)
 {
 	atomic_fetch_add(&s->b->copied, own);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hostile frames into a working endpoint (libFuzzer). The input is a sequence of frames, each with a 2-byte length before it.
- * Byte 0 of a frame decides how it is dressed: left as it is (what a stranger can send), or sealed with the right keys (what
- * a peer gone mad can send), so that the code behind the authentication is reached too. The endpoint is connected to one
- * peer, has a rendezvous announced each way and a fetch under way. Nothing may crash, leak or hang: an input has INPUT_SECONDS of
- * this process's own time, whatever else the machine does.
+ * Hostile frames into a working endpoint (libFuzzer). The input is a sequence of frames, each with a 2-byte length
+ * before it. Byte 0 of a frame decides how it is dressed: left as it is (what a stranger can send), or sealed with
+ * the right keys (what a peer gone mad can send), so that the code behind the authentication is reached too. The
+ * endpoint is connected to one peer, has a rendezvous announced each way and a fetch under way. Nothing may crash,
+ * leak or hang: an input has INPUT_SECONDS of this process's own time, whatever else the machine does.
  *
  * Run with --seeds DIR it writes a corpus made by the codec: every frame type.
  */

@@ -245,8 +245,8 @@ uint64_t kt_pinned(void)
 }
 
 /*
- * Pages are let go by a worker, so a little later than the call that dropped them. One good look is enough: another process of the
- * test may pin some between two.
+ * Pages are let go by a worker, so a little later than the call that dropped them. One good look is enough: another
+ * process of the test may pin some between two.
  */
 void kt_wait_unpinned(uint64_t at_most)
 {

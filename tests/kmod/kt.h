@@ -79,7 +79,10 @@ uint64_t kt_vm_pin_kb(void);
 pid_t kt_fork(void);
 void kt_join(pid_t child);
 void kt_become_user(unsigned uid);
-/* Ends the process unless called again within so many seconds; first it says where it stands, and where state is not NULL, that. */
+/*
+ * Ends the process unless called again within so many seconds; first it says where it stands, and where state is not
+ * NULL, that.
+ */
 void kt_limit(unsigned seconds, void (*state)(void));
 void kt_say_counter(void *arg, const char *name, uint64_t value); /* unless 0; for sn_counters() */
 int kt_times(int n); /* so often, or an eighth of it where a checking kernel makes all slow */

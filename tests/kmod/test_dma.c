@@ -343,7 +343,10 @@ static void unmapping_under_the_engine_is_an_error(void)
 	int left = 3;
 
 	delay(200);
-	/* The double takes a quarter of a second, in which who unmaps may get no processor; a real engine, emulated, is done before. */
+	/*
+	 * The double takes a quarter of a second, in which who unmaps may get no processor; a real engine, emulated,
+	 * is done before.
+	 */
 	for (int i = 0; left && i < 40; i++) {
 		char *from = kt_map(BIG);
 		struct kt_region src = kt_declare(fd, from, BIG, SENNIT_READ);
@@ -419,8 +422,8 @@ static void it_can_be_switched_off(void)
 }
 
 /*
- * boot.sh stops the whole machine, in the middle of a copy, for longer than a channel may be silent. Nobody could hear it then, so
- * it is not given up, whoever looks first.
+ * boot.sh stops the whole machine, in the middle of a copy, for longer than a channel may be silent. Nobody could
+ * hear it then, so it is not given up, whoever looks first.
  */
 static void a_machine_that_stands_still_gives_up_no_channel(void)
 {

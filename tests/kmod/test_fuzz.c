@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * test_fuzz SEED SECONDS: processes with two threads each call the device with arguments that are half right, on memory
- * that they change all the time, fork, exit and are killed; some of them as 32-bit programs. What the kernel asks for over the
- * network is answered by frames that are half right. The kernel must not mind (boot.sh reads its log), nothing may
- * stay pinned, and the module must unload; each call must have been accepted, and frames placed. One seed gives one
- * sequence of calls for each thread; how they interleave is the scheduler's.
+ * test_fuzz SEED SECONDS: processes with two threads each call the device with arguments that are half right, on
+ * memory that they change all the time, fork, exit and are killed; some of them as 32-bit programs. What the kernel
+ * asks for over the network is answered by frames that are half right. The kernel must not mind (boot.sh reads its
+ * log), nothing may stay pinned, and the module must unload; each call must have been accepted, and frames placed.
+ * One seed gives one sequence of calls for each thread; how they interleave is the scheduler's.
  */
 #include "fuzz.h"
 #include "veth.h"

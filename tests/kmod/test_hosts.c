@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The engine over Ethernet between two network namespaces, one side with the module, the other without (and both with it):
- * every byte arrives, and long messages are fetched by the kernel where it is used. With the argument "rails": the same over
- * two pairs of interfaces, by which the kernel fetches side by side; and one of them is cut, or goes, in mid-fetch. With "guest
- * 0" and "guest 1" on two emulated machines that a cable joins: the first has the module, the second has not.
+ * The engine over Ethernet between two network namespaces, one side with the module, the other without (and both with
+ * it): every byte arrives, and long messages are fetched by the kernel where it is used. With the argument "rails":
+ * the same over two pairs of interfaces, by which the kernel fetches side by side; and one of them is cut, or goes,
+ * in mid-fetch. With "guest 0" and "guest 1" on two emulated machines that a cable joins: the first has the module,
+ * the second has not.
  */
 #include "base/base.h"
 #include "kt.h"
@@ -41,8 +42,8 @@ static sn_ep *ep;
 static sn_peer peer;
 
 /*
- * What one machine tells the other. Any of it may be lost: a queue is full, an interface is not up yet. So whoever waits tells, no
- * matter for what, and goes on telling at the end until the other one has heard that too.
+ * What one machine tells the other. Any of it may be lost: a queue is full, an interface is not up yet. So whoever
+ * waits tells, no matter for what, and goes on telling at the end until the other one has heard that too.
  */
 struct news {
 	uint8_t head[14];
@@ -218,8 +219,8 @@ static void wait_for_all_rails(void)
 }
 
 /*
- * Where they share by the model, one that stood still for a moment gets little of the next message. Both sides say the same: each has looked
- * before either goes on.
+ * Where they share by the model, one that stood still for a moment gets little of the next message. Both sides say
+ * the same: each has looked before either goes on.
  */
 static bool all_rails_carry(const struct plan *plan)
 {

@@ -552,7 +552,10 @@ static void ends_in_mid_fetch(void)
 	tear_down();
 }
 
-/* test_net [dma | real | plain [NAME]]: with the engine's double, with one that cannot be told to fail; only what has NAME. */
+/*
+ * test_net [dma | real | plain [NAME]]: with the engine's double, with one that cannot be told to fail; only what has
+ * NAME.
+ */
 int main(int argc, char **argv)
 {
 	bool real = argc > 1 && !strcmp(argv[1], "real"), doubled = argc > 1 && !strcmp(argv[1], "dma");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Two threads at the same thing: pages that are being pinned for a reader, requests of a file that is joining, interfaces that
- * go while calls send by them, regions that are undeclared under a copy. Some of it is decided within a few instructions:
- * lab/wide.sh runs it with a module that takes its time there.
+ * Two threads at the same thing: pages that are being pinned for a reader, requests of a file that is joining,
+ * interfaces that go while calls send by them, regions that are undeclared under a copy. Some of it is decided within
+ * a few instructions: lab/wide.sh runs it with a module that takes its time there.
  */
 #include "kt.h"
 #include "veth.h"

@@ -76,8 +76,8 @@ static void scattered_pins_all_go(void)
 }
 
 /*
- * An address may have a tag in its top byte where the processor looks past it. It names the same memory, whose changes must be
- * heard of.
+ * An address may have a tag in its top byte where the processor looks past it. It names the same memory, whose
+ * changes must be heard of.
  */
 static void tagged_addresses_are_the_same_memory(void)
 {

@@ -441,7 +441,10 @@ static void rings_are_charged(void)
 	before = charged();
 	for (unsigned i = 0; i < SENNIT_NETS; i++)
 		KT_CHECK(ioctl(fd, SENNIT_IOC_NET_OPEN, &o) == 0);
-	/* The kernel writes down what is charged when it is much, else every two seconds; and some of it goes back between two looks. */
+	/*
+	 * The kernel writes down what is charged when it is much, else every two seconds; and some of it goes back
+	 * between two looks.
+	 */
 	now = charged();
 	for (int i = 0; i < 3000 && now < before + SENNIT_NETS * sizeof(struct sennit_net_ring); i++) {
 		usleep(10000);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The second thread of a process is of a class above the first one's, on the same core: it may be at its first call when that is at receives of the
- * library's own (shim/visit.c), and then it gives the core away until they are left. That happens once in a process, so this is run many times.
+ * The second thread of a process is of a class above the first one's, on the same core: it may be at its first call
+ * when that is at receives of the library's own (shim/visit.c), and then it gives the core away until they are left.
+ * That happens once in a process, so this is run many times.
  */
 #include "own_request.h"
 #include "stress.h"

@@ -98,8 +98,8 @@ static void lengths(void)
 }
 
 /*
- * There and back, of lengths that go through the ring in one piece or in parts, or are written straight into the receive: which
- * of it the loop is faster with is found out meanwhile. One of them is late, and one another message.
+ * There and back, of lengths that go through the ring in one piece or in parts, or are written straight into the
+ * receive: which of it the loop is faster with is found out meanwhile. One of them is late, and one another message.
  */
 static void longer(void)
 {
@@ -312,8 +312,8 @@ static void exchanges(void)
 }
 
 /*
- * A shift at its end: nothing is sent to nobody, also where the MPI answers, in that very call, a message whose sender waits to
- * hear that it is received. What was said too often would end a later one too early.
+ * A shift at its end: nothing is sent to nobody, also where the MPI answers, in that very call, a message whose
+ * sender waits to hear that it is received. What was said too often would end a later one too early.
  */
 static void to_nobody(void)
 {
@@ -413,7 +413,10 @@ static void floods(void)
 	}
 }
 
-/* Any tag, which is the same for a while, and then another, or each time another; and behind one that is asked for by its own. */
+/*
+ * Any tag, which is the same for a while, and then another, or each time another; and behind one that is asked for by
+ * its own.
+ */
 static void any_tags(void)
 {
 	int v[ROOM], w[ROOM];

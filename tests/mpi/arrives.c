@@ -5,9 +5,9 @@
  *
  *   arrives CALL PLACE [SEED]
  *
- * CALL: what the second thread calls first; PLACE: where the first one is then. Receives are pending whose message has come, has not, is late, or has a
- * sender who waits until it is received. Ranks are in pairs. Every byte is checked, and the order; and how many of the requests were the library's
- * own is told.
+ * CALL: what the second thread calls first; PLACE: where the first one is then. Receives are pending whose message
+ * has come, has not, is late, or has a sender who waits until it is received. Ranks are in pairs. Every byte is
+ * checked, and the order; and how many of the requests were the library's own is told.
  */
 #include "own_request.h"
 #include "stress.h"
@@ -39,7 +39,10 @@ static int in[HAS][ROOM], of_window[2][MORE][ROOM],
 	awaited[ROOM]; /* side by side: elsewhere in memory it is another call */
 static volatile int freed[ROOM];
 
-/* 1: the second thread calls; 2: it has; 3: both go on. By a lock, of which a sanitizer knows that does not know this program. */
+/*
+ * 1: the second thread calls; 2: it has; 3: both go on. By a lock, of which a sanitizer knows that does not know this
+ * program.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int gone;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that has only waited so far, and so has requests of libsennit-mpi.so's own (shim/requests.h), asks another question of them,
- * for the first time: of receives that have come, that have not, and whose sender waits for an answer, beside messages that have left,
- * and of the first or the second copy of a request. All is as the MPI would have it, and from then on all requests are the MPI's.
+ * A program that has only waited so far, and so has requests of libsennit-mpi.so's own (shim/requests.h), asks
+ * another question of them, for the first time: of receives that have come, that have not, and whose sender waits for
+ * an answer, beside messages that have left, and of the first or the second copy of a request. All is as the MPI
+ * would have it, and from then on all requests are the MPI's.
  *
  *     asked HOW [-c]    HOW: which function, by its place below; -c: MPI_Request_c2f is called before it
  */
@@ -181,7 +182,10 @@ static struct {
 	int in[IN][ROOM], out[2][ROOM], word[ROOM];
 } b __attribute__((aligned(4096)));
 
-/* IN receives of rank 1, of which nothing has come, and two messages that leave. True: the former are all the library's own. */
+/*
+ * IN receives of rank 1, of which nothing has come, and two messages that leave. True: the former are all the
+ * library's own.
+ */
 static bool post(MPI_Request *r, int i)
 {
 	int own = 0;

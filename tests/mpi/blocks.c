@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short MPI_Alltoall, MPI_Allgather and, of more than two ranks, MPI_Bcast, which libsennit-mpi.so makes without messages (shim/blocks.h, bcast.h): every byte of each block, and none
- * beside them, from the first call on; at each length where something begins, of types that lie otherwise on each rank, in place, on whatever communicator, and beside
- * whatever else is under way.
+ * Short MPI_Alltoall, MPI_Allgather and, of more than two ranks, MPI_Bcast, which libsennit-mpi.so makes without
+ * messages (shim/blocks.h, bcast.h): every byte of each block, and none beside them, from the first call on; at each
+ * length where something begins, of types that lie otherwise on each rank, in place, on whatever communicator, and
+ * beside whatever else is under way.
  *
  *     blocks [-w | -v | -s | -m]
  *         -w, -v, -s: as sums.c, and each call is the MPI's; -m: with MPI_THREAD_MULTIPLE, several threads at once
@@ -229,7 +230,10 @@ static void mixed(const struct memory *m, MPI_Comm comm)
 	}
 }
 
-/* What some lend of a sum others may not have read when the next call begins. Blocks of two cache lines to 16 KiB, by which rings go round. */
+/*
+ * What some lend of a sum others may not have read when the next call begins. Blocks of two cache lines to 16 KiB, by
+ * which rings go round.
+ */
 static void beside_lent_sums(const struct memory *m, MPI_Comm comm)
 {
 	enum { COUNT = 12 << 10 };
@@ -433,7 +437,10 @@ static void disagree(const struct memory *m, MPI_Errhandler handler, int way)
 	MPI_Comm_free(&comm);
 }
 
-/* What MPI does not allow is told by the handler, and what follows is right again; where ranks disagree no rank waits for ever. */
+/*
+ * What MPI does not allow is told by the handler, and what follows is right again; where ranks disagree no rank waits
+ * for ever.
+ */
 static void wrongs(const struct memory *m, bool ours)
 {
 	MPI_Errhandler handler, was;

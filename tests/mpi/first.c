@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that MPI forbids, and that every MPI lets go on as far as it buffers: all ranks send to the next one first, some messages in a row, and receive from
- * the one before them then. Nobody posts a receive before everybody is through with sending. Up to 128 KiB, which is what Intel MPI
- * buffers by itself, they go on over each of them.
+ * Programs that MPI forbids, and that every MPI lets go on as far as it buffers: all ranks send to the next one
+ * first, some messages in a row, and receive from the one before them then. Nobody posts a receive before everybody
+ * is through with sending. Up to 128 KiB, which is what Intel MPI buffers by itself, they go on over each of them.
  */
 #include <mpi.h>
 #include <stdio.h>

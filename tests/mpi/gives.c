@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A blocked thread gives its core to those that compute: MPI_THREAD_MULTIPLE with more threads than cores. Rank 0 lets each
- * answer wait for a while; in rank 1 one thread waits for it, in MPI_Recv and in MPI_Wait by turns, while others compute:
- * threads that have never called MPI, and then such as have. The kernel counts what the waiting thread used of a core, and that it
- * slept; the others' work says that it goes on meanwhile. Beside threads that have called MPI it may yield instead: who yields to a
- * thread that computes gets the core back a time slice later.
+ * A blocked thread gives its core to those that compute: MPI_THREAD_MULTIPLE with more threads than cores. Rank 0
+ * lets each answer wait for a while; in rank 1 one thread waits for it, in MPI_Recv and in MPI_Wait by turns, while
+ * others compute: threads that have never called MPI, and then such as have. The kernel counts what the waiting
+ * thread used of a core, and that it slept; the others' work says that it goes on meanwhile. Beside threads that have
+ * called MPI it may yield instead: who yields to a thread that computes gets the core back a time slice later.
  *
  *     gives
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which of several threads goes the quick way (shim/holder.h): whoever is alone for a while, one after the other, and beside threads whose
- * calls began before. A thread goes it if receives of its own are libsennit-mpi.so's (own_request.h). Every byte is checked.
+ * Which of several threads goes the quick way (shim/holder.h): whoever is alone for a while, one after the other, and
+ * beside threads whose calls began before. A thread goes it if receives of its own are libsennit-mpi.so's
+ * (own_request.h). Every byte is checked.
  *
  *   holds        MPI_THREAD_MULTIPLE
  *   holds -o     MPI_THREAD_SERIALIZED: only what calls one thread after the other
@@ -216,7 +217,10 @@ static void wait_for_each(struct talk *t)
 	wait_for_them(t, true);
 }
 
-/* By a thread that has ended, and by one that waits for what the first has posted. More often than there are requests for, if each were used once. */
+/*
+ * By a thread that has ended, and by one that waits for what the first has posted. More often than there are requests
+ * for, if each were used once.
+ */
 static void waited_for_by_another(void)
 {
 	int more = 1;
@@ -295,7 +299,10 @@ static void beside_one_that_frees(void)
 	}
 }
 
-/* While there is a window nobody goes it; and then whoever would, also the thread that has freed it, and though that was not the first. */
+/*
+ * While there is a window nobody goes it; and then whoever would, also the thread that has freed it, and though that
+ * was not the first.
+ */
 static void make_and_free(struct talk *t)
 {
 	MPI_Win window;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counts beyond an int's, where the MPI has calls for them, and where it has none (shim/large.h): two ranks, more than 2^31 elements. One piece of
- * memory lies behind each buffer again and again, so it is small; and whatever comes is compared with what should lie there.
+ * Counts beyond an int's, where the MPI has calls for them, and where it has none (shim/large.h): two ranks, more
+ * than 2^31 elements. One piece of memory lies behind each buffer again and again, so it is small; and whatever comes
+ * is compared with what should lie there.
  *
  *     large
  */

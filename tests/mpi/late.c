@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The first thread is in calls that go without the MPI (long sums, barriers and messages seen before), in which it waits for the other ranks, and
- * others exchange messages by the MPI meanwhile, some of which make their first call while it waits. What it looks at is theirs, too, and it has
- * no lock of the MPI's.
+ * The first thread is in calls that go without the MPI (long sums, barriers and messages seen before), in which it
+ * waits for the other ranks, and others exchange messages by the MPI meanwhile, some of which make their first call
+ * while it waits. What it looks at is theirs, too, and it has no lock of the MPI's.
  *
  *   late
  *
- * Then it makes its first long sums on new communicators, while another sets handlers of errors, and makes some: each is heard of by the handler that
- * it set last.
+ * Then it makes its first long sums on new communicators, while another sets handlers of errors, and makes some: each
+ * is heard of by the handler that it set last.
  *
  * Every byte is checked.
  */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_THREAD_MULTIPLE, and for a while one thread calls, whose calls go without the MPI as any other's (shim/quick.h). Then, on each rank
- * at another moment and on one of them never, others join it, while it goes on as before.
+ * MPI_THREAD_MULTIPLE, and for a while one thread calls, whose calls go without the MPI as any other's
+ * (shim/quick.h). Then, on each rank at another moment and on one of them never, others join it, while it goes on as
+ * before.
  *
  *   later
  *
- * The first thread has MPI_COMM_WORLD and copies of it, which it makes and frees all the time: messages of each kind, and collectives, short and
- * long. Those that join have communicators of their own, of which they also make and free copies. And the first thread's requests, of messages that
- * have left, are ended by another.
- * Every byte is checked.
+ * The first thread has MPI_COMM_WORLD and copies of it, which it makes and frees all the time: messages of each kind,
+ * and collectives, short and long. Those that join have communicators of their own, of which they also make and free
+ * copies. And the first thread's requests, of messages that have left, are ended by another. Every byte is checked.
  */
 #include "stress.h"
 #include <pthread.h>

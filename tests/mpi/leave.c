@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks ask, and ask again, whether something has come from rank 0, which has left MPI_Finalize by then, or is about to. Nothing has, and
- * that is the answer; what it sent before is still there.
+ * Ranks ask, and ask again, whether something has come from rank 0, which has left MPI_Finalize by then, or is about
+ * to. Nothing has, and that is the answer; what it sent before is still there.
  */
 #include <mpi.h>
 #include <stdbool.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Many kinds of MPI calls from several threads at once, every byte checked: for the thread sanitizer, which wants each pair of calls to
- * meet once, not often (threads.c is for that).
+ * Many kinds of MPI calls from several threads at once, every byte checked: for the thread sanitizer, which wants
+ * each pair of calls to meet once, not often (threads.c is for that).
  *
  *   many [-t TENTHS] [-n THREADS] [-o] [-w]
  *
- * In the first round the threads begin each kind together, so that they look for each function at once; afterwards each goes its own way.
- * Each has a communicator of its own, and what may come from any rank goes by tag in the shared one.
- * -o: one thread at a time calls, as MPI_THREAD_SERIALIZED has it, and before the others exist the program's first does: what the
- * library remembers by then is handed on. -w: windows, too. No files: the C library reads
- * and writes them in threads of its own, of which the sanitizer does not know.
+ * In the first round the threads begin each kind together, so that they look for each function at once; afterwards
+ * each goes its own way. Each has a communicator of its own, and what may come from any rank goes by tag in the
+ * shared one. -o: one thread at a time calls, as MPI_THREAD_SERIALIZED has it, and before the others exist the
+ * program's first does: what the library remembers by then is handed on. -w: windows, too. No files: the C library
+ * reads and writes them in threads of its own, of which the sanitizer does not know.
  */
 #include "stress.h"
 #include <pthread.h>

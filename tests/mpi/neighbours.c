@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Steps in which each rank exchanges long messages with those 1, 2 and 4 ranks before and behind it, all at once, on two cores: the ranks have
- * to do all the time, and a thread that is woken for a message would take the core from one of them.
+ * Steps in which each rank exchanges long messages with those 1, 2 and 4 ranks before and behind it, all at once, on
+ * two cores: the ranks have to do all the time, and a thread that is woken for a message would take the core from one
+ * of them.
  *
  *     neighbours
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives that libsennit-mpi.so has answered with requests of its own (shim/requests.h) and that are pending while their rank is in
- * another call, or while another rank dies. Each case makes sure that there is such a request, and is repeated until there
- * were enough of them.
+ * Receives that libsennit-mpi.so has answered with requests of its own (shim/requests.h) and that are pending while
+ * their rank is in another call, or while another rank dies. Each case makes sure that there is such a request, and
+ * is repeated until there were enough of them.
  *
  *     pending          all cases but the following
  *     pending -m       likewise where threads may call at once, and one does
@@ -42,8 +42,9 @@ static void expect(bool right, const char *what, long i)
 /* ---- when there are any ---- */
 
 /*
- * Rank 1 is always late: every message is there when its receive is posted. Until one of these is the library's, in at most so many rounds.
- * reads: the MPI reads its queue before it is asked for them, and answers what it has to; else the first few are taken by MPI_Recv, which teaches as well.
+ * Rank 1 is always late: every message is there when its receive is posted. Until one of these is the library's, in
+ * at most so many rounds. reads: the MPI reads its queue before it is asked for them, and answers what it has to;
+ * else the first few are taken by MPI_Recv, which teaches as well.
  */
 static bool own_though_late(int tag, int rounds, bool reads)
 {
@@ -81,8 +82,8 @@ static bool own_though_late(int tag, int rounds, bool reads)
 }
 
 /*
- * Likewise, of two kinds by turns. As many of each are posted at once as go by until one is the MPI's, so that this is always the very last one as soon
- * as the second kind is known.
+ * Likewise, of two kinds by turns. As many of each are posted at once as go by until one is the MPI's, so that this
+ * is always the very last one as soon as the second kind is known.
  */
 static void both_own_though_late(void)
 {
@@ -111,7 +112,10 @@ static void both_own_though_late(void)
 	expect(own == 3, "only receives of one kind are the library's", own);
 }
 
-/* An MPI_Waitall that may be watched, of a receive whose message is sent when a file is written, which in MPICH only MPI_Waitall goes on with. */
+/*
+ * An MPI_Waitall that may be watched, of a receive whose message is sent when a file is written, which in MPICH only
+ * MPI_Waitall goes on with.
+ */
 static void beside_file(void)
 {
 	MPI_Info info;
@@ -271,8 +275,8 @@ static void in_extension(void)
 #endif
 
 /*
- * Rank 1 posts a receive and says whether it is the library's. Then rank 0 sends in such a way that it goes on only when rank 1's MPI has
- * answered, and rank 1 goes into the call, in which it waits for rank 0.
+ * Rank 1 posts a receive and says whether it is the library's. Then rank 0 sends in such a way that it goes on only
+ * when rank 1's MPI has answered, and rank 1 goes into the call, in which it waits for rank 0.
  */
 static void meet(const char *name, void (*call)(void), int tag)
 {
@@ -427,8 +431,8 @@ static void nested(void)
 }
 
 /*
- * Calls that are alike but for the communicator, or for the type: what one leads to is not taken for the other's. The first is watched and
- * still pending when the second takes its place among the calls that were seen.
+ * Calls that are alike but for the communicator, or for the type: what one leads to is not taken for the other's. The
+ * first is watched and still pending when the second takes its place among the calls that were seen.
  */
 static void alike(MPI_Comm c, MPI_Datatype type, void *to, const void *from, int n, int tag)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Irecv and MPI_Isend that are made again and again with the same arguments, which libsennit-mpi.so may answer with requests of
- * its own (shim/requests.h): whatever function ends them, beside requests of the MPI, and whatever happens before
- * they have come, every byte, every status and the order are as the MPI would have them.
+ * MPI_Irecv and MPI_Isend that are made again and again with the same arguments, which libsennit-mpi.so may answer
+ * with requests of its own (shim/requests.h): whatever function ends them, beside requests of the MPI, and whatever
+ * happens before they have come, every byte, every status and the order are as the MPI would have them.
  *
  *     requests [-m]     -m: with MPI_THREAD_MULTIPLE, of which one thread calls
  */
@@ -293,8 +293,8 @@ static void collectives(void)
 }
 
 /*
- * Synchronous messages that are there when their receive is posted, from the first one on: the MPI has still to answer them. What follows is received
- * in each of the ways in which calls are taken over.
+ * Synchronous messages that are there when their receive is posted, from the first one on: the MPI has still to
+ * answer them. What follows is received in each of the ways in which calls are taken over.
  */
 static void sparse(int tag)
 {
@@ -347,7 +347,10 @@ static void places(void)
 	}
 }
 
-/* Some messages are longer than their receives. Of several threads, Open MPI 4 can hang in MPI_Waitall then, where each call is its own. */
+/*
+ * Some messages are longer than their receives. Of several threads, Open MPI 4 can hang in MPI_Waitall then, where
+ * each call is its own.
+ */
 static void truncated(void)
 {
 	MPI_Request r[2];

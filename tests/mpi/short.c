@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives that are too short for their messages: the receiver is told, with the message's source and tag, nothing is written
- * outside its buffer, and nobody who sends waits for ever, also where he waits until he has been received (MPI_Ssend). Windows of
- * messages of up to 256 KiB, of which a part is synchronous, each received by its source or by whoever sends.
+ * Receives that are too short for their messages: the receiver is told, with the message's source and tag, nothing is
+ * written outside its buffer, and nobody who sends waits for ever, also where he waits until he has been received
+ * (MPI_Ssend). Windows of messages of up to 256 KiB, of which a part is synchronous, each received by its source or
+ * by whoever sends.
  *
  *     short [-t seconds] [-s seed]
  */

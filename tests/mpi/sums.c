@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long MPI_Allreduce, which libsennit-mpi.so makes without the MPI (shim/long.h): each result is, on all ranks and from the first call on, to the bit what
- * MPI_Reduce_local makes of the operands in the order of the ranks; for each type and operation, at each length where something begins, wherever
- * the operands lie, on whatever communicator, and beside whatever else is under way.
+ * Long MPI_Allreduce, which libsennit-mpi.so makes without the MPI (shim/long.h): each result is, on all ranks and
+ * from the first call on, to the bit what MPI_Reduce_local makes of the operands in the order of the ranks; for each
+ * type and operation, at each length where something begins, wherever the operands lie, on whatever communicator, and
+ * beside whatever else is under way.
  *
- *     sums [-w | -v | -s] [-m | -n | -d FILE]
- *         -w: rank 1 runs without libsennit-mpi.so; -v: it writes a variable of MPI_T before MPI_Init; -s: there is a
- *         session before that, in which rank 1 sends itself a message. In all three each call is the MPI's, whose order is its
- *         own affair; -m: with MPI_THREAD_MULTIPLE, several threads at once; -d: a rank dies, and the others hear of it, and make FILE; -n: says by what name of a socket this rank shows
- *         that it is there
+ *     sums [-w | -v | -s] [-m | -n | -d FILE] -w: rank 1 runs without libsennit-mpi.so; -v: it writes a variable of
+ *     MPI_T before MPI_Init; -s: there is a session before that, in which rank 1 sends itself a message. In all three
+ *     each call is the MPI's, whose order is its own affair; -m: with MPI_THREAD_MULTIPLE, several threads at once;
+ *     -d: a rank dies, and the others hear of it, and make FILE; -n: says by what name of a socket this rank shows
+ *     that it is there
  */
 #include "before.h"
 #include "load_beside.h"
@@ -370,7 +371,10 @@ static void beside(MPI_Comm comm)
 	MPI_Win_free(&win);
 }
 
-/* After a fork the heap is no more what others have mapped; and a library that is called like a GPU's comes when all is set up. */
+/*
+ * After a fork the heap is no more what others have mapped; and a library that is called like a GPU's comes when all
+ * is set up.
+ */
 static void changes(MPI_Comm comm)
 {
 	one(&types[1], 20000, MPI_SUM, comm, 1);

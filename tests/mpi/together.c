@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives that are made again and again with the same arguments, which libsennit-mpi.so takes over (shim/collective.h): every
- * byte is as the MPI would have it, to the bit where an operation's operands could be taken in another order; also where
- * something changes between two of them, where some ranks go through their MPI and others do not, where one is late, and
- * beside other messages and collectives that are under way.
+ * Collectives that are made again and again with the same arguments, which libsennit-mpi.so takes over
+ * (shim/collective.h): every byte is as the MPI would have it, to the bit where an operation's operands could be
+ * taken in another order; also where something changes between two of them, where some ranks go through their MPI and
+ * others do not, where one is late, and beside other messages and collectives that are under way.
  *
- *     together [-b] [-w] [-m | -d FILE | -k KIND | -f]
- *         -b: on two cores, so that more ranks make their collectives flat; -w: rank 1 runs without libsennit-mpi.so, so that nobody does.
- *         -m: with MPI_THREAD_MULTIPLE, where each call is the MPI's; -d: a rank dies, and the others hear of it, and make FILE; -k: calls of
- *         one kind alone; -f: what matters where they are flat
+ *     together [-b] [-w] [-m | -d FILE | -k KIND | -f] -b: on two cores, so that more ranks make their collectives
+ *     flat; -w: rank 1 runs without libsennit-mpi.so, so that nobody does. -m: with MPI_THREAD_MULTIPLE, where each
+ *     call is the MPI's; -d: a rank dies, and the others hear of it, and make FILE; -k: calls of one kind alone; -f:
+ *     what matters where they are flat
  *
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
@@ -92,7 +92,10 @@ void one_bcast(int *v, int n, int root, MPI_Comm comm, int i)
 	expect(!bad && v[n] == -1, "a broadcast", i);
 }
 
-/* Each number says who has sent it to whom, and when. Every other time they are all the same, which tells nothing of where they went. */
+/*
+ * Each number says who has sent it to whom, and when. Every other time they are all the same, which tells nothing of
+ * where they went.
+ */
 static void one_alltoall(int n, MPI_Comm comm, int i)
 {
 	static int out[MOST * ROOM], in[MOST * ROOM + 1];
@@ -157,8 +160,8 @@ static void lengths(void)
 }
 
 /*
- * Every other time the same, and the first of these is the MPI's. Zeros of both signs, and what is no number, tell the order of
- * the operands; what comes in between does not, so that it is not what the first calls are judged by.
+ * Every other time the same, and the first of these is the MPI's. Zeros of both signs, and what is no number, tell
+ * the order of the operands; what comes in between does not, so that it is not what the first calls are judged by.
  */
 static void bits(int n)
 {
@@ -317,8 +320,8 @@ static void beside(void)
 #endif
 
 /*
- * What is as empty as a barrier's messages, and may leave within one: the word that a synchronous send has been received, and another
- * barrier's. A send that nobody has received is not over; who sends such words again ends it.
+ * What is as empty as a barrier's messages, and may leave within one: the word that a synchronous send has been
+ * received, and another barrier's. A send that nobody has received is not over; who sends such words again ends it.
  */
 static void empty(void)
 {
@@ -499,7 +502,10 @@ static char what(int argc, char **argv, char **word)
 	return chosen;
 }
 
-/* As a part of an MPI may be linked with a GPU's library where none is: nothing is left to the MPI for that (told by run.py's counters). */
+/*
+ * As a part of an MPI may be linked with a GPU's library where none is: nothing is left to the MPI for that (told by
+ * run.py's counters).
+ */
 static void no_gpu(void)
 {
 	expect(load_beside("libze_loader.so.1"), "a library beside this program", 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Of together.c what matters where collectives are flat (shim/flat.h): all ranks go over at once, whatever kinds, lengths and communicators there
- * are, every bit stays the MPI's, and who waits is there for the others.
+ * Of together.c what matters where collectives are flat (shim/flat.h): all ranks go over at once, whatever kinds,
+ * lengths and communicators there are, every bit stays the MPI's, and who waits is there for the others.
  */
 #include "load_beside.h"
 #include "shown.h"
@@ -13,8 +13,9 @@
 #define COMMS 70 /* communicators at once, more than can be flat */
 
 /*
- * Of each type and operation what comes of any bits, numbers with a sign or none and zeros of both is, each time, what comes the first time on a
- * communicator that is new, which is the MPI's. Each type is on one of its own, or the proof of another would do for it.
+ * Of each type and operation what comes of any bits, numbers with a sign or none and zeros of both is, each time,
+ * what comes the first time on a communicator that is new, which is the MPI's. Each type is on one of its own, or the
+ * proof of another would do for it.
  */
 static void any_bits(void)
 {
@@ -108,8 +109,10 @@ static void forms(MPI_Comm comm)
 		one_sum(1 + i % (ROOM - 1), comm, i % 3 == 0, i);
 }
 
-/* Who waits in a collective is needed by who has not come to it: for a long message of which it knows, and for its window; also
- * while there lies a message that it has not asked for, which each look of the MPI finds. */
+/*
+ * Who waits in a collective is needed by who has not come to it: for a long message of which it knows, and for its
+ * window; also while there lies a message that it has not asked for, which each look of the MPI finds.
+ */
 static void needed(MPI_Comm comm)
 {
 	static int out[1 << 18], in[1 << 18];

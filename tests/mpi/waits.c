@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whoever waits sleeps, and whoever only asks does not: rank 0 stays away until all others sleep, and for a while longer; they
- * wait for it in one kind of call after the other, and must have used next to nothing of a core meanwhile. Then they ask with MPI_Test and the
- * like, again and again, and must not have slept once (the kernel counts sleeps, and yields apart from them). And all are in
- * one scheduling group, or a yield would hand the core to none of them; and who waits yields where the provider thinks right,
- * and not once more for each look because the MPI does.
+ * Whoever waits sleeps, and whoever only asks does not: rank 0 stays away until all others sleep, and for a while
+ * longer; they wait for it in one kind of call after the other, and must have used next to nothing of a core
+ * meanwhile. Then they ask with MPI_Test and the like, again and again, and must not have slept once (the kernel
+ * counts sleeps, and yields apart from them). And all are in one scheduling group, or a yield would hand the core to
+ * none of them; and who waits yields where the provider thinks right, and not once more for each look because the MPI
+ * does.
  *
  *     waits [-p MS]     how much longer rank 0 stays away (250)
  */
@@ -218,8 +219,8 @@ static void window(unsigned pause_ms)
 }
 
 /*
- * Likewise while one of two calls for files is not over, in MPICH and Intel MPI, where it goes on by one step for each look; when
- * both are, everybody sleeps, though the files are open.
+ * Likewise while one of two calls for files is not over, in MPICH and Intel MPI, where it goes on by one step for
+ * each look; when both are, everybody sleeps, though the files are open.
  */
 static void files(unsigned pause_ms)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of libmyriexpress.so share. They are programs as its users write them: its headers, its library, nothing else. */
+/*
+ * What the tests of libmyriexpress.so share. They are programs as its users write them: its headers, its library,
+ * nothing else.
+ */
 #ifndef MX_TEST_H
 #define MX_TEST_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One process of apart.py, driven over its standard streams: apart RANK COUNT overlap | disturbed, apart RANK COUNT fair FLOODER
- * (0: both others)
+ * One process of apart.py, driven over its standard streams: apart RANK COUNT overlap | disturbed, apart RANK COUNT
+ * fair FLOODER (0: both others)
  */
 #include "peer.h"
 #include <errno.h>
@@ -19,8 +19,8 @@
 #define QUIET	  4 /* leave without waiting for an acknowledgement: all are there when the receiver begins */
 #define FLOOD	  50000
 /*
- * The network is looked at every 200 us at the latest (src/net/rail.c), in which a node carries some thousand messages: so many of
- * the flood may come before, and some more where the receiver loses its core in the meantime.
+ * The network is looked at every 200 us at the latest (src/net/rail.c), in which a node carries some thousand
+ * messages: so many of the flood may come before, and some more where the receiver loses its core in the meantime.
  */
 #define BEFORE (FLOOD / 4)
 /*

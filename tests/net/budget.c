@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a message costs between hosts, counted: system calls that carry frames, and bytes copied in user space (every call of
- * memcpy, and of sn_check_piece where it copies), and read there for their check alone. usage: net_budget udp|ether. Two engines in one process, over the two ends of a veth pair, or over sockets on
- * the loopback interface with frames as on an Ethernet; the clock stands still, so nothing happens but what frames bring about,
- * and the counts do not depend on the machine's load.
+ * What a message costs between hosts, counted: system calls that carry frames, and bytes copied in user space (every
+ * call of memcpy, and of sn_check_piece where it copies), and read there for their check alone. usage: net_budget
+ * udp|ether. Two engines in one process, over the two ends of a veth pair, or over sockets on the loopback interface
+ * with frames as on an Ethernet; the clock stands still, so nothing happens but what frames bring about, and the
+ * counts do not depend on the machine's load.
  */
 #include "counted.h"
 #include "sim.h"
@@ -136,7 +137,10 @@ static bool readable(const struct node *n, int ms)
 	return poll(p, count, ms) > 0;
 }
 
-/* What was sent to it is there: on a busy machine the kernel may deliver a moment later. If it lost it, it is a timer's turn. */
+/*
+ * What was sent to it is there: on a busy machine the kernel may deliver a moment later. If it lost it, it is a
+ * timer's turn.
+ */
 static void reads(struct node *n)
 {
 	for (unsigned late = 0; late < 1000 && !sim.failed; late++) {
@@ -154,8 +158,8 @@ static void reads(struct node *n)
 }
 
 /*
- * Everything that was posted arrives; who has nothing to read does not look, but for what has to be done by itself. False: the clock
- * had to go on for that.
+ * Everything that was posted arrives; who has nothing to read does not look, but for what has to be done by itself.
+ * False: the clock had to go on for that.
  */
 static bool settle(void)
 {
@@ -230,12 +234,17 @@ static const struct most {
 	uint64_t word;				       /* bytes that one peer may push */
 } mosts[] =
 	{
-		/* Into the frame, with its head, its record's and immediate data; nothing where it is taken out. A body pushed whole is
-	 * copied for the sender to keep, and to where it belongs. Short pieces, if many, are copied to their heads, so that the
-	 * kernel reads one stretch of memory. Now and then a look is at the other socket, too. */
+		/*
+		 * Into the frame, with its head, its record's and immediate data; nothing where it is taken out. A
+		 * body pushed whole is copied for the sender to keep, and to where it belongs. Short pieces, if many,
+		 * are copied to their heads, so that the kernel reads one stretch of memory. Now and then a look is
+		 * at the other socket, too.
+		 */
 		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 1.2, 3, 1, 32, 40, 1.35, 512 << 10},
-		/* The same, and short ones behind their header; pieces of bodies have a socket of their own (src/net/bulk.c), at
-	 * which somebody looks while they are expected. */
+		/*
+		 * The same, and short ones behind their header; pieces of bodies have a socket of their own
+		 * (src/net/bulk.c), at which somebody looks while they are expected.
+		 */
 		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 0.05, 3, 2, 32, 40, 1.35, 512 << 10},
 },
   *most;
@@ -328,7 +337,10 @@ static void several_ones(struct cost *before)
 	at_most("copies of its bytes", (double)c.copied / (2.0 * PINGS * (double)len), most->several);
 }
 
-/* One longer than a frame is pushed whole behind its announcement: its pieces are read once for their check before they leave, and not again. */
+/*
+ * One longer than a frame is pushed whole behind its announcement: its pieces are read once for their check before
+ * they leave, and not again.
+ */
 static void pushed_ones(struct cost *before)
 {
 	const uint64_t len = 16384;
@@ -367,9 +379,10 @@ static void lone_one(struct cost *before)
 }
 
 /*
- * The first of several that are posted in a row leaves at once; the others share trains, also when the first look comes, which
- * may be the post's own. The next one brings what is left. Of those that have arrived the receiver tells two at a time. All of
- * that in no time: where the kernel is so late with a datagram that timers have their turn, calls are theirs.
+ * The first of several that are posted in a row leaves at once; the others share trains, also when the first look
+ * comes, which may be the post's own. The next one brings what is left. Of those that have arrived the receiver tells
+ * two at a time. All of that in no time: where the kernel is so late with a datagram that timers have their turn,
+ * calls are theirs.
  */
 static void in_a_row(struct cost *before)
 {
@@ -401,9 +414,9 @@ static void long_row(struct cost *before)
 }
 
 /*
- * A long one is fetched, but for its beginning, which is pushed: the sender gathers it from where it lies. The datagram with the
- * announcement is read before anybody knows where its pieces belong, and they are copied; those of the next ones go where
- * they belong in the kernel.
+ * A long one is fetched, but for its beginning, which is pushed: the sender gathers it from where it lies. The
+ * datagram with the announcement is read before anybody knows where its pieces belong, and they are copied; those of
+ * the next ones go where they belong in the kernel.
  */
 static void long_one(struct cost *before)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every reason for which a frame is dropped, brought about by frames made for it, in a simulated network: each is counted under
- * that reason and no other, and what it was aimed at goes on working. The forger has the keys: most of these frames only a
- * mad peer can send, and the schedules of test_sim never do.
+ * Every reason for which a frame is dropped, brought about by frames made for it, in a simulated network: each is
+ * counted under that reason and no other, and what it was aimed at goes on working. The forger has the keys: most of
+ * these frames only a mad peer can send, and the schedules of test_sim never do.
  */
 #include "forge.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Seven senders, one receiver on a slow line, in virtual time: nothing is lost or takes much longer than the line needs, short
- * messages do not wait for the long ones, and nobody starves. usage: net_incast [runs [first seed]]; a failure prints the seed.
+ * Seven senders, one receiver on a slow line, in virtual time: nothing is lost or takes much longer than the line
+ * needs, short messages do not wait for the long ones, and nobody starves. usage: net_incast [runs [first seed]]; a
+ * failure prints the seed.
  */
 #include "sim.h"
 
@@ -97,8 +98,11 @@ static void run(uint64_t seed)
 	uint64_t took = sim.now - start;
 	sim_run(sim.now + 10 * SIM_MS); /* who sent hears that it is there */
 	model_check_all(false);
-	/* At first each may push what the receiver told it when nobody had announced anything: 256 KiB or more. Later there is the
-	 * credit before a short one, 256 KiB and an eighth of what has come, and 256 KiB that all together may push. */
+	/*
+	 * At first each may push what the receiver told it when nobody had announced anything: 256 KiB or more. Later
+	 * there is the credit before a short one, 256 KiB and an eighth of what has come, and 256 KiB that all
+	 * together may push.
+	 */
 	at_most("of all, what came before the first short ones", part(in.waited[0]), 0.5);
 	at_most("of all, what came before later ones", part(in.waited[1]), 0.2);
 	/* A part is pushed, of the rest every fourth block is its own. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Paths that lose packets of several frames, or all that are like bodies, at first, from some moment on, or on one rail of two: what leaves
- * otherwise comes through. Two engines in a simulated network, the time is theirs.
+ * Paths that lose packets of several frames, or all that are like bodies, at first, from some moment on, or on one
+ * rail of two: what leaves otherwise comes through. Two engines in a simulated network, the time is theirs.
  */
 #include "sim.h"
 
@@ -47,7 +47,10 @@ static const struct sn_net_way *ways(void)
 	return sn_container(a->net->links.next, struct sn_net_link, node)->way;
 }
 
-/* A path that begins to lose joined packets costs time, and little of it; it is used for them again when it carries them again. */
+/*
+ * A path that begins to lose joined packets costs time, and little of it; it is used for them again when it carries
+ * them again.
+ */
 static void unjoins(unsigned at_first)
 {
 	begin(1 + at_first, 1, at_first);
@@ -68,8 +71,8 @@ static void unjoins(unsigned at_first)
 }
 
 /*
- * The same on one of two rails, where what does not come by one is asked for on the other: it is that one that is doubted, and the good
- * one is not.
+ * The same on one of two rails, where what does not come by one is asked for on the other: it is that one that is
+ * doubted, and the good one is not.
  */
 static void one_unjoins(unsigned bad)
 {
@@ -91,7 +94,10 @@ static void one_unjoins(unsigned bad)
 	end();
 }
 
-/* Nothing that is like a body comes through on these rails, from the beginning or later: it goes as other frames do, and stays so. */
+/*
+ * Nothing that is like a body comes through on these rails, from the beginning or later: it goes as other frames do,
+ * and stays so.
+ */
 static void no_bodies(unsigned rails, unsigned bad, bool later)
 {
 	begin(5 + rails, rails, 0);

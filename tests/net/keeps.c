@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bodies of which the sender keeps a copy: their requests end at once, the model writes over the buffers then, and what the network loses
- * comes from the copy. Long ones only where bodies go one at a time. Two engines in a simulated network, the time is theirs.
+ * Bodies of which the sender keeps a copy: their requests end at once, the model writes over the buffers then, and
+ * what the network loses comes from the copy. Long ones only where bodies go one at a time. Two engines in a
+ * simulated network, the time is theirs.
  */
 #include "sim.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a driver looks that has two places to look at (both.c), while one of them gives, or neither: here the places are this program's.
+ * Where a driver looks that has two places to look at (both.c), while one of them gives, or neither: here the places
+ * are this program's.
  */
 #include "net/bulk.h"
 #include "net/ring.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One process of a network test, driven over its standard streams by hosts.py:
- *   peer RANK COUNT MODE SEED MESSAGES
- * It prints "ADDR hex", reads COUNT lines of addresses, does what MODE says, prints a line that starts with OK or FAILED, and
- * then goes on making progress until "QUIT" comes. MODE "endless" is traffic until "GO" comes, so that it is not over before what
- * is to happen in its midst; meanwhile the name of a counter, or "received" for the messages that came, is answered with "SAYS n".
+ * One process of a network test, driven over its standard streams by hosts.py: peer RANK COUNT MODE SEED MESSAGES It
+ * prints "ADDR hex", reads COUNT lines of addresses, does what MODE says, prints a line that starts with OK or
+ * FAILED, and then goes on making progress until "QUIT" comes. MODE "endless" is traffic until "GO" comes, so that it
+ * is not over before what is to happen in its midst; meanwhile the name of a counter, or "received" for the messages
+ * that came, is answered with "SAYS n".
  */
 #include "peer.h"
 #include <fcntl.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the processes of hosts.py share: one endpoint each, addresses exchanged over the standard streams, bytes from a key. */
+/*
+ * What the processes of hosts.py share: one endpoint each, addresses exchanged over the standard streams, bytes from
+ * a key.
+ */
 #ifndef SN_TEST_NET_PEER_H
 #define SN_TEST_NET_PEER_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short cuts that work, that never did, that end in the midst, or while nobody speaks, and peers that are late: nothing is lost, and what
- * it costs is little. Two engines in a simulated network, the time is theirs.
+ * Short cuts that work, that never did, that end in the midst, or while nobody speaks, and peers that are late:
+ * nothing is lost, and what it costs is little. Two engines in a simulated network, the time is theirs.
  */
 #include "sim.h"
 
@@ -161,7 +161,10 @@ static void ends_in_silence(void)
 	end();
 }
 
-/* Who was away while something was sent again has lost nothing, and the short cut is not to blame, however often that is so. */
+/*
+ * Who was away while something was sent again has lost nothing, and the short cut is not to blame, however often that
+ * is so.
+ */
 static void away(void)
 {
 	begin(5, true, false);

@@ -244,9 +244,9 @@ static void notice_scenarios(void)
 }
 
 /*
- * A rail whose first figures are so bad that nothing is asked of it: far away (30 ms, where a message takes 15 ms without it), then
- * near. Nothing is heard of it any more, so only a trial can show that it is worth its part. A trial of one that has stayed bad
- * may cost little.
+ * A rail whose first figures are so bad that nothing is asked of it: far away (30 ms, where a message takes 15 ms
+ * without it), then near. Nothing is heard of it any more, so only a trial can show that it is worth its part. A
+ * trial of one that has stayed bad may cost little.
  */
 static void again_scenarios(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long a sender waits before it sends a short message again, and a receiver before it asks again: no longer than it must where
- * frames are lost, and long enough where they are not. Two engines in a simulated network, the time is theirs.
+ * How long a sender waits before it sends a short message again, and a receiver before it asks again: no longer than
+ * it must where frames are lost, and long enough where they are not. Two engines in a simulated network, the time is
+ * theirs.
  */
 #include "sim.h"
 
@@ -56,7 +57,10 @@ static void end(void)
 	model_end();
 }
 
-/* Those that are lost cost their timers and no more: each is there after one or two of the shortest, and the others do not notice. */
+/*
+ * Those that are lost cost their timers and no more: each is there after one or two of the shortest, and the others
+ * do not notice.
+ */
 static void lossy(uint64_t seed, double loss, unsigned lost)
 {
 	const unsigned messages = 600;
@@ -71,9 +75,10 @@ static void lossy(uint64_t seed, double loss, unsigned lost)
 }
 
 /*
- * What is lost of bodies that came unasked, and is lost again when it has been asked for, costs timers made from the round trip of the
- * messages, though no answer to a PULL has ever been measured; and short ones, for who sends at this moment is not away: a body of which
- * the end is lost is there before the timer for a peer who is would have fired.
+ * What is lost of bodies that came unasked, and is lost again when it has been asked for, costs timers made from the
+ * round trip of the messages, though no answer to a PULL has ever been measured; and short ones, for who sends at
+ * this moment is not away: a body of which the end is lost is there before the timer for a peer who is would have
+ * fired.
  */
 static void lossy_bodies(uint64_t seed)
 {
@@ -90,9 +95,9 @@ static void lossy_bodies(uint64_t seed)
 }
 
 /*
- * Messages to one who takes them as they come, goes away to compute, and so acknowledges late: the sender learns that from the first
- * ones that it sends again, for nothing is lost. And then it waits for a lost one no longer than before, if answers come
- * promptly again.
+ * Messages to one who takes them as they come, goes away to compute, and so acknowledges late: the sender learns that
+ * from the first ones that it sends again, for nothing is lost. And then it waits for a lost one no longer than
+ * before, if answers come promptly again.
  */
 static void computes(uint64_t seed)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A bad wire in user space: a TAP device in each of two network namespaces, and this program between them, which drops,
- * duplicates, delays, reorders and corrupts frames from a seed.
- *   wire NETNS_A NETNS_B MTU SEED LOSS% DUPLICATE% REORDER% CORRUPT%
- * The devices are called eth0. It prints "READY" and, at SIGTERM or when its standard input ends, what it did. "cut", "heal"
- * and "oneway" lines on standard input cut both ways, none, or only the way from A to B; "firewall" lets all through but UDP,
- * "halfwall" but UDP from A; "version" makes A's frames look like those of another version of the protocol, "key" like those
- * for another key; "bodies" loses what has the ethertype of bodies, "ether" what has the other. The last of several lines counts, also
- * when they are read at once: a wire that has to wait for its core must not stay cut.
+ * A bad wire in user space: a TAP device in each of two network namespaces, and this program between them, which
+ * drops, duplicates, delays, reorders and corrupts frames from a seed. wire NETNS_A NETNS_B MTU SEED LOSS% DUPLICATE%
+ * REORDER% CORRUPT% The devices are called eth0. It prints "READY" and, at SIGTERM or when its standard input ends,
+ * what it did. "cut", "heal" and "oneway" lines on standard input cut both ways, none, or only the way from A to B;
+ * "firewall" lets all through but UDP, "halfwall" but UDP from A; "version" makes A's frames look like those of
+ * another version of the protocol, "key" like those for another key; "bodies" loses what has the ethertype of bodies,
+ * "ether" what has the other. The last of several lines counts, also when they are read at once: a wire that has to
+ * wait for its core must not stay cut.
  */
 #include <errno.h>
 #include <fcntl.h>

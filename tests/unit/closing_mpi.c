@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI whose MPI_Finalize sleeps, as Open MPI's does, in a library that is called like it; and the C library's sleep(), counted. */
+/*
+ * An MPI whose MPI_Finalize sleeps, as Open MPI's does, in a library that is called like it; and the C library's
+ * sleep(), counted.
+ */
 #include "closing_mpi.h"
 #include <unistd.h>
 

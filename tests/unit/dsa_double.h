@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A double of a copy engine with one queue: a plain file of a page where descriptors are put (copy/dsa.h), or a pipe that they
- * are written to, as to a queue that may not be mapped; and a thread that does what they say, well or badly. It reads them,
- * and writes its records, as the kernel's header has them. Its folder goes with it.
+ * A double of a copy engine with one queue: a plain file of a page where descriptors are put (copy/dsa.h), or a pipe
+ * that they are written to, as to a queue that may not be mapped; and a thread that does what they say, well or
+ * badly. It reads them, and writes its records, as the kernel's header has them. Its folder goes with it.
  */
 #ifndef SN_TESTS_DSA_DOUBLE_H
 #define SN_TESTS_DSA_DOUBLE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the bytes of a message are, by its number. They are written and compared by memcpy() and memcmp() of pieces: so the sanitizers
- * see all bytes of a buffer, but not one by one.
+ * What the bytes of a message are, by its number. They are written and compared by memcpy() and memcmp() of pieces:
+ * so the sanitizers see all bytes of a buffer, but not one by one.
  */
 #ifndef TEST_PATTERN_H
 #define TEST_PATTERN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for one of many peers (sn_try_recv) looks at what comes from that one alone, without a look at all the others; but now and then
- * he does, so that nobody's messages are left lying.
+ * Who waits for one of many peers (sn_try_recv) looks at what comes from that one alone, without a look at all the
+ * others; but now and then he does, so that nobody's messages are left lying.
  */
 #include "core/core.h"
 #include "progress/relax.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A receive that is awaited (sn_try_await) ends by a word, in its turn, as soon as anybody has looked; with any other message than it
- * expects, or once it is held, it is as one of sn_try_post's (test_try).
+ * A receive that is awaited (sn_try_await) ends by a word, in its turn, as soon as anybody has looked; with any other
+ * message than it expects, or once it is held, it is as one of sn_try_post's (test_try).
  */
 #include "core/core.h"
 #include "sides.h"
@@ -108,7 +108,10 @@ static void of_several_kinds_each_says_so(void **state)
 	}
 }
 
-/* Too long, or other bits: the word says nothing, and it can be handed over with its message; so can one that is held before that comes. */
+/*
+ * Too long, or other bits: the word says nothing, and it can be handed over with its message; so can one that is held
+ * before that comes.
+ */
 static void one_that_is_held_says_nothing(void **state)
 {
 	for (int other = 0; other < 3; other++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The board by itself: the oldest fitting receive is claimed, one newer than what was read of the board is not, also where the
- * serials, of which a slot holds 40 bits, begin anew. Under concurrency the model (tests/model/board.pml) has it.
+ * The board by itself: the oldest fitting receive is claimed, one newer than what was read of the board is not, also
+ * where the serials, of which a slot holds 40 bits, begin anew. Under concurrency the model (tests/model/board.pml)
+ * has it.
  */
 #include "local/board.h"
 #include "unit.h"

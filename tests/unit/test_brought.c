@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for another host, and finds what comes only after he has given his core to somebody who passes it on, learns to give it at
- * once; and forgets that. What is learned from are made-up yields; what is done then is done.
+ * Who waits for another host, and finds what comes only after he has given his core to somebody who passes it on,
+ * learns to give it at once; and forgets that. What is learned from are made-up yields; what is done then is done.
  */
 #include "base/base.h"
 #include "progress/bringer.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The second that Open MPI sleeps for libfabric's sake in MPI_Finalize is left out where no provider but ours is used, and no other
- * sleep of anybody's is. The program runs itself again with the library in front; SENNIT_MPI_LIB says where that is.
+ * The second that Open MPI sleeps for libfabric's sake in MPI_Finalize is left out where no provider but ours is
+ * used, and no other sleep of anybody's is. The program runs itself again with the library in front; SENNIT_MPI_LIB
+ * says where that is.
  */
 #include "closing_mpi.h"
 #include "unit.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies by the kernel between two processes: every byte, wherever both ends lie in their pages, and what is said of those that fail. */
+/*
+ * Copies by the kernel between two processes: every byte, wherever both ends lie in their pages, and what is said of
+ * those that fail.
+ */
 #include "unit.h"
 
 #include "copy/cma.h"

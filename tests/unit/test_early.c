@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What was only announced is fetched by one who goes on waiting for something else, if nobody posts for it, so that its sender goes on: every byte,
- * in order, however it is received then, also when the sender has gone; but not without bound, and neither longer messages nor
- * those whose sender waits for the receive.
+ * What was only announced is fetched by one who goes on waiting for something else, if nobody posts for it, so that
+ * its sender goes on: every byte, in order, however it is received then, also when the sender has gone; but not
+ * without bound, and neither longer messages nor those whose sender waits for the receive.
  */
 #include "core/core.h"
 #include "local/local.h"

@@ -2,7 +2,8 @@
 /*
  * Messages move while a process computes: it posts, then makes no call until the other side says that everything has
  * arrived. Where nothing moves without its calls the other side waits until its time limit, and the test fails. Then
- * what makes that possible: a lock with an owner, a visitor and guests; and that callbacks come in the application's calls only.
+ * what makes that possible: a lock with an owner, a visitor and guests; and that callbacks come in the application's
+ * calls only.
  */
 #include "base/base.h"
 #include "base/conf.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bodies over Ethernet, joined and one by one, on the loopback device of a network namespace: every byte arrives, at its place where
- * the guess was right, and at none where it was wrong or cannot be handed out at once. And when the system refuses a joined packet: only
- * what says that it takes none ends joining, and that for a second.
+ * Bodies over Ethernet, joined and one by one, on the loopback device of a network namespace: every byte arrives, at
+ * its place where the guess was right, and at none where it was wrong or cannot be handed out at once. And when the
+ * system refuses a joined packet: only what says that it takes none ends joining, and that for a second.
  */
 #include "unit.h"
 
@@ -114,7 +114,10 @@ static unsigned expect(void *arg, struct sn_net_spot *spot, unsigned max, uint32
 	return n;
 }
 
-/* The next frames, as many as one look brings; they must be those from number *next on. Returns how many ended at their places. */
+/*
+ * The next frames, as many as one look brings; they must be those from number *next on. Returns how many ended at
+ * their places.
+ */
 static unsigned take(unsigned *next, unsigned max, uint32_t len, uint32_t last, unsigned count)
 {
 	const struct sn_net_place place = {.expect = expect};

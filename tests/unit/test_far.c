@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether the peer's core shares a cache with this one follows where it is seen to be: at once at first, after a few looks that
- * agree when it moves, and not for a look that was disturbed, or at a line that nobody has written.
+ * Whether the peer's core shares a cache with this one follows where it is seen to be: at once at first, after a few
+ * looks that agree when it moves, and not for a look that was disturbed, or at a line that nobody has written.
  */
 #include "unit.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Libraries of a program run their constructors before the shareable heap runs its own: what they allocate is inherited across
- * a fork, with the heap and with the heap switched off. The program runs itself again with both libraries in front;
- * SENNIT_HEAP_LIB and SENNIT_BEFORE_LIB say where they are.
+ * Libraries of a program run their constructors before the shareable heap runs its own: what they allocate is
+ * inherited across a fork, with the heap and with the heap switched off. The program runs itself again with both
+ * libraries in front; SENNIT_HEAP_LIB and SENNIT_BEFORE_LIB say where they are.
  */
 #include "check.h"
 #include "copy/heap.h"

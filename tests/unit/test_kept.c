@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long messages go through the ring where the program's loop says so, whether anybody has posted for them or not. What their
- * receiver keeps of a flood that nobody posts for is bounded; all come, in order; and then the ring takes such messages again.
+ * Long messages go through the ring where the program's loop says so, whether anybody has posted for them or not.
+ * What their receiver keeps of a flood that nobody posts for is bounded; all come, in order; and then the ring takes
+ * such messages again.
  */
 #include "core/core.h"
 #include "local/local.h"

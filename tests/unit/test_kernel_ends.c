@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fetches that the kernel module has ended: none is left in the ring of which nobody is told, and who sleeps on the event is not woken for
- * what has been taken. A double plays the module, and does what it does at the worst moment.
+ * Fetches that the kernel module has ended: none is left in the ring of which nobody is told, and who sleeps on the
+ * event is not woken for what has been taken. A double plays the module, and does what it does at the worst moment.
  */
 #include "unit.h"
 

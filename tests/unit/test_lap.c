@@ -165,7 +165,10 @@ static void what_is_fast_enough_is_not_tried(void **state)
 	assert_true(laps(2000, 2000, 5000, 0, &seed) <= 100);
 }
 
-/* Long messages, and a program that begins to touch its buffers: three groups by far slower, and one that is by far faster, are enough. */
+/*
+ * Long messages, and a program that begins to touch its buffers: three groups by far slower, and one that is by far
+ * faster, are enough.
+ */
 static void a_change_that_is_clear_is_answered_at_once(void **state)
 {
 	lap.shift = 2;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who posts something long is taken for one who may go away, so what has come is looked at, and what comes is to ring. Of several
- * receives from other hosts that are posted in a row the first does that: the next ones would each take in another part of what
- * has come for those before them, and a receive of a short message that is to be posted behind them would wait for it.
+ * Who posts something long is taken for one who may go away, so what has come is looked at, and what comes is to
+ * ring. Of several receives from other hosts that are posted in a row the first does that: the next ones would each
+ * take in another part of what has come for those before them, and a receive of a short message that is to be posted
+ * behind them would wait for it.
  */
 #include "core/core.h"
 #include "unit.h"

@@ -150,7 +150,10 @@ static void a_short_message_takes_none(bool wait)
 	print_message("%u of %d messages with locked instructions or system calls; the last took %lu "
 		      "instructions\n",
 		      costly, MESSAGES, now.instructions);
-	/* the thread may come while the caller has no core, and be met: that costs, and happens once for a loss of the core */
+	/*
+	 * the thread may come while the caller has no core, and be met: that costs, and happens once for a loss of
+	 * the core
+	 */
 	assert_true(costly <= MESSAGES / 2);
 }
 
@@ -244,8 +247,9 @@ static void meet_told(int from)
 }
 
 /*
- * What a short message takes may not grow unseen: 694, 830 and 810 instructions, both sides, this test's callback and its loops (10 to 20
- * of them) together, by gcc 12 on x86-64; a tenth more is another compiler's (gcc 13 with what Ubuntu adds to each function: 720, 878).
+ * What a short message takes may not grow unseen: 694, 830 and 810 instructions, both sides, this test's callback and
+ * its loops (10 to 20 of them) together, by gcc 12 on x86-64; a tenth more is another compiler's (gcc 13 with what
+ * Ubuntu adds to each function: 720, 878).
  */
 #define BUDGET	     763
 #define BUDGET_TRIED 913

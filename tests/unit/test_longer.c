@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who was woken soon stays awake the next times, but not where that is dearer than to sleep: where somebody else wants
- * his core, or where his waits have become long ones that he sleeps through elsewhere. The clock, the sleep and the yield are this
- * program's, so that the machine's other work changes nothing.
+ * Who was woken soon stays awake the next times, but not where that is dearer than to sleep: where somebody else
+ * wants his core, or where his waits have become long ones that he sleeps through elsewhere. The clock, the sleep and
+ * the yield are this program's, so that the machine's other work changes nothing.
  */
 #include "base/base.h"
 #include "progress/bell.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who has more peers than are looked at first takes what all of them have sent in one look, where ranks outnumber cores: between
- * two looks the core is somebody else's. And where each has a core, those that send all the time hold up nobody.
+ * Who has more peers than are looked at first takes what all of them have sent in one look, where ranks outnumber
+ * cores: between two looks the core is somebody else's. And where each has a core, those that send all the time hold
+ * up nobody.
  */
 #include "progress/relax.h"
 #include "sennit/sennit.h"

@@ -256,7 +256,10 @@ static void the_steady_state_allocates_nothing(void **state)
 	sn_match_free(m);
 }
 
-/* One rank of 16 posts by turns for all others, and what comes is in another order. What waits from one is nothing to the others. */
+/*
+ * One rank of 16 posts by turns for all others, and what comes is in another order. What waits from one is nothing to
+ * the others.
+ */
 static void turns_of_fifteen_peers_are_as_cheap_as_one_peer(void **state)
 {
 	enum { PEERS = 15, TURNS = 3, AHEAD = 9 };

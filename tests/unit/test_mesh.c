@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Large messages to and from several peers without a pause are fetched by who receives them: not those of one peer, nor where the program
- * does something else in between, nor in a crowd. Three processes, of which the first has a core of its own and the others share one. The
- * program runs itself again with the shareable heap in front of it.
+ * Large messages to and from several peers without a pause are fetched by who receives them: not those of one peer,
+ * nor where the program does something else in between, nor in a crowd. Three processes, of which the first has a
+ * core of its own and the others share one. The program runs itself again with the shareable heap in front of it.
  */
 #include "check.h"
 #include "copy/heap.h"
@@ -119,7 +119,10 @@ static uint64_t rounds(unsigned others, unsigned pause_us, unsigned many)
 	return meshed() - before;
 }
 
-/* The first process has posted its receive, and then computes: it is there without a call of its own, however much went to and fro just before. */
+/*
+ * The first process has posted its receive, and then computes: it is there without a call of its own, however much
+ * went to and fro just before.
+ */
 static void then_who_computes_is_written_to(void)
 {
 	const unsigned bits = 2000000;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cores that are taken away from a process while it runs, and given back: who waits stops spinning, and spins again, unless the other
- * has a core of his own. The process plays one of two; the other is a page, so no time is measured, and yields are counted.
+ * Cores that are taken away from a process while it runs, and given back: who waits stops spinning, and spins again,
+ * unless the other has a core of his own. The process plays one of two; the other is a page, so no time is measured,
+ * and yields are counted.
  */
 #include "base/base.h"
 #include "progress/bell.h"

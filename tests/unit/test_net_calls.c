@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Under a library that stands in front of the C library's sockets (libvma and the like) no call goes past it: here the program
- * itself does so, as its functions come before all others.
+ * Under a library that stands in front of the C library's sockets (libvma and the like) no call goes past it: here
+ * the program itself does so, as its functions come before all others.
  */
 #include "unit.h"
 

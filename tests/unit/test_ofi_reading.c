@@ -243,8 +243,8 @@ static void a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_seco
 /* ---- who yields after a read ---- */
 
 /*
- * An MPI that yields after each read does so beside other threads only where nothing was found. The threads are of the kind that waits:
- * what the read before said is overwritten by each.
+ * An MPI that yields after each read does so beside other threads only where nothing was found. The threads are of
+ * the kind that waits: what the read before said is overwritten by each.
  */
 static void yield(struct side *s)
 {

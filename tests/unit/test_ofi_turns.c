@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two processes on one core: how often a read that finds nothing gives the core away. Where the library looks at other things between
- * two reads, not more than once for all that it looks at, and not at all if it yields by itself when nothing came; and one that yields
- * by itself, and has not, has found something else to do. Counted are the system calls.
+ * Two processes on one core: how often a read that finds nothing gives the core away. Where the library looks at
+ * other things between two reads, not more than once for all that it looks at, and not at all if it yields by itself
+ * when nothing came; and one that yields by itself, and has not, has found something else to do. Counted are the
+ * system calls.
  */
 #if __has_include(<rdma/fabric.h>)
 #include "base/base.h"
@@ -74,8 +75,8 @@ static unsigned yields_of(struct fid_cq *const *cqs, unsigned count, unsigned re
 }
 
 /*
- * Of a new call of this kind, once the first reads have said that it has begun. Who has waited for longer, as one does who has lost the core, sleeps; so on a
- * busy machine it may take some calls.
+ * Of a new call of this kind, once the first reads have said that it has begun. Who has waited for longer, as one
+ * does who has lost the core, sleeps; so on a busy machine it may take some calls.
  */
 static unsigned yields_in(enum sn_shim_kind kind, struct fid_cq *const *cqs, unsigned count, bool library)
 {

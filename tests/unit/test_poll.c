@@ -57,9 +57,10 @@ static void stay_away(bool (*enough)(void))
 }
 
 /*
- * Who waits sleeps: in the half second after the first 50 us naps grow by a quarter each time, which makes about 40, and the
- * threads behind wake a few dozen times. Each is a sleep, and two system calls (futex, membarrier). The half second begins when he
- * has slept for the first time: he may be without a core for longer, and then there would be nothing to wait for.
+ * Who waits sleeps: in the half second after the first 50 us naps grow by a quarter each time, which makes about 40,
+ * and the threads behind wake a few dozen times. Each is a sleep, and two system calls (futex, membarrier). The half
+ * second begins when he has slept for the first time: he may be without a core for longer, and then there would be
+ * nothing to wait for.
  */
 #define AWAY_MS	   500
 #define SLEEPS_MAX 200
@@ -193,7 +194,10 @@ static bool held(void)
 	return counter("progress.held_back") > 0 && is_shown(" % of a core lately (of 1 %)");
 }
 
-/* And says what it uses, and of how much. Each read is a copy that takes the thread about as long as it may use in a tenth of a second, however busy the cores are. */
+/*
+ * And says what it uses, and of how much. Each read is a copy that takes the thread about as long as it may use in a
+ * tenth of a second, however busy the cores are.
+ */
 static void it_keeps_within_its_budget(void **state)
 {
 	bytes = MANY_BYTES;
@@ -206,7 +210,10 @@ static void it_keeps_within_its_budget(void **state)
 	bytes = BYTES;
 }
 
-/* Every core has somebody who computes: processes, as a process with threads must not fork (the sanitizers' allocators hang). */
+/*
+ * Every core has somebody who computes: processes, as a process with threads must not fork (the sanitizers'
+ * allocators hang).
+ */
 static void it_gives_way(void **state)
 {
 	pid_t hog[64], parent = getpid();

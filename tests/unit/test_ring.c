@@ -218,7 +218,10 @@ static void who_keeps_up_with_short_records_needs_a_part_of_a_large_ring(void **
 	free(map);
 }
 
-/* As many lines as a record of up to `ahead` cells has are fetched for the next; of a longer one's, none but that behind it. */
+/*
+ * As many lines as a record of up to `ahead` cells has are fetched for the next; of a longer one's, none but that
+ * behind it.
+ */
 static void lines_are_got_ready_for_records_up_to(uint32_t ahead)
 {
 	void *map = segment(SN_RING_BYTES_MIN);
@@ -300,7 +303,10 @@ static void a_head_that_goes_back_is_noticed(void **state)
 	free(map);
 }
 
-/* Each hand-over costs, so there are few; the first soon, the others at the end of a page, and together they are the message. */
+/*
+ * Each hand-over costs, so there are few; the first soon, the others at the end of a page, and together they are the
+ * message.
+ */
 static void a_long_message_is_handed_over_in_few_steps(void **state)
 {
 	static const struct {

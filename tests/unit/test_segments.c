@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages whose bytes lie in several places, with gaps between them, on either side or on both: every byte comes where it belongs and
- * the gaps stay as they were, whatever way they go. One process for each way, as settings are read once.
+ * Messages whose bytes lie in several places, with gaps between them, on either side or on both: every byte comes
+ * where it belongs and the gaps stay as they were, whatever way they go. One process for each way, as settings are
+ * read once.
  */
 #include "sides.h"
 

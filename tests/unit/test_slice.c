@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who loses the core while he waits has a short slice from the third time on, and no longer than he loses it. The times are made up, the slices
- * are the kernel's.
+ * Who loses the core while he waits has a short slice from the third time on, and no longer than he loses it. The
+ * times are made up, the slices are the kernel's.
  */
 #include "base/base.h"
 #include "progress/bell.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who posts something long may go away to compute, and then the progress thread has to stand in. Who stays, again and again, is trusted to, and nobody
- * is woken for him (engine.h): what counts as staying, and what as going.
+ * Who posts something long may go away to compute, and then the progress thread has to stand in. Who stays, again and
+ * again, is trusted to, and nobody is woken for him (engine.h): what counts as staying, and what as going.
  */
 #include "base/base.h"
 #include "core/core.h"
@@ -14,8 +14,8 @@
 #define PATIENT 60000000 /* us */
 
 /*
- * Posts and begins to wait at once, until that is believed. A wait may begin late, where somebody else takes the core; and the
- * thread may be on guard, and notice only after a quarter of a second that there are calls again.
+ * Posts and begins to wait at once, until that is believed. A wait may begin late, where somebody else takes the
+ * core; and the thread may be on guard, and notice only after a quarter of a second that there are calls again.
  */
 static void earn_trust(sn_ep *ep)
 {
@@ -52,7 +52,10 @@ static unsigned unnoticed(sn_ep *ep, void (*does)(uint64_t ns), uint64_t ns)
 	return n;
 }
 
-/* A post, and nothing more until the thread has taken the guard; then calls, as many as it needs to see them. Still trusted? */
+/*
+ * A post, and nothing more until the thread has taken the guard; then calls, as many as it needs to see them. Still
+ * trusted?
+ */
 static bool is_trusted_after_leaving(sn_ep *ep)
 {
 	do
@@ -85,7 +88,10 @@ static void who_waits_at_once_needs_no_guard(void **state)
 	sn_ep_close(ep);
 }
 
-/* The most of several times until it is 100, or the least until it is 20: on a busy machine the thread may just be on guard. */
+/*
+ * The most of several times until it is 100, or the least until it is 20: on a busy machine the thread may just be on
+ * guard.
+ */
 static unsigned bounded(sn_ep *ep, void (*does)(uint64_t ns), uint64_t ns, bool least)
 {
 	uint64_t end = sn_now_ns() + UINT64_C(1000) * PATIENT;
@@ -155,8 +161,8 @@ static void whose_message_ends_before_he_waits_is_trusted_if_that_is_no_post(voi
 }
 
 /*
- * To wake the thread is to take the core from somebody who has something to do, so it is done for those who work for longer; by
- * their own time, not for those who had to wait for the core.
+ * To wake the thread is to take the core from somebody who has something to do, so it is done for those who work for
+ * longer; by their own time, not for those who had to wait for the core.
  */
 static void in_a_crowd_who_works_a_little_needs_no_guard(void **state)
 {
@@ -174,7 +180,10 @@ static void in_a_crowd_who_works_a_little_needs_no_guard(void **state)
 	sn_relax_crowd(0);
 }
 
-/* A tick of the thread's, while the application looks by itself, is no reason to take down the guard of one who has left since. */
+/*
+ * A tick of the thread's, while the application looks by itself, is no reason to take down the guard of one who has
+ * left since.
+ */
 static void a_guard_outlasts_a_tick(void **state)
 {
 	assert_int_equal(sn_bell_open(), 0); /* no endpoint, so no thread that guards */

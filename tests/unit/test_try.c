@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is only tried leaves no trace when it fails: sn_try_send and sn_try_recv do at once what was asked, or nothing, and
- * take no message from those that were posted before or out of its turn. Nor does a receive that sn_try_post has posted, and it
- * becomes another's where it stands.
+ * What is only tried leaves no trace when it fails: sn_try_send and sn_try_recv do at once what was asked, or
+ * nothing, and take no message from those that were posted before or out of its turn. Nor does a receive that
+ * sn_try_post has posted, and it becomes another's where it stands.
  */
 #include "core/core.h"
 #include "progress/relax.h"
@@ -237,8 +237,10 @@ static int recv_long(uint32_t k, unsigned looks)
 	return rc;
 }
 
-/* So many may follow before the sender has timed its loop, and tries another way. Once by then it reads its clock, for which the
- * message is posted. */
+/*
+ * So many may follow before the sender has timed its loop, and tries another way. Once by then it reads its clock,
+ * for which the message is posted.
+ */
 #define UNTIMED 20
 
 /* What lies in the ring can be tried when both know all of each other, one was posted there, and one has come. */
@@ -482,7 +484,10 @@ static void one_that_is_dropped_was_never_posted(void **state)
 	assert_int_equal(sn_try_drop(late), SN_ERR_INVALID);
 }
 
-/* Whether it is there before its receive or not, is long or short, and whoever waits for it: a mark is of this message and no other. */
+/*
+ * Whether it is there before its receive or not, is long or short, and whoever waits for it: a mark is of this
+ * message and no other.
+ */
 static void a_mark_comes_with_its_message(void **state)
 {
 	static char out[SN_INJECT_MAX], in[SN_INJECT_MAX];
@@ -517,7 +522,10 @@ static void a_mark_comes_with_its_message(void **state)
 	told.count = 0;
 }
 
-/* A child of fork asks in vain, but lives: what its peers share is not mapped there. With so many that one ring is looked at by itself. */
+/*
+ * A child of fork asks in vain, but lives: what its peers share is not mapped there. With so many that one ring is
+ * looked at by itself.
+ */
 static void a_child_of_fork_asks_in_vain(void **state)
 {
 	enum { MORE = 4 };

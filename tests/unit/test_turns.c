@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who yields in vain sleeps instead, and nobody else does: what is judged are made-up yields and switches. Senders fence for a
- * process that sleeps so, and it is woken as before.
+ * Who yields in vain sleeps instead, and nobody else does: what is judged are made-up yields and switches. Senders
+ * fence for a process that sleeps so, and it is woken as before.
  */
 #include "base/base.h"
 #include "progress/bell.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When the system refuses a joined datagram: only what says that datagrams are not cut up there ends joining, and that for a second.
- * A firewall that is being reloaded, or a device that goes down, costs the frames that it meets.
+ * When the system refuses a joined datagram: only what says that datagrams are not cut up there ends joining, and
+ * that for a second. A firewall that is being reloaded, or a device that goes down, costs the frames that it meets.
  */
 #include "unit.h"
 

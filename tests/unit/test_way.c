@@ -260,7 +260,10 @@ static void far_apart_it_begins_past_the_cache(void **state)
 	}
 }
 
-/* What lies in mapped memory and is not short is invited, but not against what the user has said, and in a crowd goes straight. */
+/*
+ * What lies in mapped memory and is not short is invited, but not against what the user has said, and in a crowd goes
+ * straight.
+ */
 static void what_is_mapped_is_invited(void **state)
 {
 	struct sn_rail *rail = calloc(1, sizeof(*rail));
@@ -296,8 +299,8 @@ static void what_is_mapped_is_invited(void **state)
 }
 
 /*
- * When the cores are seen elsewhere what rests while ring or straight is tried goes there, too, as a fresh lap begins: whatever
- * is found, since the time of a look is this machine's.
+ * When the cores are seen elsewhere what rests while ring or straight is tried goes there, too, as a fresh lap
+ * begins: whatever is found, since the time of a look is this machine's.
  */
 static void what_rests_follows_the_cores(void **state)
 {
