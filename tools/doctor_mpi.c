@@ -47,10 +47,7 @@ static void check_provider(void)
 static int open_mpi_has_ofi(const struct sn_launcher *l)
 {
 	static char text[1 << 20];
-	char *dir = sn_tool_dirname(l->path);
-	/* Debian names it ompi_info.openmpi beside mpirun.openmpi, or links both through /etc/alternatives */
-	char *info = sn_tool_printf("%s/ompi_info", dir);
-	char *found = sn_tool_which(info);
+	char *found = sn_launcher_beside(l->path, "ompi_info");
 	int yes = -1;
 	if (found) {
 		char *argv[] = {found, (char *)(uintptr_t) "--parsable", NULL};
@@ -58,8 +55,6 @@ static int open_mpi_has_ofi(const struct sn_launcher *l)
 			yes = strstr(text, "mca:mtl:ofi") != NULL;
 	}
 	free(found);
-	free(info);
-	free(dir);
 	return yes;
 }
 

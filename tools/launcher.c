@@ -98,8 +98,7 @@ static void ask(const char *path, struct sn_launcher *l)
 	sn_launcher_parse(text, l);
 }
 
-/* The program of that name in the folder of `path`, as a new string; NULL: there is none. */
-static char *which_beside(const char *path, const char *name)
+static char *which_in_folder_of(const char *path, const char *name)
 {
 	char *dir = sn_tool_dirname(path), *beside = sn_tool_printf("%s/%s", dir, name);
 	char *found = sn_tool_which(beside);
@@ -108,10 +107,19 @@ static char *which_beside(const char *path, const char *name)
 	return found;
 }
 
+char *sn_launcher_beside(const char *path, const char *name)
+{
+	char *found = which_in_folder_of(path, name), *real = found ? NULL : realpath(path, NULL);
+	if (real)
+		found = which_in_folder_of(real, name);
+	free(real);
+	return found;
+}
+
 /* PRRTE packaged by itself does not know of which Open MPI it is a part, and Ubuntu 26.04's does not find its own words. */
 static void ask_ompi_info(const char *path, struct sn_launcher *l)
 {
-	char *found = which_beside(path, "ompi_info");
+	char *found = sn_launcher_beside(path, "ompi_info");
 	struct sn_launcher other = {0};
 	if (found)
 		ask(found, &other);
@@ -128,7 +136,7 @@ static void prefer_hydra_beside(const char *path, struct sn_launcher *l)
 	struct sn_elf elf;
 	if (sn_elf_read(path, &elf) || l->mpi == SN_MPI_OPEN4 || l->mpi == SN_MPI_OPEN5)
 		return;
-	char *found = which_beside(path, "mpiexec.hydra");
+	char *found = sn_launcher_beside(path, "mpiexec.hydra");
 	if (found && sn_elf_read(found, &elf)) {
 		struct sn_launcher other = {0};
 		ask(found, &other);

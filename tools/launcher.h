@@ -31,7 +31,12 @@ struct sn_launcher {
  * named like a launcher: an ordinary program would do its work.
  */
 void sn_launcher_identify(const char *path, struct sn_launcher *l);
-/* The same from the text that --version printed (apart for tests). */
+/*
+ * The program of that name beside the command at `path`, or beside what that links to, as a new string; NULL: there is
+ * none. (Debian links both through /etc/alternatives; a folder of a user's own may have the launcher alone.)
+ */
+char *sn_launcher_beside(const char *path, const char *name);
+/* What sn_launcher_identify makes of the text that --version printed (apart for tests). */
 void sn_launcher_parse(const char *text, struct sn_launcher *l);
 
 #endif

@@ -372,7 +372,7 @@ bool sn_relax_step(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg), 
 	bool many = sn_relax_crowded();
 	if (!*idle && many && (sn_beside_lately() ? look_beside(poll, arg) : first_turn(poll, arg)))
 		return true;
-	if (!*idle && !many && sn_conf_num(SN_CONF_SPIN) && !sn_relax_far_turns() && first_looks(poll, arg))
+	if (!*idle && !many && spin_ns() && !sn_relax_far_turns() && first_looks(poll, arg))
 		return true;
 	uint64_t now = sn_now_ns();
 	judge_again(now);

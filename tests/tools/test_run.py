@@ -316,6 +316,11 @@ class Detection(RunTest):
             lines = self.dry(path, "./a.out")
             self.assertIn("# Open MPI 5.0.7", lines)
             self.assertEqual(self.exports(lines)["OMPI_MCA_pml"], "^ucx")
+            os.makedirs(self.dir + "/elsewhere", exist_ok=True)
+            link = self.dir + "/elsewhere/mpirun"  # as a module, or a user's ~/bin, has it
+            os.symlink(path, link)
+            self.assertIn("# Open MPI 5.0.7", self.dry(link, "./a.out"))
+            os.remove(link)
             os.remove(self.dir + "/ompi_info")
 
     def test_variables_given_with_x_are_not_given_twice(self):
