@@ -10,8 +10,6 @@
  */
 #include "own.h"
 
-#define UNDEFINED (-32766) /* MPI_UNDEFINED of every MPI here */
-
 static bool ours_among(int n, const void *requests)
 {
 	int i = 0;
@@ -184,11 +182,12 @@ static handle for_others(handle request)
 	return i > SLOTS ? request : sn_own_real(slot_of(i));
 }
 
-/* MPICH has a macro, for the two are the same there. */
+/* MPICH has a macro, for the two are the same there. The ABI of MPI 5 has the other name alone. */
 int sn_own_c2f(handle request)
 {
 	handle real = for_others(request);
-	return sn_own_mpi[C2F].symbol ? sn_own_mpi[C2F].number(real) : (int)real;
+	union function mpi = sn_own_mpi[sn_own_mpi[C2F].symbol ? C2F : TOINT];
+	return mpi.symbol ? mpi.number(real) : (int)real;
 }
 
 int sn_own_toint(handle request)

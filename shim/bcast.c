@@ -98,7 +98,7 @@ static __attribute__((noinline)) int await_read(struct sn_meet *m, handle comm, 
 /* Memory at 0 is where types say. */
 static bool is_nowhere(const struct sn_meet *m, const void *buf)
 {
-	return (!buf && m->types[0].plain) || sn_in_place(buf);
+	return (!buf && m->types[0].plain) || sn_mpi_in_place(buf);
 }
 
 static int send(struct sn_meet *m, const struct sn_collective *c, const char *buf, size_t len)

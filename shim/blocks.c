@@ -43,7 +43,7 @@ static inline struct blocks blocks_of(const struct sn_collective *c, const void 
 				      struct sn_meet_type last[2])
 {
 	struct blocks b = {.c = c, .from = from, .to = (char *)(uintptr_t)to, .each = c->kind == SN_ALLTOALL};
-	b.in_place = sn_in_place(from);
+	b.in_place = sn_mpi_in_place(from);
 	b.in = sn_type_of(&last[0], c->in_type, c->generation);
 	b.out = b.in_place ? b.in : sn_type_of(&last[1], c->type, c->generation);
 	b.len = sn_type_bytes(b.in, c->in_count);
@@ -57,7 +57,7 @@ static bool wrong(const struct blocks *b)
 	const struct sn_collective *c = b->c;
 	bool sends = b->in_place || (c->count >= 0 && (b->out->size || !c->count) && b->sent <= b->len &&
 				     (b->from || !b->out->plain));
-	return !sends || sn_in_place(b->to) || (!b->to && b->in->plain);
+	return !sends || sn_mpi_in_place(b->to) || (!b->to && b->in->plain);
 }
 
 static struct sn_meet *first_of(const struct sn_collective *c)

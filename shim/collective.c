@@ -144,7 +144,7 @@ static inline int reduce(const struct sn_shim_quick *q, const struct sn_seen *e,
 			 bool *marks)
 {
 	size_t len = e->step->way.len;
-	if (!sn_in_place(from))
+	if (!sn_mpi_in_place(from))
 		memcpy(to, from, len);
 	if (likely(!e->doubling.brings))
 		return double_up(q, e, to, len, marks);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What rings no bell of ours (shim.h, elsewhere): windows, and requests that go on by steps. */
-#include "quick.h"
+#include "abi.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 _Atomic uint32_t sn_mpi_windows;
 static _Atomic uint32_t windows[2]; /* made by this name, and by that of the profiling interface */
-static _Atomic uint32_t stepping;
+static _Atomic uint32_t stepping, open;
 
 /* Whatever was counted, everybody says the sums, and so the last one does. */
 static void say(void)
@@ -15,7 +15,8 @@ static void say(void)
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	pthread_mutex_lock(&lock);
 	atomic_store(&sn_mpi_windows, atomic_load(&windows[0]) + atomic_load(&windows[1]));
-	atomic_store(&sn_mpi_shim.elsewhere, atomic_load(&sn_mpi_windows) + atomic_load(&stepping));
+	atomic_store(&sn_mpi_shim.elsewhere,
+		     atomic_load(&sn_mpi_windows) + atomic_load(&stepping) + atomic_load(&open));
 	pthread_mutex_unlock(&lock);
 }
 
@@ -26,7 +27,7 @@ static void say(void)
  * a call goes through both. What frees one waits for the other ranks, and other threads may have what it waits for:
  * the window is there until it returns. That is known when the thread calls again, which it does by the slow way.
  */
-bool sn_elsewhere_window(const char *name)
+static bool window(const char *name)
 {
 	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
 					    "MPI_Win_create_dynamic"};
@@ -89,6 +90,30 @@ static void note(uint32_t request, bool begins)
 	atomic_store(&stepping, steps.count);
 	say();
 	pthread_mutex_unlock(&steps.lock);
+}
+
+/*
+ * MPICH's library for the ABI of MPI 5 calls itself for the one end by no name. There nobody naps while a file is open
+ * (one that could not be opened counts for ever), of which each name has its own count, for a tool may stand between.
+ */
+static _Atomic uint32_t files[2];
+
+static bool file(const char *name)
+{
+	bool profiled = *name == 'P', opens = !strcmp(name + profiled, "MPI_File_open");
+	bool closes = !strcmp(name + profiled, "MPI_File_close");
+	if (sn_mpi_abi != STANDARD || (!opens && !closes))
+		return false;
+	atomic_fetch_add(&files[profiled], opens ? 1 : UINT32_MAX);
+	uint32_t a = atomic_load(&files[0]), b = atomic_load(&files[1]);
+	atomic_store(&open, a > b ? a : b);
+	say();
+	return true;
+}
+
+bool sn_elsewhere_begins(const char *name)
+{
+	return window(name) || file(name);
 }
 
 static union function {

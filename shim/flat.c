@@ -172,7 +172,7 @@ int sn_flat_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	/* who has failed writes no more, so what others still read stays as it is */
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
-	come_along(m, c, len && sn_in_place(from) ? to : from, len);
+	come_along(m, c, len && sn_mpi_in_place(from) ? to : from, len);
 	int rc = await_all(m, c->comm);
 	if (!rc && len)
 		fold(m, c, to, len);

@@ -115,8 +115,8 @@ static const char *agree(void)
 		return unknown;
 	bool possible = sn_quick_possible();
 	can = possible && !sn_gpu_is_here() && atomic_load(&sn_mpi_shim.quick);
-	handle world = sn_proof_world(), type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
-	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
+	handle world = sn_mpi_handle(SN_COMM_WORLD), type = sn_mpi_handle(SN_INT),
+	       min = sn_mpi_handle(SN_MIN);
 	if (type && min && world && !sn_proof_mpi.allreduce(&can, &all_can, 1, type, min, world))
 		sn_here_all = all_can;
 	if (all_can)
@@ -138,7 +138,7 @@ bool sn_here_comm(handle comm)
 	if (sn_proof_mpi.comm_test_inter(comm, &inter) || inter || sn_proof_mpi.comm_size(comm, &size) ||
 	    size < 2 || size > SN_HERE_MOST || sn_proof_mpi.comm_group(comm, &group))
 		return false;
-	if (!sn_proof_mpi.comm_group(sn_proof_world(), &all)) {
+	if (!sn_proof_mpi.comm_group(sn_mpi_handle(SN_COMM_WORLD), &all)) {
 		int mine[SN_HERE_MOST], theirs[SN_HERE_MOST];
 		for (int r = 0; r < size; r++)
 			mine[r] = r;
@@ -164,7 +164,7 @@ static int begins(int p, bool threads, void *a, void *b, int required, int *prov
 	if (!begun && !atomic_load(&sn_mpi_shim.quick))
 		say();
 	begun = true;
-	if (threads && required >= SN_QUICK_MULTIPLE && !atomic_load(&sn_mpi_shim.quick))
+	if (threads && required >= sn_mpi_multiple() && !atomic_load(&sn_mpi_shim.quick))
 		atomic_store(&sn_mpi_shim.at_once, 1);
 	inside++;
 	int rc = threads ? mpi->init_thread(a, b, required, provided) : mpi->init(a, b);

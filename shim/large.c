@@ -80,7 +80,7 @@ static int join(handle parts, handle rest, intptr_t at, handle *made)
 	int lengths[2] = {1, 1};
 	intptr_t places[2] = {0, at};
 	handle types[2] = {parts, rest};
-	if (!sn_quick_is_open_mpi())
+	if (!sn_mpi_wide())
 		types[0] = (uint32_t)parts | (handle)(uint32_t)rest << 32;
 	return of_types.structure(2, lengths, places, types, made);
 }
@@ -208,7 +208,7 @@ static int bcast(void *buf, int64_t count, handle type, int root, handle comm)
 static inline int blocks(int call, const void *out, int64_t count, handle type, void *in, int64_t in_count,
 			 handle in_type, handle comm)
 {
-	count = sn_in_place(out) ? 0 : count; /* then it says nothing, and the others' may be another */
+	count = sn_mpi_in_place(out) ? 0 : count; /* then it says nothing, and the others' may be another */
 	union function mpi = beyond(call, count, in_count);
 	struct many a, b = {0};
 	if (mpi.symbol)
@@ -241,7 +241,7 @@ static int in_parts(const void *from, void *to, int64_t count, handle type, hand
 	pthread_once(&types_once, find_types);
 	int rc = of_types.get_extent(type, &low, &extent);
 	for (int64_t at = 0; at < count && !rc; at += PART) {
-		const void *in = sn_in_place(from) ? from : (const char *)from + extent * at;
+		const void *in = sn_mpi_in_place(from) ? from : (const char *)from + extent * at;
 		int part = count - at < PART ? (int)(count - at) : PART;
 		rc = PMPI_Allreduce(in, (char *)to + extent * at, part, type, op, comm);
 	}

@@ -32,32 +32,22 @@ static size_t ask(handle type, handle op)
 	return right ? (size_t)size : 0;
 }
 
-struct named {
-	const char *open_mpis;
-	handle mpichs;
-};
-
-static bool is_one_of(handle h, const struct named *these, size_t count)
+static bool is_one_of(handle h, const enum sn_mpi_named *these, size_t count)
 {
 	bool yes = false;
 	for (size_t i = 0; i < count && !yes; i++)
-		yes = h == sn_proof_handle(these[i].open_mpis, these[i].mpichs);
+		yes = h == sn_mpi_handle(these[i]);
 	return yes;
 }
 
 /* These go together: no handler would be called, which another thread may be about to set, or to need. */
 static bool surely_right(handle type, handle op)
 {
-	static const struct named types[] = {
-		{"ompi_mpi_double", 0x4c00080b},	{"ompi_mpi_float", 0x4c00040a},
-		{"ompi_mpi_int", 0x4c000405},		{"ompi_mpi_long", 0x4c000807},
-		{"ompi_mpi_long_long_int", 0x4c000809}, {"ompi_mpi_unsigned", 0x4c000406},
-		{"ompi_mpi_unsigned_long", 0x4c000808}, {"ompi_mpi_unsigned_long_long", 0x4c000819},
-	};
-	static const struct named ops[] = {{"ompi_mpi_op_sum", 0x58000003},
-					   {"ompi_mpi_op_max", 0x58000001},
-					   {"ompi_mpi_op_min", 0x58000002},
-					   {"ompi_mpi_op_prod", 0x58000004}};
+	static const enum sn_mpi_named types[] = {SN_DOUBLE,	    SN_FLOAT,
+						  SN_INT,	    SN_LONG,
+						  SN_LONG_LONG,	    SN_UNSIGNED,
+						  SN_UNSIGNED_LONG, SN_UNSIGNED_LONG_LONG},
+				       ops[] = {SN_SUM, SN_MAX, SN_MIN, SN_PROD};
 	return is_one_of(type, types, sizeof(types) / sizeof(types[0])) &&
 	       is_one_of(op, ops, sizeof(ops) / sizeof(ops[0]));
 }
@@ -89,7 +79,7 @@ static __attribute__((noinline)) size_t element(handle type, handle op)
 		i++;
 	if (i < KNOWN && known[i].type) {
 		size = known[i].size;
-	} else if (sn_proof_builtin(type) && sn_proof_builtin(op)) {
+	} else if (sn_mpi_builtin(type) && sn_mpi_builtin(op)) {
 		size = ask_quietly(type, op);
 		i = count++ % KNOWN;
 		known[i].type = type;
@@ -103,7 +93,7 @@ static __attribute__((noinline)) size_t element(handle type, handle op)
 /* No sum, or none that is defined: the MPI says so, or does what it does. */
 static bool wrong(const void *from, const void *to)
 {
-	return from == to || !from || !to || sn_in_place(to);
+	return from == to || !from || !to || sn_mpi_in_place(to);
 }
 
 /*
@@ -384,7 +374,7 @@ static void look_far(struct sn_meet *m)
 
 int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
-	bool in_place = sn_in_place(from), two = m->ranks == 2;
+	bool in_place = sn_mpi_in_place(from), two = m->ranks == 2;
 	struct sum s = {
 		.m = m, .c = c, .mine = &m->mem->words[m->rank], .from = in_place ? to : from, .to = to};
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))

@@ -119,7 +119,7 @@ static bool is_none(handle comm)
 {
 	static _Atomic handle none;
 	if (!likely(none))
-		none = sn_proof_handle("ompi_mpi_comm_null", 0x04000000);
+		none = sn_mpi_handle(SN_COMM_NULL);
 	return sn_meet_plain(comm) == none;
 }
 
@@ -328,9 +328,9 @@ static void borrow(struct sn_meet *m, handle comm, handle type, handle min)
 
 static void find_handles(void)
 {
-	byte_type = sn_proof_handle("ompi_mpi_byte", 0x4c00010d);
-	any_op = sn_proof_handle("ompi_mpi_op_bor", 0x58000008);
-	self = sn_proof_handle("ompi_mpi_comm_self", 0x44000001);
+	byte_type = sn_mpi_handle(SN_BYTE);
+	any_op = sn_mpi_handle(SN_BOR);
+	self = sn_mpi_handle(SN_COMM_SELF);
 }
 
 /* For either kind of sums. Flat: those of half of them, and one more of a pair. */
@@ -343,8 +343,7 @@ static char *sums_of(unsigned ranks)
 /* Whoever lacks something takes part as far as it is said to the others. */
 static void share(struct sn_meet *m, handle comm)
 {
-	handle type = sn_proof_handle("ompi_mpi_int", 0x4c000405),
-	       min = sn_proof_handle("ompi_mpi_op_min", 0x58000002);
+	handle type = sn_mpi_handle(SN_INT), min = sn_mpi_handle(SN_MIN);
 	int ranks, rank;
 	struct place at = {.fd = -1};
 	if (sn_proof_mpi.comm_size(comm, &ranks) || sn_proof_mpi.comm_rank(comm, &rank) || !type || !min)

@@ -123,7 +123,7 @@ struct sn_meet {
 /* What is passed itself: MPICH's are numbers, with whatever lies above them. */
 static inline handle sn_meet_plain(handle h)
 {
-	return sn_quick_is_open_mpi() ? h : (uint32_t)h;
+	return sn_mpi_wide() ? h : (uint32_t)h;
 }
 
 /* NULL: its ranks have not been asked. */

@@ -139,18 +139,17 @@ void sn_own_unlock(void);
 
 static inline handle at(const void *requests, int i)
 {
-	return sn_mpi_family == OPEN_MPI ? ((const uintptr_t *)requests)[i] : ((const uint32_t *)requests)[i];
+	return sn_mpi_wide() ? ((const uintptr_t *)requests)[i] : ((const uint32_t *)requests)[i];
 }
 
 static inline void *from(void *requests, int i)
 {
-	return (char *)requests +
-	       (size_t)i * (sn_mpi_family == OPEN_MPI ? sizeof(uintptr_t) : sizeof(uint32_t));
+	return (char *)requests + (size_t)i * (sn_mpi_wide() ? sizeof(uintptr_t) : sizeof(uint32_t));
 }
 
 static inline void put(void *requests, int i, handle h)
 {
-	if (sn_mpi_family == OPEN_MPI)
+	if (sn_mpi_wide())
 		((uintptr_t *)requests)[i] = h;
 	else
 		((uint32_t *)requests)[i] = (uint32_t)h;
@@ -159,12 +158,7 @@ static inline void put(void *requests, int i, handle h)
 /* What is passed itself, and not its address. */
 static inline handle value(handle h)
 {
-	return sn_mpi_family == OPEN_MPI ? h : (uint32_t)h;
-}
-
-static inline size_t status_size(void)
-{
-	return sn_mpi_family == OPEN_MPI ? sizeof(struct status_of_open_mpi) : sizeof(struct status_of_mpich);
+	return sn_mpi_wide() ? h : (uint32_t)h;
 }
 
 static inline void *status_at(void *statuses, int i)

@@ -37,25 +37,18 @@ static char brought[SN_STEPS * SN_ROOM]
 	__attribute__((aligned(64))); /* by this rank to a sum; then, what would be got the quick way */
 static size_t brought_len;
 
-bool sn_in_place(const void *from)
-{
-	return (uintptr_t)from == (sn_quick_is_open_mpi() ? 1 : UINTPTR_MAX);
-}
-
-/* MPI_ERR_OTHER */
 __attribute__((noinline)) int sn_proof_failed(handle comm)
 {
-	int code = sn_quick_is_open_mpi() ? 16 : 15;
+	int code = sn_mpi_err_other();
 	sn_proof_mpi.call_errhandler(comm, code);
 	return code;
 }
 
 void sn_proof_look(handle comm)
 {
-	bool open_mpi = sn_quick_is_open_mpi();
-	int any = open_mpi ? -1 : -2, flag;
+	int flag;
 	sn_requests_before();
-	sn_proof_mpi.iprobe(any, NOBODYS_TAG, comm, &flag, (void *)(uintptr_t)!open_mpi);
+	sn_proof_mpi.iprobe(sn_mpi_any_source(), NOBODYS_TAG, comm, &flag, sn_mpi_no_status());
 }
 
 struct sn_doubling sn_doubling_of(unsigned ranks, unsigned rank)
@@ -75,7 +68,7 @@ struct sn_doubling sn_doubling_of(unsigned ranks, unsigned rank)
  */
 bool sn_proof_turned(unsigned number, unsigned step)
 {
-	return sn_quick_is_open_mpi() && !(number >> step & 1);
+	return sn_mpi_family == OPEN_MPI && !(number >> step & 1);
 }
 
 void sn_combine(const struct sn_seen *e, int step, char *sum, char *came, size_t len)
@@ -137,7 +130,7 @@ static bool messages_alone(void)
 	struct sn_launched job = sn_launched();
 	const char *nolocal = getenv("MPIR_CVAR_NOLOCAL"), *within = getenv("I_MPI_COLL_INTRANODE");
 	bool yes = job.here && job.here == job.all;
-	if (sn_quick_is_open_mpi()) {
+	if (sn_mpi_family == OPEN_MPI) {
 		for (char **v = environ; yes && *v; v++)
 			yes = strncmp(*v, "OMPI_MCA_coll", 13) != 0 ||
 			      (!strncmp(*v, "OMPI_MCA_coll_tuned_", 20) &&
@@ -165,24 +158,10 @@ bool sn_proof_find(void)
 	return found;
 }
 
-/* Open MPI's are addresses, and the program may have a copy in place of the library's. */
-handle sn_proof_handle(const char *open_mpis, handle mpichs)
-{
-	if (!sn_quick_is_open_mpi())
-		return mpichs;
-	void *global = dlsym(RTLD_DEFAULT, open_mpis);
-	return (handle)(global ? global : sn_mpi_find(open_mpis));
-}
-
-handle sn_proof_world(void)
-{
-	return sn_proof_handle("ompi_mpi_comm_world", 0x44000000);
-}
-
 /* Whose handlers are called for what belongs to no communicator: the first one's up to MPI 3, then the second one's. */
 static handle of_nobody(int i)
 {
-	return i ? sn_proof_handle("ompi_mpi_comm_self", 0x44000001) : sn_proof_world();
+	return sn_mpi_handle(i ? SN_COMM_SELF : SN_COMM_WORLD);
 }
 
 static pthread_mutex_t quiet = PTHREAD_MUTEX_INITIALIZER;
@@ -191,8 +170,8 @@ static pthread_mutex_t quiet = PTHREAD_MUTEX_INITIALIZER;
 void sn_proof_quiet(handle handlers[2])
 {
 	pthread_mutex_lock(&quiet);
-	handle silent = sn_proof_handle("ompi_mpi_errors_return", 0x54000001);
-	handle unset = sn_quick_is_open_mpi() ? 0 : 0x54000000;
+	handle silent = sn_mpi_handle(SN_ERRORS_RETURN);
+	handle unset = sn_mpi_family == OPEN_MPI ? 0 : sn_mpi_handle(SN_ERRORS_ARE_FATAL);
 	for (int i = 0; i < 2; i++) {
 		handlers[i] = 0;
 		if (!sn_proof_mpi.comm_get_errhandler(of_nobody(i), &handlers[i]) &&
@@ -230,16 +209,6 @@ static size_t bytes_of(int count, handle type)
 		return 0;
 	size_t len = (size_t)size * (size_t)count;
 	return len <= SN_ROOM ? len : 0;
-}
-
-/*
- * Does the MPI bring it along? Handles of Open MPI are addresses, and what is made later lies on the heap; those of
- * MPICH say it.
- */
-bool sn_proof_builtin(handle h)
-{
-	Dl_info info;
-	return sn_quick_is_open_mpi() ? dladdr((void *)h, &info) != 0 : (uint32_t)h >> 30 == 1;
 }
 
 /* ---- is that all of it? ---- */
@@ -455,7 +424,7 @@ static bool blocks_of(struct blocks *b, const struct sn_collective *c, const voi
 {
 	int ranks, rank;
 	size_t len = c->count == c->in_count && c->type == c->in_type ? bytes_of(c->count, c->type) : 0;
-	bool all = c->kind == SN_ALLTOALL, in_place = sn_in_place(from);
+	bool all = c->kind == SN_ALLTOALL, in_place = sn_mpi_in_place(from);
 	if (!len || (all && in_place) || sn_proof_mpi.comm_size(c->comm, &ranks) ||
 	    sn_proof_mpi.comm_rank(c->comm, &rank) || ranks < 2 || ranks > SN_STEPS)
 		return false;
@@ -559,10 +528,10 @@ bool sn_proof_watch(const struct sn_seen *e, const void *from, const void *to)
 		lesson.bytes_room = sizeof(messages);
 	}
 	brought_len = 0;
-	if (c->kind == SN_ALLREDUCE && (e->alike || (sn_proof_builtin(c->type) && sn_proof_builtin(c->op))) &&
+	if (c->kind == SN_ALLREDUCE && (e->alike || (sn_mpi_builtin(c->type) && sn_mpi_builtin(c->op))) &&
 	    !sn_gpu_is_here()) {
 		brought_len = bytes_of(c->count, c->type);
-		memcpy(brought, sn_in_place(from) ? to : from, brought_len);
+		memcpy(brought, sn_mpi_in_place(from) ? to : from, brought_len);
 	}
 	return true;
 }

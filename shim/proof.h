@@ -5,7 +5,7 @@
 #ifndef SN_SHIM_PROOF_H
 #define SN_SHIM_PROOF_H
 
-#include "quick.h"
+#include "abi.h"
 #include <stddef.h>
 
 #define SN_STEPS 32   /* messages of a call */
@@ -87,18 +87,12 @@ extern struct sn_proof_mpi sn_proof_mpi;
 
 /* Asked once: are all of its functions there? */
 bool sn_proof_find(void);
-/* Does the MPI bring it along? */
-bool sn_proof_builtin(handle h);
-/* A handle of the MPI's own. */
-handle sn_proof_handle(const char *open_mpis, handle mpichs);
-handle sn_proof_world(void);
 /*
  * What belongs to no communicator is asked in between, by one thread at a time, and may be wrong: no handler of the
  * program's is called.
  */
 void sn_proof_quiet(handle handlers[2]);
 void sn_proof_loud(handle handlers[2]);
-bool sn_in_place(const void *from);
 struct sn_doubling sn_doubling_of(unsigned ranks, unsigned rank);
 /* Does the own operand of who has this number come first at this step? */
 bool sn_proof_turned(unsigned number, unsigned step);

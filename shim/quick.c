@@ -7,10 +7,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#define LATE		3 /* receives in vain, one after the other */
-#define ALWAYS		inline __attribute__((always_inline))
-#define NOBODY_OPEN_MPI (-2) /* MPI_PROC_NULL */
-#define NOBODY_MPICH	(-1)
+#define LATE   3 /* receives in vain, one after the other */
+#define ALWAYS inline __attribute__((always_inline))
 
 typedef int (*send_fn)(const void *buf, int count, handle type, int to, int tag, handle comm);
 typedef int (*isend_fn)(const void *buf, int count, handle type, int to, int tag, handle comm, void *request);
@@ -61,16 +59,6 @@ static inline struct call call_of(const void *buf, int count, handle type, int p
 }
 
 atomic_bool sn_mpi_status_seen;
-
-static bool status_is(const void *status, int source, int tag, uint64_t len)
-{
-	if (sn_mpi_family == OPEN_MPI) {
-		const struct status_of_open_mpi *s = status;
-		return s->source == source && s->tag == tag && !s->cancelled && s->len == len;
-	}
-	const struct status_of_mpich *s = status;
-	return s->source == source && s->tag == tag && !s->len_high_and_cancelled && (uint64_t)s->len == len;
-}
 
 /* ---- watching ---- */
 
@@ -136,11 +124,6 @@ bool sn_quick_possible(void)
 	return threads() != NOTHING;
 }
 
-bool sn_quick_is_open_mpi(void)
-{
-	return sn_mpi_family == OPEN_MPI;
-}
-
 const struct sn_shim_quick *sn_quick(void)
 {
 	return quick();
@@ -167,7 +150,7 @@ static void learn_recv(struct entry *e, const void *buf, const void *status)
 	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
 	if (l->over && l->recv.len <= SN_SHIM_LONGEST && (l->received == buf || (!l->recv.len && !c->count)))
 		learn(e, &l->recv);
-	e->tag = c->tag == ANY_TAG && wanted(status) ? status_tag(status) : c->tag;
+	e->tag = c->tag == sn_mpi_any_tag() && wanted(status) ? status_tag(status) : c->tag;
 	e->known &= e->tag >= 0;
 	if (e->known && wanted(status))
 		sn_mpi_status_seen = e->known = status_is(status, c->peer, e->tag, l->got);
@@ -231,7 +214,8 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 	}
 	if (recvs) { /* from somebody: else its status cannot be known before */
 		in = sn_seen_place(m->recvs, &o->in);
-		again &= o->in.peer >= 0 && o->in.tag >= ANY_TAG && seen(in, &o->in);
+		again &= o->in.peer >= 0 && (o->in.tag >= 0 || o->in.tag == sn_mpi_any_tag()) &&
+			 seen(in, &o->in);
 	}
 	bool watches = again && watch(recvs ? in : out);
 	/*
@@ -241,7 +225,7 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 	uint64_t unused[8];
 	struct operation watched_with = *o;
 	if (watches && recvs && o->call != IRECV && !wanted(o->status) &&
-	    (!status_seen() || o->in.tag == ANY_TAG))
+	    (!status_seen() || o->in.tag == sn_mpi_any_tag()))
 		watched_with.status = unused;
 	int rc = do_slowly(&watched_with);
 	if (o->request)
@@ -370,7 +354,7 @@ static ALWAYS int isend(struct call c, const void *buf, void *request, const uni
 			sn_requests_complete(request);
 			return 0;
 		}
-		to = sn_mpi_family == OPEN_MPI ? NOBODY_OPEN_MPI : NOBODY_MPICH;
+		to = sn_mpi_nobody();
 	}
 	return SN_FUNCTION(slowly).isend(buf, c.count, c.type, to, c.tag, c.comm, request);
 }
@@ -384,7 +368,7 @@ static ALWAYS int isend(struct call c, const void *buf, void *request, const uni
 static __attribute__((noinline)) void too_late(struct entry *e)
 {
 	in_vain(e);
-	e->known &= e->call.tag != ANY_TAG || e->fails < LATE;
+	e->known &= e->call.tag != sn_mpi_any_tag() || e->fails < LATE;
 }
 
 /* The bytes that came, or negative. */
@@ -467,7 +451,7 @@ static int ends(int call, int p, void *a, void *b)
 	union function mpi = SN_FUNCTION(&next[p][call]);
 	if (threads() == NOTHING)
 		return mpi.ends(a, b);
-	handle was = !comm || !a ? 0 : sn_mpi_family == OPEN_MPI ? *(handle *)a : *(uint32_t *)a;
+	handle was = !comm || !a ? 0 : sn_mpi_wide() ? *(handle *)a : *(uint32_t *)a;
 	struct sn_meet_ending ending;
 	sn_requests_give();
 	sn_quick_forget();

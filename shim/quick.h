@@ -46,14 +46,15 @@
 
 #define likely(x) __builtin_expect(!!(x), 1)
 
-/* Handles are numbers for MPICH, in the lower half of what is passed, and addresses for Open MPI. What may stand in the upper
- * half of a number makes two calls of one, at worst. */
+/*
+ * Handles are numbers for MPICH, in the lower half of what is passed, and else as wide as addresses (abi.h). What may
+ * stand in the upper half of a number makes two calls of one, at worst.
+ */
 typedef uintptr_t handle;
 
-#define SN_QUICK_MULTIPLE 3	/* MPI_THREAD_MULTIPLE of every MPI */
-#define SN_QUICK_PERIOD	  64	/* calls, of which one is the MPI's */
-#define SN_QUICK_NS	  16000 /* at least, from one of these to the next */
-#define SN_QUICK_REGION	  21	/* bits of an address within a region: 2 MiB */
+#define SN_QUICK_PERIOD 64    /* calls, of which one is the MPI's */
+#define SN_QUICK_NS	16000 /* at least, from one of these to the next */
+#define SN_QUICK_REGION 21    /* bits of an address within a region: 2 MiB */
 /* A function that is found by its name: threads may each be at their first call of it, and note it all at once. */
 #define SN_FUNCTION(f)		 ((__typeof__(*(f))){__atomic_load_n(&(f)->symbol, __ATOMIC_RELAXED)})
 #define SN_FUNCTION_IS(f, found) __atomic_store_n(&(f)->symbol, found, __ATOMIC_RELAXED)
@@ -86,7 +87,6 @@ static inline uint64_t sn_quick_now_ns(void)
 
 /* For other calls that are watched (collective.c): the provider's, where a call may go the quick way now. */
 const struct sn_shim_quick *sn_quick(void);
-bool sn_quick_is_open_mpi(void);
 /* Does one thread at a time call, as the MPI has promised? */
 bool sn_quick_serial(void);
 /* Has the MPI begun by MPI_Init or MPI_Init_thread? Else nothing goes without it. */
@@ -157,8 +157,8 @@ bool sn_meet_is_ending(handle comm);
 
 /* ---- of elsewhere.c ---- */
 extern _Atomic uint32_t sn_mpi_windows; /* there are */
-/* A call begins. True: it makes or frees a window. */
-bool sn_elsewhere_window(const char *name);
+/* A call begins. True: the next one must be seen, too, for it makes or frees a window, or opens or closes a file. */
+bool sn_elsewhere_begins(const char *name);
 /* This thread's call that freed a window (sn_shim_thread.freeing) has returned. */
 void sn_elsewhere_freed(void);
 /* What stands before this definition; NULL: nothing. */

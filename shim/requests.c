@@ -19,7 +19,7 @@ handle sn_own_null;
 
 /* One more name than slots: for a request that is complete, and says nothing but that. */
 struct slot sn_own_slots[SLOTS];
-static char names[SLOTS + 1]; /* Open MPI's requests are addresses */
+static char names[SLOTS + 1]; /* requests that are addresses */
 _Atomic uintptr_t sn_own_names;
 struct slot *sn_own_free, *_Atomic sn_own_returned;
 static struct slot posted = {.before = &posted, .after = &posted}; /* in their order */
@@ -282,7 +282,7 @@ static void switch_on(handle left)
 		if (!sn_requests_about() && sn_own_may()) /* else there is none for a receive */
 			for (struct slot *s = sn_own_slots; s < sn_own_slots + SLOTS; s++)
 				put_back(s, true);
-		atomic_store(&sn_own_names, sn_mpi_family == OPEN_MPI ? (uintptr_t)names : NUMBERS);
+		atomic_store(&sn_own_names, sn_mpi_wide() ? (uintptr_t)names : NUMBERS);
 		atomic_store(&sn_requests_ready, true);
 	}
 	sn_own_unlock();
@@ -545,16 +545,10 @@ static const struct {
 	[GREQUEST_COMPLETE] = {"MPI_Grequest_complete", {NULL}},
 };
 
-#define NULL_OF_MPICH 0x2c000000u /* MPI_REQUEST_NULL */
-
 /* Nothing is given where a tool wants to see any of them, or where one is missing that all MPIs have. */
 static void find_all(void)
 {
-	sn_own_null = NULL_OF_MPICH;
-	if (sn_mpi_family == OPEN_MPI) { /* a program may have a copy of it */
-		const void *copy = dlsym(RTLD_DEFAULT, "ompi_request_null");
-		sn_own_null = (handle)(copy ? copy : sn_mpi_find("ompi_request_null"));
-	}
+	sn_own_null = sn_mpi_handle(SN_REQUEST_NULL);
 	for (int i = 0; i < CALLS; i++) {
 		char profiled[40] = "P";
 		strncat(profiled, calls[i].name, sizeof(profiled) - 2);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What quick.c and requests.c share: what a call was and what it led to, and how the MPI at hand writes a status. */
+/* What quick.c and requests.c share: what a call was, and what it led to. */
 #ifndef SN_SHIM_SEEN_H
 #define SN_SHIM_SEEN_H
 
-#include "quick.h"
-#include <stddef.h>
-
-extern enum sn_mpi_family { UNKNOWN, OPEN_MPI, MPICH } sn_mpi_family;
-/* As soon as that can be told (shim.c). */
-void sn_mpi_find_family(void);
+#include "abi.h"
 
 struct call {
 	handle type, comm;
@@ -71,59 +66,10 @@ static inline void in_vain(struct entry *e)
 	e->turn = sn_quick_pause(&e->fails);
 }
 
-/* ---- status ---- */
-
-struct status_of_open_mpi {
-	int source, tag, error, cancelled;
-	size_t len;
-};
-
-struct status_of_mpich {
-	int len, len_high_and_cancelled, source, tag, error;
-};
-
-#define ANY_TAG (-1) /* MPI_ANY_TAG of every MPI here */
-
-static inline int status_tag(const void *status)
-{
-	return sn_mpi_family == OPEN_MPI ? ((const struct status_of_open_mpi *)status)->tag
-					 : ((const struct status_of_mpich *)status)->tag;
-}
-
-extern atomic_bool sn_mpi_status_seen; /* the MPI wrote one as it is written here */
+extern atomic_bool sn_mpi_status_seen; /* the MPI wrote one as it is written here (abi.h) */
 static inline bool status_seen(void)
 {
 	return atomic_load_explicit(&sn_mpi_status_seen, memory_order_relaxed);
-}
-
-/* MPI_STATUS_IGNORE is 0 or 1. */
-static inline bool wanted(const void *status)
-{
-	return (uintptr_t)status > 1;
-}
-
-/* Not the error: calls with one status leave it alone. */
-static inline void status_fill(void *status, int source, int tag, int64_t len)
-{
-	if (sn_mpi_family == OPEN_MPI) {
-		struct status_of_open_mpi *s = status;
-		s->source = source;
-		s->tag = tag;
-		s->cancelled = 0;
-		s->len = (size_t)len;
-	} else {
-		struct status_of_mpich *s = status;
-		s->len = (int)len;
-		s->len_high_and_cancelled = 0;
-		s->source = source;
-		s->tag = tag;
-	}
-}
-
-static inline void status_error(void *status, int error)
-{
-	*(sn_mpi_family == OPEN_MPI ? &((struct status_of_open_mpi *)status)->error
-				    : &((struct status_of_mpich *)status)->error) = error;
 }
 
 /* ---- quick.c: a receive that was watched, and is not over yet ---- */

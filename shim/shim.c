@@ -183,43 +183,6 @@ bool sn_mpi_is_open_mpi(const void *function)
 	return yes;
 }
 
-enum sn_mpi_family sn_mpi_family;
-
-/*
- * UNKNOWN, too, are those with 64-bit integers, or the ABI of MPI 5: their status, and their number for nobody, are
- * others.
- */
-static int family_of(const void *definition)
-{
-	static const char *const mpich[] = {"libmpi.so", "libmpich.so"};
-	Dl_info info;
-	if (sn_mpi_is_open_mpi(definition))
-		return OPEN_MPI;
-	if (!dladdr(definition, &info))
-		return UNKNOWN;
-	const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
-	for (size_t i = 0; i < sizeof(mpich) / sizeof(mpich[0]); i++)
-		if (!strncmp(file, mpich[i], strlen(mpich[i])))
-			return MPICH;
-	return UNKNOWN;
-}
-
-static void find_family_once(void)
-{
-	sn_mpi_family = family_of(sn_mpi_find("PMPI_Send"));
-}
-
-/* By the first call of all, and where the MPI begins with sessions several threads may be at theirs. */
-void sn_mpi_find_family(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	static _Atomic bool found;
-	if (atomic_load_explicit(&found, memory_order_acquire) || !sn_mpi_find("PMPI_Send"))
-		return;
-	pthread_once(&once, find_family_once);
-	atomic_store_explicit(&found, true, memory_order_release);
-}
-
 _Atomic enum sn_mpi_threads sn_mpi_promised;
 
 /* Threads that ask at once hear the same. */
@@ -230,9 +193,9 @@ __attribute__((noinline)) enum sn_mpi_threads sn_mpi_ask_for_threads(void)
 		int (*asks)(int *answer);
 	} initialized = {sn_mpi_find("PMPI_Initialized")}, level = {sn_mpi_find("PMPI_Query_thread")};
 	enum sn_mpi_threads several = atomic_load(&sn_mpi_shim.at_once) ? SEVERAL : NOTHING, known = NOTHING;
-	int yes = 0, provided = SN_QUICK_MULTIPLE;
+	int yes = 0, provided = sn_mpi_multiple();
 	if (initialized.symbol && level.symbol && !initialized.asks(&yes) && yes && !level.asks(&provided))
-		known = provided < SN_QUICK_MULTIPLE ? ONE : several;
+		known = provided < sn_mpi_multiple() ? ONE : several;
 	atomic_store_explicit(&sn_mpi_promised, known, memory_order_relaxed);
 	return known;
 }
@@ -281,7 +244,7 @@ void *sn_mpi_enter(uint32_t index)
 	if (!atomic_exchange(&asked, true))
 		sn_mpi_is_open_mpi(next);
 	sn_closing_see(names[index]);
-	if (sn_elsewhere_window(names[index])) /* the next call must be seen, too */
+	if (sn_elsewhere_begins(names[index]))
 		return next;
 	atomic_store_explicit(&real[index], next, memory_order_relaxed);
 	atomic_store_explicit(&idle[index], sn_quick_idle(names[index]), memory_order_relaxed);

@@ -2,8 +2,7 @@
 #include "types.h"
 #include <pthread.h>
 
-#define KNOWN	     64
-#define MPI_ERR_TYPE 3 /* of every MPI here */
+#define KNOWN 64
 
 /* Is it whole, and committed? Of a type of the program's own only an MPI knows. */
 static bool may_be_sent(handle type)
@@ -11,7 +10,7 @@ static bool may_be_sent(handle type)
 	char nothing[16];
 	int at = 0;
 	return !sn_proof_mpi.pack(nothing, 0, type, nothing, sizeof(nothing), &at,
-				  sn_proof_handle("ompi_mpi_comm_self", 0x44000001));
+				  sn_mpi_handle(SN_COMM_SELF));
 }
 
 /* What belongs to no communicator: no handler of the program's is called, if it is none. */
@@ -20,8 +19,8 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 	struct sn_meet_type t = {.type = type, .generation = generation};
 	handle handlers[2];
 	intptr_t low = 0;
-	bool serial = sn_quick_serial(), own = !sn_proof_builtin(type);
-	if (sn_meet_plain(type) == sn_proof_handle("ompi_mpi_datatype_null", 0x0c000000))
+	bool serial = sn_quick_serial(), own = !sn_mpi_builtin(type);
+	if (sn_meet_plain(type) == sn_mpi_handle(SN_TYPE_NULL))
 		return (struct sn_meet_type){.type = type};
 	if (serial)
 		sn_proof_quiet(handlers);

@@ -7,9 +7,9 @@
  *
  *     asked HOW [-c]    HOW: which function, by its place below; -c: MPI_Request_c2f is called before it
  */
+#include "abi5.h"
 #include "own_request.h"
 #include <dlfcn.h>
-#include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

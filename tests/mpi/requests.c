@@ -6,6 +6,7 @@
  *
  *     requests [-m]     -m: with MPI_THREAD_MULTIPLE, of which one thread calls
  */
+#include "abi5.h"
 #include "large.h"
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "abi.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+enum sn_mpi_family sn_mpi_family;
+enum sn_mpi_abi sn_mpi_abi;
+
+/* ---- which it is ---- */
+
+/* The ABI of MPI 5 has one name for the library, whoever made it. */
+#define STANDARDS "libmpi_abi.so"
+
+static const char *file_of(const void *definition)
+{
+	Dl_info info;
+	if (!dladdr(definition, &info))
+		return "";
+	const char *slash = strrchr(info.dli_fname, '/');
+	return slash ? slash + 1 : info.dli_fname;
+}
+
+static bool begins(const char *file, const char *with)
+{
+	return strncmp(file, with, strlen(with)) == 0;
+}
+
+/*
+ * UNKNOWN, too, are those with 64-bit integers: their status, and their numbers for ranks, are others. And Intel's
+ * face for MPI 5 (2021.18, 2021.19): it calls its own handler for errors whatever MPI_Comm_set_errhandler was told, so
+ * to ask it whether it knows of something (proof.c, types.c) may end the job.
+ */
+static void find_family_once(void)
+{
+	const void *definition = sn_mpi_find("PMPI_Send");
+	const char *file = file_of(definition);
+	bool standard = begins(file, STANDARDS);
+	if (sn_mpi_is_open_mpi(definition))
+		sn_mpi_family = OPEN_MPI;
+	else if (standard ? !sn_mpi_is_intels() : begins(file, "libmpi.so") || begins(file, "libmpich.so"))
+		sn_mpi_family = MPICH;
+	sn_mpi_abi = standard ? STANDARD : sn_mpi_family == OPEN_MPI ? OPEN_MPIS : MPICHS;
+}
+
+/* By the first call of all, and where the MPI begins with sessions several threads may be at theirs. */
+void sn_mpi_find_family(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static _Atomic bool found;
+	if (atomic_load_explicit(&found, memory_order_acquire) || !sn_mpi_find("PMPI_Send"))
+		return;
+	pthread_once(&once, find_family_once);
+	atomic_store_explicit(&found, true, memory_order_release);
+}
+
+/* ---- handles ---- */
+
+/* Open MPI's are addresses, and the program may have a copy in place of the library's. The others' are constants. */
+handle sn_mpi_handle(enum sn_mpi_named which)
+{
+	static const struct {
+		const char *open_mpis;
+		uint32_t mpichs, standard;
+	} table[] = {
+		[SN_COMM_NULL] = {"ompi_mpi_comm_null", 0x04000000, 0x100},
+		[SN_COMM_WORLD] = {"ompi_mpi_comm_world", 0x44000000, 0x101},
+		[SN_COMM_SELF] = {"ompi_mpi_comm_self", 0x44000001, 0x102},
+		[SN_REQUEST_NULL] = {"ompi_request_null", 0x2c000000, 0x180},
+		[SN_ERRORS_ARE_FATAL] = {"ompi_mpi_errors_are_fatal", 0x54000000, 0x141},
+		[SN_ERRORS_RETURN] = {"ompi_mpi_errors_return", 0x54000001, 0x143},
+		[SN_TYPE_NULL] = {"ompi_mpi_datatype_null", 0x0c000000, 0x200},
+		[SN_BYTE] = {"ompi_mpi_byte", 0x4c00010d, 0x247},
+		[SN_INT] = {"ompi_mpi_int", 0x4c000405, 0x209},
+		[SN_UNSIGNED] = {"ompi_mpi_unsigned", 0x4c000406, 0x20d},
+		[SN_LONG] = {"ompi_mpi_long", 0x4c000807, 0x20a},
+		[SN_UNSIGNED_LONG] = {"ompi_mpi_unsigned_long", 0x4c000808, 0x20e},
+		[SN_LONG_LONG] = {"ompi_mpi_long_long_int", 0x4c000809, 0x20b},
+		[SN_UNSIGNED_LONG_LONG] = {"ompi_mpi_unsigned_long_long", 0x4c000819, 0x20f},
+		[SN_FLOAT] = {"ompi_mpi_float", 0x4c00040a, 0x210},
+		[SN_DOUBLE] = {"ompi_mpi_double", 0x4c00080b, 0x214},
+		[SN_MAX] = {"ompi_mpi_op_max", 0x58000001, 0x23},
+		[SN_MIN] = {"ompi_mpi_op_min", 0x58000002, 0x22},
+		[SN_SUM] = {"ompi_mpi_op_sum", 0x58000003, 0x21},
+		[SN_PROD] = {"ompi_mpi_op_prod", 0x58000004, 0x24},
+		[SN_BOR] = {"ompi_mpi_op_bor", 0x58000008, 0x29},
+	};
+	if (sn_mpi_abi == MPICHS)
+		return table[which].mpichs;
+	if (sn_mpi_abi == STANDARD)
+		return table[which].standard;
+	void *global = dlsym(RTLD_DEFAULT, table[which].open_mpis);
+	return (handle)(global ? global : sn_mpi_find(table[which].open_mpis));
+}
+
+/* Addresses of Open MPI's lie in its library, and what is made later on the heap; the others' numbers say it. */
+bool sn_mpi_builtin(handle h)
+{
+	Dl_info info;
+	if (sn_mpi_abi == MPICHS)
+		return (uint32_t)h >> 30 == 1;
+	return sn_mpi_abi == STANDARD ? h < 1024 : dladdr((void *)h, &info) != 0;
+}
+
+/* ---- status ---- */
+
+bool status_is(const void *status, int source, int tag, uint64_t len)
+{
+	if (sn_mpi_abi == OPEN_MPIS) {
+		const struct status_of_open_mpi *s = status;
+		return s->source == source && s->tag == tag && !s->cancelled && s->len == len;
+	}
+	if (sn_mpi_abi == MPICHS) {
+		const struct status_of_mpich *s = status;
+		return s->source == source && s->tag == tag && !s->len_high_and_cancelled &&
+		       (uint64_t)s->len == len;
+	}
+	const struct status_of_mpi5 *s = status;
+	return s->source == source && s->tag == tag && !s->len_high_and_cancelled && (uint64_t)s->len == len;
+}

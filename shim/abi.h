@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which MPI it is, and how a program and this MPI speak: how wide handles are, what the constants are called by, how a
+ * status is written. Nothing here is a header of an MPI's: one library serves all of them.
+ *
+ * Two questions. What an MPI makes of a call (in which order it sums, what its collectives are made of) goes with its
+ * family. How it is called goes with the ABI: Open MPI's own, that of MPICH and Intel MPI, which share one, or that of
+ * MPI 5 (chapter 20 of the standard, libmpi_abi.so), which is another face of either family's library.
+ */
+#ifndef SN_SHIM_ABI_H
+#define SN_SHIM_ABI_H
+
+#include "quick.h"
+#include <stddef.h>
+
+extern enum sn_mpi_family { UNKNOWN, OPEN_MPI, MPICH } sn_mpi_family;
+extern enum sn_mpi_abi { OPEN_MPIS, MPICHS, STANDARD, ABIS } sn_mpi_abi;
+/* As soon as that can be told. */
+void sn_mpi_find_family(void);
+
+/* Handles are addresses, or as wide; MPICH's are numbers, half as wide. */
+static inline bool sn_mpi_wide(void)
+{
+	return sn_mpi_abi != MPICHS;
+}
+
+/* ---- constants ---- */
+
+#define UNDEFINED    (-32766) /* MPI_UNDEFINED of every ABI */
+#define MPI_ERR_TYPE 3	      /* likewise */
+
+static inline int sn_mpi_any_tag(void) /* MPI_ANY_TAG */
+{
+	return sn_mpi_abi == STANDARD ? -2 : -1;
+}
+static inline int sn_mpi_any_source(void) /* MPI_ANY_SOURCE */
+{
+	return sn_mpi_abi == MPICHS ? -2 : -1;
+}
+static inline int sn_mpi_nobody(void) /* MPI_PROC_NULL */
+{
+	static const int nobody[ABIS] = {-2, -1, -3};
+	return nobody[sn_mpi_abi];
+}
+static inline void *sn_mpi_no_status(void) /* MPI_STATUS_IGNORE */
+{
+	return (void *)(uintptr_t)(sn_mpi_abi == MPICHS);
+}
+static inline int sn_mpi_multiple(void) /* MPI_THREAD_MULTIPLE */
+{
+	return sn_mpi_abi == STANDARD ? 4096 : 3;
+}
+static inline int sn_mpi_err_other(void) /* MPI_ERR_OTHER */
+{
+	return sn_mpi_abi == MPICHS ? 15 : 16;
+}
+static inline bool sn_mpi_in_place(const void *buf) /* MPI_IN_PLACE */
+{
+	return (uintptr_t)buf == (sn_mpi_abi == MPICHS ? UINTPTR_MAX : 1);
+}
+
+/* The handles that are needed here; abi.c has the table. */
+enum sn_mpi_named {
+	SN_COMM_NULL,
+	SN_COMM_WORLD,
+	SN_COMM_SELF,
+	SN_REQUEST_NULL,
+	SN_ERRORS_ARE_FATAL,
+	SN_ERRORS_RETURN,
+	SN_TYPE_NULL,
+	SN_BYTE,
+	SN_INT,
+	SN_UNSIGNED,
+	SN_LONG,
+	SN_UNSIGNED_LONG,
+	SN_LONG_LONG,
+	SN_UNSIGNED_LONG_LONG,
+	SN_FLOAT,
+	SN_DOUBLE,
+	SN_MAX,
+	SN_MIN,
+	SN_SUM,
+	SN_PROD,
+	SN_BOR,
+};
+handle sn_mpi_handle(enum sn_mpi_named which);
+/* Does the MPI bring it along? Of types and operations. */
+bool sn_mpi_builtin(handle h);
+
+/* ---- status ---- */
+
+struct status_of_open_mpi {
+	int source, tag, error, cancelled;
+	size_t len;
+};
+
+struct status_of_mpich {
+	int len, len_high_and_cancelled, source, tag, error;
+};
+
+/* The last five are the library's own; so they are written by MPICH and Intel MPI, and it is looked whether they were. */
+struct status_of_mpi5 {
+	int source, tag, error, len, len_high_and_cancelled, unused[3];
+};
+
+static inline size_t status_size(void)
+{
+	static const size_t sizes[ABIS] = {sizeof(struct status_of_open_mpi), sizeof(struct status_of_mpich),
+					   sizeof(struct status_of_mpi5)};
+	return sizes[sn_mpi_abi];
+}
+
+/* MPI_STATUS_IGNORE is 0 or 1. */
+static inline bool wanted(const void *status)
+{
+	return (uintptr_t)status > 1;
+}
+
+static inline int status_tag(const void *status)
+{
+	if (sn_mpi_abi == OPEN_MPIS)
+		return ((const struct status_of_open_mpi *)status)->tag;
+	if (sn_mpi_abi == MPICHS)
+		return ((const struct status_of_mpich *)status)->tag;
+	return ((const struct status_of_mpi5 *)status)->tag;
+}
+
+/* Not the error: calls with one status leave it alone. */
+static inline void status_fill(void *status, int source, int tag, int64_t len)
+{
+	if (sn_mpi_abi == OPEN_MPIS) {
+		struct status_of_open_mpi *s = status;
+		s->source = source;
+		s->tag = tag;
+		s->cancelled = 0;
+		s->len = (size_t)len;
+	} else if (sn_mpi_abi == MPICHS) {
+		struct status_of_mpich *s = status;
+		s->len = (int)len;
+		s->len_high_and_cancelled = 0;
+		s->source = source;
+		s->tag = tag;
+	} else {
+		struct status_of_mpi5 *s = status;
+		s->source = source;
+		s->tag = tag;
+		s->len = (int)len;
+		s->len_high_and_cancelled = 0;
+	}
+}
+
+/* Did the MPI write it as it is written here? */
+bool status_is(const void *status, int source, int tag, uint64_t len);
+
+static inline void status_error(void *status, int error)
+{
+	if (sn_mpi_abi == OPEN_MPIS)
+		((struct status_of_open_mpi *)status)->error = error;
+	else if (sn_mpi_abi == MPICHS)
+		((struct status_of_mpich *)status)->error = error;
+	else
+		((struct status_of_mpi5 *)status)->error = error;
+}
+
+#endif
