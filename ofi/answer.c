@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An answer that Open MPI owes and forgets. Its MPI_Ssend marks the message with a bit of the tag, and has ended when
- * an empty message has come back in which the next bit stands instead. It sends that where it hears of a receive's
- * success; where it hears that the receive was too short it does not (ompi_mtl_ofi_recv_error_callback of mtl/ofi,
- * the same from 4.1 to 5.0 and later), and the sender waits for ever, over every provider. To say success with the
- * whole length would be answered, and then ends the program. So the answer is sent here when Open MPI reads of the
- * error.
+ * Answers that Open MPI owes and forgets. Its MPI_Ssend marks the message with a bit of the tag, and has ended when an
+ * empty message has come back in which the next bit stands instead. It sends that where it hears of a receive's
+ * success, but
+ *  - not where it hears that the receive was too short (ompi_mtl_ofi_recv_error_callback of mtl/ofi, the same from 4.1
+ *    to 5.0 and later). To say success with the whole length would be answered, and then ends the program. So the
+ *    answer is sent here when Open MPI reads of the error;
+ *  - before version 5 not for MPI_Mrecv and MPI_Imrecv (ompi_mtl_ofi_mrecv_callback), either. It is sent here when it
+ *    asks for the message that it has claimed, if that fits; else as above.
+ * Its sender waits for ever, over every other provider.
  *
  * Only where the source's rank travels beside the tag, which Open MPI chooses for itself with this provider: with the
  * other two layouts of tags the bits mean something else.
@@ -13,20 +16,39 @@
 #include "ofi.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
 
 #define ASKED	 (UINT64_C(1) << 32)
 #define ANSWERED (UINT64_C(1) << 33)
 
+/* The first number of "Open MPI v4.1.4, package: ..."; none: very large. */
+static int version_of(void *lib)
+{
+	union {
+		void *symbol;
+		int (*ask)(char *text, int *length);
+	} f = {dlsym(lib, "PMPI_Get_library_version")};
+	char text[8192] = ""; /* MPI_MAX_LIBRARY_VERSION_STRING of whichever MPI */
+	int version = INT_MAX, length;
+
+	if (!f.symbol || f.ask(text, &length) || sscanf(text, "Open MPI v%d", &version) != 1)
+		version = INT_MAX;
+	return version;
+}
+
 /*
- * By what is loaded with the code that called. A program may link Open MPI and use libfabric itself, too: then the
+ * By what is loaded with the code that called, of a version before this one (0: of any). A program may link Open MPI and use libfabric itself, too: then the
  * tag has to speak for it.
  */
-static bool is_open_mpi(const void *code)
+static bool is_open_mpi(const void *code, int before)
 {
 	Dl_info info;
 	void *lib = dladdr(code, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	bool yes = lib && dlsym(lib, "ompi_mpi_comm_world");
 
+	if (yes && before)
+		yes = version_of(lib) < before;
 	if (lib)
 		dlclose(lib);
 	return yes;
@@ -38,7 +60,13 @@ void sn_ofi_answer_short(const struct sn_ofi_event *e, const void *reader)
 	uint64_t tag = e->e.tag;
 
 	if (e->err != FI_ETRUNC || !e->ep || (e->e.flags & sort) != sort ||
-	    (tag & (ASKED | ANSWERED)) != ASKED || !is_open_mpi(reader))
+	    (tag & (ASKED | ANSWERED)) != ASKED || !is_open_mpi(reader, 0))
 		return;
 	sn_inject(e->ep->sn, e->peer, NULL, 0, tag ^ (ASKED | ANSWERED), 0, 0);
+}
+
+void sn_ofi_answer_claimed(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag, const void *reader)
+{
+	if ((tag & (ASKED | ANSWERED)) == ASKED && is_open_mpi(reader, 5))
+		sn_inject(ep->sn, peer, NULL, 0, tag ^ (ASKED | ANSWERED), 0, 0);
 }

@@ -360,8 +360,12 @@ int sn_ofi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fi
 void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event);
 /* The next read gives the entry of the tagged receive with this context, if it has one, and nothing else. */
 void sn_ofi_cq_first(struct sn_ofi_cq *cq, const void *context);
-/* answer.c: whoever called for it, with code at `reader`, has read this error. */
+/*
+ * answer.c: whoever called for it, with code at `reader`, has read this error; and asks for a message that it has
+ * claimed, with this tag and with data beside it, and that fits.
+ */
 void sn_ofi_answer_short(const struct sn_ofi_event *error, const void *reader);
+void sn_ofi_answer_claimed(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag, const void *reader);
 void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep);
 /* How many entries that mean something were read; the caller reads this queue. */
 static inline uint64_t sn_ofi_cq_mark(struct sn_ofi_cq *cq)

@@ -118,6 +118,24 @@ static ssize_t report(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, con
 	return 0;
 }
 
+/* What is claimed stands in the application's context until it is received: the claim, its tag, length and sender. */
+static void remember(struct fi_context *context, sn_claim *claim, const sn_completion *c)
+{
+	context->internal[0] = claim;
+	context->internal[1] = (void *)(uintptr_t)(c->flags & SN_COMP_DATA ? c->bits : 0);
+	context->internal[2] = (void *)(uintptr_t)c->full_len;
+	context->internal[3] = (void *)(uintptr_t)c->peer;
+}
+
+static bool fits(const struct fi_context *context, const struct iovec *iov, size_t count)
+{
+	size_t room = 0;
+
+	for (size_t i = 0; i < count; i++)
+		room += iov[i].iov_len;
+	return (uintptr_t)context->internal[2] <= room;
+}
+
 /* Nothing found is an error in the queue, not of the call: that is what libfabric's users expect. */
 static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
@@ -144,12 +162,12 @@ static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint6
 	if (flags & FI_DISCARD)
 		sn_discard(ep->sn, claim);
 	else if (flags & FI_CLAIM) /* an application that claims must bring a struct fi_context */
-		((struct fi_context *)msg->context)->internal[0] = claim;
+		remember(msg->context, claim, &c);
 	return report(ep, msg, &c, 0);
 }
 
 static ssize_t claimed(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags,
-		       uint32_t sn_flags)
+		       uint32_t sn_flags, const void *reader)
 {
 	struct fi_context *context = msg->context;
 	sn_claim *claim = context->internal[0];
@@ -169,7 +187,14 @@ static ssize_t claimed(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, ui
 		ssize_t rc = sn_ofi_result(sn_discard(ep->sn, claim));
 		return rc ? rc : report(ep, msg, &c, 0);
 	}
-	return sn_ofi_result(sn_mrecv(ep->sn, claim, &m, NULL));
+	sn_peer peer = (sn_peer)(uintptr_t)context->internal[3];
+	uint64_t tag = (uintptr_t)context->internal[1];
+	bool whole = fits(context, msg->msg_iov, msg->iov_count);
+	ssize_t rc =
+		sn_ofi_result(sn_mrecv(ep->sn, claim, &m, NULL)); /* after which the context may be gone */
+	if (!rc && whole)
+		sn_ofi_answer_claimed(ep, peer, tag, reader);
+	return rc;
 }
 
 static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
@@ -187,7 +212,8 @@ static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
 				 msg->context);
 	if ((flags & matched) == FI_DISCARD || (flags & FI_CLAIM && !msg->context))
 		return -FI_EINVAL;
-	return flags & FI_PEEK ? peek(ep, msg, flags) : claimed(ep, msg, flags, sn_flags);
+	return flags & FI_PEEK ? peek(ep, msg, flags)
+			       : claimed(ep, msg, flags, sn_flags, __builtin_return_address(0));
 }
 
 static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t to,

@@ -116,6 +116,28 @@ static inline bool wanted(const void *status)
 	return (uintptr_t)status > 1;
 }
 
+/* Of a status that the MPI has written. */
+static inline int status_source(const void *status)
+{
+	if (sn_mpi_abi == OPEN_MPIS)
+		return ((const struct status_of_open_mpi *)status)->source;
+	if (sn_mpi_abi == MPICHS)
+		return ((const struct status_of_mpich *)status)->source;
+	return ((const struct status_of_mpi5 *)status)->source;
+}
+
+static inline uint64_t status_len(const void *status)
+{
+	if (sn_mpi_abi == OPEN_MPIS)
+		return ((const struct status_of_open_mpi *)status)->len;
+	if (sn_mpi_abi == MPICHS) {
+		const struct status_of_mpich *s = status;
+		return (uint32_t)s->len | (uint64_t)(s->len_high_and_cancelled >> 1) << 32;
+	}
+	const struct status_of_mpi5 *s = status;
+	return (uint32_t)s->len | (uint64_t)(s->len_high_and_cancelled >> 1) << 32;
+}
+
 static inline int status_tag(const void *status)
 {
 	if (sn_mpi_abi == OPEN_MPIS)

@@ -3,6 +3,8 @@
 #include "flat.h"
 #include "here.h"
 #include "holder.h"
+#include "intel.h"
+#include "mended.h"
 #include "requests.h"
 #include <pthread.h>
 #include <string.h>
@@ -457,7 +459,9 @@ static int ends(int call, int p, void *a, void *b)
 	sn_quick_forget();
 	if (was)
 		sn_meet_ends(&ending, was);
-	int rc = mpi.ends(a, b);
+	int rc;
+	if (call != COMM_DISCONNECT || !was || !sn_intel_disconnects(a, was, &rc))
+		rc = mpi.ends(a, b);
 	if (was)
 		sn_meet_ended(&ending, !rc);
 	sn_quick_forget();
@@ -570,6 +574,8 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	sn_mpi_find_family();
 	if (call == CALLS && !collective) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
+		if (!stand_in)
+			stand_in = sn_mended_stand_in(name, definition);
 		if (stand_in)
 			return stand_in;
 		stand_in = sn_requests_stand_in(name, definition);

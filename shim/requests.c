@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "own.h"
+#include "told.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,32 +82,6 @@ void sn_requests_complete(void *request)
 
 /* ---- becoming the MPI's ---- */
 
-struct told {
-	int source, tag;
-	int64_t len;
-};
-
-static int query_told(void *state, void *status)
-{
-	const struct told *t = state;
-	status_fill(status, t->source, t->tag, t->len);
-	status_error(status, 0); /* which is what Open MPI takes for what comes back */
-	return 0;
-}
-
-static int free_told(void *state)
-{
-	free(state);
-	return 0;
-}
-
-static int cancel_told(void *state, int complete)
-{
-	(void)state;
-	(void)complete;
-	return 0;
-}
-
 static __attribute__((noreturn)) void give_up(const char *why)
 {
 	fprintf(stderr, "sennit: a receive cannot become the MPI's: %s\n", why);
@@ -116,17 +91,7 @@ static __attribute__((noreturn)) void give_up(const char *why)
 /* One of the MPI's that is complete like this one, or like a send. */
 static handle real_complete(const struct slot *s)
 {
-	handle real = 0;
-	struct told *t = malloc(sizeof(*t));
-	if (!t)
-		give_up("no memory");
-	*t = s ? (struct told){s->call.peer, s->tag, s->len} : (struct told){0};
-	if (sn_own_mpi[GREQUEST_START].start(query_told, free_told, cancel_told, t, &real))
-		give_up("no generalized request");
-	real = at(&real, 0);
-	sn_own_mpi[GREQUEST_COMPLETE].number(real);
-	/* cppcheck-suppress memleak ; the request has it, until free_told() */
-	return real;
+	return s ? sn_told_request(s->call.peer, s->tag, s->len) : sn_told_request(0, 0, 0);
 }
 
 /*

@@ -17,7 +17,6 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi"))
 from across import Across  # noqa: E402
 from job import Mpi, Runner, fail, judge, marked_processes, skip, tail  # noqa: E402
-from run import STRESS_OPTIONS  # noqa: E402
 
 
 def total(result, name):
@@ -46,7 +45,7 @@ class Case:
             self.runner.across = Across(args.across, self.runner.work)
 
     def run(self, wrapper=(), ranks=2, seconds=4, env=None, during=None, options=()):
-        command = [*wrapper, self.stress, "-t", str(seconds), "-w", "40", *STRESS_OPTIONS.get(self.mpi.name, []),
+        command = [*wrapper, self.stress, "-t", str(seconds), "-w", "40",
                    *options]
         return self.runner.run(self.mpi, ranks, command, env={"SENNIT_TUNE": "no", **(env or {})}, during=during, timeout=self.timeout)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Start MPI jobs for the tests: the stock MPI or the same one over sennit, with a bounded life and nothing left behind.
 
-The MPIs: o4 Debian's Open MPI, o5, m5 and im the wheels of Open MPI 5, MPICH 5 and Intel MPI that tests/peers.sh fetches.
+The MPIs: o4 Debian's Open MPI, o5, m5 and im the wheels of Open MPI 5, MPICH 5 and Intel MPI that tests/peers.sh fetches;
+a5 MPICH 5 for programs that are compiled for the ABI of MPI 5 (libmpi_abi.so).
 """
 
 import ctypes
@@ -34,13 +35,14 @@ def fail(why):
 class Mpi:
     """One MPI: how to compile for it and how to start N ranks of it."""
 
-    TITLES = {"o4": "Debian's Open MPI", "o5": "Open MPI 5", "m5": "MPICH 5", "im": "Intel MPI"}
+    TITLES = {"o4": "Debian's Open MPI", "o5": "Open MPI 5", "m5": "MPICH 5", "im": "Intel MPI", "a5": "MPICH 5, by the ABI of MPI 5"}
 
     def __init__(self, name):
         self.name = name
-        self.bin = "/usr/bin" if name == "o4" else os.path.join(PEERS, name, "bin")
-        self.python = os.path.join(PEERS, name, "bin", "python")
-        launcher = {"o4": "mpirun.openmpi", "o5": "mpirun", "m5": "mpirun", "im": "mpiexec.hydra"}[name]
+        place = "m5" if name == "a5" else name
+        self.bin = "/usr/bin" if name == "o4" else os.path.join(PEERS, place, "bin")
+        self.python = os.path.join(PEERS, place, "bin", "python")
+        launcher = {"o4": "mpirun.openmpi", "im": "mpiexec.hydra"}.get(name, "mpirun")
         self.launcher = os.path.join(self.bin, launcher)
         if not os.path.exists(self.launcher):
             hint = "apt install openmpi-bin" if name == "o4" else "run tests/peers.sh"
@@ -58,7 +60,9 @@ class Mpi:
         """For Intel MPI, whose wheel has no headers, MPICH's: the two share their ABI."""
         if self.name == "o4":
             return "mpicc.openmpi"
-        return os.path.join(PEERS, "m5" if self.name == "im" else self.name, "bin", "mpicc")
+        if self.name == "im":
+            return os.path.join(PEERS, "m5", "bin", "mpicc")
+        return os.path.join(self.bin, "mpicc_abi" if self.name == "a5" else "mpicc")
 
     def needs_python(self):
         if not os.path.exists(self.python):

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool open_mpi_limits, mprobe_limits;
-
 #define MAX_PIECES 64
 #define MAX_BLOCKS 4096
 
@@ -73,7 +71,7 @@ static void make_pieces(struct rng *r, struct layout *l, bool as_struct)
 	}
 	shuffle(r, order, n);
 	for (int i = 0; i < n; i++) {
-		off += i == 0 && open_mpi_limits ? 0 : below(r, 100);
+		off += below(r, 100);
 		at[order[i]] = (MPI_Aint)off;
 		off += (size_t)lens[order[i]];
 	}
@@ -87,9 +85,9 @@ static void make_pieces(struct rng *r, struct layout *l, bool as_struct)
 	commit(l, t);
 }
 
-void layout_make(struct rng *r, size_t len, bool flat, struct layout *l)
+void layout_make(struct rng *r, size_t len, struct layout *l)
 {
-	int kind = flat || !len ? 0 : (int)below(r, 6);
+	int kind = !len ? 0 : (int)below(r, 6);
 
 	*l = (struct layout){.len = len, .span = len, .type = MPI_BYTE, .items = (int)len};
 	switch (kind) {

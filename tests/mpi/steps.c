@@ -77,8 +77,8 @@ void step_sendrecv(const struct world *w, const struct limits *lim, struct rng *
 		from++;
 	len_out = rnd_len(&(struct rng){mix(key, (uint64_t)(w->rank + 1000))}, top);
 	len_in = rnd_len(&(struct rng){mix(key, (uint64_t)(from + 1000))}, top);
-	layout_make(&own, len_out, false, &out);
-	layout_make(&own, len_in + below(&own, 9), false, &in);
+	layout_make(&own, len_out, &out);
+	layout_make(&own, len_in + below(&own, 9), &in);
 	a = need(out.span);
 	b = need(in.span);
 	layout_fill(&out, a, key + (uint64_t)w->rank);
@@ -100,10 +100,9 @@ void step_sendrecv(const struct world *w, const struct limits *lim, struct rng *
 }
 
 /* With more than two ranks another source may be ahead of its turn, so only the tag is left open. */
-static void blocking_recv(struct rng *own, bool two, bool mprobe, char *buf, size_t len, int from, int tag,
-			  MPI_Comm c)
+static void blocking_recv(struct rng *own, bool two, char *buf, size_t len, int from, int tag, MPI_Comm c)
 {
-	int way = (int)below(own, mprobe ? 3 : 2), got;
+	int way = (int)below(own, 3), got;
 	int src = two && chance(own, 50) ? MPI_ANY_SOURCE : from, want = chance(own, 50) ? tag : MPI_ANY_TAG;
 	MPI_Message message;
 	MPI_Status status;
@@ -132,7 +131,6 @@ void step_blocking(const struct world *w, const struct limits *lim, struct rng *
 {
 	struct rng own = {mix(rnd(r), (uint64_t)w->rank)};
 	int count = 4 * w->size;
-	bool sync = !open_mpi_limits || chance(r, 50);
 
 	st.doing = "blocking calls";
 	for (int i = 0; i < count; i++) {
@@ -148,13 +146,12 @@ void step_blocking(const struct world *w, const struct limits *lim, struct rng *
 		buf = need(len);
 		if (w->rank == a) {
 			pattern_fill(buf, key, 0, len);
-			if (sync && chance(&own, 30))
+			if (chance(&own, 30))
 				MPI_Ssend(buf, (int)len, MPI_BYTE, b, tag, w->comm[0]);
 			else
 				MPI_Send(buf, (int)len, MPI_BYTE, b, tag, w->comm[0]);
 		} else {
-			blocking_recv(&own, w->size == 2, !open_mpi_limits || !sync, buf, len, a, tag,
-				      w->comm[0]);
+			blocking_recv(&own, w->size == 2, buf, len, a, tag, w->comm[0]);
 			pattern_check(buf, key, 0, len, "blocking receive");
 			counted(len);
 		}

@@ -47,7 +47,6 @@ struct storm {
 	const struct world *w;
 	const struct limits *lim;
 	struct rng plan, own; /* plan: the same everywhere */
-	bool sync, mprobe;    /* which of the two may be used */
 	int msgs, groups, ops, sends, next_send, recvs, next_recv;
 	struct msg *msg;
 	struct group *group;
@@ -135,8 +134,6 @@ static void plan_receives(struct storm *s, uint64_t seed)
 		o->method = way < 6 ? RECV : way == 6 ? RECV_INIT : way < 9 ? MPROBE : PROBE;
 		if (s->group[o->group].by_probe && o->method < MPROBE)
 			o->method = MPROBE;
-		if (o->method == MPROBE && !s->mprobe)
-			o->method = PROBE;
 	}
 	s->ops = first + s->recvs;
 	free(order);
@@ -170,9 +167,7 @@ static void post_send(struct storm *s)
 	struct msg *m = o->m;
 	MPI_Comm c = s->w->comm[m->comm];
 
-	if (!s->sync && (kind < 2 || kind == 3))
-		kind = 4;
-	layout_make(&s->own, m->len, false, &o->l);
+	layout_make(&s->own, m->len, &o->l);
 	o->buf = need(o->l.span);
 	layout_fill(&o->l, o->buf, m->key);
 	to = comm_rank_of(s->w, m->comm, m->dst);
@@ -199,7 +194,7 @@ static void recv_prepare(struct storm *s, struct op *o, size_t len)
 {
 	struct group *g = &s->group[o->group];
 
-	layout_make(&s->own, len, mprobe_limits && o->method == MPROBE, &o->l);
+	layout_make(&s->own, len, &o->l);
 	o->buf = need(o->l.span);
 	memset(o->buf, GUARD, o->l.span);
 	o->order = g->order++;
@@ -459,8 +454,6 @@ void storm(const struct world *w, const struct limits *lim, uint64_t seed)
 	struct storm s = {.w = w, .lim = lim, .plan = {seed}, .own = {mix(seed, (uint64_t)w->rank + 1)}};
 
 	st.doing = "planning a storm";
-	s.sync = !open_mpi_limits || seed % 2;
-	s.mprobe = !open_mpi_limits || !s.sync;
 	plan_make(&s, seed);
 	s.coll_len = 1 + (int)rnd_len(&s.plan, 4095);
 	s.coll_in = need(3 * (size_t)s.coll_len * 8);

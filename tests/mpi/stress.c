@@ -39,7 +39,7 @@ static void parse(int argc, char **argv, struct args *a)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:f:od")) != -1) {
+	while ((c = getopt(argc, argv, "t:r:s:m:b:n:w:f:")) != -1) {
 		switch (c) {
 		case 't': a->seconds = atof(optarg); break;
 		case 'r': a->rounds = atoi(optarg); break;
@@ -49,8 +49,6 @@ static void parse(int argc, char **argv, struct args *a)
 		case 'n': a->lim.max_msgs = atoi(optarg); break;
 		case 'w': a->watch = (unsigned)atoi(optarg); break;
 		case 'f': a->file = optarg; break;
-		case 'o': open_mpi_limits = true; break;
-		case 'd': mprobe_limits = true; break;
 		default: exit(2);
 		}
 	}

@@ -55,14 +55,6 @@ void watch_feed(void); /* a round has begun */
 
 /* ---- layout.c: where the bytes of a message lie in a buffer ---- */
 
-/*
- * What some MPIs get wrong over libfabric with every provider, its own tcp provider for one, is left out for them.
- * -o, Open MPI (pml/cm, mtl/ofi): a synchronous send that a matched probe receives does not end (4.1); a derived type
- * that is contiguous but does not begin at the buffer's address is taken to begin there (4.1, 5.0).
- * -d, Open MPI: a matched receive into a derived type leaves the buffer as it was.
- */
-extern bool open_mpi_limits, mprobe_limits;
-
 struct seg {
 	size_t off, len;
 };
@@ -75,7 +67,7 @@ struct layout {
 	int items;
 	bool derived; /* type is ours to free */
 };
-void layout_make(struct rng *r, size_t len, bool flat, struct layout *l);
+void layout_make(struct rng *r, size_t len, struct layout *l);
 void layout_free(struct layout *l);
 void layout_fill(const struct layout *l, void *buf, uint64_t key); /* gaps get the guard */
 /* The first `got` bytes are the message's, every other byte is untouched. Wipes the buffer. */

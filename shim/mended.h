@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls that Open MPI's libfabric code (pml/cm, mtl/ofi) gets wrong, over every provider, without an error:
+ *
+ *  - MPI_Mrecv and MPI_Imrecv, all versions so far: what is of a type with holes, or in another order, is received into
+ *    a memory of its own, and dropped (ompi_mtl_ofi_mrecv_callback): the program's buffer stays as it was. Here the
+ *    bytes are received as such, and unpacked. MPI_Imrecv does so before it returns: its message has been matched, and
+ *    what is left of it comes without a call of its sender's. The request that the program gets is complete.
+ *  - MPI_Send_init and its kin, 4.0 and 4.1 at least to 4.1.4: of a type without holes that does not begin where the
+ *    buffer does, such as a plane of a larger array, what lies at the beginning of the buffer is sent
+ *    (ompi_mtl_datatype_pack). Here the type is given an offset that makes it begin there, and the buffer the rest.
+ */
+#ifndef SN_SHIM_MENDED_H
+#define SN_SHIM_MENDED_H
+
+/* What stands before this definition of a name; NULL: nothing does. */
+void *sn_mended_stand_in(const char *name, void *definition);
+
+#endif

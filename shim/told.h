@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A request of the MPI's for what has ended without it: a generalized one, that is complete and says what it is told here. */
+#ifndef SN_SHIM_TOLD_H
+#define SN_SHIM_TOLD_H
+
+#include "abi.h"
+
+/* Ends the program where there is no memory. */
+handle sn_told_request(int source, int tag, int64_t len);
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What MPIs get wrong over libfabric with every provider, and not over ways of their own, so that a program would lose
+ * by being put over it: shim/mended.h, shim/intel.h, ofi/answer.c. Two ranks; every byte is compared, also of what is
+ * to stay as it was.
+ *
+ *  - persistent sends of types that do not begin where the buffer does;
+ *  - matched receives into types with holes, or in another order; of less than fits, and into more elements than come;
+ *  - synchronous sends to matched receives, also between two groups;
+ *  - MPI_Comm_disconnect after those.
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM  (3 << 20)
+#define GUARD 0x5a
+#define LATER 30 /* s: nothing here takes as long */
+
+static char out[ROOM], in[ROOM], expected[ROOM];
+static int rank;
+
+static void fault(const char *what, int i, long at)
+{
+	printf("FAILED: rank %d: %s, %d, at %ld\n", rank, what, i, at);
+	fflush(stdout);
+	MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
+static void same(const char *what, int i)
+{
+	for (long at = 0; at < ROOM; at++)
+		if (in[at] != expected[at])
+			fault(what, i, at);
+}
+
+static void clear(void)
+{
+	memset(in, GUARD, sizeof(in));
+	memset(expected, GUARD, sizeof(expected));
+}
+
+static void said(const MPI_Status *s, int source, int tag, int bytes, const char *what, int i)
+{
+	int got;
+	MPI_Get_count(s, MPI_BYTE, &got);
+	if (s->MPI_SOURCE != source || s->MPI_TAG != tag || got != bytes)
+		fault(what, i, got);
+}
+
+/* ---- persistent sends ---- */
+
+enum { HINDEXED, STRUCT, TWO, PLANE, BOTTOM, TYPES };
+
+/* `len` bytes, `off` bytes behind the beginning of the buffer, or of memory. */
+static MPI_Datatype type_of(int kind, int len, int off)
+{
+	MPI_Datatype t, bytes[2] = {MPI_BYTE, MPI_BYTE};
+	MPI_Aint at[2] = {off, off + len / 2};
+	int lens[2] = {len, len - len / 2};
+	if (kind == BOTTOM)
+		MPI_Get_address(out + off, &at[0]);
+	if (kind == TWO) {
+		lens[0] = len / 2;
+		MPI_Type_create_struct(2, lens, at, bytes, &t);
+	} else if (kind == STRUCT) {
+		MPI_Type_create_struct(1, lens, at, bytes, &t);
+	} else if (kind == PLANE) {
+		int all[2] = {off / 8 + 2, 8}, some[2] = {len / 8, 8}, first[2] = {off / 8, 0};
+		all[0] += len / 8;
+		MPI_Type_create_subarray(2, all, some, first, MPI_ORDER_C, MPI_BYTE, &t);
+	} else {
+		MPI_Type_create_hindexed(1, lens, at, MPI_BYTE, &t);
+	}
+	MPI_Type_commit(&t);
+	return t;
+}
+
+static void init(int how, const void *buf, MPI_Datatype t, MPI_Request *r)
+{
+	switch (how) {
+	case 0: MPI_Send_init(buf, 1, t, 1, how, MPI_COMM_WORLD, r); break;
+	case 1: MPI_Ssend_init(buf, 1, t, 1, how, MPI_COMM_WORLD, r); break;
+	case 2: MPI_Rsend_init(buf, 1, t, 1, how, MPI_COMM_WORLD, r); break;
+	default: MPI_Bsend_init(buf, 1, t, 1, how, MPI_COMM_WORLD, r);
+	}
+}
+
+static void persistent(void)
+{
+	static char room[ROOM];
+	MPI_Buffer_attach(room, sizeof(room));
+	for (int kind = 0; kind < TYPES; kind++) {
+		for (int how = 0; how < 4; how++) {
+			for (int len = 8; len < ROOM / 4; len *= 23) {
+				MPI_Datatype t = type_of(kind, len, 40);
+				MPI_Request r;
+				clear();
+				memcpy(expected, out + 40, (size_t)len);
+				if (rank)
+					MPI_Recv_init(in, len, MPI_BYTE, 0, how, MPI_COMM_WORLD, &r);
+				else
+					init(how, kind == BOTTOM ? MPI_BOTTOM : out, t, &r);
+				MPI_Type_free(&t);
+				for (int again = 0; again < 2; again++) {
+					if (rank)
+						MPI_Start(&r);
+					MPI_Barrier(MPI_COMM_WORLD); /* a ready send needs the receive */
+					if (!rank)
+						MPI_Start(&r);
+					MPI_Wait(&r, MPI_STATUS_IGNORE);
+				}
+				MPI_Request_free(&r);
+				if (rank)
+					same("a persistent send", 10 * kind + how);
+			}
+		}
+	}
+	int size;
+	void *back;
+	MPI_Buffer_detach(&back, &size);
+}
+
+/* ---- matched receives ---- */
+
+enum { VECTOR, BACKWARDS, BELOW, WHOLE, SHAPES };
+
+/* Of 12 bytes each. Where byte i of the message goes. */
+static MPI_Datatype shape_of(int shape)
+{
+	MPI_Datatype t;
+	int lens[] = {5, 7};
+	MPI_Aint backwards[] = {40, 3}, below[] = {-9, 4};
+	if (shape == VECTOR)
+		MPI_Type_vector(3, 4, 9, MPI_BYTE, &t);
+	else if (shape == WHOLE)
+		MPI_Type_contiguous(12, MPI_BYTE, &t);
+	else
+		MPI_Type_create_hindexed(2, lens, shape == BELOW ? below : backwards, MPI_BYTE, &t);
+	MPI_Type_commit(&t);
+	return t;
+}
+
+static long place(int shape, long i)
+{
+	static const long extent[] = {22, 42, 20, 12};
+	long e = i / 12 * extent[shape], k = i % 12;
+	switch (shape) {
+	case VECTOR: return e + k / 4 * 9 + k % 4;
+	case BACKWARDS: return e + (k < 5 ? 40 + k : 3 + k - 5);
+	case BELOW: return e + (k < 5 ? -9 + k : 4 + k - 5);
+	default: return e + k;
+	}
+}
+
+static void matched(int how, int from, int tag, void *buf, int count, MPI_Datatype t, MPI_Comm c,
+		    MPI_Status *s)
+{
+	MPI_Message m;
+	MPI_Request r;
+	int flag = 0;
+	if (how & 1)
+		while (!flag)
+			MPI_Improbe(MPI_ANY_SOURCE, tag, c, &flag, &m, s);
+	else
+		MPI_Mprobe(from, tag, c, &m, s);
+	memset(s, 0, sizeof(*s));
+	if (how & 2) {
+		MPI_Imrecv(buf, count, t, &m, &r);
+		MPI_Wait(&r, s);
+	} else {
+		MPI_Mrecv(buf, count, t, &m, s);
+	}
+	if (m != MPI_MESSAGE_NULL)
+		fault("a message that is left", how, 0);
+}
+
+static void into_shapes(void)
+{
+	static const int lens[] = {12,	 24,	       17,    5,
+				   1200, 12 * 999 + 7, 600000}; /* some do not end with an element */
+	for (int shape = 0; shape < SHAPES; shape++) {
+		MPI_Datatype t = shape_of(shape);
+		for (int how = 0; how < 4; how++) {
+			for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+				int len = lens[i], tag = (int)i + 1;
+				MPI_Status s;
+				if (!rank) {
+					MPI_Send(out, len, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+					continue;
+				}
+				clear();
+				for (long k = 0; k < len; k++)
+					expected[100 + place(shape, k)] = out[k];
+				matched(how, 0, tag, in + 100, len / 12 + 1 + (int)i % 2, t, MPI_COMM_WORLD,
+					&s);
+				said(&s, 0, tag, len, "the status of a matched receive", 10 * shape + how);
+				same("a matched receive", 10 * shape + how);
+			}
+		}
+		MPI_Type_free(&t);
+	}
+}
+
+/* Too long: as much as there is room for, and an error. */
+static void too_long(void)
+{
+	MPI_Datatype t = shape_of(VECTOR);
+	MPI_Status s;
+	MPI_Message m;
+	if (!rank) {
+		MPI_Ssend(out, 100, MPI_BYTE, 1, 9, MPI_COMM_WORLD);
+	} else {
+		int class = 0;
+		clear();
+		for (long k = 0; k < 24; k++)
+			expected[place(VECTOR, k)] = out[k];
+		MPI_Mprobe(0, 9, MPI_COMM_WORLD, &m, &s);
+		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+		MPI_Error_class(MPI_Mrecv(in, 2, t, &m, &s), &class);
+		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+		if (class != MPI_ERR_TRUNCATE)
+			fault("a matched receive that is too short", class, 0);
+		same("a matched receive that is too short", 0);
+	}
+	MPI_Type_free(&t);
+}
+
+/* ---- synchronous sends ---- */
+
+static void ends(MPI_Request *r, int i)
+{
+	int flag = 0;
+	for (double start = MPI_Wtime(); !flag && MPI_Wtime() < start + LATER;)
+		MPI_Test(r, &flag, MPI_STATUS_IGNORE);
+	if (!flag)
+		fault("a synchronous send that was received does not end", i, 0);
+}
+
+static void synchronous(MPI_Comm c, int other)
+{
+	static const int lens[] = {0, 8, 3000, 100000, 2000000};
+	MPI_Datatype t = shape_of(VECTOR);
+	for (int i = 0; i < 20; i++) {
+		int len = lens[i % 5], how = i / 5;
+		MPI_Status s;
+		MPI_Request r;
+		if (!rank) {
+			MPI_Issend(out, len, MPI_BYTE, other, i, c, &r);
+			ends(&r, i);
+			MPI_Issend(out, 12, MPI_BYTE, other, i, c, &r);
+			ends(&r, i);
+			continue;
+		}
+		clear();
+		memcpy(expected, out, (size_t)len);
+		matched(how, other, i, in, ROOM, MPI_BYTE, c, &s);
+		said(&s, other, i, len, "the status of a synchronous message", i);
+		same("a synchronous message", i);
+		matched(how, other, i, in, 1, t, c, &s);
+		said(&s, other, i, 12, "the status of a synchronous message with holes", i);
+	}
+	MPI_Type_free(&t);
+}
+
+int main(int argc, char **argv)
+{
+	MPI_Comm own, between, copy;
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	for (long i = 0; i < ROOM; i++)
+		out[i] = (char)(i * 7 + i / 251 + 3);
+	persistent();
+	into_shapes();
+	too_long();
+	synchronous(MPI_COMM_WORLD, !rank);
+	MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &own);
+	MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, !rank, 1, &between);
+	synchronous(between, 0);
+	MPI_Comm_disconnect(&between);
+	MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+	synchronous(copy, !rank);
+	MPI_Comm_disconnect(&copy);
+	MPI_Comm_disconnect(&own);
+	if (between != MPI_COMM_NULL || copy != MPI_COMM_NULL || own != MPI_COMM_NULL)
+		fault("a communicator that is left", 0, 0);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!rank)
+		printf("mended: every byte right, and nobody waits for ever\n");
+	MPI_Finalize();
+	return 0;
+}
