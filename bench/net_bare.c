@@ -12,7 +12,7 @@
  * ring, TPACKET_V2. plain: without the ring, recvmmsg, headers and payload scattered, and what is longer than a page
  * out by a socket that says that it is to lie in one stretch. joined: likewise, many frames behind one head that
  * looks like IP's, for the kernel to cut up, as src/net/bulk.c does. xdp: AF_XDP, which sennit does not use
- * (docs/design.md).
+ * (docs/experiments.md).
  *
  * A stream has at most four UNITs under way: the other end says when it has one.
  */

@@ -152,7 +152,7 @@ def section(rows, notes=()):
                         for where, cores, size, name, row, ours, over in bare])
     other = xdp(rows)
     if other:
-        lines += ["", "AF_XDP, copy mode, which no driver uses (design.md says why), beside the calls of the Ethernet driver, both bare. Above 1: "
+        lines += ["", "AF_XDP, copy mode, which no driver uses ([why](experiments.md#af_xdp)), beside the calls of the Ethernet driver, both bare. Above 1: "
                   "AF_XDP is better.", ""]
         lines += table(["path", "cores", "size", "figure", "AF_XDP", "Ethernet driver's calls", "ratio"],
                        [[where, cores, human(size), figure, number(row["median"]), number(ours["median"]), f"{r:.2f}"]
