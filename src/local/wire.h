@@ -19,8 +19,8 @@
 #define SN_LOCAL_VERSION 6
 
 /*
- * The handshake. Whoever connects sends a HELLO, with two descriptors: the channel of its direction, and its bell. The
- * other side answers with a WELCOME: likewise. The channel is missing from the WELCOME (no_channel) when a HELLO of the
+ * The handshake. Whoever connects sends a HELLO, with descriptors: its bell, its board, its heap if it has one, and the
+ * channel of its direction. The other side answers with a WELCOME: likewise. The channel is missing from the WELCOME (no_channel) when a HELLO of the
  * other side's own, on a second connection, carries it: both connected at the same time. Since each direction's
  * channel belongs to its sender, nothing needs to be decided between the two.
  */

@@ -254,6 +254,15 @@ static void who_sleeps_in_a_crowd(void **state)
 	who_waits_in_a_crowd(100);
 }
 
+static void who_may_not_nap_has_the_usual_one(void **state)
+{
+	now += 3000u * (uint64_t)MS;
+	yields(3, 4 * MS);
+	expect(true);
+	sn_relax_turn(true);
+	expect(false);
+}
+
 /* Where there are no slices, or they may not be asked for, nothing happens. */
 static void an_older_kernel_is_left_alone(void **state)
 {
@@ -286,6 +295,7 @@ int main(void)
 		cmocka_unit_test(nor_is_another_class_touched),
 		cmocka_unit_test(who_yields_in_a_crowd),
 		cmocka_unit_test(who_sleeps_in_a_crowd),
+		cmocka_unit_test(who_may_not_nap_has_the_usual_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
