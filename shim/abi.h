@@ -26,8 +26,9 @@ static inline bool sn_mpi_wide(void)
 
 /* ---- constants ---- */
 
-#define UNDEFINED    (-32766) /* MPI_UNDEFINED of every ABI */
-#define MPI_ERR_TYPE 3	      /* likewise */
+#define UNDEFINED	 (-32766) /* MPI_UNDEFINED of every ABI */
+#define MPI_ERR_TYPE	 3	  /* likewise */
+#define MPI_ERR_TRUNCATE 15	  /* but MPICH's */
 
 static inline int sn_mpi_any_tag(void) /* MPI_ANY_TAG */
 {

@@ -7,16 +7,18 @@
 
 _Atomic uint32_t sn_mpi_windows;
 static _Atomic uint32_t windows[2]; /* made by this name, and by that of the profiling interface */
-static _Atomic uint32_t stepping, open;
+static _Atomic uint32_t stepping;
+static _Atomic int32_t files[2]; /* open, as counted under each of the two names */
 
 /* Whatever was counted, everybody says the sums, and so the last one does. */
 static void say(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	pthread_mutex_lock(&lock);
+	int32_t a = atomic_load(&files[0]), b = atomic_load(&files[1]), open = a > b ? a : b;
 	atomic_store(&sn_mpi_windows, atomic_load(&windows[0]) + atomic_load(&windows[1]));
 	atomic_store(&sn_mpi_shim.elsewhere,
-		     atomic_load(&sn_mpi_windows) + atomic_load(&stepping) + atomic_load(&open));
+		     atomic_load(&sn_mpi_windows) + atomic_load(&stepping) + (open > 0 ? (uint32_t)open : 0));
 	pthread_mutex_unlock(&lock);
 }
 
@@ -96,17 +98,13 @@ static void note(uint32_t request, bool begins)
  * MPICH's library for the ABI of MPI 5 calls itself for the one end by no name. There nobody naps while a file is open
  * (one that could not be opened counts for ever), of which each name has its own count, for a tool may stand between.
  */
-static _Atomic uint32_t files[2];
-
 static bool file(const char *name)
 {
 	bool profiled = *name == 'P', opens = !strcmp(name + profiled, "MPI_File_open");
 	bool closes = !strcmp(name + profiled, "MPI_File_close");
 	if (sn_mpi_abi != STANDARD || (!opens && !closes))
 		return false;
-	atomic_fetch_add(&files[profiled], opens ? 1 : UINT32_MAX);
-	uint32_t a = atomic_load(&files[0]), b = atomic_load(&files[1]);
-	atomic_store(&open, a > b ? a : b);
+	atomic_fetch_add(&files[profiled], opens ? 1 : -1);
 	say();
 	return true;
 }

@@ -109,10 +109,14 @@ static int receive(const struct elements *e, char *buf, int count, void *message
 	handle flat = 0;
 	if (!bytes || contiguous.contiguous(e->size, sn_mpi_handle(SN_BYTE), &flat) || commit.on(&flat)) {
 		free(bytes);
-		return sn_mpi_err_other();
+		return sn_proof_failed(sn_mpi_handle(SN_COMM_SELF));
 	}
 	int rc = real.mrecv(bytes, count, flat, message, status);
 	size_t room = (size_t)count * (size_t)e->size, len = least(status_len(status), room);
+	if (rc) { /* the status has the length of some other message then */
+		len = rc == MPI_ERR_TRUNCATE ? room : 0;
+		status_fill(status, status_source(status), status_tag(status), (int64_t)len);
+	}
 	size_t whole = len / (size_t)e->size, rest = len % (size_t)e->size;
 	int failed = unpack(e, bytes, whole, buf);
 	if (rest && !failed)
@@ -127,7 +131,7 @@ static int mrecv(int p, void *buf, int count, handle type, void *message, void *
 	struct elements e;
 	uint64_t unused[8];
 	if (!scattered(count, type, &e))
-		return next[p][MRECV].mrecv(buf, count, type, message, status);
+		return SN_FUNCTION(&next[p][MRECV]).mrecv(buf, count, type, message, status);
 	return receive(&e, buf, count, message, wanted(status) ? status : unused);
 }
 
@@ -136,12 +140,13 @@ static int imrecv(int p, void *buf, int count, handle type, void *message, void 
 	struct elements e;
 	uint64_t status[8] = {0};
 	if (!scattered(count, type, &e))
-		return next[p][IMRECV].imrecv(buf, count, type, message, request);
+		return SN_FUNCTION(&next[p][IMRECV]).imrecv(buf, count, type, message, request);
 	int rc = receive(&e, buf, count, message, status);
-	*(handle *)request =
-		rc ? sn_mpi_handle(SN_REQUEST_NULL)
-		   : sn_told_request(status_source(status), status_tag(status), (int64_t)status_len(status));
-	return rc;
+	bool came = !rc || rc == MPI_ERR_TRUNCATE; /* which who waits for it hears, not who begins */
+	*(handle *)request = came ? sn_told_request(status_source(status), status_tag(status),
+						    (int64_t)status_len(status), rc)
+				  : sn_mpi_handle(SN_REQUEST_NULL);
+	return came ? 0 : rc;
 }
 
 /* ---- MPI_Send_init and its kin ---- */
@@ -154,10 +159,10 @@ static int init(int p, int call, const void *buf, int count, handle type, int to
 	if (is_own(count, type) && !true_extent.true_extent(type, &low, &extent) && low) {
 		back = -low;
 		if (hindexed.hindexed(1, &(int){1}, &back, type, &moved) || commit.on(&moved))
-			return sn_mpi_err_other();
+			return sn_proof_failed(comm);
 		buf = (const void *)((uintptr_t)buf + (uintptr_t)low);
 	}
-	int rc = next[p][call].init(buf, count, moved ? moved : type, to, tag, comm, request);
+	int rc = SN_FUNCTION(&next[p][call]).init(buf, count, moved ? moved : type, to, tag, comm, request);
 	if (moved)
 		drop.on(&moved); /* the request has it */
 	return rc;
@@ -203,8 +208,10 @@ void *sn_mended_stand_in(const char *name, void *definition)
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p) != 0)
 		call++;
-	if (call == CALLS || !definition || sn_mpi_family != OPEN_MPI)
+	if (call == CALLS || !definition || sn_mpi_family != OPEN_MPI || sn_mpi_abi != OPEN_MPIS)
 		return NULL;
-	next[p][call].symbol = definition;
+	if (!p && sn_quick_is_tools(name, definition)) /* what that calls by the other name is mended */
+		return NULL;
+	SN_FUNCTION_IS(&next[p][call], definition);
 	return calls[call].stand_in[p].symbol;
 }

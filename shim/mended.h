@@ -5,7 +5,9 @@
  *  - MPI_Mrecv and MPI_Imrecv, all versions so far: what is of a type with holes, or in another order, is received into
  *    a memory of its own, and dropped (ompi_mtl_ofi_mrecv_callback): the program's buffer stays as it was. Here the
  *    bytes are received as such, and unpacked. MPI_Imrecv does so before it returns: its message has been matched, and
- *    what is left of it comes without a call of its sender's. The request that the program gets is complete.
+ *    what is left of it comes without a call of its sender's, unless there is no progress thread (setting `progress`)
+ *    and no copy that the receiver makes alone. The request that the program gets is complete. Left to the MPI are
+ *    types of which one element has more than 2 GiB.
  *  - MPI_Send_init and its kin, 4.0 and 4.1 at least to 4.1.4: of a type without holes that does not begin where the
  *    buffer does, such as a plane of a larger array, what lies at the beginning of the buffer is sent
  *    (ompi_mtl_datatype_pack). Here the type is given an offset that makes it begin there, and the buffer the rest.

@@ -91,7 +91,7 @@ static __attribute__((noreturn)) void give_up(const char *why)
 /* One of the MPI's that is complete like this one, or like a send. */
 static handle real_complete(const struct slot *s)
 {
-	return s ? sn_told_request(s->call.peer, s->tag, s->len) : sn_told_request(0, 0, 0);
+	return s ? sn_told_request(s->call.peer, s->tag, s->len, 0) : sn_told_request(0, 0, 0, 0);
 }
 
 /*

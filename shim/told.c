@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct told {
-	int source, tag;
+	int source, tag, error;
 	int64_t len;
 };
 
@@ -26,8 +26,8 @@ static int query(void *state, void *status)
 {
 	const struct told *t = state;
 	status_fill(status, t->source, t->tag, t->len);
-	status_error(status, 0); /* which is what Open MPI takes for what comes back */
-	return 0;
+	status_error(status, t->error); /* which is what Open MPI takes for what comes back */
+	return t->error;
 }
 
 static int drop(void *state)
@@ -43,14 +43,14 @@ static int cancel(void *state, int is_complete)
 	return 0;
 }
 
-handle sn_told_request(int source, int tag, int64_t len)
+handle sn_told_request(int source, int tag, int64_t len, int error)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find);
 	struct told *t = malloc(sizeof(*t));
 	handle request = 0;
 	if (t)
-		*t = (struct told){source, tag, len};
+		*t = (struct told){source, tag, error, len};
 	if (!t || !start.symbol || !complete.symbol || start.start(query, drop, cancel, t, &request)) {
 		fprintf(stderr, "sennit: what has been received cannot become a request of the MPI's: %s\n",
 			t ? "no generalized request" : "no memory");

@@ -5,7 +5,7 @@
 
 #include "abi.h"
 
-/* Ends the program where there is no memory. */
-handle sn_told_request(int source, int tag, int64_t len);
+/* error: what it ends with, or 0. Ends the program where there is no memory. */
+handle sn_told_request(int source, int tag, int64_t len, int error);
 
 #endif
