@@ -30,43 +30,44 @@ static int version_of(void *lib)
 		int (*ask)(char *text, int *length);
 	} f = {dlsym(lib, "PMPI_Get_library_version")};
 	char text[8192] = ""; /* MPI_MAX_LIBRARY_VERSION_STRING of whichever MPI */
-	int version = INT_MAX, length;
+	int version, length;
+	bool known = f.symbol && !f.ask(text, &length) && sscanf(text, "Open MPI v%d", &version) == 1;
 
-	if (!f.symbol || f.ask(text, &length) || sscanf(text, "Open MPI v%d", &version) != 1)
-		version = INT_MAX;
-	return version;
+	return known ? version : INT_MAX;
 }
 
 /*
- * By what is loaded with the code that called, of a version before this one (0: of any). A program may link Open MPI and use libfabric itself, too: then the
- * tag has to speak for it.
+ * By what is loaded with the code that called. A program may link Open MPI and use libfabric itself, too: then the tag
+ * has to speak for it.
  */
-static bool is_open_mpi(const void *code, int before)
+static bool is_open_mpi(const void *code, int before_version)
 {
 	Dl_info info;
 	void *lib = dladdr(code, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	bool yes = lib && dlsym(lib, "ompi_mpi_comm_world");
 
-	if (yes && before)
-		yes = version_of(lib) < before;
+	if (yes && before_version != INT_MAX)
+		yes = version_of(lib) < before_version;
 	if (lib)
 		dlclose(lib);
 	return yes;
 }
 
+static void answer(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag, const void *reader, int before_version)
+{
+	if ((tag & (ASKED | ANSWERED)) == ASKED && is_open_mpi(reader, before_version))
+		sn_inject(ep->sn, peer, NULL, 0, tag ^ (ASKED | ANSWERED), 0, 0);
+}
+
 void sn_ofi_answer_short(const struct sn_ofi_event *e, const void *reader)
 {
 	const uint64_t sort = FI_TAGGED | FI_RECV | FI_REMOTE_CQ_DATA;
-	uint64_t tag = e->e.tag;
 
-	if (e->err != FI_ETRUNC || !e->ep || (e->e.flags & sort) != sort ||
-	    (tag & (ASKED | ANSWERED)) != ASKED || !is_open_mpi(reader, 0))
-		return;
-	sn_inject(e->ep->sn, e->peer, NULL, 0, tag ^ (ASKED | ANSWERED), 0, 0);
+	if (e->err == FI_ETRUNC && e->ep && (e->e.flags & sort) == sort)
+		answer(e->ep, e->peer, e->e.tag, reader, INT_MAX);
 }
 
 void sn_ofi_answer_claimed(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag, const void *reader)
 {
-	if ((tag & (ASKED | ANSWERED)) == ASKED && is_open_mpi(reader, 5))
-		sn_inject(ep->sn, peer, NULL, 0, tag ^ (ASKED | ANSWERED), 0, 0);
+	answer(ep, peer, tag, reader, 5);
 }

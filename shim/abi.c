@@ -106,15 +106,9 @@ bool sn_mpi_builtin(handle h)
 
 bool status_is(const void *status, int source, int tag, uint64_t len)
 {
-	if (sn_mpi_abi == OPEN_MPIS) {
-		const struct status_of_open_mpi *s = status;
-		return s->source == source && s->tag == tag && !s->cancelled && s->len == len;
-	}
-	if (sn_mpi_abi == MPICHS) {
-		const struct status_of_mpich *s = status;
-		return s->source == source && s->tag == tag && !s->len_high_and_cancelled &&
-		       (uint64_t)s->len == len;
-	}
-	const struct status_of_mpi5 *s = status;
-	return s->source == source && s->tag == tag && !s->len_high_and_cancelled && (uint64_t)s->len == len;
+	const struct status_of_open_mpi *open_mpis = status;
+	bool whole = sn_mpi_abi == OPEN_MPIS ? !open_mpis->cancelled && open_mpis->len == len
+					     : !status_count(status)->high_and_cancelled &&
+						       (uint64_t)status_count(status)->len == len;
+	return whole && status_head(status)->source == source && status_head(status)->tag == tag;
 }

@@ -90,19 +90,45 @@ bool sn_mpi_builtin(handle h);
 
 /* ---- status ---- */
 
+struct status_head {
+	int source, tag, error;
+};
+
 struct status_of_open_mpi {
-	int source, tag, error, cancelled;
+	struct status_head head;
+	int cancelled;
 	size_t len;
 };
 
-struct status_of_mpich {
-	int len, len_high_and_cancelled, source, tag, error;
+/* Of MPICH and Intel MPI, in either ABI. */
+struct status_count {
+	int len, high_and_cancelled;
 };
 
-/* The last five are the library's own; so they are written by MPICH and Intel MPI, and it is looked whether they were. */
-struct status_of_mpi5 {
-	int source, tag, error, len, len_high_and_cancelled, unused[3];
+struct status_of_mpich {
+	struct status_count count;
+	struct status_head head;
 };
+
+/* What is behind the head is the library's own; so MPICH and Intel MPI write it, and it is looked whether they did. */
+struct status_of_mpi5 {
+	struct status_head head;
+	struct status_count count;
+	int unused[3];
+};
+
+static inline struct status_head *status_head(const void *status)
+{
+	size_t at = sn_mpi_abi == MPICHS ? offsetof(struct status_of_mpich, head) : 0;
+	return (struct status_head *)((uintptr_t)status + at);
+}
+
+/* Not of Open MPI's. */
+static inline struct status_count *status_count(const void *status)
+{
+	size_t at = sn_mpi_abi == MPICHS ? 0 : offsetof(struct status_of_mpi5, count);
+	return (struct status_count *)((uintptr_t)status + at);
+}
 
 static inline size_t status_size(void)
 {
@@ -118,71 +144,30 @@ static inline bool wanted(const void *status)
 }
 
 /* Of a status that the MPI has written. */
-static inline int status_source(const void *status)
-{
-	if (sn_mpi_abi == OPEN_MPIS)
-		return ((const struct status_of_open_mpi *)status)->source;
-	if (sn_mpi_abi == MPICHS)
-		return ((const struct status_of_mpich *)status)->source;
-	return ((const struct status_of_mpi5 *)status)->source;
-}
-
 static inline uint64_t status_len(const void *status)
 {
 	if (sn_mpi_abi == OPEN_MPIS)
 		return ((const struct status_of_open_mpi *)status)->len;
-	if (sn_mpi_abi == MPICHS) {
-		const struct status_of_mpich *s = status;
-		return (uint32_t)s->len | (uint64_t)(s->len_high_and_cancelled >> 1) << 32;
-	}
-	const struct status_of_mpi5 *s = status;
-	return (uint32_t)s->len | (uint64_t)(s->len_high_and_cancelled >> 1) << 32;
-}
-
-static inline int status_tag(const void *status)
-{
-	if (sn_mpi_abi == OPEN_MPIS)
-		return ((const struct status_of_open_mpi *)status)->tag;
-	if (sn_mpi_abi == MPICHS)
-		return ((const struct status_of_mpich *)status)->tag;
-	return ((const struct status_of_mpi5 *)status)->tag;
+	const struct status_count *c = status_count(status);
+	return (uint32_t)c->len | (uint64_t)(c->high_and_cancelled >> 1) << 32;
 }
 
 /* Not the error: calls with one status leave it alone. */
 static inline void status_fill(void *status, int source, int tag, int64_t len)
 {
+	struct status_head *head = status_head(status);
+	head->source = source;
+	head->tag = tag;
 	if (sn_mpi_abi == OPEN_MPIS) {
 		struct status_of_open_mpi *s = status;
-		s->source = source;
-		s->tag = tag;
 		s->cancelled = 0;
 		s->len = (size_t)len;
-	} else if (sn_mpi_abi == MPICHS) {
-		struct status_of_mpich *s = status;
-		s->len = (int)len;
-		s->len_high_and_cancelled = 0;
-		s->source = source;
-		s->tag = tag;
 	} else {
-		struct status_of_mpi5 *s = status;
-		s->source = source;
-		s->tag = tag;
-		s->len = (int)len;
-		s->len_high_and_cancelled = 0;
+		*status_count(status) = (struct status_count){.len = (int)len};
 	}
 }
 
 /* Did the MPI write it as it is written here? */
 bool status_is(const void *status, int source, int tag, uint64_t len);
-
-static inline void status_error(void *status, int error)
-{
-	if (sn_mpi_abi == OPEN_MPIS)
-		((struct status_of_open_mpi *)status)->error = error;
-	else if (sn_mpi_abi == MPICHS)
-		((struct status_of_mpich *)status)->error = error;
-	else
-		((struct status_of_mpi5 *)status)->error = error;
-}
 
 #endif

@@ -131,7 +131,7 @@ int sn_own_get_any(int n, void *requests, int *index, int *flag, void *status)
 	}
 	if (!some) { /* this ends nothing, and says of it what there is to say, but for the error */
 		if (wanted(status))
-			status_error(status, 0);
+			status_head(status)->error = 0;
 		return sn_own_mpi[TESTANY].testany(n, requests, index, flag, status);
 	}
 	*index = UNDEFINED;

@@ -133,22 +133,14 @@ static void look(void)
 
 bool sn_here_comm(handle comm)
 {
-	handle group = 0, all = 0;
-	int inter = 1, size = 0, known = 0;
+	handle group = 0;
+	int inter = 1, size = 0;
 	if (sn_proof_mpi.comm_test_inter(comm, &inter) || inter || sn_proof_mpi.comm_size(comm, &size) ||
 	    size < 2 || size > SN_HERE_MOST || sn_proof_mpi.comm_group(comm, &group))
 		return false;
-	if (!sn_proof_mpi.comm_group(sn_mpi_handle(SN_COMM_WORLD), &all)) {
-		int mine[SN_HERE_MOST], theirs[SN_HERE_MOST];
-		for (int r = 0; r < size; r++)
-			mine[r] = r;
-		if (!sn_proof_mpi.group_translate_ranks(group, size, mine, all, theirs))
-			while (known < size && theirs[known] >= 0)
-				known++;
-		sn_proof_mpi.group_free(&all);
-	}
+	bool yes = sn_proof_of_world(group, size);
 	sn_proof_mpi.group_free(&group);
-	return known == size;
+	return yes;
 }
 
 /* ---- standing in ---- */

@@ -14,9 +14,9 @@
  */
 #include "intel.h"
 #include "base/launched.h"
+#include "proof.h"
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 __attribute__((constructor)) static void collectives_by_messages(void)
 {
@@ -27,59 +27,44 @@ __attribute__((constructor)) static void collectives_by_messages(void)
 
 /* ---- MPI_Comm_disconnect ---- */
 
-static struct {
-	int (*test_inter)(handle comm, int *inter);
+static union {
+	void *symbol;
 	int (*group)(handle comm, handle *group);
-	int (*remote_group)(handle comm, handle *group);
 	int (*size)(handle group, int *size);
-	int (*translate)(handle a, int n, const int *in_a, handle b, int *in_b);
-	int (*drop)(handle *group);
 	int (*barrier)(handle comm);
 	int (*free)(void *comm);
-} mpi;
+} remote_group, group_size, barrier, comm_free;
 static bool known;
 
 static void find(void)
 {
-	static const char *const names[] = {
-		"PMPI_Comm_test_inter",	      "PMPI_Comm_group", "PMPI_Comm_remote_group", "PMPI_Group_size",
-		"PMPI_Group_translate_ranks", "PMPI_Group_free", "PMPI_Barrier",	   "PMPI_Comm_free"};
-	_Static_assert(sizeof(names) / sizeof(names[0]) * sizeof(void *) == sizeof(mpi), "one for each");
-	known = sn_mpi_family == MPICH && sn_mpi_is_intels();
-	for (size_t i = 0; known && i < sizeof(names) / sizeof(names[0]); i++) {
-		void *found = sn_mpi_find(names[i]);
-		memcpy((char *)&mpi + i * sizeof(found), &found, sizeof(found));
-		known = found != NULL;
-	}
+	if (sn_mpi_family != MPICH || !sn_mpi_is_intels())
+		return;
+	remote_group.symbol = sn_mpi_find("PMPI_Comm_remote_group");
+	group_size.symbol = sn_mpi_find("PMPI_Group_size");
+	barrier.symbol = sn_mpi_find("PMPI_Barrier");
+	comm_free.symbol = sn_mpi_find("PMPI_Comm_free");
+	known = sn_proof_find() && remote_group.symbol && group_size.symbol && barrier.symbol &&
+		comm_free.symbol;
 }
 
-static bool is_of_world(handle group, handle world)
+static bool is_of_world(int (*of)(handle comm, handle *group), handle comm)
 {
-	int size = 0, n = 0, *ranks = NULL;
-	if (!mpi.size(group, &size) && size > 0)
-		ranks = malloc(2 * (size_t)size * sizeof(*ranks));
-	for (int i = 0; ranks && i < size; i++)
-		ranks[i] = i;
-	if (ranks && !mpi.translate(group, size, ranks, world, ranks + size))
-		while (n < size && ranks[size + n] >= 0)
-			n++;
-	free(ranks);
-	return size > 0 && n == size;
+	handle group = 0;
+	int size = 0;
+	if (of(comm, &group))
+		return false;
+	bool yes = !group_size.size(group, &size) && sn_proof_of_world(group, size);
+	sn_proof_mpi.group_free(&group);
+	return yes;
 }
 
 /* Its ranks, and those on its other side. */
 static bool is_within(handle comm)
 {
-	handle world = 0, local = 0, remote = 0;
 	int inter = 0;
-	bool yes = !mpi.test_inter(comm, &inter) && !mpi.group(sn_mpi_handle(SN_COMM_WORLD), &world) &&
-		   !mpi.group(comm, &local) && is_of_world(local, world) &&
-		   (!inter || (!mpi.remote_group(comm, &remote) && is_of_world(remote, world)));
-	handle *groups[] = {&world, &local, &remote};
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
-		if (*groups[i])
-			mpi.drop(groups[i]);
-	return yes;
+	return !sn_proof_mpi.comm_test_inter(comm, &inter) && is_of_world(sn_proof_mpi.comm_group, comm) &&
+	       (!inter || is_of_world(remote_group.group, comm));
 }
 
 bool sn_intel_disconnects(void *comm, handle was, int *rc)
@@ -89,8 +74,8 @@ bool sn_intel_disconnects(void *comm, handle was, int *rc)
 	if (!known || was == sn_mpi_handle(SN_COMM_NULL) || was == sn_mpi_handle(SN_COMM_WORLD) ||
 	    was == sn_mpi_handle(SN_COMM_SELF) || !is_within(was))
 		return false;
-	*rc = mpi.barrier(was);
+	*rc = barrier.barrier(was);
 	if (!*rc)
-		*rc = mpi.free(comm);
+		*rc = comm_free.free(comm);
 	return true;
 }

@@ -2,7 +2,6 @@
 #include "mended.h"
 #include "proof.h"
 #include "told.h"
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,8 +91,9 @@ static int unpack_part(const struct elements *e, const char *from, size_t len, c
 {
 	int at = 0;
 	char *whole = malloc((size_t)e->size);
-	int rc = whole ? sn_proof_mpi.pack(to, 1, e->type, whole, e->size, &at, sn_mpi_handle(SN_COMM_SELF))
-		       : sn_mpi_err_other();
+	if (!whole)
+		return sn_proof_failed(sn_mpi_handle(SN_COMM_SELF));
+	int rc = sn_proof_mpi.pack(to, 1, e->type, whole, e->size, &at, sn_mpi_handle(SN_COMM_SELF));
 	if (!rc) {
 		memcpy(whole, from, len);
 		rc = unpack(e, whole, 1, to);
@@ -113,9 +113,10 @@ static int receive(const struct elements *e, char *buf, int count, void *message
 	}
 	int rc = real.mrecv(bytes, count, flat, message, status);
 	size_t room = (size_t)count * (size_t)e->size, len = least(status_len(status), room);
+	const struct status_head *head = status_head(status);
 	if (rc) { /* the status has the length of some other message then */
 		len = rc == MPI_ERR_TRUNCATE ? room : 0;
-		status_fill(status, status_source(status), status_tag(status), (int64_t)len);
+		status_fill(status, head->source, head->tag, (int64_t)len);
 	}
 	size_t whole = len / (size_t)e->size, rest = len % (size_t)e->size;
 	int failed = unpack(e, bytes, whole, buf);
@@ -142,9 +143,9 @@ static int imrecv(int p, void *buf, int count, handle type, void *message, void 
 	if (!scattered(count, type, &e))
 		return SN_FUNCTION(&next[p][IMRECV]).imrecv(buf, count, type, message, request);
 	int rc = receive(&e, buf, count, message, status);
+	const struct status_head *head = status_head(status);
 	bool came = !rc || rc == MPI_ERR_TRUNCATE; /* which who waits for it hears, not who begins */
-	*(handle *)request = came ? sn_told_request(status_source(status), status_tag(status),
-						    (int64_t)status_len(status), rc)
+	*(handle *)request = came ? sn_told_request(head->source, head->tag, (int64_t)status_len(status), rc)
 				  : sn_mpi_handle(SN_REQUEST_NULL);
 	return came ? 0 : rc;
 }

@@ -25,8 +25,6 @@ union function {
 	int (*value)(handle request, int *flag, void *status);
 	int (*number)(handle request);
 	int (*is_complete)(handle request);
-	int (*start)(int (*query)(void *, void *), int (*drop)(void *), int (*cancel)(void *, int),
-		     void *state, void *request);
 };
 
 enum {

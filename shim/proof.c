@@ -158,6 +158,22 @@ bool sn_proof_find(void)
 	return found;
 }
 
+bool sn_proof_of_world(handle group, int size)
+{
+	handle world = 0;
+	int known = 0, *ranks = size > 0 ? malloc(2 * (size_t)size * sizeof(*ranks)) : NULL;
+	for (int r = 0; ranks && r < size; r++)
+		ranks[r] = r;
+	if (ranks && !sn_proof_mpi.comm_group(sn_mpi_handle(SN_COMM_WORLD), &world)) {
+		if (!sn_proof_mpi.group_translate_ranks(group, size, ranks, world, ranks + size))
+			while (known < size && ranks[size + known] >= 0)
+				known++;
+		sn_proof_mpi.group_free(&world);
+	}
+	free(ranks);
+	return size > 0 && known == size;
+}
+
 /* Whose handlers are called for what belongs to no communicator: the first one's up to MPI 3, then the second one's. */
 static handle of_nobody(int i)
 {

@@ -87,6 +87,8 @@ extern struct sn_proof_mpi sn_proof_mpi;
 
 /* Asked once: are all of its functions there? */
 bool sn_proof_find(void);
+/* Are all of this group, of so many, in MPI_COMM_WORLD? */
+bool sn_proof_of_world(handle group, int size);
 /*
  * What belongs to no communicator is asked in between, by one thread at a time, and may be wrong: no handler of the
  * program's is called.

@@ -152,7 +152,7 @@ static void learn_recv(struct entry *e, const void *buf, const void *status)
 	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
 	if (l->over && l->recv.len <= SN_SHIM_LONGEST && (l->received == buf || (!l->recv.len && !c->count)))
 		learn(e, &l->recv);
-	e->tag = c->tag == sn_mpi_any_tag() && wanted(status) ? status_tag(status) : c->tag;
+	e->tag = c->tag == sn_mpi_any_tag() && wanted(status) ? status_head(status)->tag : c->tag;
 	e->known &= e->tag >= 0;
 	if (e->known && wanted(status))
 		sn_mpi_status_seen = e->known = status_is(status, c->peer, e->tag, l->got);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "own.h"
 #include "told.h"
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -372,7 +371,7 @@ static inline void fill_one_of(void *statuses, int i, const struct slot *s)
 	if (!wanted(statuses))
 		return;
 	fill(status_at(statuses, i), s);
-	status_error(status_at(statuses, i), 0);
+	status_head(status_at(statuses, i))->error = 0;
 }
 
 /* Of one MPI_Waitall: those that are not ours, and ours whose place in it is still to be seen to. */

@@ -26,7 +26,7 @@ static int query(void *state, void *status)
 {
 	const struct told *t = state;
 	status_fill(status, t->source, t->tag, t->len);
-	status_error(status, t->error); /* which is what Open MPI takes for what comes back */
+	status_head(status)->error = t->error; /* which is what Open MPI takes for what comes back */
 	return t->error;
 }
 
@@ -48,7 +48,7 @@ handle sn_told_request(int source, int tag, int64_t len, int error)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find);
 	struct told *t = malloc(sizeof(*t));
-	handle request = 0;
+	handle request = 0; /* half as wide ones are written into the lower half */
 	if (t)
 		*t = (struct told){source, tag, error, len};
 	if (!t || !start.symbol || !complete.symbol || start.start(query, drop, cancel, t, &request)) {
@@ -56,7 +56,6 @@ handle sn_told_request(int source, int tag, int64_t len, int error)
 			t ? "no generalized request" : "no memory");
 		abort();
 	}
-	request = sn_mpi_wide() ? request : *(uint32_t *)&request;
 	complete.complete(request);
 	/* cppcheck-suppress memleak ; the request has it, until drop() */
 	return request;
