@@ -579,7 +579,7 @@ static void shrinks(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	unsigned long count = argc > 1 ? strtoul(argv[1], NULL, 0) : 3000;
+	unsigned long count = argc > 1 ? strtoul(argv[1], NULL, 0) : 2000;
 	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 	struct rusage u;
 
@@ -615,5 +615,5 @@ int main(int argc, char **argv)
 	printf("%lu schedules, %llu messages, %llu MB checked, %llu peers given up, %.1f s of CPU\n", count,
 	       (unsigned long long)model_messages, (unsigned long long)(model_bytes >> 20),
 	       (unsigned long long)model_gone, (double)u.ru_utime.tv_sec + (double)u.ru_utime.tv_usec / 1e6);
-	return count >= 3000 ? check_totals() : 0;
+	return count >= 2000 ? check_totals() : 0;
 }
