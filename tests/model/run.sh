@@ -15,7 +15,9 @@ spin "$@" -a "$src/$model" >spin.log
 # MEMLIM bounds memory; a search that hits a bound is not exhaustive and must not pass
 # Compiling is most of the time of a check that finds its error early.
 [ "$want" = pass ] && optimise=-O1 || optimise=-O0
-gcc $optimise -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c
+# What is remembered of each state is packed only where it would take gigabytes: packing takes half of a search's time.
+[ "$model" = board.pml ] && packed=-DCOLLAPSE || packed=
+gcc $optimise $packed -w -DSAFETY -DMEMLIM=4096 -o pan pan.c
 ./pan -m2000000 >pan.log
 cat pan.log
 grep -q "errors: 0" pan.log && verdict=pass || verdict=fail
