@@ -112,7 +112,7 @@ fetch_current() {
 	ln -s "root/usr/lib/modules/$release/vmlinuz" "$new/vmlinuz"
 }
 
-# Takes files out of the kernel's source package.
+# Takes files out of the kernel's source package; with --occurrence=1 tar stops where it has them all.
 fetch_source() {
 	local to=$1 package
 	shift
@@ -163,7 +163,7 @@ arm64)
 	fetch_headers "linux-image-$(version_of)" busybox-static libcmocka0 libcmocka-dev
 	use_image
 	need xz
-	fetch_source "$new/driver" --no-anchored dma/dmaengine.h xilinx/zynqmp_dma.c
+	fetch_source "$new/driver" --occurrence=1 --no-anchored dma/dmaengine.h xilinx/zynqmp_dma.c
 	;;
 current) fetch_current ;;
 kasan) build_kasan ;;
