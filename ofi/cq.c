@@ -306,6 +306,11 @@ static bool filled(struct sn_ofi_cq *cq, size_t want)
 	return yes;
 }
 
+static bool set_filled(struct sn_ofi_set *set)
+{
+	return filled(sn_container(set, struct sn_ofi_cq, set), 1);
+}
+
 /*
  * A look by the only thread there is, with nothing in the ring. What comes goes straight into its array, unless sources are
  * asked for.
@@ -461,6 +466,7 @@ static int cq_close(struct fid *fid)
 		return -FI_EBUSY;
 	atomic_fetch_sub(&cq->domain->refs, 1);
 	free(cq->ring);
+	sn_ofi_set_closed(&cq->set);
 	free(cq);
 	return 0;
 }
@@ -527,6 +533,7 @@ int sn_ofi_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	cq->threshold = attr->wait_cond == FI_CQ_COND_THRESHOLD;
 	cq->lock.enabled = !domain->serial;
 	sn_ofi_set_init(&cq->set, domain);
+	cq->set.filled = set_filled;
 	if (attr->format == FI_CQ_FORMAT_UNSPEC)
 		attr->format = FI_CQ_FORMAT_CONTEXT;
 	atomic_fetch_add(&domain->refs, 1);

@@ -60,12 +60,13 @@ struct fi_provider {
 struct sn_ofi_set {
 	sn_ep **eps;
 	unsigned count, room;
-	bool shared;		/* between threads: users and changing count */
-	_Atomic int users;	/* threads that use eps */
-	_Atomic bool changing;	/* somebody wants to change eps: no new users */
-	unsigned nap;		/* longest in a call that waits, in microseconds */
-	unsigned looks;		/* reads that found nothing; of one thread */
-	_Atomic uint64_t mark;	/* of the last read that found nothing */
+	bool (*filled)(struct sn_ofi_set *set); /* is there anything in the queue? NULL: it is a counter's */
+	bool shared;				/* between threads: users and changing count */
+	_Atomic int users;			/* threads that use eps */
+	_Atomic bool changing;			/* somebody wants to change eps: no new users */
+	unsigned nap;				/* longest in a call that waits, in microseconds */
+	unsigned looks;				/* reads that found nothing; of one thread */
+	_Atomic uint64_t mark;			/* of the last read that found nothing */
 	bool emptied;		/* the last read took all there was; of one thread, like the next two */
 	uint32_t emptied_in;	/* in this call of the MPI */
 	bool not_until_empty;	/* a call ended with such a read */
@@ -252,6 +253,7 @@ int sn_ofi_query_atomic(struct fid_domain *fid, enum fi_datatype datatype, enum 
 void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain);
 int sn_ofi_set_add(struct sn_ofi_set *set, sn_ep *ep);
 void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep);
+void sn_ofi_set_closed(struct sn_ofi_set *set);
 /* Changes with each look at any of them that finds something. */
 uint64_t sn_ofi_events(void);
 /* Such a look at one of them. */

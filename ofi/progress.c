@@ -12,6 +12,7 @@
  * an endpoint, which happens rarely, waits until no thread uses the list: at most a nap.
  */
 #include "base/conf.h"
+#include "beside.h"
 #include "ofi.h"
 #include "progress/caller.h"
 #include "progress/relax.h"
@@ -19,10 +20,6 @@
 
 #include <sched.h>
 #include <stdlib.h>
-
-/* Longest nap, in microseconds, in a call that may block, and of a thread beside others: what another thread
- * completes, or signals, rings no bell. */
-#define SHARED_NAP 1000u
 
 /* Events of a look that are a flood, and reads after it that need not look (sn_ofi_set_lay_there). */
 #define FLOOD	 32
@@ -43,6 +40,7 @@ void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
 	memset(set, 0, sizeof(*set));
 	set->shared = !domain->serial;
 	set->nap = (unsigned)sn_conf_num(SN_CONF_NAP);
+	sn_ofi_beside_begin();
 }
 
 /* ---- changing the list ---- */
@@ -100,7 +98,7 @@ void sn_ofi_set_remove(struct sn_ofi_set *set, sn_ep *ep)
 
 /* ---- using it ---- */
 
-static bool use_begin(struct sn_ofi_set *set)
+bool sn_ofi_set_use(struct sn_ofi_set *set)
 {
 	if (!set->shared)
 		return true;
@@ -112,14 +110,14 @@ static bool use_begin(struct sn_ofi_set *set)
 	return false;
 }
 
-static void use_end(struct sn_ofi_set *set)
+void sn_ofi_set_used(struct sn_ofi_set *set)
 {
 	if (set->shared)
 		atomic_fetch_sub(&set->users, 1);
 }
 
 /* What libsennit-mpi.so knows of this thread, if it is in an MPI call. */
-static struct sn_shim_thread *calling_thread(const struct sn_shim *shim)
+struct sn_shim_thread *sn_ofi_calling_thread(const struct sn_shim *shim)
 {
 	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
 
@@ -127,9 +125,9 @@ static struct sn_shim_thread *calling_thread(const struct sn_shim *shim)
 }
 
 /* Is this thread in an MPI call that waits, and for nothing that rings no bell? */
-static struct sn_shim_thread *waiting_thread(const struct sn_shim *shim)
+struct sn_shim_thread *sn_ofi_waiting_thread(const struct sn_shim *shim)
 {
-	struct sn_shim_thread *t = calling_thread(shim);
+	struct sn_shim_thread *t = sn_ofi_calling_thread(shim);
 
 	return t && t->kind == SN_SHIM_WAITS && !atomic_load_explicit(&shim->elsewhere, memory_order_relaxed)
 		       ? t
@@ -143,13 +141,15 @@ static struct sn_shim_thread *waiting_thread(const struct sn_shim *shim)
  */
 static void looked(const struct sn_shim *shim, struct sn_shim_thread *t, bool found)
 {
-	t->looked = found || atomic_load_explicit(&shim->threads, memory_order_relaxed) == 1;
+	t->found |= found;
+	t->fresh |= found;
+	t->looked = found || sn_ofi_one_thread(shim);
 }
 
 void sn_ofi_looked(void)
 {
 	const struct sn_shim *shim = sn_caller_shim();
-	struct sn_shim_thread *t = waiting_thread(shim);
+	struct sn_shim_thread *t = sn_ofi_waiting_thread(shim);
 
 	if (t)
 		looked(shim, t, true);
@@ -183,10 +183,18 @@ void sn_ofi_handed(void)
 #endif
 }
 
+void sn_ofi_found(int events)
+{
+	count(sn_ofi_events());
+	sn_ofi_beside_found(events);
+}
+
 void sn_ofi_look(void *ep)
 {
-	if (sn_progress(ep) > 0)
-		count(sn_ofi_events());
+	int events = sn_progress(ep);
+
+	if (events > 0)
+		sn_ofi_found(events);
 }
 
 bool sn_ofi_set_progress(struct sn_ofi_set *set)
@@ -194,20 +202,23 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
 	uint64_t stamp;
 	int events = 0;
 
-	if (!use_begin(set))
+	if (!sn_ofi_set_use(set))
 		return true;
 	for (unsigned i = 0; i < set->count; i++) {
 		int n = sn_progress(set->eps[i]);
 		events += n > 0 ? n : 0;
 	}
-	use_end(set);
+	sn_ofi_set_used(set);
 	if (!set->shared) {
 		set->unlooked = 0;
 		set->flood = events >= FLOOD;
 	}
 	stamp = sn_ofi_events();
-	if (events)
+	if (events) {
 		stamp = count(stamp);
+		if (set->shared)
+			sn_ofi_beside_found(events);
+	}
 	if (stamp == atomic_load_explicit(&set->stamp, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&set->stamp, stamp, memory_order_relaxed);
@@ -227,7 +238,8 @@ bool sn_ofi_set_progress(struct sn_ofi_set *set)
  */
 void sn_ofi_set_emptied(struct sn_ofi_set *set)
 {
-	const struct sn_shim_thread *t = set->not_until_empty ? NULL : calling_thread(sn_caller_shim());
+	const struct sn_shim_thread *t =
+		set->not_until_empty ? NULL : sn_ofi_calling_thread(sn_caller_shim());
 
 	set->emptied = t != NULL;
 	if (t)
@@ -250,7 +262,7 @@ bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
 {
 	if (sn_likely(!set->emptied))
 		return false;
-	const struct sn_shim_thread *t = calling_thread(sn_caller_shim());
+	const struct sn_shim_thread *t = sn_ofi_calling_thread(sn_caller_shim());
 	set->emptied = false;
 	set->not_until_empty = !t || t->calls != set->emptied_in;
 	return !set->not_until_empty;
@@ -298,10 +310,8 @@ static bool wait_anew(struct sn_ofi_set *set, struct sn_shim_thread *t, uint64_t
 static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
 {
 	struct sn_shim *shim = sn_caller_shim();
-	atomic_fetch_add(&shim->sleepers, 1);
-	uint32_t pass = atomic_load(&shim->pass);
-	if (pass != SN_SHIM_NOBODY && pass != t->tenure) /* nor would it count itself */
-		atomic_compare_exchange_strong(&shim->pass, &pass, SN_SHIM_NOBODY);
+
+	sn_ofi_sleep_begin(shim, t, &shim->sleepers);
 	uint32_t entries = atomic_load(&shim->entries);
 	bool alone = entries == t->entries_seen;
 
@@ -310,33 +320,34 @@ static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
 		t->idle = 0;
 		sn_relax_interrupted();
 	}
-	return alone ? SN_MIN_OF(nap, SHARED_NAP) : 0;
+	return alone ? SN_MIN_OF(nap, SN_OFI_SHARED_NAP) : 0;
 }
 
-static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t)
+/* Without naps where it waits elsewhere for longer. */
+static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t, bool naps)
 {
 	struct sn_shim *shim = sn_caller_shim();
 	bool found = false;
-	bool many = atomic_load_explicit(&shim->threads, memory_order_relaxed) > 1;
-	unsigned nap = many ? shared_nap_begin(t, set->nap) : set->nap;
+	bool many = naps && !sn_ofi_one_thread(shim);
+	unsigned nap = !naps ? 0 : many ? shared_nap_begin(t, set->nap) : set->nap;
 
-	if (use_begin(set)) {
+	if (sn_ofi_set_use(set)) {
 		if (set->count)
 			found = sn_relax_wait(set->eps, set->count, &t->idle, nap) > 0;
-		use_end(set);
+		sn_ofi_set_used(set);
 	}
 	if (many)
 		atomic_fetch_sub(&shim->sleepers, 1);
 	if (!found)
 		t->left = sn_now_ns();
 	if (found)
-		count(sn_ofi_events());
+		sn_ofi_found(1);
 	return found;
 }
 
 static unsigned nap_until(uint64_t until_ns)
 {
-	unsigned nap = SHARED_NAP;
+	unsigned nap = SN_OFI_SHARED_NAP;
 
 	if (until_ns != UINT64_MAX) {
 		uint64_t now = sn_now_ns();
@@ -348,12 +359,19 @@ static unsigned nap_until(uint64_t until_ns)
 
 bool sn_ofi_set_wait(struct sn_ofi_set *set, uint64_t mark)
 {
-	struct sn_shim_thread *t = waiting_thread(sn_caller_shim());
+	const struct sn_shim *shim = sn_caller_shim();
+	struct sn_shim_thread *t = sn_ofi_waiting_thread(shim);
+	enum sn_ofi_place place = SN_OFI_HERE;
 
 	if (!t)
 		return false;
-	wait_anew(set, t, mark);
-	return relax_in_call(set, t);
+	if (set->shared && sn_ofi_beside(shim)) {
+		sn_ofi_beside_begins(shim, t);
+		place = sn_ofi_beside_place(set, t);
+	} else {
+		wait_anew(set, t, mark);
+	}
+	return place != SN_OFI_LATER && relax_in_call(set, t, place == SN_OFI_HERE);
 }
 
 /*
@@ -367,18 +385,12 @@ static bool look_again(struct sn_ofi_set *set)
 
 /* ---- in a crowd ---- */
 
-/* Was the queue's last reader this thread? */
-static bool one_thread(const struct sn_shim *shim)
-{
-	return atomic_load_explicit(&shim->threads, memory_order_relaxed) <= 1;
-}
-
 /* What libsennit-mpi.so knows of the only thread, in a crowd. */
 static struct sn_shim_thread *crowded_thread(const struct sn_shim *shim)
 {
-	struct sn_shim_thread *t = sn_relax_crowded() ? calling_thread(shim) : NULL;
+	struct sn_shim_thread *t = sn_relax_crowded() ? sn_ofi_calling_thread(shim) : NULL;
 
-	return t && one_thread(shim) ? t : NULL;
+	return t && sn_ofi_one_thread(shim) ? t : NULL;
 }
 
 /* Yields of take_turn(). */
@@ -444,15 +456,19 @@ static bool nothing_else(struct sn_ofi_set *set, const struct sn_shim_thread *t)
 bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 {
 	const struct sn_shim *shim = sn_caller_shim();
-	struct sn_shim_thread *t = until_ns ? NULL : waiting_thread(shim);
+	struct sn_shim_thread *t = until_ns ? NULL : sn_ofi_waiting_thread(shim);
 	bool found = false;
 
 	if (t) {
 		bool crowded = sn_relax_crowded();
-		bool busy = crowded && one_thread(shim) && !nothing_else(set, t);
-		bool wait = !wait_anew(set, t, mark) && !busy;
+		bool busy = crowded && sn_ofi_one_thread(shim) && !nothing_else(set, t);
+		bool beside = set->shared && sn_ofi_beside(shim);
+		bool wait = !(beside ? sn_ofi_beside_begins(shim, t) : wait_anew(set, t, mark)) && !busy;
+		enum sn_ofi_place place = wait && beside ? sn_ofi_beside_place(set, t) : SN_OFI_HERE;
 		t->looked = 0; /* what is called here yields by itself */
-		found = wait && relax_in_call(set, t);
+		if (place == SN_OFI_LATER)
+			return false;
+		found = wait && relax_in_call(set, t, place == SN_OFI_HERE);
 		/* not in a crowd: a library that yields now does what the next look would do */
 		if (wait || !crowded)
 			looked(shim, t, found);
@@ -463,13 +479,13 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 	if (!until_ns && (mark_moved(set, mark) || look_again(set)))
 		return false;
 	uint64_t idle = atomic_load_explicit(&set->idle, memory_order_relaxed);
-	if (!use_begin(set))
+	if (!sn_ofi_set_use(set))
 		return false;
 	if (set->count && until_ns)
 		found = sn_relax_wait(set->eps, set->count, &idle, nap_until(until_ns)) > 0;
 	else if (set->count)
 		sn_relax(set->eps, set->count, &idle, 0);
-	use_end(set);
+	sn_ofi_set_used(set);
 	atomic_store_explicit(&set->idle, idle, memory_order_relaxed);
 	return found;
 }

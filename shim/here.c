@@ -3,6 +3,7 @@
 #include "base/launched.h"
 #include "gpu.h"
 #include "proof.h"
+#include "unlocks.h"
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -156,8 +157,10 @@ static int begins(int p, bool threads, void *a, void *b, int required, int *prov
 	if (!begun && !atomic_load(&sn_mpi_shim.quick))
 		say();
 	begun = true;
-	if (threads && required >= sn_mpi_multiple() && !atomic_load(&sn_mpi_shim.quick))
+	if (threads && required >= sn_mpi_multiple() && !atomic_load(&sn_mpi_shim.quick)) {
 		atomic_store(&sn_mpi_shim.at_once, 1);
+		sn_unlocks_see();
+	}
 	inside++;
 	int rc = threads ? mpi->init_thread(a, b, required, provided) : mpi->init(a, b);
 	if (!--inside && !rc)

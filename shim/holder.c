@@ -26,7 +26,7 @@ static _Thread_local struct {
 
 static bool somebody_sleeps(void)
 {
-	return atomic_load(&sn_mpi_shim.sleepers) != 0;
+	return atomic_load(&sn_mpi_shim.sleepers) || atomic_load(&sn_mpi_shim.apart);
 }
 
 /* ---- what was seen ---- */
@@ -214,7 +214,7 @@ bool sn_holder_enter(void)
 	sn_crowd_look();
 	uint32_t before = atomic_fetch_add(&sn_mpi_shim.entries, 1), now = before + 1;
 	void (*wake)(void) = atomic_load(&sn_mpi_shim.wake);
-	if (somebody_sleeps() && wake)
+	if (atomic_load(&sn_mpi_shim.sleepers) && wake)
 		wake();
 	uint32_t n = atomic_load(&sn_mpi_tenure); /* only now: it may have ended before */
 	bool mine = n == sn_mpi_thread.tenure;

@@ -6,6 +6,7 @@
 #include "holder.h"
 #include "large.h"
 #include "requests.h"
+#include "unlocks.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -70,6 +71,10 @@ __attribute__((visibility("default"))) struct sn_shim *sennit_mpi_shim(void)
 __attribute__((visibility("default"))) int sched_yield(void)
 {
 	sn_mpi_thread.yields++;
+	if (sn_mpi_thread.owed && sn_unlocks_is_mpis(__builtin_return_address(0))) {
+		atomic_load (&sn_mpi_shim.wait)();
+		return 0;
+	}
 	if (sn_mpi_thread.looked && !atomic_load_explicit(&sn_own_asked, memory_order_relaxed)) {
 		sn_mpi_thread.looked = 0;
 		return 0;

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 18
+#define SN_SHIM_VERSION 19
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -34,7 +34,14 @@ struct sn_shim_thread {
 	uint64_t stamp_seen, idle, left; /* left: when the last look that found nothing ended */
 	uint32_t freeing; /* it frees a window: by this name 1, by that of the profiling interface 2 */
 	uint32_t looked;  /* after this thread's last look, as long as was right: sched_yield() here */
-	uint32_t yields;  /* of this thread: does the library do so by itself? Those of OpenMP often do */
+	/* the provider's, beside other threads (ofi/beside.c): what it is to wait for where the MPI's lock is free (lets_go),
+	 * in which call, and what was known then; how often it has not been */
+	void *owed;
+	uint32_t owed_in, owed_after, unpaid;
+	uint32_t untold, untold_in; /* it has found something that may be for others; in which call */
+	uint32_t found, fresh;	    /* it has found something since it had that lock last; in its last read */
+	uint64_t turn;		    /* since when it has it */
+	uint32_t yields; /* of this thread: does the library do so by itself? Those of OpenMP often do */
 	struct sn_shim_lesson *lesson; /* what its call teaches; NULL: it is not watched */
 	uint32_t noticed, noticed_before,
 		all_before;   /* what happened, by this thread; at the lesson's begin, and by all */
@@ -182,6 +189,13 @@ struct sn_shim {
 	 * become the MPI's.
 	 */
 	void (*give)(void);
+	/*
+	 * Several threads: after a read that found nothing, in a call that waits, the MPI lets its lock go and takes it
+	 * again; in between wait() is called, the provider's, where that has left it something to wait for (owed).
+	 */
+	_Atomic uint32_t lets_go;
+	_Atomic uint32_t apart; /* threads that wait so: they keep nobody from anything but the quick way */
+	void (*_Atomic wait)(void);
 };
 
 /* The provider looks it up by this name. */
