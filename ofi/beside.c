@@ -174,8 +174,10 @@ static void wait_owed(void)
 
 void sn_ofi_beside_begin(void)
 {
-	struct sn_shim *shim = sn_caller_shim();
+	struct sn_shim *shim;
 
+	sn_caller_find();
+	shim = sn_caller_shim();
 	if (shim)
 		atomic_store(&shim->wait, wait_owed);
 }
