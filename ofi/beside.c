@@ -23,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TURN_NS 30000u
+#define KEEP_NS 30000u
+#define TURN_NS 1000000u
 #define LOOK_NS 50000u /* as long as others who wait do without a nap (progress/relax.c) */
 #define UNPAID	4 /* reads and probes that leave a wait to be done, and the MPI does not let its lock go */
 
@@ -73,6 +74,8 @@ bool sn_ofi_beside_begins(const struct sn_shim *shim, struct sn_shim_thread *t)
 	} else if (t->untold && t->untold_in == t->calls) {
 		tell(shim);
 	}
+	if (t->fresh)
+		t->found_at = sn_now_ns();
 	t->untold = 0;
 	t->call_seen = t->calls;
 	t->fresh = 0;
@@ -80,6 +83,11 @@ bool sn_ofi_beside_begins(const struct sn_shim *shim, struct sn_shim_thread *t)
 }
 
 /* ---- waiting where the MPI's lock is free ---- */
+
+static bool keeps_lock(const struct sn_shim_thread *t, uint64_t now)
+{
+	return now - t->found_at < KEEP_NS && now - t->turn < TURN_NS;
+}
 
 enum sn_ofi_place sn_ofi_beside_place(struct sn_ofi_set *set, struct sn_shim_thread *t)
 {
@@ -89,7 +97,7 @@ enum sn_ofi_place sn_ofi_beside_place(struct sn_ofi_set *set, struct sn_shim_thr
 		t->owed = NULL;
 		return SN_OFI_HERE;
 	}
-	if (!left && t->found && sn_now_ns() - t->turn < TURN_NS)
+	if (!left && keeps_lock(t, sn_now_ns()))
 		return SN_OFI_BRIEF;
 	if (!left)
 		t->unpaid = 0;
@@ -167,7 +175,7 @@ static void wait_owed(void)
 	}
 	atomic_fetch_sub(&shim->apart, 1);
 	t->turn = t->left = now;
-	t->found = 0;
+	t->found_at = 0;
 }
 
 /* ---- what goes on ---- */

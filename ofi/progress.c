@@ -141,7 +141,6 @@ struct sn_shim_thread *sn_ofi_waiting_thread(const struct sn_shim *shim)
  */
 static void looked(const struct sn_shim *shim, struct sn_shim_thread *t, bool found)
 {
-	t->found |= found;
 	t->fresh |= found;
 	t->looked = found || sn_ofi_one_thread(shim);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "abi.h"
-#include <dlfcn.h>
+#include "object.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -12,20 +12,6 @@ enum sn_mpi_abi sn_mpi_abi;
 /* The ABI of MPI 5 has one name for the library, whoever made it. */
 #define STANDARDS "libmpi_abi.so"
 
-static const char *file_of(const void *definition)
-{
-	Dl_info info;
-	if (!dladdr(definition, &info))
-		return "";
-	const char *slash = strrchr(info.dli_fname, '/');
-	return slash ? slash + 1 : info.dli_fname;
-}
-
-static bool begins(const char *file, const char *with)
-{
-	return strncmp(file, with, strlen(with)) == 0;
-}
-
 /*
  * UNKNOWN, too, are those with 64-bit integers: their status, and their numbers for ranks, are others. And Intel's
  * face for MPI 5 (2021.18, 2021.19): it calls its own handler for errors whatever MPI_Comm_set_errhandler was told, so
@@ -34,11 +20,12 @@ static bool begins(const char *file, const char *with)
 static void find_family_once(void)
 {
 	const void *definition = sn_mpi_find("PMPI_Send");
-	const char *file = file_of(definition);
-	bool standard = begins(file, STANDARDS);
+	const char *file = sn_file_with(definition);
+	bool standard = sn_begins(file, STANDARDS);
 	if (sn_mpi_is_open_mpi(definition))
 		sn_mpi_family = OPEN_MPI;
-	else if (standard ? !sn_mpi_is_intels() : begins(file, "libmpi.so") || begins(file, "libmpich.so"))
+	else if (standard ? !sn_mpi_is_intels()
+			  : sn_begins(file, "libmpi.so") || sn_begins(file, "libmpich.so"))
 		sn_mpi_family = MPICH;
 	sn_mpi_abi = standard ? STANDARD : sn_mpi_family == OPEN_MPI ? OPEN_MPIS : MPICHS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu.h"
+#include "object.h"
 #include "quick.h"
-#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +20,11 @@ static int is_gpus(struct dl_phdr_info *info, size_t size, void *arg)
 	} of[] = {{"libcuda.so", NULL, NULL},
 		  {"libamdhip64.so", "/dev/kfd", "/dev/dxg"},
 		  {"libze_intel", NULL, NULL}};
-	const char *name = info->dlpi_name ? info->dlpi_name : "";
-	const char *slash = strrchr(name, '/'), *file = slash ? slash + 1 : name;
+	const char *file = sn_file_of(info->dlpi_name);
 	const char **found = arg;
 	(void)size;
 	for (size_t i = 0; !*found && i < sizeof(of) / sizeof(of[0]); i++)
-		if (!strncmp(file, of[i].file, strlen(of[i].file)) &&
+		if (sn_begins(file, of[i].file) &&
 		    (!of[i].device || !access(of[i].device, F_OK) || !access(of[i].on_windows, F_OK)))
 			*found = of[i].file;
 	return *found != NULL;

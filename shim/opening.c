@@ -6,7 +6,7 @@
  * for each rank, in Debian's libfabric. Where `sennit run` has set FI_PROVIDER nobody would use the answer, and
  * libfabric is told that there is no such file, as on kernels that are built without. All others open what they name.
  */
-#include <dlfcn.h>
+#include "object.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -43,20 +43,11 @@ __attribute__((constructor)) static void find_next(void)
 	find(&next_fopen64, "fopen64");
 }
 
-static bool is_libfabric(const void *caller)
-{
-	Dl_info info;
-	if (!dladdr(caller, &info) || !info.dli_fname)
-		return false;
-	const char *slash = strrchr(info.dli_fname, '/');
-	return !strncmp(slash ? slash + 1 : info.dli_fname, "libfabric", strlen("libfabric"));
-}
-
 static bool in_vain(const char *mode, const void *caller)
 {
 	const char *provider = getenv("FI_PROVIDER");
 	return provider && !strcmp(provider, "sennit") && mode && *mode == 'r' && !strchr(mode, '+') &&
-	       is_libfabric(caller);
+	       sn_begins(sn_file_with(caller), "libfabric");
 }
 
 /* Of any other file the name alone is compared. The next one is called last, so that it sees who called. */

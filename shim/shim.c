@@ -5,10 +5,10 @@
 #include "flat.h"
 #include "holder.h"
 #include "large.h"
+#include "object.h"
 #include "requests.h"
 #include "unlocks.h"
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -98,11 +98,8 @@ static int holds(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct holder *h = arg;
 	(void)size;
-	for (int i = 0; i < info->dlpi_phnum && !h->object; i++) {
-		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-		if (p->p_type == PT_LOAD && h->address - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
-			h->object = info->dlpi_phdr;
-	}
+	if (sn_object_holds(info, h->address))
+		h->object = info->dlpi_phdr;
 	return h->object != NULL;
 }
 

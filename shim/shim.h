@@ -39,8 +39,8 @@ struct sn_shim_thread {
 	void *owed;
 	uint32_t owed_in, owed_after, unpaid;
 	uint32_t untold, untold_in; /* it has found something that may be for others; in which call */
-	uint32_t found, fresh;	    /* it has found something since it had that lock last; in its last read */
-	uint64_t turn;		    /* since when it has it */
+	uint32_t fresh;		    /* it has found something in its last read */
+	uint64_t found_at, turn;    /* when it has so last, with that lock; since when it has it */
 	uint32_t yields; /* of this thread: does the library do so by itself? Those of OpenMP often do */
 	struct sn_shim_lesson *lesson; /* what its call teaches; NULL: it is not watched */
 	uint32_t noticed, noticed_before,

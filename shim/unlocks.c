@@ -7,12 +7,11 @@
  */
 #include "unlocks.h"
 #include "abi.h"
+#include "object.h"
 #include "quick.h"
 #include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -28,32 +27,25 @@ static int unlock(pthread_mutex_t *mutex)
 }
 
 static struct object {
-	uintptr_t address; /* of a function in it, which lies here: */
-	uintptr_t code, code_end;
-	uintptr_t base;
+	uintptr_t address; /* of a function in it */
+	struct dl_phdr_info info;
 	const ElfW(Dyn) * dynamic;
 	uintptr_t fixed, fixed_end; /* what is not to be written any more, once its references are bound */
 } mpi;
 
 bool sn_unlocks_is_mpis(const void *code)
 {
-	return (uintptr_t)code - mpi.code < mpi.code_end - mpi.code;
+	return sn_object_holds(&mpi.info, (uintptr_t)code);
 }
 
 static int is_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct object *o = arg;
-	bool it = false;
 	(void)size;
+	if (!sn_object_holds(info, o->address))
+		return 0;
+	o->info = *info;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-		if (p->p_type != PT_LOAD || o->address - (info->dlpi_addr + p->p_vaddr) >= p->p_memsz)
-			continue;
-		it = true;
-		o->code = info->dlpi_addr + p->p_vaddr;
-		o->code_end = o->code + p->p_memsz;
-	}
-	for (int i = 0; i < info->dlpi_phnum && it; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		uintptr_t at = info->dlpi_addr + p->p_vaddr;
 		if (p->p_type == PT_DYNAMIC)
@@ -63,8 +55,7 @@ static int is_object(struct dl_phdr_info *info, size_t size, void *arg)
 			o->fixed_end = at + p->p_memsz;
 		}
 	}
-	o->base = info->dlpi_addr;
-	return it;
+	return 1;
 }
 
 /* The loader has made addresses of them, but for the sizes. */
@@ -86,7 +77,7 @@ static void **place_of(const struct object *o, const char *name)
 		return NULL;
 	for (size_t i = 0; i < entry_of(o, DT_PLTRELSZ) / sizeof(*rela); i++)
 		if (!strcmp(names + symbols[ELF64_R_SYM(rela[i].r_info)].st_name, name))
-			return (void **)(o->base + rela[i].r_offset);
+			return (void **)(o->info.dlpi_addr + rela[i].r_offset);
 	return NULL;
 }
 
@@ -104,7 +95,7 @@ void sn_unlocks_see(void)
 	if (!place)
 		return;
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)place;
-	bool fixed = at >= o.fixed && at < o.fixed_end;
+	bool fixed = at >= o.fixed && at < (o.fixed_end & ~(page - 1)); /* in whole pages */
 	void *start = (void *)(at & ~(page - 1));
 	if (fixed && mprotect(start, page, PROT_READ | PROT_WRITE))
 		return;
