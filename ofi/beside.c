@@ -5,14 +5,14 @@
  * takes it again at once, from those as well who are woken when it lets go: they come too late, and sleep on. So
  * there a thread waits in that moment, without the lock: libsennit-mpi.so calls back (shim/unlocks.c).
  *
- * Who has found something keeps the lock for TURN_NS and waits for more in the read, but without a nap: an answer takes
- * a microsecond, and to hand the lock on takes two switches of threads.
+ * Who has found something keeps the lock, for KEEP_NS after the last time and TURN_NS in all, and waits for more in
+ * the read, but without a nap: an answer takes a microsecond, and to hand the lock on takes two switches of threads.
  *
  * What a thread finds may be for another one, whose call only sees that when it has the lock and looks again. A
  * thread that waits for one message, finds one and returns with it, has nothing to tell. If it looks on in the same
  * call, or had found more than one, it tells all that wait. Who waits without the lock looks for himself as long as a
- * wait usually is; from then on, where others make calls, he sleeps until he is told, for to be woken by the bell would
- * be to be woken by each message of theirs. At most for SN_OFI_SHARED_NAP, as in every wait beside other threads.
+ * wait usually is; from then on, where others find something all the time, he sleeps until he is told, for to be woken
+ * by the bell would be to be woken by each message of theirs. tests/model/beside.pml checks that nobody sleeps on.
  */
 #include "beside.h"
 #include "progress/caller.h"
@@ -61,6 +61,25 @@ void sn_ofi_beside_found(int events)
 }
 
 /*
+ * It has taken what lay in the queue, whoever had found it: a probe, which looks by itself, one that goes the quick way,
+ * or a thread of the engine's. In a call that waits that is told if it looks on.
+ */
+void sn_ofi_beside_took(void)
+{
+	const struct sn_shim *shim = sn_caller_shim();
+
+	if (!shim || !sn_ofi_beside(shim))
+		return;
+	struct sn_shim_thread *t = sn_ofi_waiting_thread(shim);
+	if (!t) {
+		tell(shim);
+		return;
+	}
+	t->untold = 1;
+	t->untold_in = t->calls;
+}
+
+/*
  * What others find meanwhile does not begin a wait anew, nor is it an absence to have waited for the lock (progress.c,
  * wait_anew).
  */
@@ -68,12 +87,10 @@ bool sn_ofi_beside_begins(const struct sn_shim *shim, struct sn_shim_thread *t)
 {
 	bool called = t->call_seen != t->calls, anew = called || t->fresh;
 
-	if (called) {
+	if (called)
 		t->idle = 0;
-		t->entries_seen = atomic_load(&shim->entries); /* its own is counted there, too */
-	} else if (t->untold && t->untold_in == t->calls) {
+	else if (t->untold && t->untold_in == t->calls)
 		tell(shim);
-	}
 	if (t->fresh)
 		t->found_at = sn_now_ns();
 	t->untold = 0;
@@ -95,8 +112,10 @@ enum sn_ofi_place sn_ofi_beside_place(struct sn_ofi_set *set, struct sn_shim_thr
 
 	if (left && ++t->unpaid >= UNPAID) {
 		t->owed = NULL;
-		return SN_OFI_HERE;
+		t->kept_in = t->calls;
 	}
+	if (t->kept_in == t->calls)
+		return SN_OFI_HERE;
 	if (!left && keeps_lock(t, sn_now_ns()))
 		return SN_OFI_BRIEF;
 	if (!left)
@@ -137,23 +156,35 @@ static void sleep_until_told(uint32_t after, uint64_t us)
 }
 
 /* One step. True: there is a reason to look with the lock, or he has slept. */
-static bool step(struct sn_shim_thread *t, struct waiting *w, bool others, uint64_t now, uint64_t left_us)
+static bool step(struct sn_shim_thread *t, struct waiting *w, bool others, uint64_t now)
 {
 	uint64_t waited = t->idle ? now - t->idle : 0;
+	unsigned nap = SN_MIN_OF(w->set->nap, SN_OFI_SHARED_NAP);
 	bool over;
 
-	if (others && waited > LOOK_NS) {
-		sleep_until_told(w->after,
-				 SN_MIN_OF(SN_MAX_OF(waited / 4, (uint64_t)LOOK_NS) / 1000, left_us));
+	if (others && nap && waited > LOOK_NS) {
+		sleep_until_told(w->after, SN_MIN_OF(SN_MAX_OF(waited / 4, (uint64_t)LOOK_NS) / 1000, nap));
 		return true;
 	}
 	if (!sn_ofi_set_use(w->set))
 		return true;
-	over = sn_relax_step(&t->idle, (unsigned)SN_MIN_OF(w->set->nap, left_us), look, w);
+	over = sn_relax_step(&t->idle, nap, look, w);
 	sn_ofi_set_used(w->set);
 	return over;
 }
 
+/* Is something found, by whomever, about as often as a look without a nap lasts? Then somebody looks, and tells. */
+static bool others_look(struct sn_shim_thread *t, uint64_t now)
+{
+	uint64_t events = sn_ofi_events();
+	bool often = (events - t->events_seen) * LOOK_NS > now - t->events_at;
+
+	t->events_seen = events;
+	t->events_at = now;
+	return often;
+}
+
+/* Until he has slept, at the most: who has rung may have meant another queue. */
 static void wait_owed(void)
 {
 	struct sn_shim *shim = sn_caller_shim();
@@ -166,11 +197,9 @@ static void wait_owed(void)
 	if (over)
 		return;
 	sn_ofi_sleep_begin(shim, t, &shim->apart);
-	uint32_t entries = atomic_load(&shim->entries);
-	bool others = entries != t->entries_seen;
-	t->entries_seen = entries;
-	while (!over && now - begin < SN_OFI_SHARED_NAP * 1000) {
-		over = step(t, &w, others, now, SN_OFI_SHARED_NAP - (now - begin) / 1000);
+	bool others = others_look(t, now);
+	while (!over && now - begin < LOOK_NS) {
+		over = step(t, &w, others, now);
 		now = sn_now_ns();
 	}
 	atomic_fetch_sub(&shim->apart, 1);

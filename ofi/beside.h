@@ -40,6 +40,7 @@ static inline bool sn_ofi_beside(const struct sn_shim *shim)
 
 /* This thread has found something. */
 void sn_ofi_beside_found(int events);
+void sn_ofi_beside_took(void);
 /* It has found nothing, in a call that waits. True: its wait has just begun. */
 bool sn_ofi_beside_begins(const struct sn_shim *shim, struct sn_shim_thread *t);
 

@@ -6,6 +6,7 @@
  * Waiting: fi_cq_sread spins, yields and naps by the engine's policy. There is no file descriptor to wait for: progress
  * is manual, so nothing would make one readable.
  */
+#include "beside.h"
 #include "ofi.h"
 #include "progress/relax.h"
 
@@ -356,6 +357,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 
 	if (n != -FI_EAGAIN) {
 		sn_ofi_looked();
+		if (n > 0 && cq->set.shared)
+			sn_ofi_beside_took();
 		if (n > 0 && (size_t)n < count && serial && cq->head == cq->tail)
 			sn_ofi_set_lay_there(&cq->set);
 		return n;

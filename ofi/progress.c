@@ -142,6 +142,8 @@ struct sn_shim_thread *sn_ofi_waiting_thread(const struct sn_shim *shim)
 static void looked(const struct sn_shim *shim, struct sn_shim_thread *t, bool found)
 {
 	t->fresh |= found;
+	if (found)
+		t->owed = NULL;
 	t->looked = found || sn_ofi_one_thread(shim);
 }
 

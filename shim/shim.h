@@ -37,10 +37,11 @@ struct sn_shim_thread {
 	/* the provider's, beside other threads (ofi/beside.c): what it is to wait for where the MPI's lock is free (lets_go),
 	 * in which call, and what was known then; how often it has not been */
 	void *owed;
-	uint32_t owed_in, owed_after, unpaid;
-	uint32_t untold, untold_in; /* it has found something that may be for others; in which call */
-	uint32_t fresh;		    /* it has found something in its last read */
-	uint64_t found_at, turn;    /* when it has so last, with that lock; since when it has it */
+	uint32_t owed_in, owed_after, unpaid, kept_in;
+	uint32_t untold, untold_in;	 /* it has found something that may be for others; in which call */
+	uint32_t fresh;			 /* it has found something in its last read */
+	uint64_t found_at, turn;	 /* when it has so last, with that lock; since when it has it */
+	uint64_t events_seen, events_at; /* how much had been found by all, and when */
 	uint32_t yields; /* of this thread: does the library do so by itself? Those of OpenMP often do */
 	struct sn_shim_lesson *lesson; /* what its call teaches; NULL: it is not watched */
 	uint32_t noticed, noticed_before,

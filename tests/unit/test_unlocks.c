@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where Intel MPI lets its lock go, the provider is asked to wait (shim/unlocks.c); nowhere else, and only if it has to. */
+/* Where Intel MPI takes its lock again, the provider is asked to wait (shim/unlocks.c); nowhere else, and only if it has to. */
 #include "abi.h"
 #include "quick.h"
 #include "unit.h"
@@ -49,7 +49,7 @@ static void only_what_is_mpichs_or_intels(void **state)
 	sn_mpi_shim.lets_go = 0;
 }
 
-static void intels_unlock_waits_for_what_is_owed(void **state)
+static void intels_lock_waits_for_what_is_owed(void **state)
 {
 	pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
 	intels = true;
@@ -91,7 +91,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_what_is_mpichs_or_intels),
-		cmocka_unit_test(intels_unlock_waits_for_what_is_owed),
+		cmocka_unit_test(intels_lock_waits_for_what_is_owed),
 		cmocka_unit_test(code_of_the_mpis_is_known),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plays Intel MPI's library for test_unlocks: it keeps the address of pthread_mutex_unlock() where nobody may write. */
+/* Plays Intel MPI's library for test_unlocks: it keeps the address of pthread_mutex_lock() where nobody may write. */
 #include "unlocks_mpi.h"
 #include <pthread.h>
 #include <sched.h>
