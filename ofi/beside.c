@@ -23,10 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEEP_NS 30000u
-#define TURN_NS 1000000u
-#define LOOK_NS 50000u /* as long as others who wait do without a nap (progress/relax.c) */
-#define UNPAID	4 /* reads and probes that leave a wait to be done, and the MPI does not let its lock go */
+#define KEEP_NS	 30000u
+#define TURN_NS	 1000000u
+#define LOOK_NS	 50000u /* as long as others who wait do without a nap (progress/relax.c) */
+#define OFTEN_NS 250000u
+#define UNPAID	 4 /* reads and probes that leave a wait to be done, and the MPI does not let its lock go */
 
 static _Atomic uint32_t news; /* grows whenever somebody is told */
 static _Atomic uint32_t told; /* threads that sleep on it */
@@ -173,11 +174,14 @@ static bool step(struct sn_shim_thread *t, struct waiting *w, bool others, uint6
 	return over;
 }
 
-/* Is something found, by whomever, about as often as a look without a nap lasts? Then somebody looks, and tells. */
+/*
+ * Is something found, by whomever, so often that somebody looks all the time, and tells? Rather more often than an
+ * answer takes that has to wake all who wait here: who is woken each time makes it take so long.
+ */
 static bool others_look(struct sn_shim_thread *t, uint64_t now)
 {
 	uint64_t events = sn_ofi_events();
-	bool often = (events - t->events_seen) * LOOK_NS > now - t->events_at;
+	bool often = (events - t->events_seen) * OFTEN_NS > now - t->events_at;
 
 	t->events_seen = events;
 	t->events_at = now;

@@ -7,7 +7,7 @@
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
     run.py --build BUILD --work FOLDER netpipe MPI [REPEATS]     of each size; or as many as it finds worth measuring
-    run.py --build BUILD --work FOLDER stock  MPI                mpi4py's test suite without sennit, as the measure
+    run.py --build BUILD --work FOLDER stock  MPI [TYPED]        mpi4py's test suite without sennit, as the measure
     run.py --build BUILD --work FOLDER suite  MPI RANKS [TYPED]  and over sennit: every test passes that passed there
 
 FOLDER gets the output of the job in job.log. Exit status 77: something it needs is not here, and it says what.
@@ -587,25 +587,26 @@ def run_suite(args, runner, mpi, ranks, sennit, typed):
     return result, worst, running, bad
 
 
-def stock_folder(mpi):
+def stock_folder(mpi, typed):
     """Where what the stock MPI passes is kept, until another version of it or of the suite is installed."""
     version = mpi.version()
     with open(os.path.join(job.PEERS, "mpi4py", ".stamp"), encoding="utf-8") as f:
         suite_version = f.read().strip()
-    asked = f"{version} {suite_version} {left_out(mpi)} {RECV_MPROBE}"
+    asked = f"{version} {suite_version} {left_out(mpi)} {RECV_MPROBE} {typed > 0}"
     return os.path.join(job.PEERS, f"stock-{mpi.name}-{zlib.crc32(asked.encode()):08x}")
 
 
 def stock(args, runner):
     mpi = Mpi(args.rest[0])
     mpi.needs_suite()
-    measure = stock_folder(mpi)
+    typed = int(args.rest[1]) if len(args.rest) > 1 else 0
+    measure = stock_folder(mpi, typed)
     if os.path.exists(measure):
         print(f"known from an earlier run: {measure}")
         return
     args.timeout /= 2
     for _ in range(2):  # what the stock MPI does by itself, now and then, is no fault of ours
-        result, worst, running, bad = run_suite(args, runner, mpi, 2, False, 1)
+        result, worst, running, bad = run_suite(args, runner, mpi, 2, False, typed)
         passed = sorted(t for t, what in worst.items() if what == "ok")
         if not (result.timed_out or running or len(passed) < 1000):
             break
@@ -623,15 +624,13 @@ def stock(args, runner):
 def suite(args, runner):
     mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
     mpi.needs_suite()
-    measure = stock_folder(mpi)
+    typed = int(args.rest[2]) if len(args.rest) > 2 else 0
+    measure = stock_folder(mpi, typed)
     if not os.path.exists(measure):
         skip(f"the stock suite has not run ({measure} is missing)")
     with open(measure, encoding="utf-8") as f:
         must_pass = set(f.read().split())
-    typed = int(args.rest[2]) if len(args.rest) > 2 else 0
     result, worst, running, bad = run_suite(args, runner, mpi, ranks, True, typed)
-    if not typed:
-        must_pass = {t for t in must_pass if not t.startswith("test_datatype.")}
     if runner.across:
         # Over several hosts Debian's Open MPI 4 makes no window for programs with MPI_THREAD_MULTIPLE, over its own TCP either (with
         # --mca btl self,vader,ofi it does over sennit, but then its osc/rdma crashes in MPI_Compare_and_swap).
