@@ -2,7 +2,7 @@
 /*
  * Where an MPI lets its lock go, for those that wait in it beside other threads (ofi/beside.c). MPICH yields between
  * unlock and lock (shim.c has the yield). Intel MPI does nothing there: 4 ranks of three threads on two cores took 36
- * s for what takes 3.7 now, and Intel MPI by itself 5 to 7 (tests/mpi/later.c). It finds pthread_mutex_lock() by a
+ * s for what takes 3.3 now, and Intel MPI by itself 5 to 7 (tests/mpi/later.c). It finds pthread_mutex_lock() by a
  * table of addresses of its own, of which one entry is changed: nobody else's calls are concerned. Not that of
  * pthread_mutex_unlock(), which also ends a call whose message another thread has brought meanwhile.
  */
