@@ -175,8 +175,8 @@ static bool step(struct sn_shim_thread *t, struct waiting *w, bool others, uint6
 }
 
 /*
- * Is something found, by whomever, so often that somebody looks all the time, and tells? Rather more often than an
- * answer takes that has to wake all who wait here: who is woken each time makes it take so long.
+ * Is something found, by whomever, so often that somebody looks all the time, and tells? OFTEN_NS is longer than an
+ * answer takes if each message wakes all who wait here: else these would keep others from finding that much.
  */
 static bool others_look(struct sn_shim_thread *t, uint64_t now)
 {
