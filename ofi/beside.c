@@ -136,12 +136,8 @@ struct waiting {
 static int look(void *arg)
 {
 	const struct waiting *w = arg;
-	int events = 0;
+	int events = sn_ofi_set_look(w->set);
 
-	for (unsigned i = 0; i < w->set->count; i++) {
-		int n = sn_progress(w->set->eps[i]);
-		events += n > 0 ? n : 0;
-	}
 	if (events)
 		sn_ofi_found(events);
 	return events || atomic_load(&news) != w->after || (w->set->filled && w->set->filled(w->set));
@@ -211,9 +207,9 @@ static void wait_owed(void)
 	t->found_at = 0;
 }
 
-/* ---- what goes on ---- */
+/* ---- opening, closing, sleeping ---- */
 
-void sn_ofi_beside_begin(void)
+void sn_ofi_beside_open(void)
 {
 	struct sn_shim *shim;
 

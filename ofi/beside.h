@@ -18,6 +18,8 @@ struct sn_shim_thread *sn_ofi_waiting_thread(const struct sn_shim *shim);
 /* The list of endpoints stays as it is until it has been used. False: somebody is about to change it. */
 bool sn_ofi_set_use(struct sn_ofi_set *set);
 void sn_ofi_set_used(struct sn_ofi_set *set);
+/* One look at each of them, meanwhile: how much was found. */
+int sn_ofi_set_look(const struct sn_ofi_set *set);
 /* A look has found so many. */
 void sn_ofi_found(int events);
 
@@ -30,7 +32,7 @@ static inline bool sn_ofi_one_thread(const struct sn_shim *shim)
 /* ---- of beside.c ---- */
 
 /* A queue or a counter is opened. */
-void sn_ofi_beside_begin(void);
+void sn_ofi_beside_open(void);
 
 /* Are there several threads, in an MPI that lets its lock go? */
 static inline bool sn_ofi_beside(const struct sn_shim *shim)

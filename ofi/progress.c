@@ -40,7 +40,7 @@ void sn_ofi_set_init(struct sn_ofi_set *set, struct sn_ofi_domain *domain)
 	memset(set, 0, sizeof(*set));
 	set->shared = !domain->serial;
 	set->nap = (unsigned)sn_conf_num(SN_CONF_NAP);
-	sn_ofi_beside_begin();
+	sn_ofi_beside_open();
 }
 
 /* ---- changing the list ---- */
@@ -198,17 +198,25 @@ void sn_ofi_look(void *ep)
 		sn_ofi_found(events);
 }
 
-bool sn_ofi_set_progress(struct sn_ofi_set *set)
+int sn_ofi_set_look(const struct sn_ofi_set *set)
 {
-	uint64_t stamp;
 	int events = 0;
 
-	if (!sn_ofi_set_use(set))
-		return true;
 	for (unsigned i = 0; i < set->count; i++) {
 		int n = sn_progress(set->eps[i]);
 		events += n > 0 ? n : 0;
 	}
+	return events;
+}
+
+bool sn_ofi_set_progress(struct sn_ofi_set *set)
+{
+	uint64_t stamp;
+	int events;
+
+	if (!sn_ofi_set_use(set))
+		return true;
+	events = sn_ofi_set_look(set);
 	sn_ofi_set_used(set);
 	if (!set->shared) {
 		set->unlooked = 0;

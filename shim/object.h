@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the loader tells of libraries. */
+/* What the loader tells of libraries; and for those that stand in for the C library, whether libfabric has ours alone. */
 #ifndef SN_SHIM_OBJECT_H
 #define SN_SHIM_OBJECT_H
 
@@ -7,11 +7,19 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 static inline bool sn_begins(const char *text, const char *with)
 {
 	return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Has `sennit run` seen to it that libfabric uses no other provider than ours? */
+static inline bool sn_ours_is_alone(void)
+{
+	const char *provider = getenv("FI_PROVIDER");
+	return provider && !strcmp(provider, "sennit");
 }
 
 /* The file's name without its folder; "": there is none. */

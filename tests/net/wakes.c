@@ -7,9 +7,9 @@
  * Counted are a thread's calls from the end of one sleep to the message, or to its next sleep; judged is the lower
  * quartile, since on a busy machine a sleep may just be over by itself when something comes, of half the laps too.
  * MOST is the progress thread's limit: over UDP each look that finds nothing reads two sockets, over Ethernet one,
- * beside a ring that costs no call. At last rank 0, which has been away, asks and waits: it looks by itself, and nothing is to wake a thread for
- * it. And between the two it waits for a second in which nothing comes: the service thread, which has nothing to do,
- * sleeps on.
+ * beside a ring that costs no call. At last rank 0, which has been away, asks and waits: it looks by itself, and
+ * nothing is to wake a thread for it. And between the two it waits for a second in which nothing comes: the service
+ * thread, which has nothing to do, sleeps on.
  */
 #include "base/base.h"
 #include "counted.h"
