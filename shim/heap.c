@@ -454,6 +454,21 @@ static bool huge_pages_always(void)
 	return n > 0 && strstr(text, "[always]");
 }
 
+/* There only where a sanitizer's runtime is loaded. */
+#define RUNTIME(name) extern __attribute__((weak)) void name(void)
+RUNTIME(__asan_init);
+RUNTIME(__hwasan_init);
+RUNTIME(__lsan_init);
+RUNTIME(__msan_init);
+RUNTIME(__tsan_init);
+
+/* Such a program is run to have its allocations watched: what came from here nobody would watch, nor look through for
+ * the last pointer to a block that has leaked. */
+static bool sanitized(void)
+{
+	return __asan_init || __hwasan_init || __lsan_init || __msan_init || __tsan_init;
+}
+
 /*
  * With the lock held, before the first arena: may there be any? That may be long before our constructor, for the libraries
  * behind us run theirs first, and what they allocate must be inherited across a fork as well.
@@ -468,7 +483,7 @@ static void decide(void)
 	if (fd >= 0)
 		close(fd);
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
-	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_always() ||
+	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_always() || sanitized() ||
 		   (setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
 				!strcmp(setting, "false")));
 	heap.off |= off || pthread_atfork(before_fork, in_parent, in_child);

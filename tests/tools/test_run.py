@@ -224,6 +224,22 @@ class Tunables(RunTest):
         self.assertEqual(self.run_("--", self.compile("rseq", source=source)).returncode, 0)
 
 
+class Sanitizers(RunTest):
+    """A program that was built to have its memory watched runs over what is in front of it, and is watched as by itself."""
+
+    def test_a_large_block_that_is_overrun(self):
+        source = """#include <stdlib.h>
+                    int main(void) { volatile char *p = malloc(1 << 20); p[(1 << 20) + 3] = 1; return 0; }"""
+        program = self.compile("overrun", "-fsanitize=address", source=source)
+        for heap in ("yes", "no"):
+            r = self.sennit("run", "-q", "--", program, SENNIT_HEAP=heap, ASAN_OPTIONS="detect_leaks=0")
+            if "ASan runtime does not come first" in r.stderr and os.environ["SANITIZE"]:
+                self.skipTest("these libraries are built for a sanitizer themselves")
+            self.assertIn("heap-buffer-overflow", r.stderr)
+            self.assertIn("1048576-byte region", r.stderr)
+            self.assertNotEqual(r.returncode, 0)
+
+
 class Libfabric(ToolTest):
     def test_fi_info_finds_the_provider(self):
         if not shutil.which("fi_info"):
