@@ -3,13 +3,16 @@
 #include "base/launched.h"
 #include "gpu.h"
 #include "proof.h"
+#include "topology.h"
 #include "unlocks.h"
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -149,6 +152,22 @@ bool sn_here_comm(handle comm)
 /* One of them may call the other, or itself by its other name. */
 static unsigned inside;
 
+/*
+ * What the kernel does at once for a process of one thread. With several, as Open MPI's start within MPI_Init, it waits until every
+ * core has been through its scheduler (RCU), 4 to 25 ms for each: to have room for more than 64 descriptors (the shareable heap's has a
+ * high number, heap.c), and to register for membarrier (src/progress/bell.c).
+ */
+static void before_threads(void)
+{
+	int low = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 1000);
+	if (high >= 0)
+		close(high);
+	if (low >= 0)
+		close(low);
+	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+}
+
 static int begins(int p, bool threads, void *a, void *b, int required, int *provided)
 {
 	static bool begun;
@@ -156,6 +175,10 @@ static int begins(int p, bool threads, void *a, void *b, int required, int *prov
 	/* after sessions it may return before all have come to it */
 	if (!begun && !atomic_load(&sn_mpi_shim.quick))
 		say();
+	if (!begun) {
+		before_threads();
+		sn_topology_lighten();
+	}
 	begun = true;
 	if (threads && required >= sn_mpi_multiple() && !atomic_load(&sn_mpi_shim.quick)) {
 		atomic_store(&sn_mpi_shim.at_once, 1);
