@@ -2,8 +2,8 @@
 /*
  * Memory for large allocations that peers may map: arenas.
  *
- * An arena is a memfd as large as the machine's memory, mapped shared; pages exist once they are touched, and go back to
- * the system (a hole is punched) when more than RETAIN bytes of freed memory are kept. Blocks are whole pages, first fit
+ * An arena is a memfd as large as the machine's memory, mapped shared, accessible as far as blocks reach (copy/heap.h);
+ * pages exist once they are touched, and go back to the system (a hole is punched) when more than RETAIN bytes of freed memory are kept. Blocks are whole pages, first fit
  * from the lowest address. What describes them lies outside, so that a peer who writes where it may not spoils contents
  * and nothing else.
  *
@@ -37,6 +37,7 @@
 #define RETAIN	    ((size_t)128 << 20)
 #define FD_FROM	    700 /* out of the way of programs that count on low numbers */
 #define ADVISE_HUGE 14
+#define READ_WRITE  (PROT_READ | PROT_WRITE)
 
 struct run { /* free units */
 	size_t at, count;
@@ -54,6 +55,7 @@ struct arena {
 	struct run *runs; /* by address */
 	size_t run_count;
 	size_t fresh; /* units from here on were never given out */
+	size_t open;  /* units from here on cannot be accessed */
 	size_t live;  /* blocks */
 	size_t dirty; /* bytes that are free and not given back */
 };
@@ -117,9 +119,9 @@ static void bounds_widen(const struct arena *a)
 		atomic_store(&heap.high, high);
 }
 
-static void *mapped(size_t bytes, int flags, int fd)
+static void *mapped(size_t bytes, int access, int flags, int fd)
 {
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+	void *at = mmap(NULL, bytes, access, flags | MAP_NORESERVE, fd, 0);
 	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
 	return at == MAP_FAILED ? NULL : at;
 }
@@ -153,21 +155,36 @@ static struct arena *arena_make(void)
 	}
 	a->dev = st.st_dev;
 	a->ino = st.st_ino;
-	a->base = mapped(a->bytes, MAP_SHARED, a->fd);
-	a->length = mapped(a->units * sizeof(*a->length), MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	a->runs = mapped(RUNS * sizeof(*a->runs), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	a->base = mapped(a->bytes, PROT_NONE, MAP_SHARED, a->fd);
+	a->length = mapped(a->units * sizeof(*a->length), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	a->runs = mapped(RUNS * sizeof(*a->runs), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	if (!a->base || !a->length || !a->runs || madvise(a->base, a->bytes, MADV_DONTFORK)) {
 		heap.off = true; /* what was mapped stays: this happens once, if ever */
 		a->bytes = 0;
 		return NULL;
 	}
 	madvise(a->base, a->bytes, ADVISE_HUGE);
+	madvise(a->base, a->bytes, MADV_DONTDUMP);
 	a->generation = ++heap.made;
 	a->shared = true;
 	bounds_widen(a);
 	heap.count += slot == heap.count;
 	atomic_store(&sennit_heap_generation, a->generation);
 	return heap.now = a;
+}
+
+/* Whatever is to lie before that unit can be accessed, and goes into a core file. */
+static bool open_up(struct arena *a, size_t units)
+{
+	if (units <= a->open)
+		return true;
+	size_t to = sn_heap_reach(units * UNIT, a->bytes) / UNIT, bytes = (to - a->open) * UNIT;
+	char *at = a->base + a->open * UNIT;
+	if (mprotect(at, bytes, READ_WRITE))
+		return false;
+	madvise(at, bytes, MADV_DODUMP);
+	a->open = to;
+	return true;
 }
 
 static struct arena *arena_of(const void *p)
@@ -264,7 +281,7 @@ void *sn_arena_alloc(size_t align, size_t size, bool *zero)
 	if (a && size <= a->bytes && !find(a, align < UNIT ? UNIT : align, count, &at)) {
 		at = align_up(a, a->fresh, align < UNIT ? UNIT : align);
 		*zero = true;
-		if (at < a->fresh || at + count > a->units || at + count < at) {
+		if (at < a->fresh || at + count > a->units || at + count < at || !open_up(a, at + count)) {
 			a = NULL;
 		} else {
 			if (at > a->fresh)
@@ -360,7 +377,7 @@ static bool grow(struct arena *a, size_t at, size_t count)
 	size_t old = a->length[at], more = count - old, i = run_after(a, at + old);
 	if (i < a->run_count && a->runs[i].at == at + old && a->runs[i].count >= more)
 		run_take(a, i, at + old, more);
-	else if (at + old == a->fresh && a->units - a->fresh >= more)
+	else if (at + old == a->fresh && a->units - a->fresh >= more && open_up(a, a->fresh + more))
 		a->fresh += more;
 	else
 		return false;
@@ -395,7 +412,7 @@ static void privatize_by_copy(struct arena *a)
 		size_t bytes = (size_t)a->length[at] * UNIT;
 		if (!bytes)
 			continue;
-		char *copy = mapped(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+		char *copy = mapped(bytes, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 		if (!copy)
 			abort(); /* the child would find a hole where its heap was */
 		memcpy(copy, a->base + at * UNIT, bytes);
@@ -433,6 +450,9 @@ static void in_child(void)
 		if (heap.at[i].bytes && fd_good(&heap.at[i]))
 			close(heap.at[i].fd);
 		heap.at[i].fd = -1;
+		/* behind its blocks nothing was inherited, and now or later lies what is others' */
+		if (heap.at[i].fresh * UNIT < heap.at[i].bytes)
+			heap.at[i].bytes = heap.at[i].fresh * UNIT;
 	}
 	if (heap.now) { /* it had no blocks, and is not here */
 		memset(heap.now, 0, sizeof(*heap.now));
@@ -469,6 +489,13 @@ static bool sanitized(void)
 	return __asan_init || __hwasan_init || __lsan_init || __msan_init || __tsan_init;
 }
 
+/* It takes every malloc's place, without a name of its own for it. */
+static bool under_valgrind(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+	return preload && strstr(preload, "/vgpreload_");
+}
+
 /*
  * With the lock held, before the first arena: may there be any? That may be long before our constructor, for the libraries
  * behind us run theirs first, and what they allocate must be inherited across a fork as well.
@@ -484,6 +511,7 @@ static void decide(void)
 		close(fd);
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
 	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_always() || sanitized() ||
+		   !sn_malloc_is_ours() || under_valgrind() ||
 		   (setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
 				!strcmp(setting, "false")));
 	heap.off |= off || pthread_atfork(before_fork, in_parent, in_child);

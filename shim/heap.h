@@ -10,6 +10,9 @@
 	((size_t)256                                                                                         \
 	 << 10) /* smaller ones are malloc's: a peer copies them before it could have mapped them */
 
+/* Is it this library's that the program calls? Another may stand in front: an allocator of its own, or a tool. */
+bool sn_malloc_is_ours(void);
+
 /* All thread-safe. size > 0; align a power of two. NULL: use malloc. *zero: the memory is known to be zero. */
 void *sn_arena_alloc(size_t align, size_t size, bool *zero);
 /* Is this pointer one of ours? Without a lock. */

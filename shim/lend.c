@@ -38,7 +38,7 @@ bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len)
 				    memory_order_acquire) == own->generation;
 }
 
-static const char *map(int pid, const struct sn_lent *theirs)
+static char *map(int pid, const struct sn_lent *theirs)
 {
 	char path[64], to[64];
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, theirs->fd);
@@ -49,47 +49,66 @@ static const char *map(int pid, const struct sn_lent *theirs)
 	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
 	void *at = MAP_FAILED;
 	if (seals >= 0 && (seals & SEALS) == SEALS && lseek(fd, 0, SEEK_END) == (off_t)theirs->bytes)
-		at = mmap(NULL, theirs->bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+		at = mmap(NULL, theirs->bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (fd >= 0)
 		close(fd);
 	if (at == MAP_FAILED)
 		return NULL;
 	madvise(at, theirs->bytes, MADV_DONTFORK);
+	madvise(at, theirs->bytes, MADV_DONTDUMP);
 	return at;
 }
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct known {
+	int pid;
+	uint64_t began;
+	struct sn_lent heap;
+	char *at;
+	uint64_t open; /* so much of it can be read */
+} * known;
+static size_t count;
 
 /* With the lock held. */
 static const char *find_or_map(int pid, uint64_t began, const struct sn_lent *theirs)
 {
-	static struct {
-		int pid;
-		uint64_t began;
-		struct sn_lent heap;
-		const char *at;
-	} * known, *more;
-	static size_t count;
 	for (size_t i = 0; i < count; i++)
 		if (known[i].pid == pid && known[i].began == began &&
 		    known[i].heap.generation == theirs->generation)
 			return known[i].at;
-	const char *at = map(pid, theirs);
-	if (!at || !(more = realloc(known, (count + 1) * sizeof(*known))))
-		return at;
-	known = more;
-	known[count].pid = pid;
-	known[count].began = began;
-	known[count].heap = *theirs;
-	known[count++].at = at;
+	struct known *more = realloc(known, (count + 1) * sizeof(*known));
+	char *at = more ? map(pid, theirs) : NULL;
+	if (more)
+		known = more;
+	if (at)
+		known[count++] = (struct known){pid, began, *theirs, at, 0};
 	return at;
 }
 
 const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	if (!theirs->bytes)
 		return NULL;
 	pthread_mutex_lock(&lock);
 	const char *at = find_or_map(pid, began, theirs);
 	pthread_mutex_unlock(&lock);
 	return at;
+}
+
+uint64_t sn_lend_reach(const char *heap, uint64_t far)
+{
+	uint64_t open = 0;
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < count; i++) {
+		struct known *k = &known[i];
+		if (k->at != heap)
+			continue;
+		uint64_t to = sn_heap_reach(far, k->heap.bytes);
+		if (to > k->open && !mprotect(k->at + k->open, to - k->open, PROT_READ))
+			k->open = to;
+		open = k->open;
+	}
+	pthread_mutex_unlock(&lock);
+	return open;
 }

@@ -22,5 +22,7 @@ struct sn_lent sn_lend_own(void);
 bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len);
 /* Of a process that began then. NULL: it has none, or it cannot be had here. */
 const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs);
+/* Have so many of its bytes readable there: how many are; fewer: it cannot be. Budget: a lock and a system call. */
+uint64_t sn_lend_reach(const char *heap, uint64_t far);
 
 #endif

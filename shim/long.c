@@ -4,6 +4,7 @@
 #include "here.h"
 #include "seen.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -195,16 +196,32 @@ static void bring(const struct sum *s, uint64_t k)
 		sn_meet_copy(s->m, s->c, to, from, length(s, k));
 }
 
-/* When all have come to this call. */
-static void find_lent(struct sum *s)
+/* When all have come to this call. False: there is no room for another mapping. */
+static bool find_lent(struct sum *s)
 {
-	const struct sn_meet *m = s->m;
+	struct sn_meet *m = s->m;
 	for (unsigned r = 0; r < m->ranks; r++) {
-		uint64_t at = m->mem->words[r].at[m->calls & 1];
-		s->lent[r] = at && r != m->rank ? m->heaps[r] + (at - m->mem->heap[r].base) : NULL;
+		uint64_t at = m->mem->words[r].at[m->calls & 1], offset = at - m->mem->heap[r].base;
+		s->lent[r] = NULL;
+		if (!at || r == m->rank)
+			continue;
+		if (!likely(offset + s->len <= m->reach[r]))
+			m->reach[r] = sn_lend_reach(m->heaps[r], offset + s->len);
+		if (offset + s->len > m->reach[r])
+			return false;
+		s->lent[r] = m->heaps[r] + offset;
 	}
 	if (!s->gpu)
 		s->lent[m->rank] = s->from;
+	return true;
+}
+
+static int cannot_read(const struct sum *s)
+{
+	fprintf(stderr,
+		"sennit: no room for another mapping (vm.max_map_count): SENNIT_HEAP=no needs none\n");
+	atomic_store(&s->m->mem->failed, 1);
+	return sn_proof_failed(s->c->comm);
 }
 
 static const char *operand(const struct sum *s, unsigned rank, uint64_t k)
@@ -304,8 +321,8 @@ static int of_two(struct sum *s)
 		}
 		if ((rc = await_here(s, k + 1)))
 			return rc;
-		if (k == s->first)
-			find_lent(s);
+		if (k == s->first && !find_lent(s))
+			return cannot_read(s);
 		add_both(s, k);
 		sn_meet_say(s->m, &s->mine->done, k + 1);
 	}
@@ -332,8 +349,8 @@ static int of_many(struct sum *s)
 		int rc = await_here(s, k + 1);
 		if (rc)
 			return rc;
-		if (k == s->first)
-			find_lent(s);
+		if (k == s->first && !find_lent(s))
+			return cannot_read(s);
 		add_share(s, k);
 		const char *sum = placed(s, s->m->ranks, k);
 		if (k + 1 < s->end) {

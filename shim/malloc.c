@@ -92,6 +92,13 @@ EXPORT void *malloc(size_t size)
 	return p ? p : next.malloc(size);
 }
 
+bool sn_malloc_is_ours(void)
+{
+	Dl_info called, here;
+	const void *at = dlsym(RTLD_DEFAULT, "malloc");
+	return at && dladdr(at, &called) && dladdr(early, &here) && called.dli_fbase == here.dli_fbase;
+}
+
 EXPORT void *calloc(size_t count, size_t each)
 {
 	size_t size;

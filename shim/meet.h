@@ -117,6 +117,7 @@ struct sn_meet {
 	bool lends;
 	struct sn_lent heap;
 	const char *heaps[SN_MEET_RANKS]; /* here */
+	uint64_t reach[SN_MEET_RANKS];	  /* so much of them can be read, or more */
 	struct sn_far far;
 };
 

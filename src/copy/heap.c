@@ -75,13 +75,31 @@ void sn_heap_refetch(const struct sn_heap_info *own, const struct iovec *iov, ui
 				"of before is lost (SENNIT_HEAP=no avoids this)");
 }
 
-bool sn_heap_translate(const struct sn_heap_peer *peer, struct iovec *iov, uint32_t count)
+static bool open_up(struct sn_heap_peer *peer, uint64_t far)
 {
+	if (sn_likely(far <= peer->open))
+		return true;
+	uint64_t to = sn_heap_reach(far, peer->bytes);
+	if (mprotect((char *)peer->map + peer->open, to - peer->open, PROT_READ | PROT_WRITE))
+		return false;
+	peer->open = to;
+	return true;
+}
+
+bool sn_heap_translate(struct sn_heap_peer *peer, struct iovec *iov, uint32_t count)
+{
+	uint64_t far = 0;
 	if (!peer->map)
 		return false;
-	for (uint32_t i = 0; i < count; i++)
-		if (iov[i].iov_len && !inside(peer->base, peer->bytes, &iov[i]))
+	for (uint32_t i = 0; i < count; i++) {
+		if (!iov[i].iov_len)
+			continue;
+		if (!inside(peer->base, peer->bytes, &iov[i]))
 			return false;
+		far = SN_MAX_OF(far, (uint64_t)(uintptr_t)iov[i].iov_base + iov[i].iov_len - peer->base);
+	}
+	if (!open_up(peer, far))
+		return false;
 	for (uint32_t i = 0; i < count; i++)
 		if (iov[i].iov_len)
 			iov[i].iov_base =

@@ -40,13 +40,29 @@ bool sn_heap_holds(const struct sn_heap_info *own, const struct iovec *iov, uint
 void sn_heap_refetch(const struct sn_heap_info *own, const struct iovec *iov, uint32_t count, uint64_t offset,
 		     uint64_t len);
 
+/*
+ * An arena is as long as the machine's memory, and who reads where nothing was written makes a page there. So its owner
+ * and its peers have access only as far as blocks reach, in steps, and the rest of the mapping without: mlockall() would
+ * fill it, as would valgrind's search for leaks and a core file.
+ */
+#define SN_HEAP_STEP ((uint64_t)8 << 20)
+
+/* What is to be accessible, for blocks that reach so far; len: of the mapping. */
+static inline uint64_t sn_heap_reach(uint64_t far, uint64_t len)
+{
+	uint64_t to = (far + SN_HEAP_STEP - 1) / SN_HEAP_STEP * SN_HEAP_STEP;
+	return to < len ? to : len;
+}
+
 /* ---- a peer's arena ---- */
 struct sn_heap_peer {
 	uint64_t base, bytes; /* as the peer sees it */
 	void *map;	      /* NULL: none */
+	uint64_t open;	      /* so much of it can be accessed here */
 };
 void sn_heap_unmap(struct sn_heap_peer *peer);
-/* Turn addresses in the peer into addresses here, in place. False: they are not all in its arena; nothing has changed. */
-bool sn_heap_translate(const struct sn_heap_peer *peer, struct iovec *iov, uint32_t count);
+/* Turn addresses in the peer into addresses here, in place. False: they are not all in its arena; nothing has changed.
+ * Budget: no system call, but one for each further SN_HEAP_STEP of the arena. */
+bool sn_heap_translate(struct sn_heap_peer *peer, struct iovec *iov, uint32_t count);
 
 #endif

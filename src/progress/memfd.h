@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory shared with peers: memfds, which have no name in any file system and go when the last process that maps them
- * does, even after kill -9. They are sealed against growing and shrinking, so that a mapped page cannot be taken away
+ * does, even after kill -9, and stay out of core files, which would be as long as all of them and fill what nobody has
+ * written. They are sealed against growing and shrinking, so that a mapped page cannot be taken away
  * under its reader (SIGBUS), and are not inherited by forked children.
  */
 #ifndef SN_MEMFD_H
@@ -13,6 +14,8 @@
 int sn_memfd_new(const char *name, size_t bytes, void **mapped);
 /* Map a descriptor that a peer sent, if it is what it should be: sealed, and of exactly this size. NULL otherwise. */
 void *sn_memfd_map(int fd, size_t bytes);
+/* Likewise, without access: mprotect() gives it. */
+void *sn_memfd_reserve(int fd, size_t bytes);
 /* Have these pages there before they are used, each of which would cost a fault then, of a microsecond. Where the kernel
  * cannot (before 5.14), they come by faults. Budget: a system call, 0.3 ms for 2 MiB that nobody has touched yet. */
 void sn_memfd_touch(void *at, size_t bytes);

@@ -240,6 +240,34 @@ class Sanitizers(RunTest):
             self.assertNotEqual(r.returncode, 0)
 
 
+class Allocators(RunTest):
+    """Whose malloc is not the heap's has no use for it, and its memory would be looked through in vain (valgrind), or counted."""
+
+    ARENA = """#define _GNU_SOURCE
+               #include <dlfcn.h>
+               #include <stddef.h>
+               int main(void) { char out[64]; int (*info)(void *) = (int (*)(void *))dlsym(RTLD_DEFAULT, "sennit_heap_info");
+                                return info ? info(out) == 0 : 2; }"""
+    OWN = """void *malloc(unsigned long n) { static char room[1 << 20]; static unsigned long used;
+                                             used += (n + 15) / 16 * 16; return room + used - (n + 15) / 16 * 16; }
+             void free(void *p) { (void)p; }"""
+
+    def has_arena(self, program, **env):
+        r = self.sennit("run", "-q", "--", program, **env)
+        self.assertIn(r.returncode, (0, 1, 2), r.stderr)
+        if r.returncode == 2:
+            self.skipTest("this build has no shareable heap")
+        return r.returncode == 1
+
+    def test_there_is_one_where_programs_call_it(self):
+        program = self.compile("plain", source=self.ARENA)
+        if not self.has_arena(program):
+            self.skipTest("the heap leaves itself out here: huge pages always, limited address space, or no overcommit")
+        self.assertFalse(self.has_arena(program, LD_PRELOAD="/nowhere/vgpreload_memcheck-amd64-linux.so"))
+        own = self.compile("own", "-rdynamic", "-fno-builtin", source=self.ARENA + self.OWN)
+        self.assertFalse(self.has_arena(own))
+
+
 class Libfabric(ToolTest):
     def test_fi_info_finds_the_provider(self):
         if not shutil.which("fi_info"):

@@ -41,6 +41,42 @@ static int child(int (*fn)(void *arg), void *arg)
 	return status;
 }
 
+/* Bytes of heaps, this process's and those of its peers, that can be accessed here; in *all those that are mapped. */
+static size_t accessible(size_t *all)
+{
+	char line[512], access[8];
+	unsigned long from, to;
+	size_t sum = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+	for (*all = 0; f && fgets(line, sizeof(line), f);) {
+		if (!strstr(line, "/memfd:sennit-heap") ||
+		    sscanf(line, "%lx-%lx %7s", &from, &to, access) != 3)
+			continue;
+		*all += to - from;
+		sum += access[0] == 'r' ? to - from : 0;
+	}
+	if (f)
+		fclose(f);
+	return sum;
+}
+
+/* What may be touched without asking is not the machine's whole memory (mlockall(), core files, who looks for leaks). */
+static void what_no_block_reaches_has_no_access(void **state)
+{
+	size_t all, before = accessible(&all), long_one = (size_t)100 << 20;
+	uint8_t *p = malloc(long_one);
+	assert_true(ours(p, long_one));
+	p[0] = p[long_one - 1] = 1;
+	size_t with = accessible(&all);
+	assert_in_range(with, before + long_one - SN_HEAP_STEP, before + long_one + SN_HEAP_STEP);
+	assert_true(all > with);
+	uint8_t *longer = realloc(p, 2 * long_one);
+	assert_non_null(longer);
+	longer[2 * long_one - 1] = 1;
+	assert_in_range(accessible(&all), with + long_one - SN_HEAP_STEP, with + long_one + SN_HEAP_STEP);
+	free(longer);
+}
+
 static void large_ones_are_shareable_and_small_ones_not(void **state)
 {
 	void *small = malloc(1000), *large = malloc(N), *zero = calloc(3, N), *aligned = NULL;
@@ -192,6 +228,35 @@ static void a_fork_of_a_fork(void **state)
 	free(p);
 }
 
+/* Behind what it has inherited lies what is its own: the C library's blocks, and what it maps. */
+static int maps_and_frees(void *arg)
+{
+	enum { BLOCKS = 40, LEN = 200000 };
+	char *mapped[BLOCKS], *blocks[BLOCKS];
+	for (int i = 0; i < BLOCKS; i++) {
+		mapped[i] = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		blocks[i] = malloc(LEN);
+		if (mapped[i] == MAP_FAILED || !blocks[i])
+			return 1;
+		memset(mapped[i], 1, LEN);
+		memset(blocks[i], 2, LEN);
+	}
+	free(arg); /* the last of its generation */
+	for (int i = 0; i < BLOCKS; i++) {
+		memset(mapped[i], 3, LEN);
+		free(blocks[i]);
+	}
+	return 0;
+}
+
+static void a_child_keeps_what_is_its_own(void **state)
+{
+	void *p = malloc(N);
+	memset(p, 1, N);
+	assert_int_equal(child(maps_and_frees, p), 0);
+	free(p);
+}
+
 static void a_program_is_started(void **state)
 {
 	uint8_t *p = malloc(N);
@@ -268,6 +333,9 @@ static void through_the_heap(void)
 	sh->meeting.ready += counter("local.copy_mapped_bytes") > 0;
 	meet();
 	CHECK(sh->meeting.ready > 2);
+	size_t all;
+	CHECK(accessible(&all) < (size_t)200 << 20 &&
+	      all > (size_t)400 << 20); /* a peer's arena is reached likewise */
 }
 
 /* Each process has an engine of its own, which reaches its memory: the heap that the other shares is a part of that. */
@@ -348,6 +416,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_fork_in_the_middle_spoils_nothing),
 		cmocka_unit_test(a_program_is_started),
 		cmocka_unit_test(a_fork_of_a_fork),
+		cmocka_unit_test(a_child_keeps_what_is_its_own),
+		cmocka_unit_test(what_no_block_reaches_has_no_access),
 		cmocka_unit_test(a_fork_copies),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
