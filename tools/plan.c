@@ -266,9 +266,12 @@ static void for_mpich(struct sn_plan *p, char *const *argv)
 	sn_plan_set(p, argv, "MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK", "0");
 }
 
-static void for_intel_mpi(struct sn_plan *p, char *const *argv)
+/* Over libfabric its tags end at 2^19 - 1, else at 2^30 - 1; so at 2^24 - 1, of 32,767 ranks. MPICH's, which read that too, do not. */
+static void for_intel_mpi(struct sn_plan *p, char *const *argv, bool mpichs_too)
 {
 	sn_plan_set(p, argv, "I_MPI_FABRICS", "ofi");
+	if (!mpichs_too && !getenv("MPIR_CVAR_CH4_OFI_TAG_BITS") && !getenv("MPIR_CVAR_CH4_OFI_RANK_BITS"))
+		sn_plan_set(p, argv, "MPIR_CVAR_CH4_OFI_TAG_BITS", "25");
 }
 
 /* What ranks on other nodes need of the environment; returns how many names. The caller frees each. */
@@ -425,7 +428,7 @@ static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, c
 	if ((redirect || mpich_lib) && sn_mpich_redirect(p, l, mpich_lib, &kind) != 0)
 		return -1;
 	if (kind == SN_MPICH_INTEL && l->mpi == SN_MPI_MPICH)
-		for_intel_mpi(p, argv);
+		for_intel_mpi(p, argv, false);
 	if (kind == SN_MPICH_ITSELF && l->mpi == SN_MPI_INTEL)
 		for_mpich(p, argv);
 	return 0;
@@ -487,7 +490,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 	if (l->mpi == SN_MPI_MPICH || any)
 		for_mpich(p, argv);
 	if (l->mpi == SN_MPI_INTEL || any)
-		for_intel_mpi(p, argv);
+		for_intel_mpi(p, argv, any);
 	if (l->mpi == SN_MPI_INTEL)
 		sn_plan_set(p, argv, "I_MPI_HYDRA_ENV", "all");
 	note_the_program(p, l, argv);

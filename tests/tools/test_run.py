@@ -459,7 +459,9 @@ class Detection(RunTest):
         lines = self.dry(path, "-n", "2", "./a.out")
         self.assertEqual(lines[0], "# Intel MPI 2021.18.1")
         self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
-                                               "I_MPI_FABRICS": "ofi", "I_MPI_HYDRA_ENV": "all"})
+                                               "I_MPI_FABRICS": "ofi", "I_MPI_HYDRA_ENV": "all", "MPIR_CVAR_CH4_OFI_TAG_BITS": "25"})
+        own = self.dry(path, "-n", "2", "./a.out", MPIR_CVAR_CH4_OFI_RANK_BITS="20")
+        self.assertNotIn("MPIR_CVAR_CH4_OFI_TAG_BITS", self.exports(own))
 
     def test_the_library_that_the_program_runs_on_is_told(self):
         hydra = self.launcher("m/mpiexec", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'"))
@@ -487,6 +489,7 @@ class Detection(RunTest):
         self.assertTrue(any("does not say which MPI" in line for line in lines))
         self.assertIn("OMPI_MCA_mtl", self.exports(lines))
         self.assertIn("I_MPI_FABRICS", self.exports(lines))
+        self.assertNotIn("MPIR_CVAR_CH4_OFI_TAG_BITS", self.exports(lines))  # MPICH's tags have more
 
     def test_what_the_user_set_is_kept_and_reported(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 4.1.4")
