@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "mended.h"
 #include "proof.h"
+#include "requests.h"
 #include "told.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,20 +9,23 @@
 
 #define BATCH (1 << 30) /* bytes that are unpacked at once: an int has to count them */
 
-enum { MRECV, IMRECV, SEND_INIT, BSEND_INIT, RSEND_INIT, SSEND_INIT, CALLS };
+enum { MRECV, IMRECV, SEND_INIT, BSEND_INIT, RSEND_INIT, SSEND_INIT, START, STARTALL, REQUEST_FREE, CALLS };
 
 union function {
 	void *symbol;
 	int (*mrecv)(void *buf, int count, handle type, void *message, void *status);
 	int (*imrecv)(void *buf, int count, handle type, void *message, void *request);
 	int (*init)(const void *buf, int count, handle type, int to, int tag, handle comm, void *request);
+	int (*bsend)(const void *buf, int count, handle type, int to, int tag, handle comm);
+	int (*all)(int n, void *requests);
+	int (*one)(void *request);
 	int (*true_extent)(handle type, intptr_t *low, intptr_t *extent);
 	int (*contiguous)(int count, handle type, handle *made);
 	int (*hindexed)(int count, const int *lengths, const intptr_t *at, handle type, handle *made);
 	int (*on)(handle *type);
 };
 static union function next[2][CALLS]; /* without a P, and with it */
-static union function true_extent, contiguous, hindexed, commit, drop, real;
+static union function true_extent, contiguous, hindexed, commit, drop, real, bsend, send_init, request_free;
 static bool known;
 
 static void find(void)
@@ -36,18 +40,26 @@ static void find(void)
 		{"PMPI_Type_commit", &commit},
 		{"PMPI_Type_free", &drop},
 		{"PMPI_Mrecv", &real},
+		{"PMPI_Bsend", &bsend},
+		{"PMPI_Send_init", &send_init},
+		{"PMPI_Request_free", &request_free},
 	};
 	known = sn_proof_find();
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
 		known &= (functions[i].to->symbol = sn_mpi_find(functions[i].name)) != NULL;
 }
 
-/* A type of the program's own; of another the MPI says what is wrong. */
-static bool is_own(int count, handle type)
+static bool is_known(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find);
-	return known && count > 0 && !sn_mpi_builtin(type) && type != sn_mpi_handle(SN_TYPE_NULL);
+	return known;
+}
+
+/* A type of the program's own; of another the MPI says what is wrong. */
+static bool is_own(int count, handle type)
+{
+	return is_known() && count > 0 && !sn_mpi_builtin(type) && type != sn_mpi_handle(SN_TYPE_NULL);
 }
 
 /* ---- MPI_Mrecv, MPI_Imrecv ---- */
@@ -169,6 +181,111 @@ static int init(int p, int call, const void *buf, int count, handle type, int to
 	return rc;
 }
 
+/* ---- MPI_Bsend_init ---- */
+
+/* Those that there are. */
+static struct buffered {
+	struct buffered *next;
+	handle request; /* sends nothing to nobody */
+	const void *buf;
+	int count, to, tag;
+	handle type, comm;
+	bool own; /* the type */
+} * _Atomic buffered;
+static pthread_mutex_t buffered_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The program may free its own. */
+static bool keep_type(struct buffered *b, int count, handle type)
+{
+	b->type = type;
+	b->own = is_own(count, type);
+	return !b->own || (!contiguous.contiguous(1, type, &b->type) && !commit.on(&b->type));
+}
+
+/* The MPI's own request is made for what it says of the arguments. */
+static int bsend_init(int p, const void *buf, int count, handle type, int to, int tag, handle comm,
+		      void *request)
+{
+	int rc = init(p, BSEND_INIT, buf, count, type, to, tag, comm, request);
+	if (rc || to == sn_mpi_nobody() || !is_known())
+		return rc;
+	struct buffered *b = malloc(sizeof(*b));
+	if (!b || !keep_type(b, count, type) ||
+	    send_init.init(NULL, 0, sn_mpi_handle(SN_BYTE), sn_mpi_nobody(), tag, comm, &b->request)) {
+		free(b);
+		request_free.one(request);
+		return sn_proof_failed(comm);
+	}
+	b->buf = buf;
+	b->count = count;
+	b->to = to;
+	b->tag = tag;
+	b->comm = comm;
+	request_free.one(request);
+	*(handle *)request = b->request;
+	pthread_mutex_lock(&buffered_lock);
+	b->next = atomic_load(&buffered);
+	atomic_store(&buffered, b);
+	pthread_mutex_unlock(&buffered_lock);
+	return 0;
+}
+
+/* Of that request; NULL: it is none of these. What nobody starts and frees at once does not change meanwhile. */
+static struct buffered *buffered_of(handle request)
+{
+	pthread_mutex_lock(&buffered_lock);
+	struct buffered *b = atomic_load(&buffered);
+	while (b && b->request != request)
+		b = b->next;
+	pthread_mutex_unlock(&buffered_lock);
+	return b;
+}
+
+static int send_buffered(handle request)
+{
+	const struct buffered *b = buffered_of(request);
+	return b ? bsend.bsend(b->buf, b->count, b->type, b->to, b->tag, b->comm) : 0;
+}
+
+static int start(int p, void *request)
+{
+	int rc = atomic_load(&buffered) && request ? send_buffered(*(const handle *)request) : 0;
+	return rc ? rc : SN_FUNCTION(&next[p][START]).one(request);
+}
+
+static int startall(int p, int n, void *requests)
+{
+	int rc = 0;
+	for (int i = 0; atomic_load(&buffered) && requests && i < n && !rc; i++)
+		rc = send_buffered(((const handle *)requests)[i]);
+	return rc ? rc : SN_FUNCTION(&next[p][STARTALL]).all(n, requests);
+}
+
+static void forget_buffered(handle request)
+{
+	struct buffered *gone = NULL;
+	pthread_mutex_lock(&buffered_lock);
+	struct buffered *b = atomic_load(&buffered), *before = NULL;
+	for (; b && b->request != request; b = b->next)
+		before = b;
+	if (b && before)
+		before->next = b->next;
+	else if (b)
+		atomic_store(&buffered, b->next);
+	gone = b;
+	pthread_mutex_unlock(&buffered_lock);
+	if (gone && gone->own)
+		drop.on(&gone->type);
+	free(gone);
+}
+
+static int free_request(int p, void *request)
+{
+	if (atomic_load(&buffered) && request)
+		forget_buffered(*(const handle *)request);
+	return SN_FUNCTION(&next[p][REQUEST_FREE]).one(request);
+}
+
 /* ---- standing in ---- */
 
 #define STAND_INS(P)                                                                                         \
@@ -181,7 +298,23 @@ static int init(int p, int call, const void *buf, int count, handle type, int to
 		return imrecv(P, buf, count, type, message, request);                                        \
 	}                                                                                                    \
 	INIT(send_init, SEND_INIT, P)                                                                        \
-	INIT(bsend_init, BSEND_INIT, P)                                                                      \
+	static int bsend_init_##P(const void *buf, int count, handle type, int to, int tag, handle comm,     \
+				  void *request)                                                             \
+	{                                                                                                    \
+		return bsend_init(P, buf, count, type, to, tag, comm, request);                              \
+	}                                                                                                    \
+	static int start_##P(void *request)                                                                  \
+	{                                                                                                    \
+		return start(P, request);                                                                    \
+	}                                                                                                    \
+	static int startall_##P(int n, void *requests)                                                       \
+	{                                                                                                    \
+		return startall(P, n, requests);                                                             \
+	}                                                                                                    \
+	static int free_request_##P(void *request)                                                           \
+	{                                                                                                    \
+		return free_request(P, request);                                                             \
+	}                                                                                                    \
 	INIT(rsend_init, RSEND_INIT, P)                                                                      \
 	INIT(ssend_init, SSEND_INIT, P)
 #define INIT(name, call, P)                                                                                  \
@@ -205,6 +338,9 @@ void *sn_mended_stand_in(const char *name, void *definition)
 		[BSEND_INIT] = {"MPI_Bsend_init", {{.init = bsend_init_0}, {.init = bsend_init_1}}},
 		[RSEND_INIT] = {"MPI_Rsend_init", {{.init = rsend_init_0}, {.init = rsend_init_1}}},
 		[SSEND_INIT] = {"MPI_Ssend_init", {{.init = ssend_init_0}, {.init = ssend_init_1}}},
+		[START] = {"MPI_Start", {{.one = start_0}, {.one = start_1}}},
+		[STARTALL] = {"MPI_Startall", {{.all = startall_0}, {.all = startall_1}}},
+		[REQUEST_FREE] = {"MPI_Request_free", {{.one = free_request_0}, {.one = free_request_1}}},
 	};
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p) != 0)
@@ -213,6 +349,10 @@ void *sn_mended_stand_in(const char *name, void *definition)
 		return NULL;
 	if (!p && sn_quick_is_tools(name, definition)) /* what that calls by the other name is mended */
 		return NULL;
+	if (call == REQUEST_FREE) { /* ours (requests.h) are freed behind it */
+		void *ours = sn_quick_possible() ? sn_requests_stand_in(name, definition) : NULL;
+		definition = ours ? ours : definition;
+	}
 	SN_FUNCTION_IS(&next[p][call], definition);
 	return calls[call].stand_in[p].symbol;
 }

@@ -5,6 +5,7 @@
  * to stay as it was.
  *
  *  - persistent sends of types that do not begin where the buffer does;
+ *  - persistent buffered sends that are started more than once, each time of something else;
  *  - matched receives into types with holes, or in another order; of less than fits, and into more elements than come;
  *  - synchronous sends to matched receives, also between two groups;
  *  - MPI_Comm_disconnect after those.
@@ -121,6 +122,71 @@ static void persistent(void)
 	int size;
 	void *back;
 	MPI_Buffer_detach(&back, &size);
+}
+
+/* Started one by one, or all at once; waited for by a copy of the request, and by those calls that pass over inactive ones. */
+static void buffered(void)
+{
+	enum { STARTS = 6, MOST = 5000 };
+	static char room[ROOM];
+	static int from[MOST], to[MOST];
+	MPI_Datatype pair;
+	MPI_Type_contiguous(2, MPI_INT, &pair);
+	MPI_Type_commit(&pair);
+	MPI_Buffer_attach(room, sizeof(room));
+	for (int n = 2; n <= MOST; n *= 50) {
+		MPI_Request r[2], copy;
+		if (!rank) {
+			MPI_Bsend_init(from, n / 2, pair, 1, 8, MPI_COMM_WORLD, &r[0]);
+			MPI_Bsend_init(from, n, MPI_INT, 1, 9, MPI_COMM_WORLD, &r[1]);
+			copy = r[1];
+		}
+		for (int i = 0; i < STARTS; i++) {
+			int index = 7, done = 0;
+			for (int k = 0; k < n; k++)
+				from[k] = 1000 * i + k;
+			for (int tag = 8; rank && tag < 10; tag++) {
+				MPI_Status s;
+				MPI_Recv(to, MOST, MPI_INT, 0, tag, MPI_COMM_WORLD, &s);
+				said(&s, 0, tag, 4 * n, "a buffered send", i);
+				for (int k = 0; k < n; k++)
+					if (to[k] != 1000 * i + k)
+						fault("a buffered send that was started again", i, k);
+			}
+			if (rank)
+				continue;
+			if (i % 2) {
+				MPI_Startall(2, r);
+			} else {
+				MPI_Start(&r[0]);
+				MPI_Start(&copy);
+			}
+			memset(from, 0, sizeof(from)); /* it has been copied */
+			if (i % 3)
+				MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+			for (int w = 0; i % 3 == 0 && w < 2; w++) {
+				MPI_Waitany(2, r, &index, MPI_STATUS_IGNORE);
+				if (index != w)
+					fault("a buffered send is not waited for", i, index);
+			}
+			MPI_Testany(2, r, &index, &done, MPI_STATUS_IGNORE);
+			if (!done || index != MPI_UNDEFINED)
+				fault("a buffered send is still active", i, index);
+			if (i % 4 == 3)
+				MPI_Barrier(MPI_COMM_SELF);
+		}
+		if (!rank) {
+			MPI_Request_free(&r[0]);
+			MPI_Request_free(&r[1]);
+			if (r[0] != MPI_REQUEST_NULL)
+				fault("a buffered send is not freed", n, 0);
+		}
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+	int size;
+	void *back;
+	MPI_Buffer_detach(&back, &size);
+	MPI_Type_free(&pair);
 }
 
 /* ---- matched receives ---- */
@@ -290,6 +356,7 @@ int main(int argc, char **argv)
 	for (long i = 0; i < ROOM; i++)
 		out[i] = (char)(i * 7 + i / 251 + 3);
 	persistent();
+	buffered();
 	into_shapes();
 	too_long();
 	synchronous(MPI_COMM_WORLD, !rank);
