@@ -210,8 +210,11 @@ static int bsend_init(int p, const void *buf, int count, handle type, int to, in
 	if (rc || to == sn_mpi_nobody() || !is_known())
 		return rc;
 	struct buffered *b = malloc(sizeof(*b));
-	if (!b || !keep_type(b, count, type) ||
+	bool kept = b && keep_type(b, count, type);
+	if (!kept ||
 	    send_init.init(NULL, 0, sn_mpi_handle(SN_BYTE), sn_mpi_nobody(), tag, comm, &b->request)) {
+		if (kept && b->own)
+			drop.on(&b->type);
 		free(b);
 		request_free.one(request);
 		return sn_proof_failed(comm);

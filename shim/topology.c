@@ -8,8 +8,10 @@
 #include "topology.h"
 #include "abi.h"
 #include "library.h"
+#include <unistd.h>
 
 #define NOT_THESE 1UL /* HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST */
+#define KNOWN	  "/sys/devices/system/cpu/cpu0/topology"
 
 static union {
 	void *symbol;
@@ -25,7 +27,8 @@ static int load(void *topology)
 {
 	components.set(topology, NOT_THESE, "linux:pci");
 	components.set(topology, NOT_THESE, "pci"); /* Debian's plugin, which would do it instead */
-	components.set(topology, NOT_THESE, "x86");
+	if (!access(KNOWN, F_OK))
+		components.set(topology, NOT_THESE, "x86");
 	return hwlocs.load(topology);
 }
 
