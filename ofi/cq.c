@@ -6,12 +6,16 @@
  * Waiting: fi_cq_sread spins, yields and naps by the engine's policy. There is no file descriptor to wait for: progress
  * is manual, so nothing would make one readable.
  */
+#include "base/launched.h"
 #include "beside.h"
 #include "ofi.h"
 #include "progress/relax.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+
+#define LAUNCHERS_S 2 /* of Open MPI, which lets others end by themselves for a second */
 
 /* ---- filling ---- */
 
@@ -374,6 +378,17 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 	return cq_readfrom(fid, buf, count, NULL);
 }
 
+/*
+ * That a rank has died its launcher hears a moment later, ends the job, and says what has happened. Who has heard it from
+ * here would be first, and the job's exit status that of his own error. So the first time the launcher has that moment.
+ */
+static void after_the_launcher(const struct sn_ofi_event *read)
+{
+	static atomic_flag once = ATOMIC_FLAG_INIT;
+	if (read->err == FI_ECONNRESET && sn_launched().all > 1 && !atomic_flag_test_and_set(&once))
+		nanosleep(&(struct timespec){.tv_sec = LAUNCHERS_S}, NULL);
+}
+
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint64_t flags)
 {
 	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
@@ -403,6 +418,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint6
 		rc = 1;
 	}
 	sn_unlock(&cq->lock);
+	after_the_launcher(&read);
 	sn_ofi_answer_short(&read, __builtin_return_address(0));
 	return rc;
 }

@@ -56,7 +56,11 @@ static char *map(int pid, const struct sn_lent *theirs)
 		return NULL;
 	madvise(at, theirs->bytes, MADV_DONTFORK);
 	madvise(at, theirs->bytes, MADV_DONTDUMP);
-	return at;
+	/* What comes later makes this part longer; a second mapping, which may be one too many, this does. */
+	if (!mprotect(at, sn_heap_reach(1, theirs->bytes), PROT_READ))
+		return at;
+	munmap(at, theirs->bytes);
+	return NULL;
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -82,7 +86,7 @@ static const char *find_or_map(int pid, uint64_t began, const struct sn_lent *th
 	if (more)
 		known = more;
 	if (at)
-		known[count++] = (struct known){pid, began, *theirs, at, 0};
+		known[count++] = (struct known){pid, began, *theirs, at, sn_heap_reach(1, theirs->bytes)};
 	return at;
 }
 

@@ -6,6 +6,7 @@
 #include "heap.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -95,8 +96,12 @@ EXPORT void *malloc(size_t size)
 bool sn_malloc_is_ours(void)
 {
 	Dl_info called, here;
+	const ElfW(Sym) *symbol = NULL;
 	const void *at = dlsym(RTLD_DEFAULT, "malloc");
-	return at && dladdr(at, &called) && dladdr(early, &here) && called.dli_fbase == here.dli_fbase;
+	if (!at || !dladdr1(at, &called, (void **)&symbol, RTLD_DL_SYMENT) || !dladdr(early, &here))
+		return false;
+	/* a program that is not position-independent and takes its address has an entry for it that leads here */
+	return called.dli_fbase == here.dli_fbase || (symbol && symbol->st_shndx == SHN_UNDEF);
 }
 
 EXPORT void *calloc(size_t count, size_t each)

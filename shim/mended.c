@@ -187,6 +187,7 @@ static int init(int p, int call, const void *buf, int count, handle type, int to
 static struct buffered {
 	struct buffered *next;
 	handle request; /* sends nothing to nobody */
+	handle real; /* the MPI's own, never started: it keeps the communicator, which the program may free */
 	const void *buf;
 	int count, to, tag;
 	handle type, comm;
@@ -198,11 +199,11 @@ static pthread_mutex_t buffered_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool keep_type(struct buffered *b, int count, handle type)
 {
 	b->type = type;
-	b->own = is_own(count, type);
+	b->own = !sn_mpi_builtin(type);
 	return !b->own || (!contiguous.contiguous(1, type, &b->type) && !commit.on(&b->type));
 }
 
-/* The MPI's own request is made for what it says of the arguments. */
+/* The MPI's own request is made first, for what it says of the arguments. */
 static int bsend_init(int p, const void *buf, int count, handle type, int to, int tag, handle comm,
 		      void *request)
 {
@@ -224,7 +225,7 @@ static int bsend_init(int p, const void *buf, int count, handle type, int to, in
 	b->to = to;
 	b->tag = tag;
 	b->comm = comm;
-	request_free.one(request);
+	b->real = *(handle *)request;
 	*(handle *)request = b->request;
 	pthread_mutex_lock(&buffered_lock);
 	b->next = atomic_load(&buffered);
@@ -279,6 +280,8 @@ static void forget_buffered(handle request)
 	pthread_mutex_unlock(&buffered_lock);
 	if (gone && gone->own)
 		drop.on(&gone->type);
+	if (gone)
+		request_free.one(&gone->real);
 	free(gone);
 }
 

@@ -14,7 +14,6 @@
  *  - MPI_Bsend_init, all versions so far: from the second start on what the first one sent is sent again, or several
  *    times as many bytes from there on (mca_pml_cm_start goes on with what it made of the buffer). Here the program
  *    gets a request that sends nothing to nobody, and each start sends as MPI_Bsend does, which is over as it returns.
- *    A communicator must not be freed before such a request.
  */
 #ifndef SN_SHIM_MENDED_H
 #define SN_SHIM_MENDED_H

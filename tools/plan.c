@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define INTELS_TAGS "MPIR_CVAR_CH4_OFI_TAG_BITS" /* and MPICH's */
+
 void sn_plan_note(struct sn_plan *p, const char *fmt, ...)
 {
 	va_list ap;
@@ -61,6 +63,19 @@ static void add(struct sn_plan *p, const char *name, const char *value, bool kee
 		(struct sn_plan_env){.name = name, .value = sn_tool_strdup(value), .keep = keep};
 }
 
+/* As if that had never been set here; what the user has set stays. */
+static void unset(struct sn_plan *p, const char *name)
+{
+	for (unsigned i = 0; i < p->env_count; i++) {
+		if (strcmp(p->env[i].name, name) != 0 || p->env[i].keep)
+			continue;
+		free(p->env[i].value);
+		memmove(&p->env[i], &p->env[i + 1], (p->env_count - i - 1) * sizeof(p->env[0]));
+		p->env_count--;
+		return;
+	}
+}
+
 void sn_plan_set(struct sn_plan *p, char *const *argv, const char *name, const char *value)
 {
 	const char *now = getenv(name);
@@ -83,68 +98,6 @@ void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir)
 	char *value = now && *now ? sn_tool_printf("%s:%s", dir, now) : sn_tool_strdup(dir);
 	add(p, name, value, false);
 	free(value);
-}
-
-/* One library more in LD_PRELOAD, before those of the user. */
-static void preload(struct sn_plan *p, const char *library)
-{
-	if (library[strcspn(library, " :")]) {
-		sn_plan_note(p, "%s cannot be preloaded: its path contains a space or a colon", library);
-		return;
-	}
-	for (unsigned i = 0; i < p->env_count; i++) {
-		if (strcmp(p->env[i].name, "LD_PRELOAD") != 0)
-			continue;
-		char *both = sn_tool_printf("%s:%s", library, p->env[i].value);
-		free(p->env[i].value);
-		p->env[i].value = both;
-		return;
-	}
-	sn_plan_prepend(p, "LD_PRELOAD", library);
-}
-
-/* The path of a file of ours, beside the provider or where libraries for programs are installed. NULL: it is not there. */
-static char *find_ours(const char *provider, const char *name)
-{
-	static const char *const places[] = {"", "/../sennit"};
-	char *dir = sn_tool_dirname(provider), *found = NULL;
-	for (unsigned i = 0; i < 2 && !found; i++) {
-		char *file = sn_tool_printf("%s%s/%s", dir, places[i], name);
-		found = realpath(file, NULL);
-		free(file);
-	}
-	free(dir);
-	return found;
-}
-
-static void preload_ours(struct sn_plan *p, const char *provider, const char *name)
-{
-	char *found = find_ours(provider, name);
-	if (found)
-		preload(p, found);
-	free(found);
-}
-
-/*
- * glibc has the kernel tell each thread its core in a page of the thread's, at every switch, which costs a switch of ranks that
- * share a core a twentieth of its time. Nothing here needs that (sched_getcpu() takes 3 ns instead of 2), and libraries that do ask the kernel
- * for it themselves when glibc has not.
- */
-static void without_rseq(struct sn_plan *p)
-{
-	const char *now = getenv("GLIBC_TUNABLES");
-	if (!now || !strstr(now, "glibc.pthread.rseq="))
-		sn_plan_prepend(p, "GLIBC_TUNABLES", "glibc.pthread.rseq=0");
-}
-
-/* What tells the provider which MPI calls wait: programs that make no MPI call never notice. And the heap that peers may
- * map (src/copy/heap.h). */
-static void in_front(struct sn_plan *p, const char *provider)
-{
-	if (sn_conf_num(SN_CONF_SHIM))
-		preload_ours(p, provider, "libsennit-mpi.so");
-	if (sn_conf_num(SN_CONF_HEAP))
-		preload_ours(p, provider, "libsennit-heap.so");
 }
 
 /*
@@ -246,7 +199,7 @@ static void collectives_of_open_mpi(struct sn_plan *p, const struct sn_launcher 
 {
 	char *rules = is_rank(l) || chooses_collectives(l, argv)
 			      ? NULL
-			      : find_ours(provider, "openmpi-allreduce.rules");
+			      : sn_plan_ours(provider, "openmpi-allreduce.rules");
 	if (rules) {
 		sn_plan_set(p, argv, "OMPI_MCA_coll_tuned_use_dynamic_rules", "1");
 		sn_plan_set(p, argv, "OMPI_MCA_coll_tuned_dynamic_rules_filename", rules);
@@ -270,8 +223,8 @@ static void for_mpich(struct sn_plan *p, char *const *argv)
 static void for_intel_mpi(struct sn_plan *p, char *const *argv, bool mpichs_too)
 {
 	sn_plan_set(p, argv, "I_MPI_FABRICS", "ofi");
-	if (!mpichs_too && !getenv("MPIR_CVAR_CH4_OFI_TAG_BITS") && !getenv("MPIR_CVAR_CH4_OFI_RANK_BITS"))
-		sn_plan_set(p, argv, "MPIR_CVAR_CH4_OFI_TAG_BITS", "25");
+	if (!mpichs_too && !getenv(INTELS_TAGS) && !getenv("MPIR_CVAR_CH4_OFI_RANK_BITS"))
+		sn_plan_set(p, argv, INTELS_TAGS, "25");
 }
 
 /* What ranks on other nodes need of the environment; returns how many names. The caller frees each. */
@@ -429,8 +382,10 @@ static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, c
 		return -1;
 	if (kind == SN_MPICH_INTEL && l->mpi == SN_MPI_MPICH)
 		for_intel_mpi(p, argv, false);
-	if (kind == SN_MPICH_ITSELF && l->mpi == SN_MPI_INTEL)
+	if (kind == SN_MPICH_ITSELF && l->mpi == SN_MPI_INTEL) {
 		for_mpich(p, argv);
+		unset(p, INTELS_TAGS);
+	}
 	return 0;
 }
 
@@ -444,25 +399,6 @@ static void note_the_program(struct sn_plan *p, const struct sn_launcher *l, cha
 			     "the program is linked with MPICH or Intel MPI (%s) but started by %s: every "
 			     "rank would run alone",
 			     wants, l->title);
-}
-
-/* What goes in front of the program: not of one that would die of it. */
-static void in_front_of(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
-			const char *provider)
-{
-	const char *name;
-	enum sn_program kind = sn_mpich_program_kind(argv + (l->mpi != SN_MPI_PROGRAM), &name);
-	if (kind != SN_PROGRAM_OPEN)
-		sn_plan_note(p,
-			     "%s is %s, so nothing can be loaded under it: if it is the MPI program it runs "
-			     "without sennit",
-			     name,
-			     kind == SN_PROGRAM_STATIC ? "statically linked"
-						       : "made for another C library than sennit");
-	if (kind != SN_PROGRAM_OTHER_LIBC) {
-		in_front(p, provider);
-		without_rseq(p);
-	}
 }
 
 int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, const char *provider,
@@ -479,7 +415,7 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		sn_plan_note(p, "%s does not say which MPI it belongs to: set up for all that are known",
 			     l->path);
 	for_libfabric(p, argv, provider);
-	in_front_of(p, l, argv, provider);
+	sn_plan_in_front(p, l, argv, provider);
 	if (open_mpi || any) {
 		for_open_mpi(p, argv, l->cm_alone_fails);
 		/* The EFA provider in libfabric 1.11 (Ubuntu 22.04) aborts a process that forks, whatever provider is chosen, unless this is set. */

@@ -52,6 +52,14 @@ void sn_plan_set(struct sn_plan *p, char *const *argv, const char *name, const c
 /* Put a directory in front of a list of directories. */
 void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir);
 
+/* ---- front.c ---- */
+/* Put in front of the program what is to be there; not of one that would die of it. */
+void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
+		      const char *provider);
+/* The path of a file of ours, beside the provider or where libraries for programs are installed (the caller frees it). NULL: it is
+ * not there. */
+char *sn_plan_ours(const char *provider, const char *name);
+
 /* ---- mpich_abi.c: programs linked with a libmpich.so.12 that was built without libfabric ---- */
 /* Which MPI library does the program in argv ask for: "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", or NULL if that
  * does not show (a script, Python). */

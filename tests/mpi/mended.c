@@ -124,6 +124,34 @@ static void persistent(void)
 	MPI_Buffer_detach(&back, &size);
 }
 
+/* The communicator and the type are freed before the request is started: of none, and of some. Frees the type. */
+static void freed_before(MPI_Datatype pair)
+{
+	MPI_Comm comm;
+	MPI_Request r[2];
+	int to[4] = {0};
+	static int from[4] = {7, 8, 9, 10};
+	MPI_Status s;
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	for (int i = 0; i < 2; i++) {
+		if (rank)
+			MPI_Recv_init(to, 4, MPI_INT, 0, i, comm, &r[i]);
+		else
+			MPI_Bsend_init(from, 2 * i, pair, 1, i, comm, &r[i]);
+	}
+	MPI_Comm_free(&comm);
+	MPI_Type_free(&pair);
+	for (int i = 0; i < 2; i++) {
+		MPI_Start(&r[i]);
+		MPI_Wait(&r[i], &s);
+		if (rank)
+			said(&s, 0, i, 16 * i, "a buffered send of what is freed", i);
+		MPI_Request_free(&r[i]);
+	}
+	if (rank && memcmp(to, from, sizeof(to)) != 0)
+		fault("a buffered send of what is freed", 1, 0);
+}
+
 /* Started one by one, or all at once; waited for by a copy of the request, and by those calls that pass over inactive ones. */
 static void buffered(void)
 {
@@ -183,10 +211,10 @@ static void buffered(void)
 		}
 		MPI_Barrier(MPI_COMM_WORLD);
 	}
+	freed_before(pair);
 	int size;
 	void *back;
 	MPI_Buffer_detach(&back, &size);
-	MPI_Type_free(&pair);
 }
 
 /* ---- matched receives ---- */

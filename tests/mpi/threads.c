@@ -216,6 +216,43 @@ static void *body(void *arg)
 	return NULL;
 }
 
+static void *free_it(void *request)
+{
+	MPI_Request_free(request);
+	return NULL;
+}
+
+/* Of a buffered send that another thread has freed nothing is left, also where the next request has its handle. */
+static void freed_by_another(int rank, int size)
+{
+	enum { FREED = 901, END = 902, TIMES = 20 };
+	static char room[TIMES * (MPI_BSEND_OVERHEAD + 64)];
+	int some = 0, ok = 1, found, all = sizeof(room);
+	void *back;
+	if (rank == 0)
+		MPI_Buffer_attach(room, sizeof(room));
+	for (int i = 0; rank == 0 && i < TIMES; i++) {
+		MPI_Request r, next;
+		pthread_t other;
+		MPI_Bsend_init(&some, 1, MPI_INT, size - 1, FREED, MPI_COMM_WORLD, &r);
+		must(pthread_create(&other, NULL, free_it, &r) == 0, "cannot start a thread");
+		pthread_join(other, NULL);
+		MPI_Send_init(&ok, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &next);
+		MPI_Start(&next);
+		MPI_Wait(&next, MPI_STATUS_IGNORE);
+		MPI_Request_free(&next);
+	}
+	if (rank == 0)
+		MPI_Send(&ok, 1, MPI_INT, size - 1, END, MPI_COMM_WORLD);
+	if (rank == size - 1) {
+		MPI_Recv(&ok, 1, MPI_INT, 0, END, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Iprobe(0, FREED, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+		must(!found, "a message came that nobody has sent");
+	}
+	if (rank == 0)
+		MPI_Buffer_detach(&back, &all);
+}
+
 int main(int argc, char **argv)
 {
 	struct thread t[MAX_THREADS] = {0};
@@ -263,6 +300,7 @@ int main(int argc, char **argv)
 	/* What a host takes from this machine may count as used: who keeps the core does so each time. */
 	for (int i = 1; !wait_for_the_first(t, threads, i == TRIES); i++)
 		;
+	freed_by_another(rank, size);
 	for (int i = 0; i < threads; i++)
 		MPI_Comm_free(&t[i].own);
 	check_class(1, "the last thread");

@@ -243,11 +243,12 @@ class Sanitizers(RunTest):
 class Allocators(RunTest):
     """Whose malloc is not the heap's has no use for it, and its memory would be looked through in vain (valgrind), or counted."""
 
-    ARENA = """#define _GNU_SOURCE
+    ARENA = """
                #include <dlfcn.h>
                #include <stddef.h>
                int main(void) { char out[64]; int (*info)(void *) = (int (*)(void *))dlsym(RTLD_DEFAULT, "sennit_heap_info");
-                                return info ? info(out) == 0 : 2; }"""
+                                return info ? info(out) == 0 : 2; }
+               """
     OWN = """void *malloc(unsigned long n) { static char room[1 << 20]; static unsigned long used;
                                              used += (n + 15) / 16 * 16; return room + used - (n + 15) / 16 * 16; }
              void free(void *p) { (void)p; }"""
@@ -260,11 +261,14 @@ class Allocators(RunTest):
         return r.returncode == 1
 
     def test_there_is_one_where_programs_call_it(self):
-        program = self.compile("plain", source=self.ARENA)
+        program = self.compile("plain", "-D_GNU_SOURCE", source=self.ARENA)
         if not self.has_arena(program):
             self.skipTest("the heap leaves itself out here: huge pages always, limited address space, or no overcommit")
         self.assertFalse(self.has_arena(program, LD_PRELOAD="/nowhere/vgpreload_memcheck-amd64-linux.so"))
-        own = self.compile("own", "-rdynamic", "-fno-builtin", source=self.ARENA + self.OWN)
+        # its own entry for malloc is the address of malloc for all
+        fixed = self.compile("fixed", "-D_GNU_SOURCE", "-no-pie", "-fno-pie", source="#include <stdlib.h>\nvoid *(*const taken)(size_t) = malloc;" + self.ARENA)
+        self.assertTrue(self.has_arena(fixed))
+        own = self.compile("own", "-D_GNU_SOURCE", "-rdynamic", "-fno-builtin", source=self.ARENA + self.OWN)
         self.assertFalse(self.has_arena(own))
 
 

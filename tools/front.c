@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `sennit run` puts in front of programs: libraries of ours, and what the C library is to leave out. */
+#include "base/conf.h"
+#include "plan.h"
+#include "tool.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* One library more in LD_PRELOAD, before those of the user. */
+static void preload(struct sn_plan *p, const char *library)
+{
+	if (library[strcspn(library, " :")]) {
+		sn_plan_note(p, "%s cannot be preloaded: its path contains a space or a colon", library);
+		return;
+	}
+	for (unsigned i = 0; i < p->env_count; i++) {
+		if (strcmp(p->env[i].name, "LD_PRELOAD") != 0)
+			continue;
+		char *both = sn_tool_printf("%s:%s", library, p->env[i].value);
+		free(p->env[i].value);
+		p->env[i].value = both;
+		return;
+	}
+	sn_plan_prepend(p, "LD_PRELOAD", library);
+}
+
+char *sn_plan_ours(const char *provider, const char *name)
+{
+	static const char *const places[] = {"", "/../sennit"};
+	char *dir = sn_tool_dirname(provider), *found = NULL;
+	for (unsigned i = 0; i < 2 && !found; i++) {
+		char *file = sn_tool_printf("%s%s/%s", dir, places[i], name);
+		found = realpath(file, NULL);
+		free(file);
+	}
+	free(dir);
+	return found;
+}
+
+static void preload_ours(struct sn_plan *p, const char *provider, const char *name)
+{
+	char *found = sn_plan_ours(provider, name);
+	if (found)
+		preload(p, found);
+	free(found);
+}
+
+/*
+ * glibc has the kernel tell each thread its core in a page of the thread's, at every switch, which costs a switch of ranks that
+ * share a core a twentieth of its time. Nothing here needs that (sched_getcpu() takes 3 ns instead of 2), and libraries that do ask the kernel
+ * for it themselves when glibc has not.
+ */
+static void without_rseq(struct sn_plan *p)
+{
+	const char *now = getenv("GLIBC_TUNABLES");
+	if (!now || !strstr(now, "glibc.pthread.rseq="))
+		sn_plan_prepend(p, "GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+}
+
+/* What tells the provider which MPI calls wait: programs that make no MPI call never notice. And the heap that peers may
+ * map (src/copy/heap.h). */
+static void in_front(struct sn_plan *p, const char *provider)
+{
+	if (sn_conf_num(SN_CONF_SHIM))
+		preload_ours(p, provider, "libsennit-mpi.so");
+	if (sn_conf_num(SN_CONF_HEAP))
+		preload_ours(p, provider, "libsennit-heap.so");
+}
+
+/* What goes in front of the program: not of one that would die of it. */
+void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *const *argv, const char *provider)
+{
+	const char *name;
+	enum sn_program kind = sn_mpich_program_kind(argv + (l->mpi != SN_MPI_PROGRAM), &name);
+	if (kind != SN_PROGRAM_OPEN)
+		sn_plan_note(p,
+			     "%s is %s, so nothing can be loaded under it: if it is the MPI program it runs "
+			     "without sennit",
+			     name,
+			     kind == SN_PROGRAM_STATIC ? "statically linked"
+						       : "made for another C library than sennit");
+	if (kind != SN_PROGRAM_OTHER_LIBC) {
+		in_front(p, provider);
+		without_rseq(p);
+	}
+}
