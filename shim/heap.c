@@ -409,10 +409,13 @@ bool sn_arena_resize(void *p, size_t size)
 static void privatize_by_copy(struct arena *a)
 {
 	/* In between, too, the child has something that is its arena's, and nobody else finds room there. */
-	for (size_t i = 0; i < a->run_count; i++)
-		if (mmap(a->base + a->runs[i].at * UNIT, a->runs[i].count * UNIT, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+	for (size_t i = 0; i < a->run_count; i++) {
+		void *between = mmap(a->base + a->runs[i].at * UNIT, a->runs[i].count * UNIT, PROT_NONE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+		/* cppcheck-suppress memleak ; it is the arena's */
+		if (between == MAP_FAILED)
 			break; /* one mapping too many: the rest is left to chance */
+	}
 	for (size_t at = 0; at < a->fresh; at++) {
 		size_t bytes = (size_t)a->length[at] * UNIT;
 		if (!bytes)
