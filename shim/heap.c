@@ -3,9 +3,9 @@
  * Memory for large allocations that peers may map: arenas.
  *
  * An arena is a memfd as large as the machine's memory, mapped shared, accessible as far as blocks reach (copy/heap.h);
- * pages exist once they are touched, and go back to the system (a hole is punched) when more than RETAIN bytes of freed memory are kept. Blocks are whole pages, first fit
- * from the lowest address. What describes them lies outside, so that a peer who writes where it may not spoils contents
- * and nothing else.
+ * pages exist once they are touched, and go back to the system (a hole is punched) when more than RETAIN bytes of freed
+ * memory are kept. Blocks are whole pages, first fit from the lowest address. What describes them lies outside, so that
+ * a peer who writes where it may not spoils contents and nothing else.
  *
  * Fork. After a fork neither process may see what the other writes, as with any heap. So just before it the arena is
  * mapped anew at the same addresses, *private*: the same pages, copied when somebody writes. Parent and child then have
@@ -54,10 +54,10 @@ struct arena {
 	uint32_t *length; /* of the block that begins at this unit; else 0 */
 	struct run *runs; /* by address */
 	size_t run_count;
-	size_t fresh; /* units from here on were never given out */
-	size_t open;  /* units from here on cannot be accessed */
-	size_t live;  /* blocks */
-	size_t dirty; /* bytes that are free and not given back */
+	size_t fresh;  /* units from here on were never given out */
+	uint64_t open; /* so many bytes can be accessed */
+	size_t live;   /* blocks */
+	size_t dirty;  /* bytes that are free and not given back */
 };
 
 static struct {
@@ -176,15 +176,11 @@ static struct arena *arena_make(void)
 /* Whatever is to lie before that unit can be accessed, and goes into a core file. */
 static bool open_up(struct arena *a, size_t units)
 {
-	if (units <= a->open)
-		return true;
-	size_t to = sn_heap_reach(units * UNIT, a->bytes) / UNIT, bytes = (to - a->open) * UNIT;
-	char *at = a->base + a->open * UNIT;
-	if (mprotect(at, bytes, READ_WRITE))
-		return false;
-	madvise(at, bytes, MADV_DODUMP);
-	a->open = to;
-	return true;
+	uint64_t was = a->open;
+	bool can = sn_heap_open(a->base, &a->open, units * UNIT, a->bytes, READ_WRITE);
+	if (a->open > was)
+		madvise(a->base + was, a->open - was, MADV_DODUMP);
+	return can;
 }
 
 static struct arena *arena_of(const void *p)

@@ -38,7 +38,7 @@ bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len)
 				    memory_order_acquire) == own->generation;
 }
 
-static char *map(int pid, const struct sn_lent *theirs)
+static char *map(int pid, const struct sn_lent *theirs, uint64_t *open_bytes)
 {
 	char path[64], to[64];
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, theirs->fd);
@@ -57,7 +57,7 @@ static char *map(int pid, const struct sn_lent *theirs)
 	madvise(at, theirs->bytes, MADV_DONTFORK);
 	madvise(at, theirs->bytes, MADV_DONTDUMP);
 	/* What comes later makes this part longer; a second mapping, which may be one too many, this does. */
-	if (!mprotect(at, sn_heap_reach(1, theirs->bytes), PROT_READ))
+	if (sn_heap_open(at, open_bytes, 1, theirs->bytes, PROT_READ))
 		return at;
 	munmap(at, theirs->bytes);
 	return NULL;
@@ -82,11 +82,12 @@ static const char *find_or_map(int pid, uint64_t began, const struct sn_lent *th
 		    known[i].heap.generation == theirs->generation)
 			return known[i].at;
 	struct known *more = realloc(known, (count + 1) * sizeof(*known));
-	char *at = more ? map(pid, theirs) : NULL;
+	uint64_t open_bytes = 0;
+	char *at = more ? map(pid, theirs, &open_bytes) : NULL;
 	if (more)
 		known = more;
 	if (at)
-		known[count++] = (struct known){pid, began, *theirs, at, sn_heap_reach(1, theirs->bytes)};
+		known[count++] = (struct known){pid, began, *theirs, at, open_bytes};
 	return at;
 }
 
@@ -108,9 +109,7 @@ uint64_t sn_lend_reach(const char *heap, uint64_t far)
 		struct known *k = &known[i];
 		if (k->at != heap)
 			continue;
-		uint64_t to = sn_heap_reach(far, k->heap.bytes);
-		if (to > k->open && !mprotect(k->at + k->open, to - k->open, PROT_READ))
-			k->open = to;
+		sn_heap_open(k->at, &k->open, far, k->heap.bytes, PROT_READ);
 		open = k->open;
 	}
 	pthread_mutex_unlock(&lock);

@@ -66,15 +66,19 @@ static void **place_of(const struct sn_library *l, const char *name)
 	return NULL;
 }
 
-bool sn_library_redirect(const struct sn_library *l, const char *name, void *function)
+bool sn_library_redirect(const struct sn_library *l, const char *name, void (*function)(void))
 {
+	union {
+		void (*function)(void);
+		void *address;
+	} to = {function};
 	void **place = place_of(l, name);
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)place;
 	void *start = (void *)(at & ~(page - 1));
 	bool fixed = at >= l->fixed && at < (l->fixed_end & ~(page - 1)); /* in whole pages */
 	if (!place || (fixed && mprotect(start, page, PROT_READ | PROT_WRITE)))
 		return false;
-	__atomic_store_n(place, function, __ATOMIC_RELAXED);
+	__atomic_store_n(place, to.address, __ATOMIC_RELAXED);
 	if (fixed)
 		mprotect(start, page, PROT_READ);
 	return true;

@@ -19,6 +19,6 @@ bool sn_library_named(struct sn_library *out, const char *begins);
  * Have it call `function` where it calls another library's function of this name: one entry of its own table of addresses is
  * changed, so nobody else's calls are concerned. False: it has no such entry, or it cannot be written; nothing was done.
  */
-bool sn_library_redirect(const struct sn_library *library, const char *name, void *function);
+bool sn_library_redirect(const struct sn_library *library, const char *name, void (*function)(void));
 
 #endif

@@ -185,7 +185,7 @@ static int init(int p, int call, const void *buf, int count, handle type, int to
 
 /* Those that there are. */
 static struct buffered {
-	struct buffered *next;
+	struct buffered *_Atomic next;
 	handle request; /* sends nothing to nobody */
 	handle real; /* the MPI's own, never started: it keeps the communicator, which the program may free */
 	const void *buf;
@@ -228,26 +228,28 @@ static int bsend_init(int p, const void *buf, int count, handle type, int to, in
 	b->real = *(handle *)request;
 	*(handle *)request = b->request;
 	pthread_mutex_lock(&buffered_lock);
-	b->next = atomic_load(&buffered);
+	atomic_store(&b->next, atomic_load(&buffered));
 	atomic_store(&buffered, b);
 	pthread_mutex_unlock(&buffered_lock);
 	return 0;
 }
 
-/* Of that request; NULL: it is none of these. What nobody starts and frees at once does not change meanwhile. */
-static struct buffered *buffered_of(handle request)
+/* Of that request; NULL: it is none of these. take: it is none any more. What nobody starts and frees at once does not change meanwhile. */
+static struct buffered *buffered_of(handle request, bool take)
 {
+	struct buffered *_Atomic *at = &buffered, *b;
 	pthread_mutex_lock(&buffered_lock);
-	struct buffered *b = atomic_load(&buffered);
-	while (b && b->request != request)
-		b = b->next;
+	while ((b = atomic_load(at)) && b->request != request)
+		at = &b->next;
+	if (b && take)
+		atomic_store(at, atomic_load(&b->next));
 	pthread_mutex_unlock(&buffered_lock);
 	return b;
 }
 
 static int send_buffered(handle request)
 {
-	const struct buffered *b = buffered_of(request);
+	const struct buffered *b = buffered_of(request, false);
 	return b ? bsend.bsend(b->buf, b->count, b->type, b->to, b->tag, b->comm) : 0;
 }
 
@@ -267,21 +269,12 @@ static int startall(int p, int n, void *requests)
 
 static void forget_buffered(handle request)
 {
-	struct buffered *gone = NULL;
-	pthread_mutex_lock(&buffered_lock);
-	struct buffered *b = atomic_load(&buffered), *before = NULL;
-	for (; b && b->request != request; b = b->next)
-		before = b;
-	if (b && before)
-		before->next = b->next;
-	else if (b)
-		atomic_store(&buffered, b->next);
-	gone = b;
-	pthread_mutex_unlock(&buffered_lock);
-	if (gone && gone->own)
+	struct buffered *gone = buffered_of(request, true);
+	if (!gone)
+		return;
+	if (gone->own)
 		drop.on(&gone->type);
-	if (gone)
-		request_free.one(&gone->real);
+	request_free.one(&gone->real);
 	free(gone);
 }
 
@@ -332,26 +325,38 @@ static int free_request(int p, void *request)
 STAND_INS(0)
 STAND_INS(1)
 
+static const struct {
+	const char *name;
+	union function stand_in[2];
+} calls[CALLS] = {
+	[MRECV] = {"MPI_Mrecv", {{.mrecv = mrecv_0}, {.mrecv = mrecv_1}}},
+	[IMRECV] = {"MPI_Imrecv", {{.imrecv = imrecv_0}, {.imrecv = imrecv_1}}},
+	[SEND_INIT] = {"MPI_Send_init", {{.init = send_init_0}, {.init = send_init_1}}},
+	[BSEND_INIT] = {"MPI_Bsend_init", {{.init = bsend_init_0}, {.init = bsend_init_1}}},
+	[RSEND_INIT] = {"MPI_Rsend_init", {{.init = rsend_init_0}, {.init = rsend_init_1}}},
+	[SSEND_INIT] = {"MPI_Ssend_init", {{.init = ssend_init_0}, {.init = ssend_init_1}}},
+	[START] = {"MPI_Start", {{.one = start_0}, {.one = start_1}}},
+	[STARTALL] = {"MPI_Startall", {{.all = startall_0}, {.all = startall_1}}},
+	[REQUEST_FREE] = {"MPI_Request_free", {{.one = free_request_0}, {.one = free_request_1}}},
+};
+
+static int call_named(const char *name)
+{
+	int call = 0;
+	while (call < CALLS && strcmp(calls[call].name, name + (*name == 'P')) != 0)
+		call++;
+	return sn_mpi_family == OPEN_MPI && sn_mpi_abi == OPEN_MPIS ? call : CALLS;
+}
+
+bool sn_mended_takes(const char *name)
+{
+	return call_named(name) < CALLS;
+}
+
 void *sn_mended_stand_in(const char *name, void *definition)
 {
-	static const struct {
-		const char *name;
-		union function stand_in[2];
-	} calls[CALLS] = {
-		[MRECV] = {"MPI_Mrecv", {{.mrecv = mrecv_0}, {.mrecv = mrecv_1}}},
-		[IMRECV] = {"MPI_Imrecv", {{.imrecv = imrecv_0}, {.imrecv = imrecv_1}}},
-		[SEND_INIT] = {"MPI_Send_init", {{.init = send_init_0}, {.init = send_init_1}}},
-		[BSEND_INIT] = {"MPI_Bsend_init", {{.init = bsend_init_0}, {.init = bsend_init_1}}},
-		[RSEND_INIT] = {"MPI_Rsend_init", {{.init = rsend_init_0}, {.init = rsend_init_1}}},
-		[SSEND_INIT] = {"MPI_Ssend_init", {{.init = ssend_init_0}, {.init = ssend_init_1}}},
-		[START] = {"MPI_Start", {{.one = start_0}, {.one = start_1}}},
-		[STARTALL] = {"MPI_Startall", {{.all = startall_0}, {.all = startall_1}}},
-		[REQUEST_FREE] = {"MPI_Request_free", {{.one = free_request_0}, {.one = free_request_1}}},
-	};
-	int p = *name == 'P', call = 0;
-	while (call < CALLS && strcmp(calls[call].name, name + p) != 0)
-		call++;
-	if (call == CALLS || !definition || sn_mpi_family != OPEN_MPI || sn_mpi_abi != OPEN_MPIS)
+	int p = *name == 'P', call = call_named(name);
+	if (call == CALLS || !definition)
 		return NULL;
 	if (!p && sn_quick_is_tools(name, definition)) /* what that calls by the other name is mended */
 		return NULL;

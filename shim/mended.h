@@ -18,7 +18,11 @@
 #ifndef SN_SHIM_MENDED_H
 #define SN_SHIM_MENDED_H
 
+#include <stdbool.h>
+
 /* What stands before this definition of a name; NULL: nothing does. */
 void *sn_mended_stand_in(const char *name, void *definition);
+/* Has it to see each such call, whichever thread makes it? */
+bool sn_mended_takes(const char *name);
 
 #endif

@@ -564,9 +564,7 @@ unsigned char sn_quick_idle(const char *name)
 {
 	if (call_named(name) <= BOTH)
 		return SN_QUICK_IDLE;
-	if (!strcmp(name + (*name == 'P'), "MPI_Request_free") && sn_mpi_family == OPEN_MPI)
-		return SN_QUICK_BUSY; /* mended.c has to see each */
-	return sn_requests_take(name) ? SN_QUICK_IDLE_SO_FAR : SN_QUICK_BUSY;
+	return sn_requests_take(name) && !sn_mended_takes(name) ? SN_QUICK_IDLE_SO_FAR : SN_QUICK_BUSY;
 }
 
 void *sn_quick_stand_in(const char *name, void *definition)

@@ -35,10 +35,6 @@ static int load(void *topology)
 void sn_topology_lighten(void)
 {
 	struct sn_library pal;
-	union {
-		int (*function)(void *topology);
-		void *address;
-	} own = {load};
 	if (sn_mpi_family != OPEN_MPI || !sn_ours_is_alone() || getenv("HWLOC_COMPONENTS") ||
 	    !sn_library_named(&pal, "libopen-pal.so"))
 		return;
@@ -48,6 +44,6 @@ void sn_topology_lighten(void)
 	hwlocs.symbol = dlsym(its, "hwloc_topology_load");
 	components.symbol = dlsym(its, "hwloc_topology_set_components"); /* since 2.1 */
 	if (hwlocs.symbol && components.symbol)
-		sn_library_redirect(&pal, "hwloc_topology_load", own.address);
+		sn_library_redirect(&pal, "hwloc_topology_load", (void (*)(void))load);
 	dlclose(its);
 }

@@ -33,13 +33,9 @@ bool sn_unlocks_is_mpis(const void *code)
 void sn_unlocks_see(void)
 {
 	struct sn_library library;
-	union {
-		int (*function)(pthread_mutex_t *mutex);
-		void *address;
-	} own = {lock};
 	if (sn_mpi_family != MPICH || !sn_library_with(&library, (uintptr_t)sn_mpi_find("PMPI_Init_thread")))
 		return;
 	mpi = library;
-	if (!sn_mpi_is_intels() || sn_library_redirect(&mpi, "pthread_mutex_lock", own.address))
+	if (!sn_mpi_is_intels() || sn_library_redirect(&mpi, "pthread_mutex_lock", (void (*)(void))lock))
 		atomic_store(&sn_mpi_shim.lets_go, 1);
 }

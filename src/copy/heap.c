@@ -75,17 +75,6 @@ void sn_heap_refetch(const struct sn_heap_info *own, const struct iovec *iov, ui
 				"of before is lost (SENNIT_HEAP=no avoids this)");
 }
 
-static bool open_up(struct sn_heap_peer *peer, uint64_t far)
-{
-	if (sn_likely(far <= peer->open))
-		return true;
-	uint64_t to = sn_heap_reach(far, peer->bytes);
-	if (mprotect((char *)peer->map + peer->open, to - peer->open, PROT_READ | PROT_WRITE))
-		return false;
-	peer->open = to;
-	return true;
-}
-
 bool sn_heap_translate(struct sn_heap_peer *peer, struct iovec *iov, uint32_t count)
 {
 	uint64_t far = 0;
@@ -98,7 +87,8 @@ bool sn_heap_translate(struct sn_heap_peer *peer, struct iovec *iov, uint32_t co
 			return false;
 		far = SN_MAX_OF(far, (uint64_t)(uintptr_t)iov[i].iov_base + iov[i].iov_len - peer->base);
 	}
-	if (!open_up(peer, far))
+	if (!sn_likely(far <= peer->open) &&
+	    !sn_heap_open(peer->map, &peer->open, far, peer->bytes, PROT_READ | PROT_WRITE))
 		return false;
 	for (uint32_t i = 0; i < count; i++)
 		if (iov[i].iov_len)

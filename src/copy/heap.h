@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 
 #define SN_HEAP_BYTES_MAX (UINT64_C(1) << 46)
@@ -52,6 +53,15 @@ static inline uint64_t sn_heap_reach(uint64_t far, uint64_t len)
 {
 	uint64_t to = (far + SN_HEAP_STEP - 1) / SN_HEAP_STEP * SN_HEAP_STEP;
 	return to < len ? to : len;
+}
+
+/* Have so much of a mapping accessible, of which *open is. False: it cannot be. Budget: a system call for each step. */
+static inline bool sn_heap_open(void *map, uint64_t *open, uint64_t far, uint64_t len, int access)
+{
+	uint64_t to = sn_heap_reach(far, len);
+	if (to > *open && !mprotect((char *)map + *open, to - *open, access))
+		*open = to;
+	return far <= *open;
 }
 
 /* ---- a peer's arena ---- */
