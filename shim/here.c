@@ -153,9 +153,9 @@ bool sn_here_comm(handle comm)
 static unsigned inside;
 
 /*
- * What the kernel does at once for a process of one thread. With several, as Open MPI's start within MPI_Init, it waits until every
- * core has been through its scheduler (RCU), 4 to 25 ms for each: to have room for more than 64 descriptors (the shareable heap's has a
- * high number, heap.c), and to register for membarrier (src/progress/bell.c).
+ * What the kernel does at once for a process of one thread. With several, as Open MPI's start within MPI_Init, it waits
+ * until every core has been through its scheduler (RCU), 4 to 25 ms for each: to have room for more than 64 descriptors
+ * (the shareable heap's has a high number, heap.c), and to register for membarrier (src/progress/bell.c).
  */
 static void before_threads(void)
 {

@@ -234,7 +234,8 @@ static int bsend_init(int p, const void *buf, int count, handle type, int to, in
 	return 0;
 }
 
-/* Of that request; NULL: it is none of these. take: it is none any more. What nobody starts and frees at once does not change meanwhile. */
+/* Of that request; NULL: it is none of these. take: it is none any more. What nobody starts and frees at once does not
+ * change meanwhile. */
 static struct buffered *buffered_of(handle request, bool take)
 {
 	struct buffered *_Atomic *at = &buffered, *b;

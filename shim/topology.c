@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Open MPI 4 has hwloc discover the machine in each rank that uses libfabric, and nowhere else: of several cards it takes the
- * nearest. Where libfabric has sennit alone there is none to take, and 13 of the 15 ms of processor time that this costs here are
- * left out: the configuration of each PCI device, and a look from each core ("x86"), to which the rank is bound in turn,
- * whoever else is on it. The cores and caches are known without, from what the kernel shows.
+ * Open MPI 4 has hwloc discover the machine in each rank that uses libfabric, and nowhere else: of several cards it takes
+ * the nearest. Where libfabric has sennit alone there is none to take, and 13 of the 15 ms of processor time that this
+ * costs here are left out: the configuration of each PCI device, and a look from each core ("x86"), to which the rank is
+ * bound in turn, whoever else is on it. The cores and caches are known without, from what the kernel shows.
  */
 #include "topology.h"
 #include "abi.h"

@@ -56,8 +56,8 @@ void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir);
 /* Put in front of the program what is to be there; not of one that would die of it. */
 void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
 		      const char *provider);
-/* The path of a file of ours, beside the provider or where libraries for programs are installed (the caller frees it). NULL: it is
- * not there. */
+/* The path of a file of ours, beside the provider or where libraries for programs are installed (the caller frees it).
+ * NULL: it is not there. */
 char *sn_plan_ours(const char *provider, const char *name);
 
 /* ---- mpich_abi.c: programs linked with a libmpich.so.12 that was built without libfabric ---- */

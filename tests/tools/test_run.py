@@ -489,6 +489,9 @@ class Detection(RunTest):
         self.assertEqual(told(intel, "mpich", with_mpich, LD_LIBRARY_PATH=self.dir + "/intel"), (False, True))
         self.assertEqual(told(intel, "old", "-Wl,--disable-new-dtags,-rpath," + self.dir + "/mpich",
                               LD_LIBRARY_PATH=self.dir + "/intel"), (True, True))
+        # Intel's bits of a tag would be fewer than MPICH's
+        self.assertNotIn("MPIR_CVAR_CH4_OFI_TAG_BITS", self.exports(self.dry(intel, "-n", "2", self.dir + "/p-mpich")))
+        self.assertIn("MPIR_CVAR_CH4_OFI_TAG_BITS", self.exports(self.dry(hydra, "-n", "2", self.dir + "/p-intel")))
 
     def test_unknown_launcher_gets_everything(self):
         lines = self.dry(self.launcher("mpirun", "my own mpirun 1.0"), "./a.out")
