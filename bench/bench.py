@@ -35,8 +35,8 @@ GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
 LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
-                  "capiratio")
-UNITS = {"lat": "us", "capilat": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
+                  "capipost", "capiratio")
+UNITS = {"lat": "us", "capilat": "us", "capipost": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
          "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "served": "us", "total": "x", "away": "us", "threads": "M/s",
          "suite": "s", "capiratio": "x", "capibw": "MB/s", "capibwpart": "x", "capimap": "MB/s", "capimappart": "x"}
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
@@ -46,7 +46,8 @@ TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs"
           "served": "answer of rank 0 to ranks that compute for 2 ms before they ask",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
           "idle": "core used while waiting", "wake": "round trip to a rank that has waited for 5 ms",
-          "away": "read from a rank outside the library", "total": "work and an exchange, over the work alone", "capilat": "C API latency", "capirate": "C API rate",
+          "away": "read from a rank outside the library", "total": "work and an exchange, over the work alone", "capilat": "C API latency",
+          "capipost": "C API latency, posted and waited for", "capirate": "C API rate",
           "capiratio": "C API latency over a bare line pair", "capibw": "C API bandwidth, ordinary memory",
           "capibwpart": "C API bandwidth over both sides' bare kernel copies", "capimap": "C API bandwidth, shareable heap",
           "capimappart": "C API bandwidth over both sides' bare mapped copies"}

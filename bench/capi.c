@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The C API's rows, between two processes on two cores; prints the lines that rows.c prints.
- *   capilat    us, half a round trip        capirate   million messages/s, windows of 64 in one direction
+ *   capilat    us, half a round trip of sn_send and sn_recv
+ *   capipost   likewise, of posts that are waited for
+ *   capirate   million messages/s, windows of 64 posts in one direction
  * capi [MS [capilat|capirate]]
  *   capiratio  capilat over the bare exchange of a cache line in each direction, probed around it
  */
@@ -16,26 +18,47 @@
 
 static char out[WINDOW][LARGEST], in[WINDOW][LARGEST];
 
-static void send_one(size_t len)
+static void send_one(size_t len, bool posts)
 {
 	sn_req *req;
+	if (!posts) {
+		check(sn_send(ep, peer, out[0], len, 1), "send");
+		return;
+	}
 	check(sn_isend(ep, peer, out[0], len, 1, &req), "send");
 	wait_for(req);
 }
 
-static double pingpong(size_t len, long rounds)
+static inline double pingpong(size_t len, long rounds, bool posts)
 {
 	double start = bench_now();
 	for (long i = 0; i < rounds; i++) {
 		sn_req *req;
-		check(sn_irecv(ep, peer, in[0], len, 1, UINT64_MAX, &req), "receive");
+		sn_completion c;
+		if (posts)
+			check(sn_irecv(ep, peer, in[0], len, 1, UINT64_MAX, &req), "receive");
 		if (side == 0)
-			send_one(len);
-		wait_for(req);
+			send_one(len, posts);
+		if (posts) {
+			wait_for(req);
+		} else {
+			check(sn_recv(ep, peer, in[0], len, 1, UINT64_MAX, NULL, &c), "receive");
+			check(c.status, "a message");
+		}
 		if (side == 1)
-			send_one(len);
+			send_one(len, posts);
 	}
 	return bench_now() - start;
+}
+
+static double calls(size_t len, long rounds)
+{
+	return pingpong(len, rounds, false);
+}
+
+static double posts(size_t len, long rounds)
+{
+	return pingpong(len, rounds, true);
 }
 
 static double rate(size_t len, long windows)
@@ -62,10 +85,9 @@ static double rate(size_t len, long windows)
 	return bench_now() - start;
 }
 
-static void row(const char *kind, size_t len, double seconds)
+static void row(const char *kind, double (*timed)(size_t, long), size_t len, double seconds)
 {
-	bool rates = !strcmp(kind, "capirate");
-	double (*timed)(size_t, long) = rates ? rate : pingpong;
+	bool rates = timed == rate;
 	double before = probe_ns(shared->lines, side, &probe_round);
 	timed(len, 100);
 	/* both sides run the same number of rounds: by size only */
@@ -76,7 +98,7 @@ static void row(const char *kind, size_t len, double seconds)
 		return;
 	printf("%s:%zu %.6g %.1f %.1f\n", kind, len, rates ? WINDOW / each / 1e6 : each / 2 * 1e6, before,
 	       after);
-	if (!rates)
+	if (timed == calls)
 		printf("capiratio:%zu %.6g %.1f %.1f\n", len, each / 2 * 1e9 / ((before + after) / 2), before,
 		       after);
 }
@@ -90,9 +112,11 @@ int main(int argc, char **argv)
 	memset(in, 2, sizeof(in));
 	open_pair();
 	const char *only = argc > 2 ? argv[2] : "";
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && strcmp(only, "capirate") != 0; i++)
-		row("capilat", sizes[i], seconds);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && strcmp(only, "capirate") != 0; i++) {
+		row("capilat", calls, sizes[i], seconds);
+		row("capipost", posts, sizes[i], seconds);
+	}
 	if (strcmp(only, "capilat") != 0)
-		row("capirate", 8, seconds);
+		row("capirate", rate, 8, seconds);
 	return pair_end();
 }

@@ -9,7 +9,7 @@ import bench
 
 OURS = "sennit"
 LINE = 64  # bytes
-BARE = ("capilat", "capirate", "capiratio", "capibw", "capibwpart", "capimap", "capimappart")  # rows with nobody to compare with
+BARE = ("capilat", "capipost", "capirate", "capiratio", "capibw", "capibwpart", "capimap", "capimappart")  # rows with nobody to compare with
 LEVEL = 0.97                                 # from here on sennit counts as level: noise
 KERNEL_COPY = ("Open MPI 4", "Open MPI 4 UCX", "Open MPI 5", "Open MPI 5 UCX", "MPICH 4", "MPICH 5")
 KERNEL_FROM = 256 << 10                      # bytes, from which on all of these let the kernel copy

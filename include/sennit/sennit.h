@@ -287,9 +287,17 @@ SN_API int sn_try_awaited(sn_req *req, uint64_t exactly, unsigned looks, int64_t
 SN_API int sn_try_hold(sn_req *req, const int64_t *came);
 
 /*
- * A tagged receive that is over when the call returns, whatever came and however long that took: *c tells.
- * meanwhile() is called between two looks, by the caller's thread, and should give the core away when it is called in
- * vain for long; it may call sennit. Returned errors: as sn_post_recv.
+ * A tagged send that is over when the call returns, which waits as sn_wait does without a limit: the memory is the
+ * caller's again, the message is on its way or received. On an endpoint without on_complete. Errors: as sn_post_send, and
+ * what the completion would have said, SN_ERR_PEER_GONE of a peer that is gone.
+ *
+ * Budget: a short message to a known local peer needs no request; else as sn_post_send.
+ */
+SN_API int sn_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits);
+/*
+ * A tagged receive that is over when the call returns, whatever came and however long that took: *c tells. It waits as
+ * sn_wait does; or calls meanwhile(), if that is not NULL, between two looks, by the caller's thread, which should give
+ * the core away when it is called in vain for long, and may call sennit. Returned errors: as sn_post_recv.
  */
 SN_API int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		   void (*meanwhile)(void), sn_completion *c);

@@ -220,11 +220,11 @@ int sn_try_marked(const sn_ep *ep)
 int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 	    void (*meanwhile)(void), sn_completion *c)
 {
-	if (sn_unlikely(!ep || (!buf && room) || bits & ~mask || !meanwhile || !c ||
+	if (sn_unlikely(!ep || (!buf && room) || bits & ~mask || !c ||
 			(from != SN_ANY_PEER &&
 			 from >= atomic_load_explicit(&ep->peer_count, memory_order_relaxed))))
-		return sn_fail(SN_ERR_INVALID, "endpoint, memory, peer, function or completion is none, or "
-					       "bits lie outside the mask");
+		return sn_fail(SN_ERR_INVALID, "endpoint, memory, peer or completion is none, or bits lie "
+					       "outside the mask");
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
 	sn_lock(&ep->lock);
@@ -235,7 +235,7 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		ep->count.recvs++;
 	}
 	sn_unlock(&ep->lock);
-	int rc = req ? sn_test(ep, req, c) : SN_ERR_NOMEM;
+	int rc = !req ? SN_ERR_NOMEM : meanwhile ? sn_test(ep, req, c) : sn_wait(ep, req, c, -1);
 	while (rc == SN_ERR_AGAIN) {
 		meanwhile();
 		rc = sn_test(ep, req, c);

@@ -228,7 +228,7 @@ class CapiTest(unittest.TestCase):
 
     def test_it_runs_and_its_lines_are_understood(self):
         rows = self.rows("bench_capi", "2")
-        for name in ("capilat:0", "capilat:8", "capilat:4096", "capiratio:8", "capirate:8"):
+        for name in ("capilat:0", "capilat:8", "capilat:4096", "capipost:8", "capiratio:8", "capirate:8"):
             self.assertGreater(rows[name], 0)
 
     def test_large_messages_beside_bare_copies(self):
