@@ -99,13 +99,21 @@ def build(args):
                 fail(f"{program} does not compile for {Mpi.TITLES[name]}")
 
 
-def own_program(args, runner):
+def several(many, what, args, more):
+    """what(args, runner, *more) for each of these, so many at a time, which is sooner where jobs wait more than they do."""
+    with concurrent.futures.ProcessPoolExecutor(many) as at_once:
+        jobs = [at_once.submit(what, args, Runner(args.build, os.path.join(args.work, str(i))), *each) for i, each in enumerate(more)]
+        for each in jobs:
+            each.result()
+
+
+def own_program(args, runner, *more):
     mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
     binary = os.path.join(programs_folder(args, mpi.name), args.what)
     if not os.path.exists(binary):
         skip(f"{binary} is not built")
     launch = next((o for v, o in RMA_OPTIONS.items() if args.what == "rma" and v in mpi.version()), [])
-    result = runner.run(mpi, ranks, [binary, *args.rest[2:]], timeout=args.timeout, launch=launch)
+    result = runner.run(mpi, ranks, [binary, *args.rest[2:], *more], timeout=args.timeout, launch=launch)
     verdict(result, f"{args.what} on {ranks} ranks of {mpi.TITLES[mpi.name]}", ranks, SAID.get(args.what, r"every byte right"))
     return result
 
@@ -284,18 +292,15 @@ def pending(args, runner):
     if "-d" not in args.rest:
         own_program(args, runner)
         return
-    hows = [[str(how), *(["-m"] if "-m" in args.rest else [])] for how in range(2 * 9)]
-    with concurrent.futures.ProcessPoolExecutor(6) as at_once:  # most of a job is the time that is left to its launcher
-        for dead in [at_once.submit(death, args, Runner(args.build, os.path.join(args.work, how[0])), *how) for how in hows]:
-            dead.result()
+    # most of such a job is the time that is left to its launcher
+    several(6, death, args, [[str(how), *(["-m"] if "-m" in args.rest else [])] for how in range(2 * 9)])
 
 
 def asked(args, runner):
     """Each function that takes requests is the first to be asked; likewise after MPI_Request_c2f. One MPI of each family takes the
     functions by one of their names, the other by the other."""
-    for how in range(args.rest[0] in ("o5", "im"), 2 * 15, 2):
-        rest = [*args.rest, str(how), *(["-c"] if how % 4 > 1 else [])]
-        own_program(argparse.Namespace(**{**vars(args), "rest": rest}), runner)
+    hows = range(args.rest[0] in ("o5", "im"), 2 * 15, 2)
+    several(3, own_program, args, [[str(how), *(["-c"] if how % 4 > 1 else [])] for how in hows])
 
 
 # The MPIs are not instrumented. What they read and write is theirs, but their locks count; that they take some in another order now and
