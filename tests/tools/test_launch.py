@@ -47,6 +47,8 @@ class LaunchTest(ToolTest):
         super().setUp()
         self.addCleanup(lambda: [job.end_all(mark) for mark in self.seen])
         self.seen = set()
+        self.addCleanup(setattr, launch, "GRACE", launch.GRACE)
+        launch.GRACE = 1
         rank = self.script("rank", RANK % (self.dir, self.dir, self.dir))
         self.launcher = self.script("launcher", f"setsid {rank} & {rank} & trap '' TERM; wait; sleep 1000")
         os.makedirs(os.path.join(self.dir, "bin"))
