@@ -2,10 +2,10 @@
 /*
  * Memory for large allocations that peers may map: arenas.
  *
- * An arena is a memfd as large as the machine's memory, mapped shared, accessible as far as blocks reach (copy/heap.h);
- * pages exist once they are touched, and go back to the system (a hole is punched) when more than RETAIN bytes of freed
- * memory are kept. Blocks are whole pages, first fit from the lowest address. What describes them lies outside, so that
- * a peer who writes where it may not spoils contents and nothing else.
+ * An arena is a memfd as large as the machine's memory (where there are many ranks, as MORE says), mapped shared,
+ * accessible as far as blocks reach (copy/heap.h); pages exist once they are touched, and go back to the system (a hole is
+ * punched) when more than RETAIN bytes of freed memory are kept. Blocks are whole pages, first fit from the lowest
+ * address. What describes them lies outside, so that a peer who writes where it may not spoils contents and nothing else.
  *
  * Fork. After a fork neither process may see what the other writes, as with any heap. So just before it the arena is
  * mapped anew at the same addresses, *private*: the same pages, copied when somebody writes. Parent and child then have
@@ -18,6 +18,7 @@
  * Threads: one lock; whether a pointer is ours is decided without it, by bounds that only widen.
  */
 #include "heap.h"
+#include "base/launched.h"
 #include "copy/heap.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -31,9 +32,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define UNIT	    ((size_t)4096) /* and a page: where pages are larger, there is no heap */
-#define ARENAS	    8		   /* generations with blocks in use: when there are more, malloc serves */
-#define RUNS	    ((size_t)1 << 18)
+#define UNIT   ((size_t)4096) /* and a page: where pages are larger, there is no heap */
+#define ARENAS 8	      /* generations with blocks in use: when there are more, malloc serves */
+#define RUNS   ((size_t)1 << 18)
+/*
+ * Each rank maps the arena of each other, up to three times. Without an end 192 ranks on a node of 768 GiB would want 432 TiB
+ * of address space, and there are 128; with this one it is 18. What finds no room in an arena is malloc's.
+ */
+#define MORE	    8
 #define RETAIN	    ((size_t)128 << 20)
 #define FD_FROM	    700 /* out of the way of programs that count on low numbers */
 #define ADVISE_HUGE 14
@@ -79,11 +85,23 @@ static bool fd_good(const struct arena *a)
 	return a->fd >= 0 && !fstat(a->fd, &st) && st.st_dev == a->dev && st.st_ino == a->ino;
 }
 
+/* Where the launcher says only how many there are in all: no more of them here than cores. */
+static size_t ranks_here(void)
+{
+	struct sn_launched job = sn_launched();
+	long cores = sysconf(_SC_NPROCESSORS_CONF);
+	if (job.here)
+		return (size_t)job.here;
+	return (size_t)(job.all < cores ? job.all : cores);
+}
+
 static size_t arena_bytes(void)
 {
 	struct rlimit limit;
 	long pages = sysconf(_SC_PHYS_PAGES);
-	size_t bytes = pages > 0 ? (size_t)pages * UNIT : (size_t)1 << 32;
+	size_t bytes = pages > 0 ? (size_t)pages * UNIT : (size_t)1 << 32, ranks = ranks_here();
+	if (ranks > MORE)
+		bytes = bytes / ranks * MORE;
 	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur != RLIM_INFINITY)
 		return 0; /* address space is counted: a large mapping would take it from the program */
 	if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes))

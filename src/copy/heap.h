@@ -42,7 +42,7 @@ void sn_heap_refetch(const struct sn_heap_info *own, const struct iovec *iov, ui
 		     uint64_t len);
 
 /*
- * An arena is as long as the machine's memory, and who reads where nothing was written makes a page there. So its owner
+ * An arena may be as long as the machine's memory, and who reads where nothing was written makes a page there. So its owner
  * and its peers have access only as far as blocks reach, in steps, and the rest of the mapping without: mlockall() would
  * fill it, as would valgrind's search for leaks and a core file.
  */

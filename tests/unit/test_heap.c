@@ -77,6 +77,31 @@ static void what_no_block_reaches_has_no_access(void **state)
 	free(longer);
 }
 
+/* Of many ranks none has an arena as long as the machine's memory, for each of them maps all. */
+#define MANY_RANKS "64"
+
+static int as_one_of_many(void *arg)
+{
+	setenv("OMPI_COMM_WORLD_LOCAL_SIZE", MANY_RANKS, 1);
+	execl("/proc/self/exe", "test_heap", "one of many", NULL);
+	return 1;
+}
+
+static int one_of_many(const struct sn_heap_info *own)
+{
+	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * 4096, beyond = own->bytes + N;
+	void *within = malloc(N), *longer = malloc(beyond);
+	return own->bytes <= memory / 8 && own->bytes >= memory / 8 - N && ours(within, N) && longer &&
+			       !ours(longer, beyond)
+		       ? 0
+		       : 1;
+}
+
+static void of_many_each_has_its_share(void **state)
+{
+	assert_int_equal(child(as_one_of_many, NULL), 0);
+}
+
 static void large_ones_are_shareable_and_small_ones_not(void **state)
 {
 	void *small = malloc(1000), *large = malloc(N), *zero = calloc(3, N), *aligned = NULL;
@@ -406,7 +431,10 @@ int main(int argc, char **argv)
 				"or no overcommit\n");
 		return 77;
 	}
+	if (argc > 1)
+		return one_of_many(&own);
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(of_many_each_has_its_share),
 		cmocka_unit_test(large_ones_are_shareable_and_small_ones_not),
 		cmocka_unit_test(realloc_keeps_what_was_there),
 		cmocka_unit_test(calloc_is_zero_the_second_time),
