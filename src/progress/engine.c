@@ -6,13 +6,12 @@
 #include "progress/live.h"
 #include "progress/poller.h"
 #include "progress/relax.h"
+#include "progress/thread.h"
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 
-#define STACK_BYTES    ((size_t)256 * 1024)
 #define TICK_MIN       2000u  /* us */
 #define TICK_MAX       16000u /* us */
 #define DOUBT	       50u    /* us */
@@ -257,21 +256,13 @@ static void watch_forks(void)
 static void start(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	sigset_t all, before;
-	pthread_attr_t attr;
 	atomic_store(&engine.stop, false);
 	/* before the handlers of fork are registered: the live view's lock is the inner one, in fork, too */
 	engine.row = sn_live_add(0, "this process", "progress thread", "");
 	pthread_once(&once, watch_forks);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all); /* signals are for the application's threads */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (sn_conf_num(SN_CONF_POLL) > 0)
 		sn_poller_start();
-	int rc = pthread_create(&engine.thread, &attr, engine_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
+	int rc = sn_thread_start(&engine.thread, engine_main);
 	engine.running = !rc;
 	if (rc) {
 		sn_poller_stop();

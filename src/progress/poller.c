@@ -2,6 +2,7 @@
 #include "progress/poller.h"
 #include "base/base.h"
 #include "base/log.h"
+#include "progress/thread.h"
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,10 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STACK_BYTES ((size_t)256 * 1024)
-#define LOOKS	    16	     /* between two readings of the clock */
-#define SLICE	    1000000u /* ns: the longest time for which nobody looks because the poller has no core */
-#define LOST_NS	    50000u   /* between two readings of the clock: more than an interrupt takes */
+#define LOOKS	16	 /* between two readings of the clock */
+#define SLICE	1000000u /* ns: the longest time for which nobody looks because the poller has no core */
+#define LOST_NS 50000u	 /* between two readings of the clock: more than an interrupt takes */
 
 static struct {
 	pthread_t thread;
@@ -142,12 +142,8 @@ void sn_poller_roam(pthread_t thread)
 
 bool sn_poller_start(void)
 {
-	pthread_attr_t attr;
 	atomic_store(&poller.stop, false);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	int rc = pthread_create(&poller.thread, &attr, poller_main, NULL);
-	pthread_attr_destroy(&attr);
+	int rc = sn_thread_start(&poller.thread, poller_main);
 	poller.running = !rc;
 	if (rc) {
 		sn_info("nobody polls for the progress thread: %s", strerror(rc));

@@ -3,16 +3,14 @@
 #include "base/log.h"
 #include "progress/bell.h"
 #include "progress/memfd.h"
+#include "progress/thread.h"
 #include "sennit/sennit.h"
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#define STACK_BYTES ((size_t)256 * 1024)
 
 struct entry {
 	struct sn_watch *watch;
@@ -153,22 +151,6 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
-static int thread_start(void)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all); /* signals are for the application's threads */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int rc = pthread_create(&service.thread, &attr, service_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	if (!rc)
-		pthread_setname_np(service.thread, "sennit");
-	return rc;
-}
-
 static int start(void)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = KICK_DATA};
@@ -180,9 +162,11 @@ static int start(void)
 	int rc = service.epoll < 0 || service.kick < 0 ||
 				 epoll_ctl(service.epoll, EPOLL_CTL_ADD, service.kick, &e)
 			 ? errno
-			 : thread_start();
-	if (!rc)
+			 : sn_thread_start(&service.thread, service_main);
+	if (!rc) {
+		pthread_setname_np(service.thread, "sennit");
 		return 0;
+	}
 	if (service.epoll >= 0)
 		close(service.epoll);
 	if (service.kick >= 0)

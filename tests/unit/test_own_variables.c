@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program whose threads have megabytes of variables of their own (threadprivate, thread_local): the C library takes
+ * them out of each thread's stack, of sennit's own threads, too.
+ */
+#include "check.h"
+#include <dirent.h>
+
+#define LARGE ((size_t)4 << 20)
+
+static __thread char own[LARGE];
+
+static unsigned threads(void)
+{
+	unsigned n = 0;
+	DIR *d = opendir("/proc/self/task");
+	assert_non_null(d);
+	for (const struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static void its_threads_start(void **state)
+{
+	sn_ep *ep;
+	unsigned before = threads();
+	setenv("SENNIT_PROGRESS", "1", 1);
+	setenv("SENNIT_POLL", "1", 1);
+	memset(own, 1, sizeof(own));
+	assert_int_equal(sn_ep_open(NULL, &ep), SN_OK);
+	assert_in_range(threads() - before, 2,
+			3); /* the service thread, that of progress, and who polls for it */
+	sn_ep_close(ep);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(its_threads_start)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
