@@ -6,31 +6,49 @@
 
 #define LAUNCHERS 3
 #define HYDRA	  1
+#define SRUN	  2
 
 /*
- * Of Open MPI; MPICH and Intel MPI; srun, which has no number of those on one node that could be read without the
- * node's own.
+ * Of Open MPI; MPICH and Intel MPI; srun, which says how many are on each node in a list that only a node knows its place
+ * in, but where there is one node these are all. A launcher may itself be of srun's step, with one on each node.
  */
 static const char *const rank_names[LAUNCHERS] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
 						  "SLURM_LOCALID"};
 static const char *const here_names[LAUNCHERS] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};
 static const char *const all_names[LAUNCHERS] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
 
+static int number(const char *text)
+{
+	long n = text ? strtol(text, NULL, 10) : 0;
+	return n > 0 && n < INT_MAX ? (int)n : 0;
+}
+
 static int first_of(const char *const names[LAUNCHERS])
 {
 	for (int i = 0; i < LAUNCHERS; i++) {
 		const char *text = names[i] ? secure_getenv(names[i]) : NULL;
-		long n = text ? strtol(text, NULL, 10) : 0;
 		if (text)
-			return n > 0 && n < INT_MAX ? (int)n : 0;
+			return number(text);
 	}
 	return 0;
 }
 
+/* All of srun's, where they are on one node and have no other launcher; else 0. */
+static int all_of_step(void)
+{
+	for (int i = 0; i < SRUN; i++)
+		if (secure_getenv(rank_names[i]))
+			return 0;
+	return number(secure_getenv("SLURM_STEP_NUM_NODES")) == 1
+		       ? number(secure_getenv("SLURM_STEP_NUM_TASKS"))
+		       : 0;
+}
+
 struct sn_launched sn_launched(void)
 {
+	int step = all_of_step();
 	return (struct sn_launched){.rank = first_of(rank_names),
-				    .here = first_of(here_names),
-				    .all = first_of(all_names),
+				    .here = step ? step : first_of(here_names),
+				    .all = step ? step : first_of(all_names),
 				    .hydra = secure_getenv(rank_names[HYDRA]) != NULL};
 }
