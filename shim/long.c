@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "long.h"
+#include "base/copy.h"
 #include "copy/bypass.h"
 #include "here.h"
 #include "seen.h"
@@ -276,7 +277,7 @@ static void add_both(const struct sum *s, uint64_t k)
 		n = chunk_of(s, len - at);
 		char *sum = s->gpu || to == b ? s->m->sums : to + at;
 		if (sum != a + at)
-			memcpy(sum, a + at, n);
+			sn_copy_between(sum, a + at, n);
 		add(s, b + at, sum, n);
 		if (sum == s->m->sums)
 			sn_meet_copy(s->m, s->c, to + at, sum, n);
@@ -298,7 +299,7 @@ static void add_share(const struct sum *s, uint64_t k)
 	for (size_t at = share(s, m->rank, length(s, k)), n; at < end; at += n) {
 		char *to = placed(s, m->ranks, k) + at, *sum = m->far.far ? m->sums : to;
 		n = chunk_of(s, end - at);
-		memcpy(sum, operand(s, 0, k) + at, n);
+		sn_copy_between(sum, operand(s, 0, k) + at, n);
 		for (unsigned r = 1; r < m->ranks; r++)
 			add(s, operand(s, r, k) + at, sum, n);
 		if (sum == m->sums)

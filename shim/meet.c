@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "meet.h"
+#include "base/copy.h"
 #include "gpu.h"
 #include "here.h"
 #include <errno.h>
@@ -612,7 +613,7 @@ bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c)
 void sn_meet_copy(struct sn_meet *m, const struct sn_collective *c, void *to, const void *from, size_t len)
 {
 	if (likely(!sn_meet_gpu(m, c)))
-		memcpy(to, from, len);
+		sn_copy_between(to, from, len);
 	else
 		sn_proof_mpi.allreduce(from, to, (int)len, byte_type, any_op, self);
 }

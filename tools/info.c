@@ -213,11 +213,11 @@ static void print_machine(void)
 /* What base.c and cma.c avoid, where there is something to avoid. */
 static void print_copies(void)
 {
-	unsigned times = sn_copy_stumbles();
+	unsigned times = sn_copy_stumbles(1), far = sn_copy_stumbles(SN_COPY_TRIPS - 1);
 	if (times > 1)
-		printf("copies     rep movsb is %u times slower here 1 to 15 bytes behind its source within "
+		printf("copies     rep movsb is %u times slower here 1 to %u bytes behind its source within "
 		       "a page: a loop copies there%s\n",
-		       times,
+		       times, (far > 1 ? SN_COPY_TRIPS : SN_COPY_TRIPS / 2) - 1,
 		       times < 3 ? "" : ", and the kernel's copies go by way of a place that lies better");
 }
 

@@ -3,6 +3,7 @@
 #ifndef SN_BASE_H
 #define SN_BASE_H
 
+#include "base/copy.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -184,38 +185,6 @@ static inline void sn_copy_48(void *to, const void *from, size_t n)
 			((volatile char *)t)[i] = f[i];
 	}
 }
-/* Between processes, of any length; see base.c. */
-#define SN_COPY_LONG   4096u
-#define SN_COPY_MEDIUM 2048u /* so many and more the C library may copy by rep movsb */
-void sn_copy_strings(void *to, const void *from, size_t n);
-static inline void sn_copy_between(void *to, const void *from, size_t n)
-{
-	if (n < SN_COPY_MEDIUM)
-		memcpy(to, from, n);
-	else
-		sn_copy_strings(to, from, n);
-}
-/* Likewise, to lines that a core has from which they take long, or none; they must not overlap. */
-void sn_copy_away(void *to, const void *from, size_t n);
-/* May rep movsb stumble there: does it write a little behind what it reads, within a page? */
-#define SN_COPY_PAGE 4096u
-static inline bool sn_copy_trips(const void *to, const void *from)
-{
-	uintptr_t behind = ((uintptr_t)to - (uintptr_t)from) % SN_COPY_PAGE;
-	return behind && behind < 16;
-}
-/*
- * How many times slower it is there than elsewhere on this processor, measured at the first call; 1: it is not, or is
- * not used.
- */
-unsigned sn_copy_stumbles(void);
-/*
- * Likewise, out of what another core has written; they must not overlap. again: to where the copy before went, as far
- * as is known, so those lines are probably in this core's cache.
- */
-void sn_copy_home(void *to, const void *from, size_t n, bool again);
-/* Is it worth asking for lines ahead here, where the processor does not do it by itself? On an Intel one it is. */
-bool sn_copy_asks_ahead(void);
 /* Between processes, and mostly short. */
 static inline void sn_copy_small(void *to, const void *from, size_t n)
 {

@@ -57,7 +57,9 @@ static char *other_place(const struct iovec *to, uint32_t n_to, const struct iov
 	if (sn_likely(n_to != 1 || n_from != 1 || want < LEAST ||
 		      !sn_copy_trips(to->iov_base, from->iov_base)))
 		return NULL;
-	return sn_copy_stumbles() < STUMBLES ? NULL : aligned_alloc(SN_COPY_PAGE, CHUNK + SN_COPY_PAGE);
+	return sn_copy_stumbles(sn_copy_behind(to->iov_base, from->iov_base)) < STUMBLES
+		       ? NULL
+		       : aligned_alloc(SN_COPY_PAGE, CHUNK + SN_COPY_PAGE);
 }
 
 /* The part of it that stands for the kernel's other end. */

@@ -96,7 +96,7 @@ static const struct iovec *recv_segments(struct sn_req *req)
 static void recv_body(struct sn_req *req, const void *body, uint64_t len)
 {
 	if (sn_likely(req->seg_count == 1))
-		memcpy(req->comp.buf, body, len);
+		sn_copy_between(req->comp.buf, body, len);
 	else
 		sn_iov_write(req->seg, req->seg_count, 0, body, len);
 }

@@ -90,7 +90,7 @@ static int put_arrive(struct sn_peer_state *peer, const struct sn_in *in, const 
 	}
 	if (!status) {
 		if (in->head.len)
-			memcpy(at, in->body, in->head.len);
+			sn_copy_between(at, in->body, in->head.len);
 		tell(peer, SN_OP_TARGET_PUT, imm->key, in->head.len, in->head.flags, in->head.data);
 	}
 	return sn_core_ack(peer, imm->op, status);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The small things: segment copies against a flat buffer, the lock under threads, log, errors, topology. */
 #include "base/base.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "sennit/sennit.h"
 #include "unit.h"
@@ -148,10 +149,54 @@ static void a_copy_is_exact_wherever_it_lies(void **state)
 		}
 	}
 	assert_true(trips);
-	assert_false(sn_copy_trips(to + 40, from + 40) || sn_copy_trips(to + 56, from + 40) ||
+	assert_false(sn_copy_trips(to + 40, from + 40) || sn_copy_trips(to + 72, from + 40) ||
 		     sn_copy_trips(to + 39, from + 40));
 	assert_true(sn_copy_trips(to + 41, from + 40) && sn_copy_trips(to + 7, from + 4096 * 2 - 8));
-	assert_in_range(sn_copy_stumbles(), 1, 1000);
+	assert_true(sn_copy_trips(to + 71, from + 40));
+	assert_in_range(sn_copy_stumbles(1), 1, 1000);
+	assert_in_range(sn_copy_stumbles(16), 1, 1000);
+}
+
+/* ---- what launchers say ---- */
+
+static void ranks_of_srun_on_one_node_are_all_here(void **state)
+{
+	static const char *const said[] = {"SLURM_STEP_NUM_NODES",
+					   "1",
+					   "SLURM_STEP_NUM_TASKS",
+					   "5",
+					   "SLURM_NTASKS",
+					   "8",
+					   "SLURM_LOCALID",
+					   "3",
+					   "OMPI_COMM_WORLD_SIZE",
+					   NULL,
+					   "PMI_SIZE",
+					   NULL,
+					   "OMPI_COMM_WORLD_LOCAL_RANK",
+					   NULL,
+					   "MPI_LOCALRANKID",
+					   NULL,
+					   "OMPI_COMM_WORLD_LOCAL_SIZE",
+					   NULL,
+					   "MPI_LOCALNRANKS",
+					   NULL};
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i += 2)
+		assert_int_equal(said[i + 1] ? setenv(said[i], said[i + 1], 1) : unsetenv(said[i]), 0);
+	struct sn_launched job = sn_launched();
+	assert_true(job.rank == 3 && job.here == 5 && job.all == 5 && !job.hydra);
+	setenv("SLURM_STEP_NUM_NODES", "2", 1);
+	job = sn_launched();
+	assert_true(job.rank == 3 && job.here == 0 && job.all == 8);
+	/* a launcher of an MPI, whose helpers on other nodes are srun's step */
+	setenv("SLURM_STEP_NUM_NODES", "1", 1);
+	setenv("MPI_LOCALRANKID", "1", 1);
+	setenv("MPI_LOCALNRANKS", "2", 1);
+	setenv("PMI_SIZE", "4", 1);
+	job = sn_launched();
+	assert_true(job.rank == 1 && job.here == 2 && job.all == 4 && job.hydra);
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i += 2)
+		unsetenv(said[i]);
 }
 
 /* ---- lists ---- */
@@ -425,6 +470,7 @@ int main(void)
 		cmocka_unit_test(a_line_that_is_too_long_is_cut_but_ends),
 		cmocka_unit_test(the_last_error_is_kept_per_thread),
 		cmocka_unit_test(every_error_code_has_a_sentence_of_its_own),
+		cmocka_unit_test(ranks_of_srun_on_one_node_are_all_here),
 		cmocka_unit_test(the_version_is_that_of_the_header),
 		cmocka_unit_test(the_topology_is_plausible),
 		cmocka_unit_test(allowed_processors_follow_the_affinity),

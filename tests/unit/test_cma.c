@@ -77,7 +77,8 @@ static int end(void **state)
 /* How many calls that takes: one, but where the kernel stumbles so many for each part. */
 static uint64_t calls_for(const void *to, const void *from, uint64_t n, uint64_t each)
 {
-	bool parts = n >= CHUNK / 4 && sn_copy_trips(to, from) && sn_copy_stumbles() >= 3;
+	bool parts =
+		n >= CHUNK / 4 && sn_copy_trips(to, from) && sn_copy_stumbles(sn_copy_behind(to, from)) >= 3;
 	return parts ? (n + CHUNK - 1) / CHUNK * each : 1;
 }
 
