@@ -485,15 +485,31 @@ static void in_child(void)
 	pthread_mutex_unlock(&heap.lock);
 }
 
-/* Anonymous memory then gets huge pages by itself, and shared memory does not: a program would lose more than it wins. */
-static bool huge_pages_always(void)
+/* Is this the one of its choices in that file, "[never]", that is taken? */
+static bool huge_pages(const char *file, const char *choice)
 {
-	char text[64] = "";
-	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+	char text[96] = "";
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 	if (fd >= 0)
 		close(fd);
-	return n > 0 && strstr(text, "[always]");
+	return n > 0 && strstr(text, choice);
+}
+
+/* pthread_atfork() is this, in glibc. In another C library, of a program that a rank starts, it is missing, and so is the heap. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+#define HUGE_PAGES "/sys/kernel/mm/transparent_hugepage/"
+
+/* Other memory gets huge pages by itself, and an arena none though it asks: a program would lose more than it wins. */
+static bool huge_pages_elsewhere(void)
+{
+	static const char *const given[] = {"[advise]", "[always]", "[within_size]", "[force]"};
+	bool shared = false;
+	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
+		shared = shared || huge_pages(HUGE_PAGES "shmem_enabled", given[i]);
+	return !shared && huge_pages(HUGE_PAGES "enabled", "[always]");
 }
 
 /* There only where a sanitizer's runtime is loaded. */
@@ -532,11 +548,12 @@ static void decide(void)
 	if (fd >= 0)
 		close(fd);
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
-	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_always() || sanitized() ||
-		   !sn_malloc_is_ours() || under_valgrind() ||
+	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_elsewhere() ||
+		   sanitized() || !sn_malloc_is_ours() || under_valgrind() ||
 		   (setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
 				!strcmp(setting, "false")));
-	heap.off |= off || pthread_atfork(before_fork, in_parent, in_child);
+	heap.off |= off || !__register_atfork ||
+		    __register_atfork(before_fork, in_parent, in_child, __dso_handle);
 	heap.decided = true;
 }
 

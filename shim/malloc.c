@@ -15,6 +15,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* A rank may start a program of another C library, which has it not, and loads what is in front of it all the same. */
+extern __typeof__(dladdr1) dladdr1 __attribute__((weak));
+
 static struct {
 	void *(*malloc)(size_t);
 	void *(*calloc)(size_t, size_t);
@@ -98,7 +101,8 @@ bool sn_malloc_is_ours(void)
 	Dl_info called, here;
 	const ElfW(Sym) *symbol = NULL;
 	const void *at = dlsym(RTLD_DEFAULT, "malloc");
-	if (!at || !dladdr1(at, &called, (void **)&symbol, RTLD_DL_SYMENT) || !dladdr(early, &here))
+	if (!at || !dladdr1 || !dladdr1(at, &called, (void **)&symbol, RTLD_DL_SYMENT) ||
+	    !dladdr(early, &here))
 		return false;
 	/* a program that is not position-independent and takes its address has an entry for it that leads here */
 	return called.dli_fbase == here.dli_fbase || (symbol && symbol->st_shndx == SHN_UNDEF);

@@ -183,7 +183,7 @@ class DoctorTest(ToolTest):
     def test_every_path_has_a_line(self):
         r = self.sennit("doctor")
         for what in ("process_vm_readv", "process_vm_writev", "kernel module", "memfd", "abstract sockets", "membarrier", "pidfd",
-                     "sennit itself", "descriptors", "huge pages", "processors", "namespaces", "network", "raw Ethernet", "provider"):
+                     "sennit itself", "descriptors", "huge pages", "shared memory", "processors", "namespaces", "network", "raw Ethernet", "provider"):
             self.assertRegex(r.stdout, r"(?m)^(ok|limited|MISSING) +" + what)
         missing = len(re.findall("(?m)^MISSING", r.stdout))
         self.assertEqual(r.returncode, 1 if missing else 0)
