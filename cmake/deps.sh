@@ -12,7 +12,7 @@ packages() {
 	bench) echo "openmpi-bin libopenmpi-dev python3 python3-venv python3-matplotlib? mpich? libmpich-dev? iproute2? git" ;;
 	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? binutils iproute2?
 		mpich? libmpich-dev? hpcc? netpipe-openmpi? netpipe-mpich2? python3-mpi4py? util-linux clang? clang-format-14? libclang-rt-14-dev? libclang-rt-dev?
-		clang-tidy-14? cppcheck? spin? lammps?
+		clang-tidy-14? cppcheck? spin? lammps? musl-tools?
 		qemu-system-x86? qemu-system-arm? gcc-12-aarch64-linux-gnu? gcc-aarch64-linux-gnu?
 		libc6-dev-arm64-cross? busybox-static? cpio? kmod? dkms? gcc-12? flex? bison? bc? pahole? libelf-dev? libssl-dev? xz-utils? zstd?" ;;
 	*) echo "deps.sh: unknown group '$1' (build, bench, check, demo)" >&2; exit 2 ;;

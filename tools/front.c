@@ -67,6 +67,18 @@ static void in_front(struct sn_plan *p, const char *provider)
 		preload_ours(p, provider, "libsennit-heap.so");
 }
 
+/* Programs that start others in an environment of its own. */
+static bool resets_environment(char *const *argv)
+{
+	static const char *const names[] = {"sudo", "su", "doas", "runuser"};
+	const char *name = strrchr(argv[0], '/');
+	name = name ? name + 1 : argv[0];
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return !strcmp(name, "env") && argv[1] && (!strcmp(argv[1], "-i") || !strcmp(argv[1], "-"));
+}
+
 /* What goes in front of the program: not of one that would die of it. */
 void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *const *argv, const char *provider)
 {
@@ -79,6 +91,10 @@ void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *cons
 			     name,
 			     kind == SN_PROGRAM_STATIC ? "statically linked"
 						       : "made for another C library than sennit");
+	if (resets_environment(argv))
+		sn_plan_note(
+			p, "%s may take the environment away, and sennit with it: put `sennit run` behind it",
+			argv[0]);
 	if (kind != SN_PROGRAM_OTHER_LIBC) {
 		in_front(p, provider);
 		without_rseq(p);

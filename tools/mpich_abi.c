@@ -235,7 +235,8 @@ enum sn_program sn_mpich_program_kind(char *const *argv, const char **name)
 
 static char *cache_dir(const char *library)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"),
+		   *run = getenv("XDG_RUNTIME_DIR");
 	uint64_t hash = 14695981039346656037u; /* FNV-1a: a name for the target, no secret */
 	for (const char *c = library; *c; c++)
 		hash = (hash ^ (unsigned char)*c) * 1099511628211u;
@@ -243,6 +244,8 @@ static char *cache_dir(const char *library)
 		return sn_tool_printf("%s/sennit/mpich-%016llx", cache, (unsigned long long)hash);
 	if (home && *home == '/')
 		return sn_tool_printf("%s/.cache/sennit/mpich-%016llx", home, (unsigned long long)hash);
+	if (run && *run == '/')
+		return sn_tool_printf("%s/sennit/mpich-%016llx", run, (unsigned long long)hash);
 	return NULL;
 }
 
@@ -293,7 +296,8 @@ int sn_mpich_redirect(struct sn_plan *p, const struct sn_launcher *l, const char
 	}
 	p->link_dir = cache_dir(library);
 	if (!p->link_dir) {
-		sn_tool_complain("neither XDG_CACHE_HOME nor HOME is set: no place for the link to %s",
+		sn_tool_complain("neither XDG_CACHE_HOME nor HOME is set: no place for the link to %s (set "
+				 "XDG_CACHE_HOME to a folder of yours)",
 				 library);
 		free(library);
 		return -1;

@@ -180,6 +180,12 @@ class Preload(RunTest):
             self.assertTrue(any(program + " is made for another C library" in line for line in lines), lines)
             self.assertNotIn("LD_PRELOAD", self.exports(lines))
 
+    def test_a_program_that_takes_the_environment_away_is_named(self):
+        for words, taken in ((["sudo", "-n", "true"], True), (["env", "-i", "true"], True), (["env", "true"], False)):
+            path = self.script(words[0], "exit 0")
+            said = "\n".join(self.dry(path, *words[1:]))
+            self.assertEqual("may take the environment away" in said, taken, said)
+
     def test_on_other_nodes_of_open_mpi_too(self):
         path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
         self.assertIn(" -x LD_PRELOAD ", self.dry(path, "./a.out")[-1])
@@ -272,6 +278,22 @@ class Allocators(RunTest):
         self.assertTrue(self.has_arena(fixed))
         own = self.compile("own", "-D_GNU_SOURCE", "-rdynamic", "-fno-builtin", source=self.ARENA + self.OWN)
         self.assertFalse(self.has_arena(own))
+
+
+    def test_a_helper_of_another_c_library_runs(self):
+        """A rank's child loads what is in front of the rank; musl refuses what has a symbol that it lacks."""
+        if not shutil.which("musl-gcc"):
+            self.skipTest("musl-gcc is not installed (Debian: musl-tools)")
+        if os.environ["SANITIZE"]:
+            self.skipTest("this build has no shareable heap")
+        source, program = self.dir + "/helper.c", self.dir + "/helper"
+        with open(source, "w", encoding="utf-8") as f:
+            f.write("""#include <stdlib.h>
+                       #include <string.h>
+                       int main(void) { char *p = malloc(8 << 20); return !p || !memset(p, 1, 8 << 20) || !(p = realloc(p, 9 << 20)); }""")
+        subprocess.run(["musl-gcc", "-o", program, source], check=True, timeout=60)
+        r = self.sennit("run", "-q", "--", "sh", "-c", f"case $LD_PRELOAD in *libsennit-heap*) {program};; *) exit 9;; esac")
+        self.assertEqual(r.returncode, 0, r.stderr)
 
 
 class Libfabric(ToolTest):
