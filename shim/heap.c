@@ -36,8 +36,8 @@
 #define ARENAS 8	      /* generations with blocks in use: when there are more, malloc serves */
 #define RUNS   ((size_t)1 << 18)
 /*
- * Each rank maps the arena of each other, up to three times. Without an end 192 ranks on a node of 768 GiB would want 432 TiB
- * of address space, and there are 128; with this one it is 18. What finds no room in an arena is malloc's.
+ * Each rank maps the arena of each other, up to three times. Without an end 192 ranks on a node of 768 GiB would want
+ * 432 TiB of address space, and there are 128; with this one it is 18. What finds no room in an arena is malloc's.
  */
 #define MORE	    8
 #define RETAIN	    ((size_t)128 << 20)
@@ -92,7 +92,7 @@ static size_t ranks_here(void)
 	long cores = sysconf(_SC_NPROCESSORS_CONF);
 	if (job.here)
 		return (size_t)job.here;
-	return (size_t)(job.all < cores ? job.all : cores);
+	return (size_t)(cores > 0 && cores < job.all ? cores : job.all);
 }
 
 static size_t arena_bytes(void)
@@ -496,7 +496,10 @@ static bool huge_pages(const char *file, const char *choice)
 	return n > 0 && strstr(text, choice);
 }
 
-/* pthread_atfork() is this, in glibc. In another C library, of a program that a rank starts, it is missing, and so is the heap. */
+/*
+ * pthread_atfork() is this, in glibc. In another C library, of a program that a rank starts, it is missing, and so is the
+ * heap.
+ */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 

@@ -34,7 +34,7 @@ static int launcher(void)
 	const char *text = getenv("PMI_FD");
 	struct ucred cred = {0};
 	socklen_t len = sizeof(cred);
-	if (!text || getsockopt((int)strtol(text, NULL, 10), SOL_SOCKET, SO_PEERCRED, &cred, &len))
+	if (!text || getsockopt((int)sn_decimal(text), SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return 0;
 	return cred.pid;
 }

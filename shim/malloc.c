@@ -16,7 +16,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* A rank may start a program of another C library, which has it not, and loads what is in front of it all the same. */
-extern __typeof__(dladdr1) dladdr1 __attribute__((weak));
+#pragma weak dladdr1
 
 static struct {
 	void *(*malloc)(size_t);

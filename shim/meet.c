@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "meet.h"
 #include "base/copy.h"
+#include "base/launched.h"
 #include "gpu.h"
 #include "here.h"
 #include <errno.h>
@@ -220,17 +221,17 @@ static uint64_t began(int pid, bool *known)
 	bool over = !field || strchr("ZX", field[2]);
 	for (int k = 3; field && k <= 22; k++) {
 		field = strchr(field + 1, ' ');
-		if (field && k == 20 && strtol(field, NULL, 10) > 1)
+		if (field && k == 20 && sn_decimal(field) > 1)
 			over = false; /* its first thread has, and others have not */
 	}
-	return field && !over ? strtoull(field, NULL, 10) : 0;
+	return field && !over ? sn_decimal(field) : 0;
 }
 
 /* Are its numbers of processes those of this one's namespace? */
 static bool proc_is_ours(void)
 {
 	char me[16] = "";
-	return readlink("/proc/self", me, sizeof(me) - 1) > 0 && strtol(me, NULL, 10) == getpid();
+	return readlink("/proc/self", me, sizeof(me) - 1) > 0 && sn_decimal(me) == (uint64_t)getpid();
 }
 
 struct place { /* told by the first rank */

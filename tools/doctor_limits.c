@@ -134,9 +134,14 @@ static void check_shared_huge_pages(void)
 {
 	static const char *const given[] = {"[advise]", "[always]", "[within_size]", "[force]"};
 	char line[128], usual[128] = "";
-	if (!sn_conf_num(SN_CONF_HEAP) ||
-	    !sn_tool_read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof(line)))
+	if (!sn_conf_num(SN_CONF_HEAP))
 		return;
+	if (!sn_tool_read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof(line))) {
+		sn_doctor_report(SN_HEALTH_LIMITED, "shared memory",
+				 "a kernel with CONFIG_TRANSPARENT_HUGEPAGE",
+				 "no huge pages: what peers map is in pages of 4 KiB");
+		return;
+	}
 	bool shared = false;
 	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
 		shared = shared || strstr(line, given[i]);

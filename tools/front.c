@@ -67,7 +67,7 @@ static void in_front(struct sn_plan *p, const char *provider)
 		preload_ours(p, provider, "libsennit-heap.so");
 }
 
-/* Programs that start others in an environment of its own. */
+/* Programs that start others in an environment of their own. */
 static bool resets_environment(char *const *argv)
 {
 	static const char *const names[] = {"sudo", "su", "doas", "runuser"};
@@ -76,7 +76,8 @@ static bool resets_environment(char *const *argv)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(name, names[i]))
 			return true;
-	return !strcmp(name, "env") && argv[1] && (!strcmp(argv[1], "-i") || !strcmp(argv[1], "-"));
+	return !strcmp(name, "env") && argv[1] &&
+	       (!strcmp(argv[1], "-i") || !strcmp(argv[1], "-") || !strcmp(argv[1], "--ignore-environment"));
 }
 
 /* What goes in front of the program: not of one that would die of it. */

@@ -210,7 +210,7 @@ static void print_machine(void)
 	       t->host_id);
 }
 
-/* What base.c and cma.c avoid, where there is something to avoid. */
+/* What base/copy.c and cma.c avoid, where there is something to avoid. */
 static void print_copies(void)
 {
 	unsigned times = sn_copy_stumbles(1), far = sn_copy_stumbles(SN_COPY_TRIPS - 1);

@@ -235,8 +235,7 @@ enum sn_program sn_mpich_program_kind(char *const *argv, const char **name)
 
 static char *cache_dir(const char *library)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"),
-		   *run = getenv("XDG_RUNTIME_DIR");
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	uint64_t hash = 14695981039346656037u; /* FNV-1a: a name for the target, no secret */
 	for (const char *c = library; *c; c++)
 		hash = (hash ^ (unsigned char)*c) * 1099511628211u;
@@ -244,8 +243,6 @@ static char *cache_dir(const char *library)
 		return sn_tool_printf("%s/sennit/mpich-%016llx", cache, (unsigned long long)hash);
 	if (home && *home == '/')
 		return sn_tool_printf("%s/.cache/sennit/mpich-%016llx", home, (unsigned long long)hash);
-	if (run && *run == '/')
-		return sn_tool_printf("%s/sennit/mpich-%016llx", run, (unsigned long long)hash);
 	return NULL;
 }
 

@@ -288,8 +288,9 @@ SN_API int sn_try_hold(sn_req *req, const int64_t *came);
 
 /*
  * A tagged send that is over when the call returns, which waits as sn_wait does without a limit: the memory is the
- * caller's again, the message is on its way or received. On an endpoint without on_complete. Errors: as sn_post_send, and
- * what the completion would have said, SN_ERR_PEER_GONE of a peer that is gone.
+ * caller's again, the message is on its way or received. A long one is over only when it is received: two who both send
+ * first, or who send to themselves, wait for ever; sn_isend does not. On an endpoint without on_complete. Errors: as
+ * sn_post_send, and what the completion would have said, SN_ERR_PEER_GONE of a peer that is gone.
  *
  * Budget: a short message to a known local peer needs no request; else as sn_post_send.
  */

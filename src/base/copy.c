@@ -1,9 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies between processes: by which instructions. The library in front of the MPI has them, too, so they need nothing of base.c. */
+/*
+ * Copies between processes: by which instructions. The library in front of the MPI has them, too, so they need nothing of
+ * base.c.
+ */
 #include "base/base.h"
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <immintrin.h>
+#endif
+
+#ifdef __x86_64__
+/* Each by its name: of an array gcc 12 makes halves. */
+static inline __attribute__((target("avx2"))) void copy_two_lines(char *to, const char *from)
+{
+	__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)from),
+		b = _mm256_loadu_si256((const __m256i *)(const void *)from + 1),
+		c = _mm256_loadu_si256((const __m256i *)(const void *)from + 2),
+		d = _mm256_loadu_si256((const __m256i *)(const void *)from + 3);
+	_mm256_storeu_si256((__m256i *)(void *)to, a);
+	_mm256_storeu_si256((__m256i *)(void *)to + 1, b);
+	_mm256_storeu_si256((__m256i *)(void *)to + 2, c);
+	_mm256_storeu_si256((__m256i *)(void *)to + 3, d);
+}
 #endif
 
 /*
@@ -14,10 +32,10 @@
  *
  * Where it writes up to 15 bytes behind what it reads within a page, on Zen 3 up to 31, on AMD since then it is some 20
  * times slower, in the C library and the kernel, too (bug 30994 of glibc): 2.1 GB/s in place of 50, measured on both;
- * rep movsq 18, a loop of loads and stores 41. A large block of the C library's begins 16 bytes behind a page, so to copy
- * into it what begins with one is to stumble there. So a loop it is, wherever that is so on any processor. Sanitizers do not see
- * what these instructions read; and places that overlap are left to the C library: what is wrong of a program that
- * sends to itself comes to no harm by it here.
+ * rep movsq 18, a loop of wide loads and stores 41 to 60, of 16 bytes 25. A large block of the C library's begins 16
+ * bytes behind a page, so to copy into it what begins with one is to stumble there. So a loop it is, wherever that is so
+ * on any processor. Sanitizers do not see what these instructions read; and places that overlap are left to the C
+ * library: what is wrong of a program that sends to itself comes to no harm by it here.
  */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
@@ -27,11 +45,17 @@
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                \
 	!defined(SANITIZED)
 static bool strings; /* the processor says that these instructions are fast */
+static bool wide_lines;
+static unsigned trips = SN_COPY_TRIPS / 2;
 
 static void __attribute__((constructor)) look_for_strings(void)
 {
 	uint32_t a, b, c, d;
 	strings = __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & 1u << 9;
+	__builtin_cpu_init();
+	wide_lines = __builtin_cpu_supports("avx2");
+	if (__builtin_cpu_is("znver3"))
+		trips = SN_COPY_TRIPS;
 }
 
 static inline void by_strings(void *to, const void *from, size_t n)
@@ -44,6 +68,13 @@ bool sn_copy_by_strings(void *to, const void *from, size_t n)
 	if (strings)
 		by_strings(to, from, n);
 	return strings;
+}
+
+static __attribute__((target("avx2"))) void by_wide_lines(char *to, const char *from, size_t n)
+{
+	for (; n >= 128; n -= 128, to += 128, from += 128)
+		copy_two_lines(to, from);
+	memcpy(to, from, n);
 }
 
 static void by_lines(char *to, const char *from, size_t n)
@@ -61,8 +92,9 @@ static void by_lines(char *to, const char *from, size_t n)
 void sn_copy_strings(void *to, const void *from, size_t n)
 {
 	bool apart = (uintptr_t)to - (uintptr_t)from >= n;
-	if (sn_unlikely(apart && sn_copy_trips(to, from)))
-		by_lines(to, from, n);
+	unsigned behind = sn_copy_behind(to, from);
+	if (sn_unlikely(apart && behind && behind < trips))
+		(wide_lines ? by_wide_lines : by_lines)(to, from, n);
 	else if (sn_likely(apart && strings && n >= SN_COPY_LONG))
 		by_strings(to, from, n);
 	else
@@ -123,19 +155,6 @@ static inline void ask(char *to, const char *from, size_t n)
 		__builtin_prefetch(from + i);
 		sn_line_own(to + i);
 	}
-}
-
-/* Each by its name: of an array gcc 12 makes halves. */
-static inline __attribute__((target("avx2"))) void copy_two_lines(char *to, const char *from)
-{
-	__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)from),
-		b = _mm256_loadu_si256((const __m256i *)(const void *)from + 1),
-		c = _mm256_loadu_si256((const __m256i *)(const void *)from + 2),
-		d = _mm256_loadu_si256((const __m256i *)(const void *)from + 3);
-	_mm256_storeu_si256((__m256i *)(void *)to, a);
-	_mm256_storeu_si256((__m256i *)(void *)to + 1, b);
-	_mm256_storeu_si256((__m256i *)(void *)to + 2, c);
-	_mm256_storeu_si256((__m256i *)(void *)to + 3, d);
 }
 
 static void __attribute__((target("avx2"))) copy_ahead(char *to, const char *from, size_t n)

@@ -17,10 +17,18 @@ static const char *const rank_names[LAUNCHERS] = {"OMPI_COMM_WORLD_LOCAL_RANK", 
 static const char *const here_names[LAUNCHERS] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};
 static const char *const all_names[LAUNCHERS] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
 
+uint64_t sn_decimal(const char *text)
+{
+	uint64_t n = 0;
+	for (; *text >= '0' && *text <= '9'; text++)
+		n = n * 10 + (uint64_t)(*text - '0');
+	return n;
+}
+
 static int number(const char *text)
 {
-	long n = text ? strtol(text, NULL, 10) : 0;
-	return n > 0 && n < INT_MAX ? (int)n : 0;
+	uint64_t n = text ? sn_decimal(text) : 0;
+	return n < INT_MAX ? (int)n : 0;
 }
 
 static int first_of(const char *const names[LAUNCHERS])
@@ -33,15 +41,19 @@ static int first_of(const char *const names[LAUNCHERS])
 	return 0;
 }
 
-/* All of srun's, where they are on one node and have no other launcher; else 0. */
+/*
+ * All of srun's, where they are on one node and have no other launcher; else 0. A step of one is a shell, or a program that
+ * may speak to those of other steps.
+ */
 static int all_of_step(void)
 {
 	for (int i = 0; i < SRUN; i++)
-		if (secure_getenv(rank_names[i]))
+		if (secure_getenv(rank_names[i]) || secure_getenv(here_names[i]))
 			return 0;
-	return number(secure_getenv("SLURM_STEP_NUM_NODES")) == 1
-		       ? number(secure_getenv("SLURM_STEP_NUM_TASKS"))
-		       : 0;
+	const char *size = secure_getenv("PMI_SIZE");
+	int n = number(secure_getenv("SLURM_STEP_NUM_TASKS"));
+	bool all = number(secure_getenv("SLURM_STEP_NUM_NODES")) == 1 && (!size || number(size) == n);
+	return all && n > 1 ? n : 0;
 }
 
 struct sn_launched sn_launched(void)

@@ -4,6 +4,7 @@
 #define SN_LAUNCHED_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct sn_launched { /* 0 where no launcher says */
 	int rank;    /* of this process among those of its job on this node */
@@ -12,5 +13,10 @@ struct sn_launched { /* 0 where no launcher says */
 	bool hydra;  /* by the launcher of MPICH and Intel MPI */
 };
 struct sn_launched sn_launched(void);
+/*
+ * The number at the beginning of a text, 0 if there is none. strtol() is another symbol from glibc 2.38 on, and programs of
+ * other C libraries, which have neither, load what the shim has of this.
+ */
+uint64_t sn_decimal(const char *text);
 
 #endif

@@ -44,7 +44,7 @@ static bool is_known(const struct sn_cma_peer *peer)
 
 /*
  * The kernel copies by rep movsb, which on some processors is 20 times slower where it writes a little behind what it
- * reads within a page (base.c): a row of a matrix that goes to the next column, say. By way of a place that lies in
+ * reads within a page (base/copy.c): a row of a matrix that goes to the next column, say. By way of a place that lies in
  * its page as the kernel's other end does, it is two copies, of which ours does not stumble. NULL: as it is. malloc()
  * has it, for that is rare; without memory it is only slow.
  *

@@ -72,6 +72,7 @@ int sn_claim_expose(void *r, const void *l, uint64_t serial, uint64_t bits, uint
 	rail->show[slot].serial = serial;
 	rail->show[slot].room = room;
 	rail->show[slot].req = req;
+	rail->show[slot].source = source;
 	rail->show[slot].helper = NULL;
 	rail->show[slot].seg_count = iov_count;
 	memcpy(rail->show[slot].seg, iov, iov_count * sizeof(*iov));

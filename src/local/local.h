@@ -318,6 +318,7 @@ struct sn_rail {
 	struct {
 		uint64_t serial, room;
 		struct sn_req *req;
+		const struct sn_link *source; /* NULL: any */
 		struct sn_rdv *helper; /* this side's part in the job of the sender that has claimed it */
 		uint32_t seg_count;
 		struct iovec seg[SN_BOARD_SEGS]; /* the board's own copy could be written by any peer */
@@ -353,8 +354,7 @@ static inline void sn_link_ring(struct sn_link *link, bool work)
 	link->rail->count.system_calls += calls;
 }
 
-/* Has the peer closed its endpoint? It says so before its close returns and its buffers are used for something else, so
- * what was read before this is asked is what it announced. */
+/* Has the peer closed its endpoint? It says so before its buffers may be another's: what was read before is what it announced. */
 static inline bool sn_link_closed(const struct sn_link *link)
 {
 	atomic_thread_fence(memory_order_acquire);
@@ -374,8 +374,7 @@ int sn_link_attach(void *r, struct sn_peer_state *peer, const struct sn_ep_ids *
 void sn_link_detach(void *link);
 int sn_link_open(struct sn_link *link); /* make the channel and connect; 0, or an error */
 int sn_link_mail(struct sn_rail *rail);
-/* End the link at the end of this progress(), or at the next. */
-void sn_link_doom(struct sn_link *link, int status, bool drain);
+void sn_link_doom(struct sn_link *link, int status, bool drain); /* ends with this progress(), or the next */
 int sn_link_bury(struct sn_rail *rail);
 void sn_link_free(struct sn_link *link);
 void sn_link_forked(struct sn_link *link);
@@ -411,6 +410,8 @@ bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap);
 bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap);
 /* And if it goes straight: by the sender into a receive on the board, or announced, so that the receiver fetches it? */
 bool sn_way_claims(struct sn_link *link, uint64_t len);
+bool sn_way_exchanges(struct sn_link *link,
+		      uint64_t len); /* longer ones: announced, as the peer sends, too? */
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */
 bool sn_way_bypass(struct sn_link *link, uint64_t len);
 /* How a message of so many bytes that goes past the cache is read: its lines are given back? (Else it is stored past the cache.) */
@@ -477,8 +478,7 @@ void sn_part_write(struct sn_link *link, struct sn_cell *cell, uint32_t cells, c
 /* The record at the head of the ring: DONE, LATER (look again), WHOLE (deliver it as any other), or an error. */
 int sn_part_take(struct sn_link *link, const struct sn_head *head, uint8_t *payload);
 
-/* recv.c */
-/* A look has found this mark: handle what is to be handled of the records that are there; returns how many. */
+/* recv.c: a look has found this mark: handle what is to be handled of the records that are there; returns how many. */
 int sn_recv_look(struct sn_link *link, uint32_t mark);
 int sn_recv_all(struct sn_link *link, uint32_t mark);
 

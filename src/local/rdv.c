@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "local/local.h"
 
+#define BOTH_FETCH   ((uint64_t)512 << 10)
 #define PULL_AT_ONCE 4 /* slices inside one pull(); the rest by progress(), so that others get a turn */
 
 /* ---- refusals ------------------------------------------------------------------------------------------------ */
@@ -213,9 +214,27 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 	return true;
 }
 
+/*
+ * Each side has a message to fetch from the other: each fetches its own, alone, into its own cache. To share one after
+ * the other takes as long at best, and longer where to write what the other core will read is dear. Shorter ones that
+ * the kernel copies are not told apart from others: there the laps choose (way.c), and a share is soon done.
+ */
+static bool both_fetch(const struct sn_link *link, const struct sn_rdv *rdv)
+{
+	if (!rdv->mapped && rdv->want < BOTH_FETCH)
+		return false;
+	for (uint32_t i = 0; i < link->send_slots.count; i++) {
+		const struct sn_send *s = (const struct sn_send *)(const void *)link->send_slots.at[i];
+		if (s->slot.used && s->state == SN_SEND_ANNOUNCED)
+			return true;
+	}
+	return false;
+}
+
 static enum sn_way pull_way(struct sn_link *link, const struct sn_rdv *rdv)
 {
-	unsigned shared = (unsigned)sn_share_may(link, rdv->want) << SN_WAY_SHARED;
+	unsigned shared = (unsigned)(sn_share_may(link, rdv->want) && !both_fetch(link, rdv))
+			  << SN_WAY_SHARED;
 	unsigned engine = (unsigned)sn_offload_may(link->rail, rdv->want) << SN_WAY_ENGINE;
 	if (rdv->mapped)
 		return sn_way_pick(link, SN_ORDER_PULL_MAPPED, rdv->want,

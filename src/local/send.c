@@ -188,6 +188,8 @@ static int write_message(struct sn_link *link, const struct sn_head *head, const
 		eager = eager && !sn_way_invited(link, head->len, heap);
 		straight = sn_way_straight(link, head->len, eager, heap);
 		claims = eager || !straight || sn_way_claims(link, head->len);
+	} else if (straight && link->greeted && head->kind == SN_K_TAGGED) {
+		claims = !sn_way_exchanges(link, head->len);
 	}
 	if (straight && claims && sn_list_empty(&link->messages)) {
 		enum sn_claim_outcome outcome =

@@ -350,6 +350,27 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 }
 
 /*
+ * Longer ones are not learned: where a receive of half as many bytes or more is shown to the peer alone, and nothing has
+ * come for it, both sides send at once, and each fetches what it is sent (rdv.c) while the other does. After a pause, as
+ * above, the peer may be away.
+ */
+bool sn_way_exchanges(struct sn_link *link, uint64_t len)
+{
+	if (len >> (SN_WAY_LAP_FIRST + SN_WAY_LAPS) == 0 || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
+		return false;
+	const struct sn_rail *rail = link->rail;
+	uint64_t now = sn_now_ns();
+	bool paused = now > link->straight_at + lap_bound(len);
+	link->straight_at = now;
+	for (uint64_t left = paused ? 0 : rail->shown; left; left &= left - 1) {
+		int slot = __builtin_ctzll(left);
+		if (rail->show[slot].source == link && rail->show[slot].room >= len / 2)
+			return true;
+	}
+	return false;
+}
+
+/*
  * Lines that a receiver on a far core is to read are better in memory than in this core's cache, where they are near
  * as well as far slower to fetch. Learned only while it is settled that such messages go through the ring. Not in a
  * crowd: half of the receivers are on this very core, and the turns of the others make one group of messages longer

@@ -68,7 +68,7 @@
 #define SN_NET_TRAIN	   12 /* frames that sample a new rail */
 #define SN_NET_RETRY	   (10 * SN_NET_MS) /* a rail that is out is tried again, first after this */
 /* Where in its page the stage begins: the kernel copies from there to the beginning of a page and the few bytes of a head, and must not stumble
- * (base.c). It did, Ethernet, behind a malloc() of 128 KiB: streams of 64 KiB 1.65 GB/s in place of 2.5. */
+ * (base/copy.c). It did, Ethernet, behind a malloc() of 128 KiB: streams of 64 KiB 1.65 GB/s in place of 2.5. */
 #define SN_NET_STAGE_AT	  64u
 #define SN_NET_LATE	  (300 * 1000ULL)  /* ns without a look */
 #define SN_NET_LATENESS	  (20 * SN_NET_MS) /* a look may be so late: longer than HOT_MOST of rail.c */

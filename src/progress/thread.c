@@ -18,7 +18,10 @@ int sn_thread_start(pthread_t *thread, void *(*run)(void *arg))
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
-	/* The C library takes a thread's own variables, the program's too, out of its stack: a Fortran program has megabytes of them. */
+	/*
+	 * The C library takes a thread's own variables, the program's too, out of its stack: a Fortran program has
+	 * megabytes of them.
+	 */
 	size_t stack = STACK_BYTES;
 	dl_iterate_phdr(add_tls, &stack);
 	pthread_attr_init(&attr);

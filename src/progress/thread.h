@@ -5,7 +5,10 @@
 
 #include <pthread.h>
 
-/* Start one that hears no signals, which are for the application's threads, with a small stack. Returns what pthread_create() does. */
+/*
+ * Start one that hears no signals, which are for the application's threads, with a small stack. Returns what
+ * pthread_create() does.
+ */
 int sn_thread_start(pthread_t *thread, void *(*run)(void *arg));
 
 #endif

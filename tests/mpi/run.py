@@ -10,7 +10,7 @@
     run.py --build BUILD --work FOLDER stock  MPI [TYPED]        mpi4py's test suite without sennit, as the measure
     run.py --build BUILD --work FOLDER suite  MPI RANKS [TYPED]  and over sennit: every test passes that passed there
 
-FOLDER gets the output of the job in job.log. Exit status 77: something it needs is not here, and it says what.
+FOLDER gets the output of the job in job.log; of several jobs at a time each has a folder there. Exit status 77: something it needs is not here, and it says what.
 """
 
 import argparse
@@ -103,8 +103,11 @@ def several(many, what, args, more):
     """what(args, runner, *more) for each of these, so many at a time, which is sooner where jobs wait more than they do."""
     with concurrent.futures.ProcessPoolExecutor(many) as at_once:
         jobs = [at_once.submit(what, args, Runner(args.build, os.path.join(args.work, str(i))), *each) for i, each in enumerate(more)]
-        for each in jobs:
-            each.result()
+        try:
+            for each in jobs:
+                each.result()
+        finally:
+            at_once.shutdown(cancel_futures=True)
 
 
 def own_program(args, runner, *more):

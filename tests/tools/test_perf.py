@@ -52,6 +52,9 @@ class PerfTest(ToolTest):
                                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                            preexec_fn=lambda n=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
                    for limit in range(4, 24)}
+        for process in running.values():
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
         for limit, process in running.items():
             said = process.communicate(timeout=60)[1]
             ends.add(process.returncode)

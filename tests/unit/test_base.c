@@ -188,6 +188,10 @@ static void ranks_of_srun_on_one_node_are_all_here(void **state)
 	setenv("SLURM_STEP_NUM_NODES", "2", 1);
 	job = sn_launched();
 	assert_true(job.rank == 3 && job.here == 0 && job.all == 8);
+	setenv("SLURM_STEP_NUM_NODES", "1", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "1", 1); /* a shell of srun's */
+	job = sn_launched();
+	assert_true(job.here == 0 && job.all == 8);
 	/* a launcher of an MPI, whose helpers on other nodes are srun's step */
 	setenv("SLURM_STEP_NUM_NODES", "1", 1);
 	setenv("MPI_LOCALRANKID", "1", 1);
