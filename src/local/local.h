@@ -410,8 +410,7 @@ bool sn_way_invited(const struct sn_link *link, uint64_t len, bool heap);
 bool sn_way_crowd(const struct sn_link *link, uint64_t len, bool heap);
 /* And if it goes straight: by the sender into a receive on the board, or announced, so that the receiver fetches it? */
 bool sn_way_claims(struct sn_link *link, uint64_t len);
-bool sn_way_exchanges(struct sn_link *link,
-		      uint64_t len); /* longer ones: announced, as the peer sends, too? */
+bool sn_way_exchanges(struct sn_link *link, uint64_t len); /* longer: announced, as the peer sends, too? */
 /* A copy in mapped memory of so many bytes begins: past the cache? Once for each message. */
 bool sn_way_bypass(struct sn_link *link, uint64_t len);
 /* How a message of so many bytes that goes past the cache is read: its lines are given back? (Else it is stored past the cache.) */

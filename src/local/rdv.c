@@ -22,6 +22,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "local/local.h"
+#include "progress/relax.h"
 
 #define BOTH_FETCH   ((uint64_t)512 << 10)
 #define PULL_AT_ONCE 4 /* slices inside one pull(); the rest by progress(), so that others get a turn */
@@ -217,11 +218,13 @@ static bool read_slice(struct sn_link *link, struct sn_rdv *rdv)
 /*
  * Each side has a message to fetch from the other: each fetches its own, alone, into its own cache. To share one after
  * the other takes as long at best, and longer where to write what the other core will read is dear. Shorter ones that
- * the kernel copies are not told apart from others: there the laps choose (way.c), and a share is soon done.
+ * the kernel copies are not told apart from others: there the laps choose (way.c), and a share is soon done. In a crowd
+ * only one of them has the core.
  */
 static bool both_fetch(const struct sn_link *link, const struct sn_rdv *rdv)
 {
-	if (!rdv->mapped && rdv->want < BOTH_FETCH)
+	if ((!rdv->mapped && rdv->want < BOTH_FETCH) || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO ||
+	    sn_relax_crowded())
 		return false;
 	for (uint32_t i = 0; i < link->send_slots.count; i++) {
 		const struct sn_send *s = (const struct sn_send *)(const void *)link->send_slots.at[i];

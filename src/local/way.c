@@ -352,11 +352,12 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 /*
  * Longer ones are not learned: where a receive of half as many bytes or more is shown to the peer alone, and nothing has
  * come for it, both sides send at once, and each fetches what it is sent (rdv.c) while the other does. After a pause, as
- * above, the peer may be away.
+ * above, the peer may be away, and in a crowd it has not the core.
  */
 bool sn_way_exchanges(struct sn_link *link, uint64_t len)
 {
-	if (len >> (SN_WAY_LAP_FIRST + SN_WAY_LAPS) == 0 || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO)
+	if (len >> (SN_WAY_LAP_FIRST + SN_WAY_LAPS) == 0 || sn_conf_num(SN_CONF_COPY) != SN_COPY_AUTO ||
+	    sn_relax_crowded())
 		return false;
 	const struct sn_rail *rail = link->rail;
 	uint64_t now = sn_now_ns();
