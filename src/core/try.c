@@ -236,7 +236,7 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 	}
 	sn_unlock(&ep->lock);
 	int rc = !req ? SN_ERR_NOMEM : meanwhile ? sn_test(ep, req, c) : sn_wait(ep, req, c, -1);
-	while (rc == SN_ERR_AGAIN) {
+	while (rc == SN_ERR_AGAIN && meanwhile) {
 		meanwhile();
 		rc = sn_test(ep, req, c);
 	}

@@ -25,8 +25,8 @@ static void its_threads_start(void **state)
 	setenv("SENNIT_POLL", "1", 1);
 	memset(own, 1, sizeof(own));
 	assert_int_equal(sn_ep_open(NULL, &ep), SN_OK);
-	assert_in_range(threads() - before, 2,
-			3); /* the service thread, that of progress, and who polls for it */
+	/* the service thread and that of progress; more are who polls for it, and a sanitizer's */
+	assert_true(threads() - before >= 2);
 	sn_ep_close(ep);
 }
 
