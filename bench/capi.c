@@ -18,47 +18,41 @@
 
 static char out[WINDOW][LARGEST], in[WINDOW][LARGEST];
 
-static void send_one(size_t len, bool posts)
-{
-	sn_req *req;
-	if (!posts) {
-		check(sn_send(ep, peer, out[0], len, 1), "send");
-		return;
-	}
-	check(sn_isend(ep, peer, out[0], len, 1, &req), "send");
-	wait_for(req);
-}
-
-static inline double pingpong(size_t len, long rounds, bool posts)
+static double calls(size_t len, long rounds)
 {
 	double start = bench_now();
 	for (long i = 0; i < rounds; i++) {
-		sn_req *req;
 		sn_completion c;
-		if (posts)
-			check(sn_irecv(ep, peer, in[0], len, 1, UINT64_MAX, &req), "receive");
 		if (side == 0)
-			send_one(len, posts);
-		if (posts) {
-			wait_for(req);
-		} else {
-			check(sn_recv(ep, peer, in[0], len, 1, UINT64_MAX, NULL, &c), "receive");
-			check(c.status, "a message");
-		}
+			check(sn_send(ep, peer, out[0], len, 1), "send");
+		check(sn_recv(ep, peer, in[0], len, 1, UINT64_MAX, NULL, &c), "receive");
+		check(c.status, "a message");
 		if (side == 1)
-			send_one(len, posts);
+			check(sn_send(ep, peer, out[0], len, 1), "send");
 	}
 	return bench_now() - start;
 }
 
-static double calls(size_t len, long rounds)
+static void post_one(size_t len)
 {
-	return pingpong(len, rounds, false);
+	sn_req *req;
+	check(sn_isend(ep, peer, out[0], len, 1, &req), "send");
+	wait_for(req);
 }
 
 static double posts(size_t len, long rounds)
 {
-	return pingpong(len, rounds, true);
+	double start = bench_now();
+	for (long i = 0; i < rounds; i++) {
+		sn_req *req;
+		check(sn_irecv(ep, peer, in[0], len, 1, UINT64_MAX, &req), "receive");
+		if (side == 0)
+			post_one(len);
+		wait_for(req);
+		if (side == 1)
+			post_one(len);
+	}
+	return bench_now() - start;
 }
 
 static double rate(size_t len, long windows)

@@ -19,6 +19,7 @@
  */
 #include "heap.h"
 #include "base/launched.h"
+#include "base/thp.h"
 #include "copy/heap.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -485,17 +486,6 @@ static void in_child(void)
 	pthread_mutex_unlock(&heap.lock);
 }
 
-/* Is this the one of its choices in that file, "[never]", that is taken? */
-static bool huge_pages(const char *file, const char *choice)
-{
-	char text[96] = "";
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	return n > 0 && strstr(text, choice);
-}
-
 /*
  * pthread_atfork() is this, in glibc. In another C library, of a program that a rank starts, it is missing, and so is the
  * heap.
@@ -503,16 +493,11 @@ static bool huge_pages(const char *file, const char *choice)
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-#define HUGE_PAGES "/sys/kernel/mm/transparent_hugepage/"
-
 /* Other memory gets huge pages by itself, and an arena none though it asks: a program would lose more than it wins. */
 static bool huge_pages_elsewhere(void)
 {
-	static const char *const given[] = {"[advise]", "[always]", "[within_size]", "[force]"};
-	bool shared = false;
-	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
-		shared = shared || huge_pages(HUGE_PAGES "shmem_enabled", given[i]);
-	return !shared && huge_pages(HUGE_PAGES "enabled", "[always]");
+	char text[SN_THP_TEXT];
+	return sn_thp_read("enabled", text) && strstr(text, "[always]") && !sn_thp_shared();
 }
 
 /* There only where a sanitizer's runtime is loaded. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/base.h"
 #include "base/conf.h"
+#include "base/thp.h"
 #include "doctor.h"
 #include "tool.h"
 #include <inttypes.h>
@@ -113,8 +114,8 @@ static void check_memlock(void)
 
 static void check_huge_pages(void)
 {
-	char line[128];
-	if (!sn_tool_read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line))) {
+	char line[SN_THP_TEXT];
+	if (!sn_thp_read("enabled", line)) {
 		sn_doctor_report(SN_HEALTH_LIMITED, "huge pages", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE",
 				 "no transparent huge pages: a single copy of a large buffer takes about "
 				 "twice as long");
@@ -132,20 +133,17 @@ static void check_huge_pages(void)
 /* Where peers map large allocations (shim/heap.c). */
 static void check_shared_huge_pages(void)
 {
-	static const char *const given[] = {"[advise]", "[always]", "[within_size]", "[force]"};
-	char line[128], usual[128] = "";
+	char usual[SN_THP_TEXT];
+	bool shared = sn_thp_shared();
 	if (!sn_conf_num(SN_CONF_HEAP))
 		return;
-	if (!sn_tool_read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof(line))) {
+	if (!sn_thp_read("shmem_enabled", usual)) {
 		sn_doctor_report(SN_HEALTH_LIMITED, "shared memory",
 				 "a kernel with CONFIG_TRANSPARENT_HUGEPAGE",
 				 "no huge pages: what peers map is in pages of 4 KiB");
 		return;
 	}
-	bool shared = false;
-	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
-		shared = shared || strstr(line, given[i]);
-	sn_tool_read_line("/sys/kernel/mm/transparent_hugepage/enabled", usual, sizeof(usual));
+	sn_thp_read("enabled", usual);
 	sn_doctor_report(
 		shared ? SN_HEALTH_OK : SN_HEALTH_LIMITED, "shared memory",
 		"echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root)", "%s",

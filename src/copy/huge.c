@@ -2,9 +2,8 @@
 #include "copy/huge.h"
 #include "base/base.h"
 #include "base/conf.h"
-#include <fcntl.h>
+#include "base/thp.h"
 #include <sys/mman.h>
-#include <unistd.h>
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -12,12 +11,8 @@
 
 static bool system_allows(void)
 {
-	char text[64] = "";
-	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	return n > 0 && !strstr(text, "[never]");
+	char text[SN_THP_TEXT];
+	return sn_thp_read("enabled", text) && !strstr(text, "[never]");
 }
 
 /* True: a collapse was tried, which is enough for one message. */

@@ -295,30 +295,19 @@ int sn_try_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bit
 	return sent ? 0 : SN_ERR_AGAIN;
 }
 
-static int __attribute__((noinline)) send_and_wait(sn_ep *ep, sn_peer to, struct iovec v, uint64_t bits)
-{
-	sn_msg m = {.peer = to, .iov = &v, .iov_count = 1, .bits = bits};
-	sn_req *req;
-	sn_completion c;
-	int rc = post_send(ep, &m, &req, SN_K_TAGGED);
-	if (!rc)
-		rc = sn_wait(ep, req, &c, -1);
-	return rc ? rc : c.status;
-}
-
 /* Budget: as sn_inject where the message leaves at once. */
 int sn_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits)
 {
+	sn_req *req;
+	sn_completion c;
 	if (sn_unlikely(ep && ep->attr.on_complete))
 		return sn_fail(SN_ERR_INVALID, "the sends of this endpoint end by its callback: sn_tsend");
-	if (sn_likely(knows(ep, to) && (buf || !len))) {
-		sn_lock(&ep->lock);
-		bool sent = goes(ep, to, buf, len, bits, 0, 0);
-		sn_unlock(&ep->lock);
-		if (sn_likely(sent))
-			return 0;
-	}
-	return send_and_wait(ep, to, (struct iovec){(void *)(uintptr_t)buf, len}, bits);
+	if (sn_likely(sn_try_send(ep, to, buf, len, bits, 0, 0) == SN_OK))
+		return SN_OK;
+	int rc = sn_isend(ep, to, buf, len, bits, &req);
+	if (!rc)
+		rc = sn_wait(ep, req, &c, -1);
+	return rc ? rc : c.status;
 }
 
 int sn_post_msend(sn_ep *ep, const sn_msg *msg, sn_req **req)

@@ -324,6 +324,14 @@ bool sn_way_straight(struct sn_link *link, uint64_t len, bool eager, bool heap)
 	return straight;
 }
 
+/* Has the loop that sends such messages done something else since the last one? Then the peer may be away, too. */
+static bool pauses(struct sn_link *link, uint64_t len, uint64_t now)
+{
+	bool paused = now > link->straight_at + lap_bound(len);
+	link->straight_at = now;
+	return paused;
+}
+
 /*
  * In a loop in which both sides send at once, now the receive is posted first, now the message, so that a buffer is written
  * now by one core and now by the other, and its lines change caches each time. Left to the receiver they stay. Learned only
@@ -337,8 +345,7 @@ bool sn_way_claims(struct sn_link *link, uint64_t len)
 		return true;
 	struct sn_lap *l = &link->fetched[class];
 	uint64_t now = sn_now_ns();
-	bool paused = now > link->straight_at + lap_bound(len);
-	link->straight_at = now;
+	bool paused = pauses(link, len, now);
 	if (paused || link->laps[class].trial) {
 		l->count = 0;
 		return paused || !l->way;
@@ -360,9 +367,7 @@ bool sn_way_exchanges(struct sn_link *link, uint64_t len)
 	    sn_relax_crowded())
 		return false;
 	const struct sn_rail *rail = link->rail;
-	uint64_t now = sn_now_ns();
-	bool paused = now > link->straight_at + lap_bound(len);
-	link->straight_at = now;
+	bool paused = pauses(link, len, sn_now_ns());
 	for (uint64_t left = paused ? 0 : rail->shown; left; left &= left - 1) {
 		int slot = __builtin_ctzll(left);
 		if (rail->show[slot].source == link && rail->show[slot].room >= len / 2)

@@ -31,7 +31,7 @@ ROOMS = {
     "src/core": ("base", "match", "progress") + API,
     "ofi": ("base", "progress", "shim.h") + API,
     "mx": ("base", "net/iface.h", "progress", "myriexpress.h", "mx_extensions.h") + API,
-    "shim": ("base/copy.h", "base/launched.h", "copy/bypass.h", "copy/far.h", "copy/heap.h"),
+    "shim": ("base/copy.h", "base/launched.h", "base/thp.h", "copy/bypass.h", "copy/far.h", "copy/heap.h"),
 }
 
 

@@ -68,15 +68,9 @@ static void part(void)
 	free(buf);
 }
 
-static void share(void)
-{
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
-}
-
 static void what_is_sent_is_there_and_over(void **state)
 {
-	share();
+	sh = shared_new(sizeof(*sh));
 	run_both(part);
 	munmap(sh, sizeof(*sh));
 }
@@ -86,7 +80,7 @@ static void who_has_died_is_told_of(void **state)
 {
 	static const size_t lengths[] = {8, 4096, 65536, LONGEST};
 	sn_completion c;
-	share();
+	sh = shared_new(sizeof(*sh));
 	fflush(NULL);
 	pid_t pid = fork();
 	CHECK(pid >= 0);

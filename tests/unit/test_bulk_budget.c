@@ -156,8 +156,7 @@ static void side(void)
 static void hold(const struct way *w)
 {
 	way = w;
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	run_both(side);
 	bool refused = sh->refused;
 	munmap(sh, sizeof(*sh));
@@ -222,8 +221,7 @@ static void send_and_look(void)
 /* Else each announcement to this process would wake its progress thread, until somebody waits: 12 us for 7 of copying. */
 static void what_has_gone_needs_no_guard(void **state)
 {
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	run_both(send_and_look);
 	unsigned known = sh->known;
 	munmap(sh, sizeof(*sh));

@@ -322,8 +322,7 @@ static void what_comes_in_one_piece_anyway_is_not_shown(void)
 
 static void run(void (*scene)(void))
 {
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	run_both(scene);
 	munmap(sh, sizeof(*sh));
 }

@@ -210,8 +210,7 @@ static void run(void)
 {
 	setenv("SENNIT_EAGER", "8192", 1);
 	setenv("SENNIT_NET", "off", 1);
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	run_both(part);
 	munmap(sh, sizeof(*sh));
 }

@@ -80,8 +80,7 @@ static void part(void)
 
 static void who_sends_at_once_fetches(void **state)
 {
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	run_both(part);
 	munmap(sh, sizeof(*sh));
 }

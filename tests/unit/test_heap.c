@@ -399,8 +399,7 @@ static void a_fork_before_a_short_one(void)
 
 static void run(void (*scene)(void))
 {
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	run_both(scene);
 	munmap(sh, sizeof(*sh));
 }

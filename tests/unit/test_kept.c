@@ -108,8 +108,7 @@ static void part(void)
 
 static void a_flood_of_long_messages_is_not_kept(void **state)
 {
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	run_both(part);
 	munmap(sh, sizeof(*sh));
 }

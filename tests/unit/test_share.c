@@ -209,8 +209,7 @@ static void the_other_dies(void)
 static void run(void (*scene)(void), int victim, uint64_t how)
 {
 	pid_t pid[2];
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	sh->helped = how;
 	fflush(NULL);
 	for (int i = 0; i < 2; i++) {

@@ -118,8 +118,7 @@ static void a_move_to_another_processor_is_noticed(void **state)
 		print_message("one processor only: nothing can move\n");
 		skip();
 	}
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(sh != MAP_FAILED);
+	sh = shared_new(sizeof(*sh));
 	fflush(NULL);
 	for (me = 0; me < 2; me++)
 		if (fork() == 0)

@@ -7,6 +7,7 @@
 #define SN_TESTS_TWO_H
 
 #include "check.h"
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 struct meeting {
@@ -18,6 +19,14 @@ struct meeting {
 static int me;
 static sn_ep *ep;
 static sn_peer peer;
+
+/* Zeroed memory that children share. */
+static inline void *shared_new(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(at != MAP_FAILED);
+	return at;
+}
 
 /* Both call this; the process has so many seconds to live from here on. */
 static void meet_other(struct meeting *m, unsigned seconds)
