@@ -2,14 +2,14 @@
 /*
  * Memory for large allocations that peers may map: arenas.
  *
- * An arena is a memfd as large as the machine's memory (where there are many ranks, as MORE says), mapped shared,
+ * An arena is a file without a name (copy/heap_file.h) as large as the machine's memory (where there are many ranks, as MORE says), mapped shared,
  * accessible as far as blocks reach (copy/heap.h); pages exist once they are touched, and go back to the system (a hole is
  * punched) when more than RETAIN bytes of freed memory are kept. Blocks are whole pages, first fit from the lowest
  * address. What describes them lies outside, so that a peer who writes where it may not spoils contents and nothing else.
  *
  * Fork. After a fork neither process may see what the other writes, as with any heap. So just before it the arena is
  * mapped anew at the same addresses, *private*: the same pages, copied when somebody writes. Parent and child then have
- * each their own, and the memfd keeps what it was: an exact snapshot, at the price of one mmap. From then on peers
+ * each their own, and the file keeps what it was: an exact snapshot, at the price of one mmap. From then on peers
  * do not see what the parent writes, so the arena's generation has ended: its blocks live on until they are freed, new
  * ones come from a new arena, which peers that connect later learn of. An arena without a block in it need not change: it
  * is not inherited (MADV_DONTFORK). vfork, posix_spawn, system and popen share memory or call exec, and cost nothing.
@@ -19,8 +19,10 @@
  */
 #include "heap.h"
 #include "base/launched.h"
+#include "base/memory.h"
 #include "base/thp.h"
 #include "copy/heap.h"
+#include "copy/heap_file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,7 +44,7 @@
  */
 #define MORE	    8
 #define RETAIN	    ((size_t)128 << 20)
-#define FD_FROM	    700 /* out of the way of programs that count on low numbers */
+#define HUGE_PAGE   ((size_t)2 << 20)
 #define ADVISE_HUGE 14
 #define READ_WRITE  (PROT_READ | PROT_WRITE)
 
@@ -73,6 +75,7 @@ static struct {
 	unsigned count; /* slots of at[] that were ever used */
 	uint32_t made;
 	struct arena *now; /* the one that new blocks come from */
+	size_t most;	   /* the longest block that it may have */
 	bool decided, off; /* off is for good */
 	_Atomic uintptr_t low, high;
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER, .low = UINTPTR_MAX};
@@ -91,42 +94,55 @@ static size_t ranks_here(void)
 {
 	struct sn_launched job = sn_launched();
 	long cores = sysconf(_SC_NPROCESSORS_CONF);
-	if (job.here)
-		return (size_t)job.here;
-	return (size_t)(cores > 0 && cores < job.all ? cores : job.all);
+	int here = job.here ? job.here : cores > 0 && cores < job.all ? (int)cores : job.all;
+	return here > 0 ? (size_t)here : 1;
 }
 
 static size_t arena_bytes(void)
 {
 	struct rlimit limit;
-	long pages = sysconf(_SC_PHYS_PAGES);
-	size_t bytes = pages > 0 ? (size_t)pages * UNIT : (size_t)1 << 32, ranks = ranks_here();
+	size_t bytes = sn_memory_of_machine(), ranks = ranks_here();
 	if (ranks > MORE)
 		bytes = bytes / ranks * MORE;
 	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur != RLIM_INFINITY)
 		return 0; /* address space is counted: a large mapping would take it from the program */
 	if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes))
 		return 0;
-	return bytes & ~(((size_t)2 << 20) - 1);
+	return bytes & ~(HUGE_PAGE - 1);
 }
 
-static int memfd_make(size_t bytes)
+static bool says_no(const char *setting)
 {
-	int low = memfd_create("sennit-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING | 8U /* MFD_NOEXEC_SEAL */);
-	if (low < 0 && errno == EINVAL)
-		low = memfd_create("sennit-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (low < 0)
-		return -1;
-	int fd = fcntl(low, F_DUPFD_CLOEXEC, FD_FROM);
-	if (fd < 0)
-		fd = low;
-	else
-		close(low);
-	if (!ftruncate(fd, (off_t)bytes) &&
-	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	return setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
+			   !strcmp(setting, "false"));
+}
+
+/*
+ * *huge: so much of the arena is to ask for huge pages. All of it where all memory gets them, or root has switched them on
+ * for shared memory. Elsewhere a program may count on it that what it allocates and never touches costs nothing, so of each
+ * rank no more than its share of half the memory, which even if all of that exists leaves as much.
+ *
+ * *most: the longest block. Where other memory gets huge pages and an arena cannot, a program would lose more than it wins
+ * by it, but with blocks that are shorter than a huge page.
+ */
+static int file_make(size_t bytes, size_t *huge, size_t *most)
+{
+	char usual[SN_THP_TEXT];
+	bool known = sn_thp_read("enabled", usual), always = known && strstr(usual, "[always]");
+	bool shared = sn_thp_shared();
+	int fd = -1;
+	*huge = *most = bytes;
+	if (!always && !shared) {
+		uint64_t share = sn_memory_allowed() / 2 / ranks_here();
+		*huge = share < bytes ? share & ~(HUGE_PAGE - 1) : bytes;
+	}
+	if (known && !shared && !strstr(usual, "[never]") && !says_no(getenv("SENNIT_HUGE")))
+		fd = sn_heap_file_huge(bytes);
+	if (fd >= 0)
 		return fd;
-	close(fd);
-	return -1;
+	if (always && !shared)
+		*most = HUGE_PAGE - 1;
+	return sn_heap_file_sealed(bytes);
 }
 
 static void bounds_widen(const struct arena *a)
@@ -152,10 +168,6 @@ static void decide(void);
 /* With the lock held. */
 static struct arena *arena_make(void)
 {
-	if (!heap.decided)
-		decide();
-	if (heap.now || heap.off)
-		return heap.now;
 	unsigned slot = 0;
 	while (slot < heap.count && heap.at[slot].bytes)
 		slot++;
@@ -163,10 +175,11 @@ static struct arena *arena_make(void)
 		return NULL;
 	struct arena *a = &heap.at[slot];
 	struct stat st;
+	size_t huge;
 	memset(a, 0, sizeof(*a));
 	a->bytes = arena_bytes();
 	a->units = a->bytes / UNIT;
-	a->fd = a->bytes ? memfd_make(a->bytes) : -1;
+	a->fd = a->bytes ? file_make(a->bytes, &huge, &heap.most) : -1;
 	heap.off = a->fd < 0 || fstat(a->fd, &st);
 	if (heap.off) {
 		a->bytes = 0;
@@ -182,7 +195,7 @@ static struct arena *arena_make(void)
 		a->bytes = 0;
 		return NULL;
 	}
-	madvise(a->base, a->bytes, ADVISE_HUGE);
+	madvise(a->base, huge, ADVISE_HUGE);
 	madvise(a->base, a->bytes, MADV_DONTDUMP);
 	a->generation = ++heap.made;
 	a->shared = true;
@@ -190,6 +203,20 @@ static struct arena *arena_make(void)
 	heap.count += slot == heap.count;
 	atomic_store(&sennit_heap_generation, a->generation);
 	return heap.now = a;
+}
+
+/* The one that new blocks come from. With the lock held, which a thread that is cancelled in here would keep. */
+static struct arena *arena_now(void)
+{
+	int before;
+	if (heap.now || (heap.decided && heap.off))
+		return heap.now;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	if (!heap.decided)
+		decide();
+	struct arena *a = heap.off ? NULL : arena_make();
+	pthread_setcancelstate(before, NULL);
+	return a;
 }
 
 /* Whatever is to lie before that unit can be accessed, and goes into a core file. */
@@ -286,14 +313,29 @@ static bool find(struct arena *a, size_t align, size_t count, size_t *at)
 
 /* ---- blocks --------------------------------------------------------------------------------------------------- */
 
+/* NULL: none has blocks of this size. With the lock held. */
+static struct arena *arena_for(size_t size)
+{
+	struct arena *a = arena_now();
+	return a && size <= heap.most ? a : NULL;
+}
+
+bool sn_arena_takes(size_t size)
+{
+	pthread_mutex_lock(&heap.lock);
+	bool takes = arena_for(size);
+	pthread_mutex_unlock(&heap.lock);
+	return takes;
+}
+
 void *sn_arena_alloc(size_t align, size_t size, bool *zero)
 {
 	size_t count = (size + UNIT - 1) / UNIT, at;
 	void *p = NULL;
 	*zero = false;
 	pthread_mutex_lock(&heap.lock);
-	struct arena *a = arena_make();
-	if (a && size <= a->bytes && !find(a, align < UNIT ? UNIT : align, count, &at)) {
+	struct arena *a = arena_for(size);
+	if (a && !find(a, align < UNIT ? UNIT : align, count, &at)) {
 		at = align_up(a, a->fresh, align < UNIT ? UNIT : align);
 		*zero = true;
 		if (at < a->fresh || at + count > a->units || at + count < at || !open_up(a, at + count)) {
@@ -303,8 +345,6 @@ void *sn_arena_alloc(size_t align, size_t size, bool *zero)
 				run_add(a, a->fresh, at - a->fresh);
 			a->fresh = at + count;
 		}
-	} else if (a && size > a->bytes) {
-		a = NULL;
 	}
 	if (a) {
 		a->length[at] = (uint32_t)count;
@@ -337,7 +377,7 @@ static struct arena *block_of(const void *p, size_t *at)
 	return a;
 }
 
-/* Give memory back: of a shared arena a hole in the memfd; of a private one this process's own copies. */
+/* Give memory back: of a shared arena a hole in the file; of a private one this process's own copies. */
 static void give_back(struct arena *a, size_t at, size_t count)
 {
 	if (!a->shared)
@@ -408,7 +448,7 @@ bool sn_arena_resize(void *p, size_t size)
 	size_t old = a->length[at];
 	bool done = count <= old;
 	if (count > old)
-		done = a->shared && count < UINT32_MAX && grow(a, at, count);
+		done = a->shared && size <= heap.most && count < UINT32_MAX && grow(a, at, count);
 	else if (a->shared && count && old - count > old / 4) {
 		a->length[at] = (uint32_t)count;
 		give_back(a, at + count, old - count);
@@ -493,13 +533,6 @@ static void in_child(void)
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-/* Other memory gets huge pages by itself, and an arena none though it asks: a program would lose more than it wins. */
-static bool huge_pages_elsewhere(void)
-{
-	char text[SN_THP_TEXT];
-	return sn_thp_read("enabled", text) && strstr(text, "[always]") && !sn_thp_shared();
-}
-
 /* There only where a sanitizer's runtime is loaded. */
 #define RUNTIME(name) extern __attribute__((weak)) void name(void)
 RUNTIME(__asan_init);
@@ -528,7 +561,6 @@ static bool under_valgrind(void)
  */
 static void decide(void)
 {
-	const char *setting = getenv("SENNIT_HEAP");
 	char mode = '0';
 	int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && read(fd, &mode, 1) != 1)
@@ -536,10 +568,8 @@ static void decide(void)
 	if (fd >= 0)
 		close(fd);
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
-	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || huge_pages_elsewhere() ||
-		   sanitized() || !sn_malloc_is_ours() || under_valgrind() ||
-		   (setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
-				!strcmp(setting, "false")));
+	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || sanitized() ||
+		   !sn_malloc_is_ours() || under_valgrind() || says_no(getenv("SENNIT_HEAP"));
 	heap.off |= off || !__register_atfork ||
 		    __register_atfork(before_fork, in_parent, in_child, __dso_handle);
 	heap.decided = true;
@@ -559,7 +589,7 @@ __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info 
 __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out)
 {
 	pthread_mutex_lock(&heap.lock);
-	const struct arena *a = arena_make();
+	const struct arena *a = arena_now();
 	int rc = a && fd_good(a) ? 0 : -1;
 	if (!rc)
 		*out = (struct sn_heap_info){.version = 1,

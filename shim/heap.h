@@ -15,6 +15,8 @@ bool sn_malloc_is_ours(void);
 
 /* All thread-safe. size > 0; align a power of two. NULL: use malloc. *zero: the memory is known to be zero. */
 void *sn_arena_alloc(size_t align, size_t size, bool *zero);
+/* Are there blocks of this size here, while there is room? */
+bool sn_arena_takes(size_t size);
 /* Is this pointer one of ours? Without a lock. */
 bool sn_arena_owns(const void *p);
 void sn_arena_free(void *p);

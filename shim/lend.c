@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lend.h"
 #include "copy/heap.h"
+#include "copy/heap_file.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,9 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define NAME  "/memfd:sennit-heap"
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* without them who reads what is no more there would be killed */
 
 static const _Atomic uint32_t *_Atomic generation; /* the library's, in use now; 0: none */
 
@@ -40,15 +38,13 @@ bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len)
 
 static char *map(int pid, const struct sn_lent *theirs, uint64_t *open_bytes)
 {
-	char path[64], to[64];
+	char path[64], to[64] = "";
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, theirs->fd);
-	ssize_t n = readlink(path, to, sizeof(to));
-	if (n < (ssize_t)sizeof(NAME) - 1 || memcmp(to, NAME, sizeof(NAME) - 1) != 0)
-		return NULL;
+	if (readlink(path, to, sizeof(to) - 1) < 0 || !strstr(to, SN_HEAP_NAME))
+		return NULL; /* it must not even be opened: it may be a device */
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
 	void *at = MAP_FAILED;
-	if (seals >= 0 && (seals & SEALS) == SEALS && lseek(fd, 0, SEEK_END) == (off_t)theirs->bytes)
+	if (fd >= 0 && sn_heap_file_good(fd, theirs->bytes))
 		at = mmap(NULL, theirs->bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (fd >= 0)
 		close(fd);

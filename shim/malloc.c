@@ -144,8 +144,8 @@ EXPORT void *realloc(void *p, size_t size)
 	if (!p)
 		return malloc(size);
 	bool ours = is_early(p) || sn_arena_owns(p);
-	if (!ours && ready() && size < SN_HEAP_MIN)
-		return next.realloc(p, size);
+	if (!ours && ready() && (size < SN_HEAP_MIN || !sn_arena_takes(size)))
+		return next.realloc(p, size); /* which need not copy */
 	if (ours && !size) {
 		free(p);
 		return NULL;

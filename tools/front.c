@@ -65,6 +65,8 @@ static void in_front(struct sn_plan *p, const char *provider)
 		preload_ours(p, provider, "libsennit-mpi.so");
 	if (sn_conf_num(SN_CONF_HEAP))
 		preload_ours(p, provider, "libsennit-heap.so");
+	if (!sn_conf_num(SN_CONF_HUGE) && !getenv("SENNIT_HUGE")) /* that library reads no file of settings */
+		sn_plan_prepend(p, "SENNIT_HUGE", "no");
 }
 
 /* Programs that start others in an environment of their own. */

@@ -181,8 +181,10 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.unit = "",
 			.def = 1,
 			.max = 1,
-			.help = "Collapse buffers that large messages use again and again into huge "
-				"pages, where the system's transparent huge pages are not switched off.",
+			.help = "Use huge pages, where the system's transparent huge pages are not switched "
+				"off: "
+				"for memory that peers may map, and for buffers that large messages use "
+				"again and again, which are collapsed into them.",
 		},
 	[SN_CONF_HEAP] =
 		{

@@ -2,6 +2,7 @@
 #include "copy/heap.h"
 #include "base/base.h"
 #include "base/log.h"
+#include "copy/heap_file.h"
 #include "sennit/sennit.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -95,6 +96,19 @@ bool sn_heap_translate(struct sn_heap_peer *peer, struct iovec *iov, uint32_t co
 			iov[i].iov_base =
 				(char *)peer->map + ((uint64_t)(uintptr_t)iov[i].iov_base - peer->base);
 	return true;
+}
+
+void *sn_heap_map(int fd, uint64_t bytes)
+{
+	if (!sn_heap_file_good(fd, bytes))
+		return NULL;
+	void *at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
+	if (at == MAP_FAILED)
+		return NULL;
+	madvise(at, bytes, MADV_DONTFORK);
+	madvise(at, bytes, MADV_DONTDUMP);
+	return at;
 }
 
 void sn_heap_unmap(struct sn_heap_peer *peer)

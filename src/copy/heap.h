@@ -4,9 +4,9 @@
  * takes large allocations from memory that peers may map, so that a large message between two such buffers is copied
  * without the kernel. In a program without that library there is none, and everything goes as before.
  *
- * The memory is one sealed memfd for each process, its *arena*: it can neither shrink nor grow, so that a peer who has
- * mapped it can never be hit by SIGBUS. It is handed over with the handshake, as descriptors are; peers name bytes in it
- * by their address in the owner, which is checked against the arena's bounds.
+ * The memory is one file for each process, its *arena*, which has no name, a memfd or one with huge pages (heap_file.h). It
+ * is handed over with the handshake, as descriptors are; peers name bytes in it by their address in the owner, which is
+ * checked against the arena's bounds.
  *
  * Fork. Before a fork the arena is made private, at the same addresses (the reason is told in shim/heap.c): what peers see
  * stays as it was, and is not what the owner sees any more. Such an arena is of an old generation and nothing in it is
@@ -70,6 +70,8 @@ struct sn_heap_peer {
 	void *map;	      /* NULL: none */
 	uint64_t open;	      /* so much of it can be accessed here */
 };
+/* What a peer sent as its arena, without access. NULL: it may not be mapped (heap_file.h), or cannot be; the kernel copies. */
+void *sn_heap_map(int fd, uint64_t bytes);
 void sn_heap_unmap(struct sn_heap_peer *peer);
 /* Turn addresses in the peer into addresses here, in place. False: they are not all in its arena; nothing has changed.
  * Budget: no system call, but one for each further SN_HEAP_STEP of the arena. */

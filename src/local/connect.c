@@ -297,7 +297,7 @@ static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssi
 	    h->heap_bytes <= UINT64_MAX - h->heap_base) {
 		/* One that cannot be mapped is no error: the kernel copies. */
 		conn->heap = (struct sn_heap_peer){.base = h->heap_base, .bytes = h->heap_bytes};
-		conn->heap.map = sn_memfd_reserve(fds[2 + with_channel], h->heap_bytes);
+		conn->heap.map = sn_heap_map(fds[2 + with_channel], h->heap_bytes);
 	}
 	return 0;
 }

@@ -40,9 +40,9 @@ static int memfd_open(const char *name)
 	return fd;
 }
 
-static void *map(int fd, size_t bytes, int access)
+static void *map(int fd, size_t bytes)
 {
-	void *at = mmap(NULL, bytes, access, MAP_SHARED, fd, 0);
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return NULL;
 	madvise(at, bytes, MADV_DONTFORK);
@@ -83,15 +83,14 @@ int sn_memfd_new(const char *name, size_t bytes, void **mapped)
 		fd = memfd_open(name);
 	if (fd < 0)
 		return sn_fail(code_of(errno), "memfd_create: %s", strerror(errno));
-	if (!ftruncate(fd, (off_t)bytes) && (*mapped = map(fd, bytes, PROT_READ | PROT_WRITE)) &&
-	    !fcntl(fd, F_ADD_SEALS, SEALS))
+	if (!ftruncate(fd, (off_t)bytes) && (*mapped = map(fd, bytes)) && !fcntl(fd, F_ADD_SEALS, SEALS))
 		return fd;
 	int rc = sn_fail(code_of(errno), "%zu bytes of shared memory: %s", bytes, strerror(errno));
 	close(fd);
 	return rc;
 }
 
-static void *map_checked(int fd, size_t bytes, int access)
+void *sn_memfd_map(int fd, size_t bytes)
 {
 	struct stat st;
 	struct statfs fs;
@@ -104,18 +103,8 @@ static void *map_checked(int fd, size_t bytes, int access)
 			bytes);
 		return NULL;
 	}
-	void *at = map(fd, bytes, access);
+	void *at = map(fd, bytes);
 	if (!at)
 		sn_fail(SN_ERR_NOMEM, "mapping a peer's shared memory: %s", strerror(errno));
 	return at;
-}
-
-void *sn_memfd_map(int fd, size_t bytes)
-{
-	return map_checked(fd, bytes, PROT_READ | PROT_WRITE);
-}
-
-void *sn_memfd_reserve(int fd, size_t bytes)
-{
-	return map_checked(fd, bytes, PROT_NONE);
 }

@@ -14,8 +14,6 @@
 int sn_memfd_new(const char *name, size_t bytes, void **mapped);
 /* Map a descriptor that a peer sent, if it is what it should be: sealed, and of exactly this size. NULL otherwise. */
 void *sn_memfd_map(int fd, size_t bytes);
-/* Likewise, without access: mprotect() gives it. */
-void *sn_memfd_reserve(int fd, size_t bytes);
 /* Have these pages there before they are used, each of which would cost a fault then, of a microsecond. Where the kernel
  * cannot (before 5.14), they come by faults. Budget: a system call, 0.3 ms for 2 MiB that nobody has touched yet. */
 void sn_memfd_touch(void *at, size_t bytes);

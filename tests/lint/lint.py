@@ -31,7 +31,8 @@ ROOMS = {
     "src/core": ("base", "match", "progress") + API,
     "ofi": ("base", "progress", "shim.h") + API,
     "mx": ("base", "net/iface.h", "progress", "myriexpress.h", "mx_extensions.h") + API,
-    "shim": ("base/copy.h", "base/launched.h", "base/thp.h", "copy/bypass.h", "copy/far.h", "copy/heap.h"),
+    "shim": ("base/copy.h", "base/launched.h", "base/memory.h", "base/small_file.h", "base/thp.h", "copy/bypass.h", "copy/far.h",
+             "copy/heap.h", "copy/heap_file.h"),
 }
 
 

@@ -6,6 +6,7 @@
  */
 #include "base/conf.h"
 #include "copy/heap.h"
+#include "copy/heap_file.h"
 #include "dsa_double.h"
 #include "two.h"
 #include <malloc.h>
@@ -49,7 +50,7 @@ static size_t accessible(size_t *all)
 	size_t sum = 0;
 	FILE *f = fopen("/proc/self/maps", "re");
 	for (*all = 0; f && fgets(line, sizeof(line), f);) {
-		if (!strstr(line, "/memfd:sennit-heap") ||
+		if (!strstr(line, SN_HEAP_NAME) ||
 		    sscanf(line, "%lx-%lx %7s", &from, &to, access) != 3)
 			continue;
 		*all += to - from;
