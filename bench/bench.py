@@ -30,7 +30,8 @@ REGIMES = (NEAR, FAR)
 ANY = "any"       # not told apart
 MEANING = f"`{NEAR}`: the two cores shared a cache while the figure was taken, `{FAR}`: they did not"
 NEAR_NS = 90      # a line that goes over in less went through a shared cache, where the probes of a run leave no gap
-BETWEEN = (40, 160)  # ns, one way: there it is looked for. Seen were 25 to 75 near, 120 to 260 far
+BETWEEN = (50, 160)  # ns, one way: there it is looked for. Seen were 25 to 75 near, 120 to 260 far
+ONE_CORE = (30, 50)  # and there, whether the two were now and then one core's two threads: 26 where 60 is near
 GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
@@ -163,20 +164,39 @@ def title(row):
 
 # ---- running ----
 
-def boundary(probes):
-    """Where near ends and far begins: in the middle of the widest gap."""
+def widest_gap(probes, least, most):
+    """Its factor, and its middle."""
     known = sorted(probes)
     gaps = [(b / a, (a * b) ** 0.5) for a, b in zip(known, known[1:]) if a > 0]
-    wide, middle = max((g for g in gaps if BETWEEN[0] <= g[1] <= BETWEEN[1]), default=(0, NEAR_NS))
+    return max((g for g in gaps if least <= g[1] <= most), default=(0, 0))
+
+
+def boundary(probes):
+    """Where near ends and far begins: in the middle of the widest gap."""
+    wide, middle = widest_gap(probes, *BETWEEN)
     return middle if wide >= GAP else NEAR_NS
 
 
+def beginning(probes):
+    """Where near begins: what is below was one core, if a fifth of all lies between that and far."""
+    wide, middle = widest_gap(probes, *ONE_CORE)
+    end = boundary(probes)
+    return middle if wide >= GAP and 5 * sum(middle < p < end for p in probes) >= len(probes) else 0
+
+
 def regimes(samples):
-    """Each [value, probe] becomes [value, near or far]; what an earlier run has named stays."""
-    taken = [s for row in samples.values() for of_one in row.values() for s in of_one if not isinstance(s[1], str)]
-    end = boundary([probe for _, probe in taken])
-    for s in taken:
-        s[1] = NEAR if s[1] < end else FAR
+    """Each [value, probe] becomes [value, near or far]; what an earlier run has named stays. Returns how many were left out, taken on
+    a single core."""
+    lists = [of_one for row in samples.values() for of_one in row.values()]
+    probes = [s[1] for of_one in lists for s in of_one if not isinstance(s[1], str)]
+    begin, end = beginning(probes), boundary(probes)
+    left_out = 0
+    for of_one in lists:
+        kept = [s if isinstance(s[1], str) else [s[0], NEAR if s[1] < end else FAR] for s in of_one
+                if isinstance(s[1], str) or s[1] >= begin]
+        left_out += len(of_one) - len(kept)
+        of_one[:] = kept
+    return left_out
 
 
 def place(before, after):
@@ -196,6 +216,7 @@ class Bench:
         os.makedirs(self.programs, exist_ok=True)
         self.samples = {}   # row -> candidate -> [[value, regime, or as long as the run lasts the probe]]
         self.dropped = 0
+        self.on_one_core = 0
         self.notes = []
         self.start = time.monotonic()
         if args.append and os.path.exists(self.path("bench.json")):
@@ -262,7 +283,7 @@ class Bench:
     # ---- results ----
 
     def save(self):
-        regimes(self.samples)
+        self.on_one_core += regimes(self.samples)
         with open(self.path("bench.json"), "w", encoding="utf-8") as f:
             json.dump({"machine": machine(self.build), "samples": self.samples, "notes": self.notes}, f)
 
@@ -315,6 +336,8 @@ def main():
     report.write(bench.path("bench.json"), bench.out, args.doc, args.section)
     if bench.dropped:
         print(f"{bench.dropped} figures were dropped: the cores moved meanwhile, or other programs ran")
+    if bench.on_one_core:
+        print(f"{bench.on_one_core} figures were dropped: the two processors were one core's two threads meanwhile")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,14 @@ class RegimeTest(unittest.TestCase):
                                     ([60, 63, 66], 90, 90), ([200, 240], 90, 90), ([30, 240], 80, 90), ([], 90, 90)):
             self.assertTrue(least <= bench.boundary(probes) <= most, probes)
 
+    def test_what_was_one_core_is_left_out(self):
+        probes = [26, 27, 31, 58, 61, 75, 100, 130, 240, 260]
+        self.assertTrue(31 < bench.beginning(probes) < 58 and 75 < bench.boundary(probes) < 240)
+        self.assertEqual(bench.beginning([25, 28, 30, 55, 120, 130]), 0)  # one that was disturbed
+        samples = {"lat:8": {"A": [[1, p] for p in probes] + [[2, "near"]]}}
+        self.assertEqual(bench.regimes(samples), 3)
+        self.assertEqual(len(samples["lat:8"]["A"]), len(probes) - 2)
+
     def test_what_an_earlier_run_has_named_stays(self):
         samples = {"lat:8": {"MPICH 5": [[1, 66.0], [2, "far"], [3, 235.0], [4, "any"]]}}
         bench.regimes(samples)
