@@ -351,8 +351,8 @@ static int __attribute__((noinline)) ring_now(struct sn_link *link)
 int sn_send_now(void *l, uint32_t what, uint64_t bits, uint64_t data, const void *body, uint64_t len)
 {
 	struct sn_link *link = l;
-	if (sn_unlikely(!link->fast ||
-			!sn_tx_put(&link->tx, sn_rec_mark(SN_REC_MSG | what, 0, 1), bits, data, body, len)))
+	if (sn_unlikely(!link->fast || !sn_tx_put(&link->tx, sn_rec_mark(SN_REC_MSG | what, seen(link), 1),
+						  bits, data, body, len)))
 		return send_now_longer(link, what, bits, data, body, len);
 	link->rail->count.tx_eager++;
 	if (sn_likely(link->bell && sn_bell_quiet(link->bell, link->fence)))
