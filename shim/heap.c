@@ -2,9 +2,10 @@
 /*
  * Memory for large allocations that peers may map: arenas.
  *
- * An arena is a file without a name (copy/heap_file.h) as large as the machine's memory (where there are many ranks, as MORE says), mapped shared,
- * accessible as far as blocks reach (copy/heap.h); pages exist once they are touched, and go back to the system (a hole is
- * punched) when more than RETAIN bytes of freed memory are kept. Blocks are whole pages, first fit from the lowest
+ * An arena is a file without a name (copy/heap_file.h) as large as the machine's memory (where there are many ranks, as MORE
+ * says), mapped shared, accessible as far as blocks reach (copy/heap.h); pages exist once they are touched, and go back to
+ * the system (a hole is punched) when more freed memory is kept than RETAIN, and than a RETAIN_PARTth of what is in use: a page
+ * that comes anew is zeroed first, and programs that free much allocate much. Blocks are whole pages, first fit from the lowest
  * address. What describes them lies outside, so that a peer who writes where it may not spoils contents and nothing else.
  *
  * Fork. After a fork neither process may see what the other writes, as with any heap. So just before it the arena is
@@ -23,6 +24,7 @@
 #include "base/thp.h"
 #include "copy/heap.h"
 #include "copy/heap_file.h"
+#include "heap_runs.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,20 +39,16 @@
 
 #define UNIT   ((size_t)4096) /* and a page: where pages are larger, there is no heap */
 #define ARENAS 8	      /* generations with blocks in use: when there are more, malloc serves */
-#define RUNS   ((size_t)1 << 18)
 /*
  * Each rank maps the arena of each other, up to three times. Without an end 192 ranks on a node of 768 GiB would want
  * 432 TiB of address space, and there are 128; with this one it is 18. What finds no room in an arena is malloc's.
  */
 #define MORE	    8
-#define RETAIN	    ((size_t)128 << 20)
+#define RETAIN	    (((size_t)128 << 20) / UNIT)
+#define RETAIN_PART 4
 #define HUGE_PAGE   ((size_t)2 << 20)
 #define ADVISE_HUGE 14
 #define READ_WRITE  (PROT_READ | PROT_WRITE)
-
-struct run { /* free units */
-	size_t at, count;
-};
 
 struct arena {
 	char *base;
@@ -61,12 +59,11 @@ struct arena {
 	uint32_t generation;
 	bool shared;
 	uint32_t *length; /* of the block that begins at this unit; else 0 */
-	struct run *runs; /* by address */
-	size_t run_count;
+	struct sn_runs free;
 	size_t fresh;  /* units from here on were never given out */
 	uint64_t open; /* so many bytes can be accessed */
 	size_t live;   /* blocks */
-	size_t dirty;  /* bytes that are free and not given back */
+	size_t used;   /* units in them */
 };
 
 static struct {
@@ -189,8 +186,9 @@ static struct arena *arena_make(void)
 	a->ino = st.st_ino;
 	a->base = mapped(a->bytes, PROT_NONE, MAP_SHARED, a->fd);
 	a->length = mapped(a->units * sizeof(*a->length), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	a->runs = mapped(RUNS * sizeof(*a->runs), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	if (!a->base || !a->length || !a->runs || madvise(a->base, a->bytes, MADV_DONTFORK)) {
+	a->free.run =
+		mapped(SN_HEAP_RUNS * sizeof(*a->free.run), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (!a->base || !a->length || !a->free.run || madvise(a->base, a->bytes, MADV_DONTFORK)) {
 		heap.off = true; /* what was mapped stays: this happens once, if ever */
 		a->bytes = 0;
 		return NULL;
@@ -238,46 +236,7 @@ static struct arena *arena_of(const void *p)
 	return NULL;
 }
 
-/* ---- free runs ------------------------------------------------------------------------------------------------ */
-
-static void run_remove(struct arena *a, size_t i)
-{
-	memmove(&a->runs[i], &a->runs[i + 1], (a->run_count - i - 1) * sizeof(*a->runs));
-	a->run_count--;
-}
-
-/* The first run that begins at or after this unit. */
-static size_t run_after(const struct arena *a, size_t at)
-{
-	size_t low = 0, high = a->run_count;
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-		if (a->runs[mid].at < at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
-
-static void run_add(struct arena *a, size_t at, size_t count)
-{
-	size_t i = run_after(a, at);
-	if (i && a->runs[i - 1].at + a->runs[i - 1].count == at) {
-		i--;
-		a->runs[i].count += count;
-	} else if (a->run_count < RUNS) {
-		memmove(&a->runs[i + 1], &a->runs[i], (a->run_count - i) * sizeof(*a->runs));
-		a->runs[i] = (struct run){at, count};
-		a->run_count++;
-	} else {
-		return; /* more holes than anybody has seen: these units are not used again */
-	}
-	if (i + 1 < a->run_count && a->runs[i].at + a->runs[i].count == a->runs[i + 1].at) {
-		a->runs[i].count += a->runs[i + 1].count;
-		run_remove(a, i + 1);
-	}
-}
+/* ---- what is free ---------------------------------------------------------------------------------------------- */
 
 static size_t align_up(const struct arena *a, size_t at, size_t align)
 {
@@ -285,26 +244,13 @@ static size_t align_up(const struct arena *a, size_t at, size_t align)
 	return ((p + align - 1) / align * align - (uintptr_t)a->base) / UNIT;
 }
 
-/* Take `count` units of run i, from unit `at` of the arena on. */
-static void run_take(struct arena *a, size_t i, size_t at, size_t count)
-{
-	struct run old = a->runs[i];
-	size_t before = at - old.at, after = old.count - before - count;
-	a->dirty -= count * UNIT < a->dirty ? count * UNIT : a->dirty;
-	if (before)
-		a->runs[i].count = before;
-	else
-		run_remove(a, i);
-	if (after)
-		run_add(a, at + count, after);
-}
-
 static bool find(struct arena *a, size_t align, size_t count, size_t *at)
 {
-	for (size_t i = 0; i < a->run_count; i++) {
-		*at = align_up(a, a->runs[i].at, align);
-		if (*at + count <= a->runs[i].at + a->runs[i].count) {
-			run_take(a, i, *at, count);
+	for (size_t i = 0; i < a->free.count; i++) {
+		const struct sn_run *run = &a->free.run[i];
+		*at = align_up(a, run->at, align);
+		if (*at + count <= run->at + run->count) {
+			sn_runs_take(&a->free, i, *at, count);
 			return true;
 		}
 	}
@@ -342,12 +288,13 @@ void *sn_arena_alloc(size_t align, size_t size, bool *zero)
 			a = NULL;
 		} else {
 			if (at > a->fresh)
-				run_add(a, a->fresh, at - a->fresh);
+				sn_runs_add(&a->free, a->fresh, at - a->fresh, 0);
 			a->fresh = at + count;
 		}
 	}
 	if (a) {
 		a->length[at] = (uint32_t)count;
+		a->used += count;
 		a->live++;
 		p = a->base + at * UNIT;
 	}
@@ -377,13 +324,27 @@ static struct arena *block_of(const void *p, size_t *at)
 	return a;
 }
 
-/* Give memory back: of a shared arena a hole in the file; of a private one this process's own copies. */
-static void give_back(struct arena *a, size_t at, size_t count)
+static size_t retained(const struct arena *a)
 {
-	if (!a->shared)
+	size_t part = a->used / RETAIN_PART;
+	return part > RETAIN ? part : RETAIN;
+}
+
+/*
+ * These units are free. Memory that is given back is, of a shared arena, a hole in the file, of the whole run of which they
+ * are now; of a private one this process's own copies.
+ */
+static void release(struct arena *a, size_t at, size_t count)
+{
+	a->used -= count;
+	if (!a->shared) {
 		madvise(a->base + at * UNIT, count * UNIT, MADV_DONTNEED);
-	else if (a->dirty + count * UNIT <= RETAIN || madvise(a->base + at * UNIT, count * UNIT, MADV_REMOVE))
-		a->dirty += count * UNIT;
+		return;
+	}
+	struct sn_run *run = sn_runs_add(&a->free, at, count, count);
+	if (run && a->free.kept > retained(a) &&
+	    !madvise(a->base + run->at * UNIT, run->count * UNIT, MADV_REMOVE))
+		sn_runs_emptied(&a->free, run);
 }
 
 /* The last block of a generation that has ended is gone. */
@@ -391,7 +352,7 @@ static void arena_drop(struct arena *a)
 {
 	munmap(a->base, a->bytes);
 	munmap(a->length, a->units * sizeof(*a->length));
-	munmap(a->runs, RUNS * sizeof(*a->runs));
+	munmap(a->free.run, SN_HEAP_RUNS * sizeof(*a->free.run));
 	if (fd_good(a))
 		close(a->fd);
 	memset(a, 0, sizeof(*a));
@@ -407,10 +368,8 @@ void sn_arena_free(void *p)
 	size_t count = a->length[at];
 	a->length[at] = 0;
 	a->live--;
-	give_back(a, at, count);
-	if (a->shared)
-		run_add(a, at, count);
-	else if (!a->live)
+	release(a, at, count);
+	if (!a->shared && !a->live)
 		arena_drop(a);
 	pthread_mutex_unlock(&heap.lock);
 	errno = error;
@@ -429,14 +388,15 @@ size_t sn_arena_size(const void *p)
 /* Longer: from the run behind it, or from what was never used. */
 static bool grow(struct arena *a, size_t at, size_t count)
 {
-	size_t old = a->length[at], more = count - old, i = run_after(a, at + old);
-	if (i < a->run_count && a->runs[i].at == at + old && a->runs[i].count >= more)
-		run_take(a, i, at + old, more);
+	size_t old = a->length[at], more = count - old, i = sn_runs_after(&a->free, at + old);
+	if (i < a->free.count && a->free.run[i].at == at + old && a->free.run[i].count >= more)
+		sn_runs_take(&a->free, i, at + old, more);
 	else if (at + old == a->fresh && a->units - a->fresh >= more && open_up(a, a->fresh + more))
 		a->fresh += more;
 	else
 		return false;
 	a->length[at] = (uint32_t)count;
+	a->used += more;
 	return true;
 }
 
@@ -451,8 +411,7 @@ bool sn_arena_resize(void *p, size_t size)
 		done = a->shared && size <= heap.most && count < UINT32_MAX && grow(a, at, count);
 	else if (a->shared && count && old - count > old / 4) {
 		a->length[at] = (uint32_t)count;
-		give_back(a, at + count, old - count);
-		run_add(a, at + count, old - count);
+		release(a, at + count, old - count);
 	}
 	pthread_mutex_unlock(&heap.lock);
 	return done;
@@ -464,8 +423,9 @@ bool sn_arena_resize(void *p, size_t size)
 static void privatize_by_copy(struct arena *a)
 {
 	/* In between, too, the child has something that is its arena's, and nobody else finds room there. */
-	for (size_t i = 0; i < a->run_count; i++) {
-		void *between = mmap(a->base + a->runs[i].at * UNIT, a->runs[i].count * UNIT, PROT_NONE,
+	for (size_t i = 0; i < a->free.count; i++) {
+		const struct sn_run *run = &a->free.run[i];
+		void *between = mmap(a->base + run->at * UNIT, run->count * UNIT, PROT_NONE,
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 		/* cppcheck-suppress memleak ; it is the arena's */
 		if (between == MAP_FAILED)

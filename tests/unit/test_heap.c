@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define N ((size_t)2 << 20)
@@ -50,8 +51,7 @@ static size_t accessible(size_t *all)
 	size_t sum = 0;
 	FILE *f = fopen("/proc/self/maps", "re");
 	for (*all = 0; f && fgets(line, sizeof(line), f);) {
-		if (!strstr(line, SN_HEAP_NAME) ||
-		    sscanf(line, "%lx-%lx %7s", &from, &to, access) != 3)
+		if (!strstr(line, SN_HEAP_NAME) || sscanf(line, "%lx-%lx %7s", &from, &to, access) != 3)
 			continue;
 		*all += to - from;
 		sum += access[0] == 'r' ? to - from : 0;
@@ -141,6 +141,38 @@ static void realloc_keeps_what_was_there(void **state)
 		old = n;
 	}
 	free(p);
+}
+
+/* Bytes of memory that the arena has. */
+static size_t memory(void)
+{
+	struct sn_heap_info own;
+	struct stat st;
+	assert_true(sn_heap_own(&own) && !fstat(own.fd, &st));
+	return (size_t)st.st_blocks * 512;
+}
+
+/* Of much that is in use a part is kept for what comes next; of nothing, no more than 128 MiB. */
+static void what_is_freed_goes_back(void **state)
+{
+	enum { BLOCKS = 40 };
+	size_t block = 8 * N, before = memory();
+	uint8_t *p[BLOCKS];
+	for (int i = 0; i < BLOCKS; i++) {
+		assert_non_null(p[i] = malloc(block));
+		memset(p[i], i, block);
+	}
+	assert_true(memory() >= before + BLOCKS * block - ((size_t)128 << 20)); /* some had it from before */
+	for (int i = 0; i < BLOCKS; i += 8) {
+		free(p[i]);
+		assert_non_null(p[i] = malloc(block));
+		memset(p[i], i, block);
+	}
+	for (int i = 0; i < BLOCKS; i++) {
+		assert_int_equal(p[i][block - 1], i);
+		free(p[i]);
+	}
+	assert_true(memory() <= before + ((size_t)130 << 20));
 }
 
 /* What was freed and comes back from calloc is zero. */
@@ -437,6 +469,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(of_many_each_has_its_share),
 		cmocka_unit_test(large_ones_are_shareable_and_small_ones_not),
 		cmocka_unit_test(realloc_keeps_what_was_there),
+		cmocka_unit_test(what_is_freed_goes_back),
 		cmocka_unit_test(calloc_is_zero_the_second_time),
 		cmocka_unit_test(threads_do_not_meet),
 		cmocka_unit_test(messages_go_through_the_heap),
