@@ -60,6 +60,30 @@ static void message(int from, size_t len, bool polled, void (*at)(int who))
 	assert_memory_equal(in, out, len);
 }
 
+/* Both send before either has looked; who was first has looked in vain when the other comes. */
+static void exchange(int first, size_t len, void (*at)(int who))
+{
+	static char out[256], in[2][256];
+	sn_req *sent, *got[2];
+	for (int k = 0; k < 2; k++) {
+		int who = k ? !first : first;
+		at(who);
+		assert_int_equal(sn_irecv(side[who].ep, side[who].peer, in[who], sizeof(in[who]), 5,
+					  UINT64_MAX, &got[who]),
+				 0);
+		assert_int_equal(sn_isend(side[who].ep, side[who].peer, out, len, 5, &sent), 0);
+		assert_int_equal(sn_test(side[who].ep, sent, NULL), SN_OK);
+		if (!k)
+			sn_progress(side[who].ep);
+	}
+	for (int k = 0; k < 2; k++) {
+		int who = k ? first : !first;
+		at(who);
+		assert_int_equal(sn_test(side[who].ep, got[who], NULL), SN_OK);
+	}
+	at(-1);
+}
+
 static struct region {
 	char *base;
 	size_t len;
@@ -129,14 +153,25 @@ static void run_as(int who)
 	running = who;
 }
 
-static void traced_message(int from, size_t len, bool polled)
+static void count(void)
 {
-	now.moved = now.taken = 0;
-	message(from, len, polled, run_as);
 	sum.moved += now.moved;
 	sum.taken += now.taken;
 	most.moved = SN_MAX_OF(most.moved, now.moved);
 	most.taken = SN_MAX_OF(most.taken, now.taken);
+	now.moved = now.taken = 0;
+}
+
+static void traced_message(int from, size_t len, bool polled)
+{
+	message(from, len, polled, run_as);
+	count();
+}
+
+static void traced_exchange(int first, size_t len)
+{
+	exchange(first, len, run_as);
+	count();
 }
 
 static void trace_begin(void)
@@ -145,6 +180,7 @@ static void trace_begin(void)
 			 trap = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
 	sigaction(SIGSEGV, &segv, NULL);
 	sigaction(SIGTRAP, &trap, NULL);
+	memset(&now, 0, sizeof(now));
 	memset(&most, 0, sizeof(most));
 	memset(&sum, 0, sizeof(sum));
 	memset(holders, 0, sizeof(holders));
@@ -192,6 +228,15 @@ static void who_has_not_waited_leaves_the_next_line_alone(void **state)
 	for (int i = 0; i < MESSAGES; i++)
 		traced_message(0, 8, false);
 	ends("one way", MESSAGES + MESSAGES / 8, 2);
+}
+
+/* Of two messages that cross: three lines, as of the one that was waited for. Only each eighth time one more is looked at. */
+static void in_an_exchange_nobody_looks_beyond(void **state)
+{
+	trace_begin();
+	for (int i = 0; i < MESSAGES; i++)
+		traced_exchange(i % 2, 8);
+	ends("an exchange", 3 * MESSAGES + MESSAGES / 4, 5);
 }
 
 static void longer_ones_move_what_they_fill(void **state)
@@ -261,6 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_and_back_two_lines_move_for_a_short_message),
 		cmocka_unit_test(who_has_not_waited_leaves_the_next_line_alone),
+		cmocka_unit_test(in_an_exchange_nobody_looks_beyond),
 		cmocka_unit_test(longer_ones_move_what_they_fill),
 		cmocka_unit_test(who_waits_asks_for_both_lines_at_once),
 	};
