@@ -58,6 +58,7 @@ struct arena {
 	ino_t ino;
 	uint32_t generation;
 	bool shared;
+	size_t huge; /* so many bytes may get huge pages */
 	uint32_t *length; /* of the block that begins at this unit; else 0 */
 	struct sn_runs free;
 	size_t fresh;  /* units from here on were never given out */
@@ -74,6 +75,7 @@ static struct {
 	struct arena *now; /* the one that new blocks come from */
 	size_t most;	   /* the longest block that it may have */
 	bool decided, off; /* off is for good */
+	bool forked;	   /* this process is a rank's child */
 	_Atomic uintptr_t low, high;
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER, .low = UINTPTR_MAX};
 
@@ -117,23 +119,32 @@ static bool says_no(const char *setting)
 /*
  * *huge: so much of the arena is to ask for huge pages. All of it where all memory gets them, or root has switched them on
  * for shared memory. Elsewhere a program may count on it that what it allocates and never touches costs nothing, so of each
- * rank no more than its share of half the memory, which even if all of that exists leaves as much.
+ * rank no more than its share of half the memory, which even if all of that exists leaves as much; of all its generations
+ * together, since the blocks of earlier ones live on.
+ *
+ * A file system of its own is for a rank: what else runs in the same environment (compilers, shells, a rank's children) is
+ * mapped by no peer, nobody knows how many of them there are, and each would copy the system's list of mounts.
  *
  * *most: the longest block. Where other memory gets huge pages and an arena cannot, a program would lose more than it wins
  * by it, but with blocks that are shorter than a huge page.
  */
 static int file_make(size_t bytes, size_t *huge, size_t *most)
 {
+	struct sn_launched job = sn_launched();
 	char usual[SN_THP_TEXT];
 	bool known = sn_thp_read("enabled", usual), always = known && strstr(usual, "[always]");
 	bool shared = sn_thp_shared();
 	int fd = -1;
 	*huge = *most = bytes;
 	if (!always && !shared) {
-		uint64_t share = sn_memory_allowed() / 2 / ranks_here();
+		uint64_t share = sn_memory_allowed() / 2 / ranks_here(), before = 0;
+		for (unsigned i = 0; i < heap.count; i++)
+			before += heap.at[i].huge;
+		share -= before < share ? before : share;
 		*huge = share < bytes ? share & ~(HUGE_PAGE - 1) : bytes;
 	}
-	if (known && !shared && !strstr(usual, "[never]") && !says_no(getenv("SENNIT_HUGE")))
+	if (known && !shared && (job.all || job.here) && !heap.forked && !strstr(usual, "[never]") &&
+	    !says_no(getenv("SENNIT_HUGE")))
 		fd = sn_heap_file_huge(bytes);
 	if (fd >= 0)
 		return fd;
@@ -172,11 +183,10 @@ static struct arena *arena_make(void)
 		return NULL;
 	struct arena *a = &heap.at[slot];
 	struct stat st;
-	size_t huge;
 	memset(a, 0, sizeof(*a));
 	a->bytes = arena_bytes();
 	a->units = a->bytes / UNIT;
-	a->fd = a->bytes ? file_make(a->bytes, &huge, &heap.most) : -1;
+	a->fd = a->bytes ? file_make(a->bytes, &a->huge, &heap.most) : -1;
 	heap.off = a->fd < 0 || fstat(a->fd, &st);
 	if (heap.off) {
 		a->bytes = 0;
@@ -193,7 +203,7 @@ static struct arena *arena_make(void)
 		a->bytes = 0;
 		return NULL;
 	}
-	madvise(a->base, huge, ADVISE_HUGE);
+	madvise(a->base, a->huge, ADVISE_HUGE);
 	madvise(a->base, a->bytes, MADV_DONTDUMP);
 	a->generation = ++heap.made;
 	a->shared = true;
@@ -469,6 +479,7 @@ static void in_parent(void)
 
 static void in_child(void)
 {
+	heap.forked = true;
 	for (unsigned i = 0; i < heap.count; i++) {
 		if (heap.at[i].bytes && fd_good(&heap.at[i]))
 			close(heap.at[i].fd);

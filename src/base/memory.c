@@ -33,7 +33,7 @@ static uint64_t least_up(uint64_t least, const char *mount, const char *group, c
 
 uint64_t sn_memory_allowed(void)
 {
-	char text[2048];
+	char text[4096]; /* a line for each controller, in Kubernetes of 200 characters */
 	uint64_t least = sn_memory_of_machine();
 	if (!sn_read_text("/proc/self/cgroup", text, sizeof(text)))
 		return least;

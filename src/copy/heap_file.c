@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "copy/heap_file.h"
 #include "base/small_file.h"
+#include "base/thp.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
@@ -132,13 +134,15 @@ static int made_by_child(void)
 	return c.fd;
 }
 
-/* Ubuntu lets such a namespace be made, has nothing mounted in it, and puts a line into the system's log. */
+/*
+ * A filter may be this thread's alone, so /proc/self/status, which tells of the first one, would not do. Ubuntu lets such a
+ * namespace be made, has nothing mounted in it, and puts a line into the system's log.
+ */
 static bool would_be_refused(void)
 {
-	char text[4096];
-	const char *filter =
-		sn_read_text("/proc/self/status", text, sizeof(text)) ? strstr(text, "\nSeccomp:") : NULL;
-	if (filter && filter[sizeof("\nSeccomp:")] != '0')
+	char text[8];
+	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
+	if (filter > 0 || (filter < 0 && errno != EINVAL)) /* that: a kernel without filters */
 		return true;
 	return geteuid() &&
 	       sn_read_text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", text, sizeof(text)) &&
@@ -147,8 +151,11 @@ static bool would_be_refused(void)
 
 int sn_heap_file_huge(size_t bytes)
 {
+	char shared[SN_THP_TEXT];
 	int fd = -1;
-	if (would_be_refused())
+	if (sn_thp_read("shmem_enabled", shared) && strstr(shared, "[deny]"))
+		errno = EOPNOTSUPP; /* whatever a file system's options say */
+	else if (would_be_refused())
 		errno = EPERM;
 	else
 		fd = moved_up(made_by_child());
