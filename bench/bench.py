@@ -196,6 +196,9 @@ def regimes(samples):
                 if isinstance(s[1], str) or s[1] >= begin]
         left_out += len(of_one) - len(kept)
         of_one[:] = kept
+    for row in samples.values():
+        for who in [who for who, of_one in row.items() if not of_one]:
+            del row[who]
     return left_out
 
 

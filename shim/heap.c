@@ -58,7 +58,7 @@ struct arena {
 	ino_t ino;
 	uint32_t generation;
 	bool shared;
-	size_t huge; /* so many bytes may get huge pages */
+	size_t huge;	  /* so many bytes may get huge pages */
 	uint32_t *length; /* of the block that begins at this unit; else 0 */
 	struct sn_runs free;
 	size_t fresh;  /* units from here on were never given out */

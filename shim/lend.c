@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define NAME SN_HEAP_NAME " (deleted)"
+
 static const _Atomic uint32_t *_Atomic generation; /* the library's, in use now; 0: none */
 
 struct sn_lent sn_lend_own(void)
@@ -40,9 +42,10 @@ static char *map(int pid, const struct sn_lent *theirs, uint64_t *open_bytes)
 {
 	char path[64], to[64] = "";
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, theirs->fd);
-	if (readlink(path, to, sizeof(to) - 1) < 0 || !strstr(to, SN_HEAP_NAME))
+	ssize_t n = readlink(path, to, sizeof(to) - 1);
+	if (n < (ssize_t)sizeof(NAME) - 1 || strcmp(to + n - (sizeof(NAME) - 1), NAME) != 0)
 		return NULL; /* it must not even be opened: it may be a device */
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	void *at = MAP_FAILED;
 	if (fd >= 0 && sn_heap_file_good(fd, theirs->bytes))
 		at = mmap(NULL, theirs->bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);

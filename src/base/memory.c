@@ -40,9 +40,10 @@ uint64_t sn_memory_allowed(void)
 	for (char *rest, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		/* "0::/group" (version 2), or "9:memory:/group" */
 		char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
-		if (group && group == names + 1)
+		if (group && group == names + 1) {
 			least = least_up(least, "/sys/fs/cgroup", group + 1, "memory.max");
-		else if (group && !strncmp(names, ":memory:", 8))
+			least = least_up(least, "/sys/fs/cgroup/unified", group + 1, "memory.max");
+		} else if (group && !strncmp(names, ":memory:", 8))
 			least = least_up(least, "/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes");
 	}
 	return least;

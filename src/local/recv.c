@@ -206,7 +206,10 @@ static void __attribute__((noinline)) give_up(struct sn_link *link, int rc)
 	sn_link_doom(link, rc == SN_ERR_NOMEM ? rc : SN_ERR_PROTO, false);
 }
 
-/* Had its sender consumed all that was ever sent to him? Else they crossed, as in an exchange. Of a message; only a hint. */
+/*
+ * Had its sender consumed all that was ever sent to him? Else they crossed, as in an exchange. Only a hint: three bits of a count,
+ * which messages have and other records do not.
+ */
 static inline bool is_answer(const struct sn_tx *tx, uint32_t mark)
 {
 	return ((mark >> 8 & SN_RECF_SEEN) >> SN_REC_SEEN_SHIFT ^ tx->tail) % 8 == 0;

@@ -30,8 +30,9 @@ class RegimeTest(unittest.TestCase):
         probes = [26, 27, 31, 58, 61, 75, 100, 130, 240, 260]
         self.assertTrue(31 < bench.beginning(probes) < 58 and 75 < bench.boundary(probes) < 240)
         self.assertEqual(bench.beginning([25, 28, 30, 55, 120, 130]), 0)  # one that was disturbed
-        samples = {"lat:8": {"A": [[1, p] for p in probes] + [[2, "near"]]}}
-        self.assertEqual(bench.regimes(samples), 3)
+        samples = {"lat:8": {"A": [[1, p] for p in probes] + [[2, "near"]], "B": [[1, 26]]}}
+        self.assertEqual(bench.regimes(samples), 4)
+        self.assertNotIn("B", samples["lat:8"])
         self.assertEqual(len(samples["lat:8"]["A"]), len(probes) - 2)
 
     def test_what_an_earlier_run_has_named_stays(self):

@@ -5,6 +5,7 @@
  * front; SENNIT_HEAP_LIB says where that is.
  */
 #include "base/conf.h"
+#include "base/thp.h"
 #include "copy/heap.h"
 #include "copy/heap_file.h"
 #include "dsa_double.h"
@@ -152,6 +153,22 @@ static size_t memory(void)
 	return (size_t)st.st_blocks * 512;
 }
 
+/* Memory is made where it is touched, but for ranks, whose number is known, in parts of 2 MiB. */
+static void who_is_no_rank_has_small_pages(void **state)
+{
+	enum { PARTS = 32 };
+	size_t before = memory();
+	uint8_t *p = malloc(PARTS * N);
+	assert_non_null(p);
+	for (int i = 0; i < PARTS; i++)
+		p[(size_t)i * N] = 1;
+	size_t more = memory() - before;
+	free(p);
+	if (getenv("OMPI_COMM_WORLD_SIZE") || sn_thp_shared())
+		skip();
+	assert_true(more <= PARTS * 2 * (size_t)4096);
+}
+
 /* Of much that is in use a part is kept for what comes next; of nothing, no more than 128 MiB. */
 static void what_is_freed_goes_back(void **state)
 {
@@ -229,10 +246,10 @@ static int change(void *arg)
 	for (size_t i = 0; i < N; i++)
 		if (p[i] != (i < N / 2 ? 2 : 1))
 			return 2;
-	uint8_t *fresh = malloc(N);
-	if (!ours(fresh, N))
+	uint8_t *fresh = malloc(N / 2); /* a rank's child may have no longer ones (heap.c, file_make) */
+	if (!ours(fresh, N / 2))
 		return 3;
-	memset(fresh, 5, N);
+	memset(fresh, 5, N / 2);
 	p = realloc(p, 2 * N);
 	if (p[0] != 2 || p[N - 1] != 1)
 		return 4;
@@ -453,6 +470,22 @@ static void a_fork_in_the_middle_spoils_nothing(void **state)
 	run(a_fork_before_a_short_one);
 }
 
+/* Where all other memory gets huge pages and the arena none. */
+static void only_blocks_that_no_huge_page_fits_are_shareable(void **state)
+{
+	uint8_t *p = malloc(N / 2);
+	assert_true(ours(p, N / 2));
+	for (size_t i = 0; i < N / 2; i++)
+		p[i] = (uint8_t)(i * 7);
+	for (size_t n = N / 2; n <= 8 * N; n *= 2) { /* out of the arena, and on by malloc */
+		p = realloc(p, n);
+		assert_true(p && ours(p, n) == (n < N));
+		for (size_t i = 0; i < N / 2; i++)
+			assert_int_equal(p[i], (uint8_t)(i * 7));
+	}
+	free(p);
+}
+
 int main(int argc, char **argv)
 {
 	struct sn_heap_info own;
@@ -465,10 +498,23 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1)
 		return one_of_many(&own);
+	void *two_mib = malloc(N);
+	bool limited = !ours(two_mib, N);
+	free(two_mib);
+	const struct CMUnitTest few[] = {
+		cmocka_unit_test(only_blocks_that_no_huge_page_fits_are_shareable),
+		cmocka_unit_test(calloc_is_zero_the_second_time),
+		cmocka_unit_test(threads_do_not_meet),
+		cmocka_unit_test(a_fork_of_a_fork),
+		cmocka_unit_test(a_program_is_started),
+	};
+	if (limited)
+		return cmocka_run_group_tests(few, NULL, NULL);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(of_many_each_has_its_share),
 		cmocka_unit_test(large_ones_are_shareable_and_small_ones_not),
 		cmocka_unit_test(realloc_keeps_what_was_there),
+		cmocka_unit_test(who_is_no_rank_has_small_pages),
 		cmocka_unit_test(what_is_freed_goes_back),
 		cmocka_unit_test(calloc_is_zero_the_second_time),
 		cmocka_unit_test(threads_do_not_meet),

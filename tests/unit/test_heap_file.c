@@ -11,8 +11,10 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -194,6 +196,31 @@ static void no_filter_is_tried(void **state)
 	assert_int_equal(status, 0);
 }
 
+static int among_many_mounts(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return 2;
+	for (int i = 0; i < 301; i++)
+		if (mount("sennit-test", "/mnt", "tmpfs", 0, NULL))
+			return 2;
+	return sn_heap_file_huge(BYTES) < 0 && errno == E2BIG ? 0 : 1;
+}
+
+/* Each process would copy them. */
+static void where_there_are_many_mounts_it_is_not_made(void **state)
+{
+	int status;
+	pid_t child = fork();
+	if (!child)
+		_exit(among_many_mounts());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WEXITSTATUS(status) == 2) {
+		print_message("this process may not mount anything\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +229,7 @@ int main(void)
 		cmocka_unit_test(another_process_maps_it),
 		cmocka_unit_test(the_process_stays_as_it_was),
 		cmocka_unit_test(no_filter_is_tried),
+		cmocka_unit_test(where_there_are_many_mounts_it_is_not_made),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
