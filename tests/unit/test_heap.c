@@ -478,8 +478,10 @@ static void only_blocks_that_no_huge_page_fits_are_shareable(void **state)
 	for (size_t i = 0; i < N / 2; i++)
 		p[i] = (uint8_t)(i * 7);
 	for (size_t n = N / 2; n <= 8 * N; n *= 2) { /* out of the arena, and on by malloc */
-		p = realloc(p, n);
-		assert_true(p && ours(p, n) == (n < N));
+		uint8_t *moved = realloc(p, n);
+		assert_non_null(moved);
+		p = moved;
+		assert_int_equal(ours(p, n), n < N);
 		for (size_t i = 0; i < N / 2; i++)
 			assert_int_equal(p[i], (uint8_t)(i * 7));
 	}
