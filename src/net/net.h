@@ -28,6 +28,7 @@
 
 #include "base/base.h"
 #include "net/auth.h"
+#include "net/check.h"
 #include "net/driver.h"
 #include "net/kpull.h"
 #include "net/wire.h"

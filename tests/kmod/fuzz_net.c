@@ -2,6 +2,7 @@
 /* The network's part of test_fuzz: calls, and frames that answer what the kernel asks for. */
 #include "fuzz.h"
 #include "net/auth.h"
+#include "net/check.h"
 #include "veth.h"
 #include <arpa/inet.h>
 #include <linux/if_packet.h>

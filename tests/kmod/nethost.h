@@ -8,6 +8,7 @@
 
 #include "kt.h"
 #include "net/auth.h"
+#include "net/check.h"
 
 #define ETHERTYPE 0x88B6
 #define MTU	  8000u

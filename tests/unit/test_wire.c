@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "net/auth.h"
+#include "net/check.h"
 #include "net/wire.h"
 
 /* A copy of exactly this length, so that reading one byte further is an error that the address sanitizer sees. */
@@ -41,7 +42,7 @@ static void check_is_crc32c_of_four_lanes(void **state)
 	assert_int_equal(empty, crc);
 }
 
-static void check_is_the_same_fast_portable_and_in_pieces(void **state)
+static void check_is_the_same_by_each_way_and_in_pieces(void **state)
 {
 	uint64_t seed = unit_seed();
 	uint8_t bytes[2200]; /* past all the loops of the fastest way */
@@ -53,7 +54,9 @@ static void check_is_the_same_fast_portable_and_in_pieces(void **state)
 		struct sn_check c;
 		size_t cut = unit_random(&seed) % (len + 1) & ~(size_t)7;
 		size_t cut2 = cut + (unit_random(&seed) % (len - cut + 1) & ~(size_t)7);
-		assert_int_equal(want, sn_check_portable(bytes, len));
+		for (unsigned way = 0; way < 8; way++)
+			if (sn_check_way(way))
+				assert_int_equal(want, sn_check_by(way, bytes, len));
 		struct iovec v[40];
 		uint32_t pieces = 0;
 		for (size_t at = 0; at < len; pieces++) { /* of any lengths, odd and none */
@@ -86,16 +89,21 @@ static void check_that_copies_is_the_same_and_copies(void **state)
 		const uint8_t *from = bytes + unit_random(&seed) % 64;
 		size_t at = 1 + unit_random(&seed) % 64;
 		struct sn_check plain;
-		memset(to, 0xa5, sizeof(to));
 		sn_check_start(&plain);
 		sn_check_add(&plain, head, SN_CHECK_HEAD);
 		sn_check_add(&plain, from, len);
 		uint32_t want = sn_check_end(&plain);
 		assert_int_equal(want, sn_check_piece(head, from, len, NULL));
-		assert_int_equal(want, sn_check_piece(head, from, len, to + at));
-		assert_memory_equal(to + at, from, len);
-		for (size_t i = 0; i < sizeof(to); i++)
-			assert_true(to[i] == 0xa5 || (i >= at && i < at + len));
+		for (unsigned way = 0; way < 8; way++) {
+			if (!sn_check_way(way))
+				continue;
+			memset(to, 0xa5, sizeof(to));
+			assert_int_equal(want, sn_check_piece_by(way, head, from, len, NULL));
+			assert_int_equal(want, sn_check_piece_by(way, head, from, len, to + at));
+			assert_memory_equal(to + at, from, len);
+			for (size_t i = 0; i < sizeof(to); i++)
+				assert_true(to[i] == 0xa5 || (i >= at && i < at + len));
+		}
 	}
 }
 
@@ -391,7 +399,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(siphash_matches_its_paper),
 		cmocka_unit_test(check_is_crc32c_of_four_lanes),
-		cmocka_unit_test(check_is_the_same_fast_portable_and_in_pieces),
+		cmocka_unit_test(check_is_the_same_by_each_way_and_in_pieces),
 		cmocka_unit_test(check_that_copies_is_the_same_and_copies),
 		cmocka_unit_test(check_sees_every_single_bit),
 		cmocka_unit_test(keys_differ_by_receiver_direction_and_session),
