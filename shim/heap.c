@@ -2,7 +2,7 @@
 /*
  * Memory for large allocations that peers may map: arenas.
  *
- * An arena is a file without a name (copy/heap_file.h) as large as the machine's memory (where there are many ranks, as MORE
+ * An arena is a file without a name (copy/heap_file.h) as large as the machine's memory (where there are many ranks, as heap_may.c
  * says), mapped shared, accessible as far as blocks reach (copy/heap.h); pages exist once they are touched, and go back to
  * the system (a hole is punched) when more freed memory is kept than RETAIN, and than a RETAIN_PARTth of what is in use: a page
  * that comes anew is zeroed first, and programs that free much allocate much. Blocks are whole pages, first fit from the lowest
@@ -19,11 +19,7 @@
  * Threads: one lock; whether a pointer is ours is decided without it, by bounds that only widen.
  */
 #include "heap.h"
-#include "base/launched.h"
-#include "base/memory.h"
-#include "base/thp.h"
 #include "copy/heap.h"
-#include "copy/heap_file.h"
 #include "heap_runs.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -37,16 +33,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define UNIT   ((size_t)4096) /* and a page: where pages are larger, there is no heap */
-#define ARENAS 8	      /* generations with blocks in use: when there are more, malloc serves */
-/*
- * Each rank maps the arena of each other, up to three times. Without an end 192 ranks on a node of 768 GiB would want
- * 432 TiB of address space, and there are 128; with this one it is 18. What finds no room in an arena is malloc's.
- */
-#define MORE	    8
+#define UNIT	    ((size_t)SN_HEAP_UNIT)
+#define ARENAS	    8 /* generations with blocks in use: when there are more, malloc serves */
 #define RETAIN	    (((size_t)128 << 20) / UNIT)
 #define RETAIN_PART 4
 #define HUGE_PAGE   ((size_t)2 << 20)
+#define NONE	    SIZE_MAX
+#define SPARE	    (1u << 31) /* in a length: some of it is there to grow into */
 #define ADVISE_HUGE 14
 #define READ_WRITE  (PROT_READ | PROT_WRITE)
 
@@ -59,7 +52,7 @@ struct arena {
 	uint32_t generation;
 	bool shared;
 	size_t huge;	  /* so many bytes may get huge pages */
-	uint32_t *length; /* of the block that begins at this unit; else 0 */
+	uint32_t *length; /* of the block that begins at this unit, and SPARE; else 0 */
 	struct sn_runs free;
 	size_t fresh;  /* units from here on were never given out */
 	uint64_t open; /* so many bytes can be accessed */
@@ -77,7 +70,26 @@ static struct {
 	bool decided, off; /* off is for good */
 	bool forked;	   /* this process is a rank's child */
 	_Atomic uintptr_t low, high;
+	_Atomic uintptr_t forker; /* the thread that forks, and holds the lock */
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER, .low = UINTPTR_MAX};
+
+/* Others' handlers of a fork, between ours, may free and allocate. */
+static bool forking(void)
+{
+	return atomic_load_explicit(&heap.forker, memory_order_relaxed) == (uintptr_t)pthread_self();
+}
+
+static void lock(void)
+{
+	if (!forking())
+		pthread_mutex_lock(&heap.lock);
+}
+
+static void unlock(void)
+{
+	if (!forking())
+		pthread_mutex_unlock(&heap.lock);
+}
 
 /* ---- arenas --------------------------------------------------------------------------------------------------- */
 
@@ -88,69 +100,13 @@ static bool fd_good(const struct arena *a)
 	return a->fd >= 0 && !fstat(a->fd, &st) && st.st_dev == a->dev && st.st_ino == a->ino;
 }
 
-/* Where the launcher says only how many there are in all: no more of them here than cores. */
-static size_t ranks_here(void)
+/* How much of all arenas may be huge pages by our advice. */
+static uint64_t advised(void)
 {
-	struct sn_launched job = sn_launched();
-	long cores = sysconf(_SC_NPROCESSORS_CONF);
-	int here = job.here ? job.here : cores > 0 && cores < job.all ? (int)cores : job.all;
-	return here > 0 ? (size_t)here : 1;
-}
-
-static size_t arena_bytes(void)
-{
-	struct rlimit limit;
-	size_t bytes = sn_memory_of_machine(), ranks = ranks_here();
-	if (ranks > MORE)
-		bytes = bytes / ranks * MORE;
-	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur != RLIM_INFINITY)
-		return 0; /* address space is counted: a large mapping would take it from the program */
-	if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes))
-		return 0;
-	return bytes & ~(HUGE_PAGE - 1);
-}
-
-static bool says_no(const char *setting)
-{
-	return setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
-			   !strcmp(setting, "false"));
-}
-
-/*
- * *huge: so much of the arena is to ask for huge pages. All of it where all memory gets them, or root has switched them on
- * for shared memory. Elsewhere a program may count on it that what it allocates and never touches costs nothing, so of each
- * rank no more than its share of half the memory, which even if all of that exists leaves as much; of all its generations
- * together, since the blocks of earlier ones live on.
- *
- * A file system of its own is for a rank: what else runs in the same environment (compilers, shells, a rank's children) is
- * mapped by no peer, nobody knows how many of them there are, and each would copy the system's list of mounts.
- *
- * *most: the longest block. Where other memory gets huge pages and an arena cannot, a program would lose more than it wins
- * by it, but with blocks that are shorter than a huge page.
- */
-static int file_make(size_t bytes, size_t *huge, size_t *most)
-{
-	struct sn_launched job = sn_launched();
-	char usual[SN_THP_TEXT];
-	bool known = sn_thp_read("enabled", usual), always = known && strstr(usual, "[always]");
-	bool shared = sn_thp_shared();
-	int fd = -1;
-	*huge = *most = bytes;
-	if (!always && !shared) {
-		uint64_t share = sn_memory_allowed() / 2 / ranks_here(), before = 0;
-		for (unsigned i = 0; i < heap.count; i++)
-			before += heap.at[i].huge;
-		share -= before < share ? before : share;
-		*huge = share < bytes ? share & ~(HUGE_PAGE - 1) : bytes;
-	}
-	if (known && !shared && (job.all || job.here) && !heap.forked && !strstr(usual, "[never]") &&
-	    !says_no(getenv("SENNIT_HUGE")))
-		fd = sn_heap_file_huge(bytes);
-	if (fd >= 0)
-		return fd;
-	if (always && !shared)
-		*most = HUGE_PAGE - 1;
-	return sn_heap_file_sealed(bytes);
+	uint64_t sum = 0;
+	for (unsigned i = 0; i < heap.count; i++)
+		sum += heap.at[i].huge;
+	return sum;
 }
 
 static void bounds_widen(const struct arena *a)
@@ -184,9 +140,9 @@ static struct arena *arena_make(void)
 	struct arena *a = &heap.at[slot];
 	struct stat st;
 	memset(a, 0, sizeof(*a));
-	a->bytes = arena_bytes();
+	a->bytes = sn_heap_bytes();
 	a->units = a->bytes / UNIT;
-	a->fd = a->bytes ? file_make(a->bytes, &a->huge, &heap.most) : -1;
+	a->fd = a->bytes ? sn_heap_file(a->bytes, advised(), heap.forked, &a->huge, &heap.most) : -1;
 	heap.off = a->fd < 0 || fstat(a->fd, &st);
 	if (heap.off) {
 		a->bytes = 0;
@@ -198,13 +154,13 @@ static struct arena *arena_make(void)
 	a->length = mapped(a->units * sizeof(*a->length), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	a->free.run =
 		mapped(SN_HEAP_RUNS * sizeof(*a->free.run), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	if (!a->base || !a->length || !a->free.run || madvise(a->base, a->bytes, MADV_DONTFORK)) {
+	if (!a->base || !a->length || !a->free.run || sn_heap_advise(a->base, a->bytes, MADV_DONTFORK)) {
 		heap.off = true; /* what was mapped stays: this happens once, if ever */
 		a->bytes = 0;
 		return NULL;
 	}
-	madvise(a->base, a->huge, ADVISE_HUGE);
-	madvise(a->base, a->bytes, MADV_DONTDUMP);
+	sn_heap_advise(a->base, a->huge, ADVISE_HUGE);
+	sn_heap_advise(a->base, a->bytes, MADV_DONTDUMP);
 	a->generation = ++heap.made;
 	a->shared = true;
 	bounds_widen(a);
@@ -233,7 +189,7 @@ static bool open_up(struct arena *a, size_t units)
 	uint64_t was = a->open;
 	bool can = sn_heap_open(a->base, &a->open, units * UNIT, a->bytes, READ_WRITE);
 	if (a->open > was)
-		madvise(a->base + was, a->open - was, MADV_DODUMP);
+		sn_heap_advise(a->base + was, a->open - was, MADV_DODUMP);
 	return can;
 }
 
@@ -254,12 +210,14 @@ static size_t align_up(const struct arena *a, size_t at, size_t align)
 	return ((p + align - 1) / align * align - (uintptr_t)a->base) / UNIT;
 }
 
-static bool find(struct arena *a, size_t align, size_t count, size_t *at)
+/* *zero: no memory lies there. */
+static bool find(struct arena *a, size_t align, size_t count, size_t *at, bool *zero)
 {
 	for (size_t i = 0; i < a->free.count; i++) {
 		const struct sn_run *run = &a->free.run[i];
 		*at = align_up(a, run->at, align);
 		if (*at + count <= run->at + run->count) {
+			*zero = run->kept == 0;
 			sn_runs_take(&a->free, i, *at, count);
 			return true;
 		}
@@ -269,46 +227,56 @@ static bool find(struct arena *a, size_t align, size_t count, size_t *at)
 
 /* ---- blocks --------------------------------------------------------------------------------------------------- */
 
-/* NULL: none has blocks of this size. With the lock held. */
+/* NULL: none has blocks of this size. With the lock held. What is allocated while we fork must be there in the child, too. */
 static struct arena *arena_for(size_t size)
 {
-	struct arena *a = arena_now();
+	struct arena *a = forking() ? NULL : arena_now();
 	return a && size <= heap.most ? a : NULL;
 }
 
 bool sn_arena_takes(size_t size)
 {
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	bool takes = arena_for(size);
-	pthread_mutex_unlock(&heap.lock);
+	unlock();
 	return takes;
 }
 
-void *sn_arena_alloc(size_t align, size_t size, bool *zero)
+/* Room for so many units, or NONE. */
+static size_t place(struct arena *a, size_t align, size_t count, bool *zero)
 {
-	size_t count = (size + UNIT - 1) / UNIT, at;
+	size_t at;
+	if (find(a, align, count, &at, zero))
+		return at;
+	at = align_up(a, a->fresh, align);
+	if (at < a->fresh || at + count > a->units || at + count < at || !open_up(a, at + count))
+		return NONE;
+	if (at > a->fresh)
+		sn_runs_add(&a->free, a->fresh, at - a->fresh, 0);
+	a->fresh = at + count;
+	*zero = true;
+	return at;
+}
+
+void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
+{
+	size_t count = (size + UNIT - 1) / UNIT, all = count + spare / UNIT, at = NONE;
 	void *p = NULL;
+	align = align < UNIT ? UNIT : align;
 	*zero = false;
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	struct arena *a = arena_for(size);
-	if (a && !find(a, align < UNIT ? UNIT : align, count, &at)) {
-		at = align_up(a, a->fresh, align < UNIT ? UNIT : align);
-		*zero = true;
-		if (at < a->fresh || at + count > a->units || at + count < at || !open_up(a, at + count)) {
-			a = NULL;
-		} else {
-			if (at > a->fresh)
-				sn_runs_add(&a->free, a->fresh, at - a->fresh, 0);
-			a->fresh = at + count;
-		}
-	}
-	if (a) {
-		a->length[at] = (uint32_t)count;
-		a->used += count;
+	if (a && all > count)
+		at = place(a, align, all, zero);
+	if (a && at == NONE)
+		at = place(a, align, all = count, zero);
+	if (at != NONE) {
+		a->length[at] = (uint32_t)(all | (all > count ? SPARE : 0));
+		a->used += all;
 		a->live++;
 		p = a->base + at * UNIT;
 	}
-	pthread_mutex_unlock(&heap.lock);
+	unlock();
 	return p;
 }
 
@@ -318,10 +286,15 @@ bool sn_arena_owns(const void *p)
 	if (at < atomic_load_explicit(&heap.low, memory_order_relaxed) ||
 	    at >= atomic_load_explicit(&heap.high, memory_order_relaxed))
 		return false;
-	pthread_mutex_lock(&heap.lock); /* other mappings may lie between two arenas */
+	lock(); /* other mappings may lie between two arenas */
 	bool ours = arena_of(p) != NULL;
-	pthread_mutex_unlock(&heap.lock);
+	unlock();
 	return ours;
+}
+
+static size_t length_of(const struct arena *a, size_t at)
+{
+	return a->length[at] & ~SPARE;
 }
 
 /* The block's arena and first unit. A pointer that is no block ends the program, as it does in malloc. */
@@ -348,12 +321,12 @@ static void release(struct arena *a, size_t at, size_t count)
 {
 	a->used -= count;
 	if (!a->shared) {
-		madvise(a->base + at * UNIT, count * UNIT, MADV_DONTNEED);
+		sn_heap_advise(a->base + at * UNIT, count * UNIT, MADV_DONTNEED);
 		return;
 	}
 	struct sn_run *run = sn_runs_add(&a->free, at, count, count);
 	if (run && a->free.kept > retained(a) &&
-	    !madvise(a->base + run->at * UNIT, run->count * UNIT, MADV_REMOVE))
+	    !sn_heap_advise(a->base + run->at * UNIT, run->count * UNIT, MADV_REMOVE))
 		sn_runs_emptied(&a->free, run);
 }
 
@@ -373,58 +346,93 @@ void sn_arena_free(void *p)
 {
 	size_t at;
 	int error = errno; /* free() leaves it alone */
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	struct arena *a = block_of(p, &at);
-	size_t count = a->length[at];
+	size_t count = length_of(a, at);
 	a->length[at] = 0;
 	a->live--;
 	release(a, at, count);
 	if (!a->shared && !a->live)
 		arena_drop(a);
-	pthread_mutex_unlock(&heap.lock);
+	unlock();
 	errno = error;
 }
 
 size_t sn_arena_size(const void *p)
 {
 	size_t at;
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	const struct arena *a = block_of(p, &at);
-	size_t size = (size_t)a->length[at] * UNIT;
-	pthread_mutex_unlock(&heap.lock);
+	size_t size = length_of(a, at) * UNIT;
+	unlock();
 	return size;
 }
 
-/* Longer: from the run behind it, or from what was never used. */
+/* Longer: from the run behind it, and from what was never used. */
 static bool grow(struct arena *a, size_t at, size_t count)
 {
-	size_t old = a->length[at], more = count - old, i = sn_runs_after(&a->free, at + old);
-	if (i < a->free.count && a->free.run[i].at == at + old && a->free.run[i].count >= more)
-		sn_runs_take(&a->free, i, at + old, more);
-	else if (at + old == a->fresh && a->units - a->fresh >= more && open_up(a, a->fresh + more))
-		a->fresh += more;
-	else
-		return false;
-	a->length[at] = (uint32_t)count;
+	size_t old = length_of(a, at), end = at + old, more = count - old, i = sn_runs_after(&a->free, end);
+	bool follows = i < a->free.count && a->free.run[i].at == end;
+	size_t free = follows ? a->free.run[i].count : 0, some = free < more ? free : more;
+	if (some < more) {
+		size_t rest = more - some;
+		if (end + free != a->fresh || a->units - a->fresh < rest || !open_up(a, a->fresh + rest))
+			return false;
+		a->fresh += rest;
+	}
+	if (some)
+		sn_runs_take(&a->free, i, end, some);
+	a->length[at] = (uint32_t)count | (a->length[at] & SPARE);
 	a->used += more;
 	return true;
+}
+
+/* Shorter, if it is worth it: who has grown goes on to grow. */
+static void shrink(struct arena *a, size_t at, size_t count)
+{
+	size_t old = length_of(a, at);
+	if (!a->shared || !count || old - count <= (a->length[at] & SPARE ? old / 2 : old / 4))
+		return;
+	a->length[at] = (uint32_t)count;
+	release(a, at + count, old - count);
 }
 
 bool sn_arena_resize(void *p, size_t size)
 {
 	size_t at, count = size / UNIT + (size % UNIT != 0);
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	struct arena *a = block_of(p, &at);
-	size_t old = a->length[at];
-	bool done = count <= old;
-	if (count > old)
-		done = a->shared && size <= heap.most && count < UINT32_MAX && grow(a, at, count);
-	else if (a->shared && count && old - count > old / 4) {
-		a->length[at] = (uint32_t)count;
-		release(a, at + count, old - count);
-	}
-	pthread_mutex_unlock(&heap.lock);
+	bool done = count <= length_of(a, at);
+	if (done)
+		shrink(a, at, count);
+	else
+		done = a->shared && size <= heap.most && count < SPARE && grow(a, at, count);
+	unlock();
 	return done;
+}
+
+bool sn_arena_forget(void *at, size_t bytes)
+{
+	lock();
+	const struct arena *a = arena_of(at);
+	bool inside = a && bytes <= (size_t)(a->base + a->fresh * UNIT - (char *)at),
+	     shared = inside && a->shared;
+	unlock();
+	if (inside && !shared) /* pages of its own, behind which the file has what was there once */
+		memset(at, 0, bytes);
+	return inside && (!shared || !sn_heap_advise(at, (bytes + UNIT - 1) & ~(UNIT - 1), MADV_REMOVE));
+}
+
+bool sn_arena_confine(void)
+{
+	lock();
+	bool any = false;
+	for (unsigned i = 0; i < heap.count; i++)
+		any |= heap.at[i].bytes != 0;
+	heap.off = true;
+	heap.decided = true;
+	unlock();
+	return any;
 }
 
 /* ---- fork ----------------------------------------------------------------------------------------------------- */
@@ -442,7 +450,7 @@ static void privatize_by_copy(struct arena *a)
 			break; /* one mapping too many: the rest is left to chance */
 	}
 	for (size_t at = 0; at < a->fresh; at++) {
-		size_t bytes = (size_t)a->length[at] * UNIT;
+		size_t bytes = length_of(a, at) * UNIT;
 		if (!bytes)
 			continue;
 		char *copy = mapped(bytes, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -457,7 +465,8 @@ static void privatize_by_copy(struct arena *a)
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&heap.lock);
+	lock();
+	atomic_store(&heap.forker, (uintptr_t)pthread_self());
 	struct arena *a = heap.now;
 	if (!a || !a->live)
 		return;
@@ -474,7 +483,8 @@ static void before_fork(void)
 
 static void in_parent(void)
 {
-	pthread_mutex_unlock(&heap.lock);
+	atomic_store(&heap.forker, 0);
+	unlock();
 }
 
 static void in_child(void)
@@ -494,7 +504,8 @@ static void in_child(void)
 		heap.now = NULL;
 		atomic_store(&sennit_heap_generation, 0);
 	}
-	pthread_mutex_unlock(&heap.lock);
+	atomic_store(&heap.forker, 0);
+	unlock();
 }
 
 /*
@@ -504,54 +515,23 @@ static void in_child(void)
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-/* There only where a sanitizer's runtime is loaded. */
-#define RUNTIME(name) extern __attribute__((weak)) void name(void)
-RUNTIME(__asan_init);
-RUNTIME(__hwasan_init);
-RUNTIME(__lsan_init);
-RUNTIME(__msan_init);
-RUNTIME(__tsan_init);
-
-/* Such a program is run to have its allocations watched: what came from here nobody would watch, nor look through for
- * the last pointer to a block that has leaked. */
-static bool sanitized(void)
-{
-	return __asan_init || __hwasan_init || __lsan_init || __msan_init || __tsan_init;
-}
-
-/* It takes every malloc's place, without a name of its own for it. */
-static bool under_valgrind(void)
-{
-	const char *preload = getenv("LD_PRELOAD");
-	return preload && strstr(preload, "/vgpreload_");
-}
-
 /*
  * With the lock held, before the first arena: may there be any? That may be long before our constructor, for the libraries
  * behind us run theirs first, and what they allocate must be inherited across a fork as well.
  */
 static void decide(void)
 {
-	char mode = '0';
-	int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && read(fd, &mode, 1) != 1)
-		mode = '0';
-	if (fd >= 0)
-		close(fd);
-	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
-	bool off = mode == '2' || sysconf(_SC_PAGESIZE) != (long)UNIT || sanitized() ||
-		   !sn_malloc_is_ours() || under_valgrind() || says_no(getenv("SENNIT_HEAP"));
-	heap.off |= off || !__register_atfork ||
+	heap.off |= !sn_heap_may() || !__register_atfork ||
 		    __register_atfork(before_fork, in_parent, in_child, __dso_handle);
 	heap.decided = true;
 }
 
 __attribute__((constructor)) static void start(void)
 {
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	if (!heap.decided)
 		decide();
-	pthread_mutex_unlock(&heap.lock);
+	unlock();
 }
 
 /* ---- for the engine ------------------------------------------------------------------------------------------- */
@@ -559,7 +539,7 @@ __attribute__((constructor)) static void start(void)
 __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out);
 __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out)
 {
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	const struct arena *a = arena_now();
 	int rc = a && fd_good(a) ? 0 : -1;
 	if (!rc)
@@ -568,7 +548,7 @@ __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info 
 					     .fd = a->fd,
 					     .base = (uint64_t)(uintptr_t)a->base,
 					     .bytes = a->bytes};
-	pthread_mutex_unlock(&heap.lock);
+	unlock();
 	return rc;
 }
 
@@ -576,7 +556,7 @@ __attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generati
 __attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generation, void *at, size_t len)
 {
 	int rc = -1;
-	pthread_mutex_lock(&heap.lock);
+	lock();
 	const struct arena *a = arena_of(at);
 	if (a && a->generation == generation && !a->shared && fd_good(a)) {
 		size_t done = 0;
@@ -586,6 +566,6 @@ __attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generati
 				  (off_t)((char *)at - a->base + (ptrdiff_t)done));
 		rc = done == len ? 0 : -1;
 	}
-	pthread_mutex_unlock(&heap.lock);
+	unlock();
 	return rc;
 }

@@ -5,16 +5,34 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define SN_HEAP_MIN                                                                                          \
 	((size_t)256                                                                                         \
 	 << 10) /* smaller ones are malloc's: a peer copies them before it could have mapped them */
 
+#define SN_HEAP_UNIT 4096 /* and a page: where pages are larger, there is no heap */
+
+/* May there be arenas in this process? Elsewhere they would harm, or tell a tool nothing. */
+bool sn_heap_may(void);
+/* How long an arena is; 0: there can be none. */
+size_t sn_heap_bytes(void);
+/*
+ * Its file, or -1. before: so much of the earlier ones may get huge pages; forked: this is a rank's child. See there for *huge
+ * and *most.
+ */
+int sn_heap_file(size_t bytes, uint64_t before, bool forked, size_t *huge, size_t *most);
+/* Is the environment variable of this name "no", or another word for it? */
+bool sn_heap_says_no(const char *name);
+
 /* Is it this library's that the program calls? Another may stand in front: an allocator of its own, or a tool. */
 bool sn_malloc_is_ours(void);
 
-/* All thread-safe. size > 0; align a power of two. NULL: use malloc. *zero: the memory is known to be zero. */
-void *sn_arena_alloc(size_t align, size_t size, bool *zero);
+/*
+ * All thread-safe. size > 0; align a power of two. NULL: use malloc. spare: so many bytes behind it are to be the block's, too,
+ * if there is room; they cost address space until they are touched. *zero: the memory is known to be zero.
+ */
+void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero);
 /* Are there blocks of this size here, while there is room? */
 bool sn_arena_takes(size_t size);
 /* Is this pointer one of ours? Without a lock. */
@@ -23,5 +41,12 @@ void sn_arena_free(void *p);
 size_t sn_arena_size(const void *p); /* usable bytes */
 /* Make it at least this long, where it is. */
 bool sn_arena_resize(void *p, size_t size);
+/* These pages are zeros from now on, and cost no memory until they are touched. False: they are not all of one arena. */
+bool sn_arena_forget(void *at, size_t bytes);
+/* No further arenas in this process. False: there is none. */
+bool sn_arena_confine(void);
+
+/* The kernel's madvise, whatever stands in front of it. */
+int sn_heap_advise(void *at, size_t bytes, int advice);
 
 #endif

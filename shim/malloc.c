@@ -85,7 +85,7 @@ static bool ready(void)
 static void *large(size_t align, size_t size)
 {
 	bool zero;
-	return size >= SN_HEAP_MIN && size <= PTRDIFF_MAX ? sn_arena_alloc(align, size, &zero) : NULL;
+	return size >= SN_HEAP_MIN && size <= PTRDIFF_MAX ? sn_arena_alloc(align, size, 0, &zero) : NULL;
 }
 
 EXPORT void *malloc(size_t size)
@@ -111,12 +111,12 @@ bool sn_malloc_is_ours(void)
 EXPORT void *calloc(size_t count, size_t each)
 {
 	size_t size;
-	bool zero = true;
+	bool zero;
 	if (!ready()) /* that memory was never used before */
 		return __builtin_mul_overflow(count, each, &size) ? NULL : early_alloc(size);
 	if (__builtin_mul_overflow(count, each, &size) || size < SN_HEAP_MIN || size > PTRDIFF_MAX)
 		return next.calloc(count, each);
-	void *p = sn_arena_alloc(16, size, &zero);
+	void *p = sn_arena_alloc(16, size, 0, &zero);
 	if (!p)
 		return next.calloc(count, each);
 	return zero ? p : memset(p, 0, size);
@@ -130,6 +130,13 @@ EXPORT void free(void *p)
 		sn_arena_free(p);
 	else if (ready())
 		next.free(p);
+}
+
+/* For what has grown, and had to move: so that it need not soon again. */
+static void *roomy(size_t size)
+{
+	bool zero;
+	return size <= PTRDIFF_MAX / 2 ? sn_arena_alloc(16, size, size / 2, &zero) : NULL;
 }
 
 static size_t size_of(void *p)
@@ -155,7 +162,8 @@ EXPORT void *realloc(void *p, size_t size)
 	size_t old = size_of(p);
 	if (!ours && old >= size) /* it fits where it is, or malloc knows better */
 		return next.realloc(p, size);
-	void *fresh = malloc(size);
+	void *fresh = ours && !is_early(p) && size > old && size >= SN_HEAP_MIN ? roomy(size) : NULL;
+	fresh = fresh ? fresh : malloc(size);
 	if (!fresh)
 		return NULL;
 	memcpy(fresh, p, old < size ? old : size);

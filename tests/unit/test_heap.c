@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -142,6 +143,75 @@ static void realloc_keeps_what_was_there(void **state)
 		old = n;
 	}
 	free(p);
+}
+
+/* Two arrays that grow in turns, each of which stands in the other's way. */
+static void what_grows_seldom_moves(void **state)
+{
+	enum { STEPS = 64 };
+	uint8_t *p[2] = {NULL, NULL};
+	int moves = 0;
+	for (int i = 0; i < STEPS; i++)
+		for (int k = 0; k < 2; k++) {
+			uint8_t *before = p[k];
+			assert_non_null(p[k] = realloc(p[k], (size_t)(i + 1) * N));
+			moves += p[k] != before;
+			memset(p[k] + (size_t)i * N, i + k, N);
+		}
+	for (int i = 0; i < STEPS; i++)
+		assert_true(p[0][(size_t)i * N] == i && p[1][(size_t)i * N + N - 1] == i + 1);
+	assert_true(moves <= 32);
+	p[0] = realloc(p[0], N); /* and what has shrunk has made room */
+	assert_true(malloc_usable_size(p[0]) <= 2 * N);
+	free(p[0]);
+	free(p[1]);
+}
+
+static int forgets(void *arg)
+{
+	uint8_t *p = arg;
+	if (madvise(p + 4096, N, MADV_DONTNEED) || madvise(p + N + 4096, N - 4096, MADV_FREE))
+		return 1;
+	for (size_t i = 0; i < 3 * N; i++)
+		if (p[i] != (i < 4096 || i >= 2 * N ? 9 : i < N + 4096 ? 0 : p[i]) || (p[i] && p[i] != 9))
+			return 2;
+	return 0;
+}
+
+/* As in memory of malloc's, which is nobody's else: in what was shared, and in what a fork made private. */
+static void what_is_not_needed_is_zero(void **state)
+{
+	uint8_t *p = aligned_alloc(4096, 3 * N);
+	assert_non_null(p);
+	memset(p, 9, 3 * N);
+	assert_int_equal(forgets(p), 0);
+	memset(p, 9, 3 * N);
+	assert_int_equal(child(forgets, p), 0);
+	assert_int_equal(p[5000], 9);
+	assert_int_equal(forgets(p), 0);
+	free(p);
+}
+
+static int lives_within_its_limit(void *arg)
+{
+	struct rlimit limit = {(rlim_t)2 << 30, (rlim_t)2 << 30};
+	void *large = malloc(N);
+	if (!large || setrlimit(RLIMIT_AS, &limit))
+		return 1;
+	for (int i = 0; i < 1000; i++) {
+		void *p = malloc(100000);
+		if (!p)
+			return 2;
+		memset(p, 1, 100000);
+	}
+	free(large);
+	return malloc(N) ? 0 : 3;
+}
+
+/* What the arena has taken of the address space is not what the program has. */
+static void a_program_limits_itself(void **state)
+{
+	assert_int_equal(child(lives_within_its_limit, NULL), 0);
 }
 
 /* Bytes of memory that the arena has. */
@@ -515,6 +585,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(of_many_each_has_its_share),
 		cmocka_unit_test(large_ones_are_shareable_and_small_ones_not),
 		cmocka_unit_test(realloc_keeps_what_was_there),
+		cmocka_unit_test(what_grows_seldom_moves),
+		cmocka_unit_test(what_is_not_needed_is_zero),
+		cmocka_unit_test(a_program_limits_itself),
 		cmocka_unit_test(who_is_no_rank_has_small_pages),
 		cmocka_unit_test(what_is_freed_goes_back),
 		cmocka_unit_test(calloc_is_zero_the_second_time),
