@@ -48,6 +48,7 @@
 #define SN_RING_NARROW	    4096u /* 256 KiB */
 #define SN_RING_SHORTS	    256u /* cells of short records: more in a row, and the time of long ones is over */
 #define SN_RING_AHEAD_MAX   72u	 /* an injected message of SN_INJECT_MAX */
+#define SN_RING_AHEAD_FAR   40u	 /* 2.5 KiB: between far cores more lines come sooner by themselves */
 #define SN_RING_AHEAD_APART 1040u /* likewise, of 64 KiB, where lines take long from the peer's core */
 #define SN_RING_AT_A_LOOK   4u	  /* zeroed by a look that finds nothing */
 

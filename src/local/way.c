@@ -200,8 +200,9 @@ void sn_way_set_whole(struct sn_link *link)
 /* In a crowd the lines are in no cache, or in this core's. */
 void sn_way_set_apart(struct sn_link *link)
 {
-	bool apart = sn_copy_asks_ahead() && sn_far_apart(&link->far) && !sn_relax_crowded();
-	link->tx.ahead = apart ? SN_RING_AHEAD_APART : SN_RING_AHEAD_MAX;
+	bool asks = sn_copy_asks_ahead(), apart = asks && sn_far_apart(&link->far) && !sn_relax_crowded();
+	uint32_t usual = link->far.far && !asks ? SN_RING_AHEAD_FAR : SN_RING_AHEAD_MAX;
+	link->tx.ahead = apart ? SN_RING_AHEAD_APART : usual;
 }
 
 /*
