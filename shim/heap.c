@@ -217,7 +217,7 @@ static bool find(struct arena *a, size_t align, size_t count, size_t *at, bool *
 		const struct sn_run *run = &a->free.run[i];
 		*at = align_up(a, run->at, align);
 		if (*at + count <= run->at + run->count) {
-			*zero = run->kept == 0;
+			*zero = !run->used;
 			sn_runs_take(&a->free, i, *at, count);
 			return true;
 		}

@@ -21,7 +21,7 @@ size_t sn_runs_after(const struct sn_runs *r, size_t at)
 	return low;
 }
 
-struct sn_run *sn_runs_add(struct sn_runs *r, size_t at, size_t count, size_t kept)
+static struct sn_run *add(struct sn_runs *r, size_t at, size_t count, size_t kept, bool used)
 {
 	size_t i = sn_runs_after(r, at);
 	struct sn_run *run = &r->run[i], *before = run - 1;
@@ -29,9 +29,10 @@ struct sn_run *sn_runs_add(struct sn_runs *r, size_t at, size_t count, size_t ke
 		run = before;
 		run->count += count;
 		run->kept += kept;
+		run->used |= used;
 	} else if (r->count < SN_HEAP_RUNS) {
 		memmove(run + 1, run, (r->count - i) * sizeof(*run));
-		*run = (struct sn_run){at, count, kept};
+		*run = (struct sn_run){at, count, kept, used};
 		r->count++;
 	} else {
 		return NULL;
@@ -41,15 +42,22 @@ struct sn_run *sn_runs_add(struct sn_runs *r, size_t at, size_t count, size_t ke
 	if (next < r->run + r->count && run->at + run->count == next->at) {
 		run->count += next->count;
 		run->kept += next->kept;
+		run->used |= next->used;
 		remove_run(r, (size_t)(next - r->run));
 	}
 	return run;
+}
+
+struct sn_run *sn_runs_add(struct sn_runs *r, size_t at, size_t count, size_t kept)
+{
+	return add(r, at, count, kept, kept > 0);
 }
 
 void sn_runs_emptied(struct sn_runs *r, struct sn_run *run)
 {
 	r->kept -= run->kept;
 	run->kept = 0;
+	run->used = false;
 }
 
 static size_t less(size_t a, size_t b)
@@ -65,7 +73,7 @@ void sn_runs_take(struct sn_runs *r, size_t i, size_t at, size_t count)
 	sn_runs_emptied(r, &r->run[i]);
 	remove_run(r, i);
 	if (before)
-		sn_runs_add(r, old.at, before, first);
+		add(r, old.at, before, first, old.used);
 	if (after)
-		sn_runs_add(r, at + count, after, rest - first);
+		add(r, at + count, after, rest - first, old.used);
 }

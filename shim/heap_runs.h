@@ -3,6 +3,7 @@
 #ifndef SN_SHIM_HEAP_RUNS_H
 #define SN_SHIM_HEAP_RUNS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* More holes than anybody has seen: what is freed beyond is not used again. */
@@ -10,7 +11,8 @@
 
 struct sn_run {
 	size_t at, count;
-	size_t kept; /* so many units may have memory */
+	size_t kept; /* so many units may have memory: an estimate */
+	bool used;   /* some may, and hold what was written there */
 };
 
 struct sn_runs {

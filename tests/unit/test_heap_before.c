@@ -12,6 +12,35 @@
 
 #define N ((size_t)1 << 20)
 
+/*
+ * In a heap that nobody has used before: two free runs have been joined, of which only the second has memory; so much is taken of
+ * the first, and calloc gets the rest.
+ */
+static int calloc_is_zero(void)
+{
+	const size_t n = 4 * N;
+	unsigned char *first = malloc(N), *far = aligned_alloc(128 * N, n);
+	CHECK(first && far);
+	size_t gap = (size_t)(far - first) - N, dirty = 0;
+	memset(far, 0xff, n);
+	__asm__ volatile(""
+			 :
+			 : "r"(far)
+			 : "memory"); /* or the compiler knows that nobody reads it, as it knows calloc */
+	free(far);
+	unsigned char *volatile others;
+	unsigned char *some = malloc(n);
+	others = calloc(1, gap);
+	CHECK(some && others);
+	for (size_t k = 0; k < gap; k++)
+		dirty += others[k] != 0;
+	CHECK(dirty == 0);
+	free(first);
+	free(some);
+	free(others);
+	return 0;
+}
+
 /* In the program that has both in front: 0, or what was wrong. */
 static int look(bool off)
 {
@@ -27,6 +56,8 @@ static int look(bool off)
 	}
 	if (off)
 		CHECK(!sn_heap_own(&own));
+	else
+		CHECK(calloc_is_zero() == 0);
 	pid_t pid = fork();
 	if (!pid) {
 		for (size_t i = 0; i < N; i++)

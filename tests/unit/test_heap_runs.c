@@ -8,7 +8,7 @@
 #define STEPS 20000
 
 static struct sn_run room[SN_HEAP_RUNS];
-static bool is_free[UNITS];
+static bool is_free[UNITS], is_used[UNITS]; /* used: of those that are free */
 
 static void check(const struct sn_runs *r)
 {
@@ -19,7 +19,7 @@ static void check(const struct sn_runs *r)
 		for (; at < run->at; at++)
 			assert_false(is_free[at]);
 		for (; at < run->at + run->count; at++)
-			assert_true(is_free[at]);
+			assert_true(is_free[at] && (run->used || !is_used[at]));
 		assert_true(at == UNITS || !is_free[at]);
 		kept += run->kept;
 	}
@@ -36,6 +36,7 @@ static void some_taken(struct sn_runs *r, uint64_t *seed)
 	size_t count = 1 + unit_random(seed) % (run.at + run.count - at), kept = r->kept;
 	sn_runs_take(r, i, at, count);
 	memset(&is_free[at], false, count);
+	memset(&is_used[at], false, count);
 	assert_int_equal(r->kept, kept - (run.kept < count ? run.kept : count));
 }
 
@@ -46,8 +47,16 @@ static void some_added(struct sn_runs *r, uint64_t *seed)
 		is_free[at + count++] = true;
 	if (!count)
 		return;
-	const struct sn_run *run = sn_runs_add(r, at, count, unit_random(seed) % (count + 1));
+	size_t kept = unit_random(seed) % (count + 1);
+	memset(&is_used[at], kept > 0, count);
+	const struct sn_run *run = sn_runs_add(r, at, count, kept);
 	assert_true(run && run->at <= at && run->at + run->count >= at + count);
+}
+
+static void some_emptied(struct sn_runs *r, struct sn_run *run)
+{
+	memset(&is_used[run->at], false, run->count);
+	sn_runs_emptied(r, run);
 }
 
 static void runs_are_what_is_free(void **state)
@@ -61,7 +70,7 @@ static void runs_are_what_is_free(void **state)
 		else if (what < 15 && r.count)
 			some_taken(&r, &seed);
 		else if (r.count)
-			sn_runs_emptied(&r, &r.run[unit_random(&seed) % r.count]);
+			some_emptied(&r, &r.run[unit_random(&seed) % r.count]);
 		check(&r);
 	}
 }
