@@ -21,6 +21,7 @@
 #include "heap.h"
 #include "copy/heap.h"
 #include "heap_runs.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -70,25 +71,16 @@ static struct {
 	bool decided, off; /* off is for good */
 	bool forked;	   /* this process is a rank's child */
 	_Atomic uintptr_t low, high;
-	_Atomic uintptr_t forker; /* the thread that forks, and holds the lock */
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER, .low = UINTPTR_MAX};
-
-/* Others' handlers of a fork, between ours, may free and allocate. */
-static bool forking(void)
-{
-	return atomic_load_explicit(&heap.forker, memory_order_relaxed) == (uintptr_t)pthread_self();
-}
 
 static void lock(void)
 {
-	if (!forking())
-		pthread_mutex_lock(&heap.lock);
+	pthread_mutex_lock(&heap.lock);
 }
 
 static void unlock(void)
 {
-	if (!forking())
-		pthread_mutex_unlock(&heap.lock);
+	pthread_mutex_unlock(&heap.lock);
 }
 
 /* ---- arenas --------------------------------------------------------------------------------------------------- */
@@ -227,10 +219,10 @@ static bool find(struct arena *a, size_t align, size_t count, size_t *at, bool *
 
 /* ---- blocks --------------------------------------------------------------------------------------------------- */
 
-/* NULL: none has blocks of this size. With the lock held. What is allocated while we fork must be there in the child, too. */
+/* NULL: none has blocks of this size. With the lock held. */
 static struct arena *arena_for(size_t size)
 {
-	struct arena *a = forking() ? NULL : arena_now();
+	struct arena *a = arena_now();
 	return a && size <= heap.most ? a : NULL;
 }
 
@@ -266,7 +258,7 @@ void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
 	*zero = false;
 	lock();
 	struct arena *a = arena_for(size);
-	if (a && all > count)
+	if (a && all > count && all < SPARE)
 		at = place(a, align, all, zero);
 	if (a && at == NONE)
 		at = place(a, align, all = count, zero);
@@ -411,28 +403,32 @@ bool sn_arena_resize(void *p, size_t size)
 	return done;
 }
 
-bool sn_arena_forget(void *at, size_t bytes)
+int sn_arena_forget(void *at, size_t bytes)
 {
+	int rc = 1;
 	lock();
 	const struct arena *a = arena_of(at);
-	bool inside = a && bytes <= (size_t)(a->base + a->fresh * UNIT - (char *)at),
-	     shared = inside && a->shared;
+	size_t end = a ? a->fresh * UNIT : 0, from = a ? (size_t)((char *)at - a->base) : 0;
+	if (a && from % UNIT == 0 && from < end && bytes <= end - from) {
+		bytes = (bytes + UNIT - 1) & ~(UNIT - 1);
+		if (a->shared)
+			rc = sn_heap_advise(at, bytes, MADV_REMOVE);
+		else /* behind these pages the file has what was there once */
+			rc = bytes && mmap(at, bytes, READ_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+					   0) == MAP_FAILED;
+		rc = rc ? -1 : 0;
+	}
 	unlock();
-	if (inside && !shared) /* pages of its own, behind which the file has what was there once */
-		memset(at, 0, bytes);
-	return inside && (!shared || !sn_heap_advise(at, (bytes + UNIT - 1) & ~(UNIT - 1), MADV_REMOVE));
+	return rc;
 }
 
-bool sn_arena_confine(void)
+void sn_arena_confine(void)
 {
 	lock();
-	bool any = false;
-	for (unsigned i = 0; i < heap.count; i++)
-		any |= heap.at[i].bytes != 0;
-	heap.off = true;
-	heap.decided = true;
+	heap.most = 0;
+	heap.off = heap.decided = true;
 	unlock();
-	return any;
 }
 
 /* ---- fork ----------------------------------------------------------------------------------------------------- */
@@ -466,7 +462,6 @@ static void privatize_by_copy(struct arena *a)
 static void before_fork(void)
 {
 	lock();
-	atomic_store(&heap.forker, (uintptr_t)pthread_self());
 	struct arena *a = heap.now;
 	if (!a || !a->live)
 		return;
@@ -483,7 +478,6 @@ static void before_fork(void)
 
 static void in_parent(void)
 {
-	atomic_store(&heap.forker, 0);
 	unlock();
 }
 
@@ -504,7 +498,6 @@ static void in_child(void)
 		heap.now = NULL;
 		atomic_store(&sennit_heap_generation, 0);
 	}
-	atomic_store(&heap.forker, 0);
 	unlock();
 }
 
@@ -512,7 +505,14 @@ static void in_child(void)
  * pthread_atfork() is this, in glibc. In another C library, of a program that a rank starts, it is missing, and so is the
  * heap.
  */
-extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+static int register_next(void (*before)(void), void (*parent)(void), void (*child)(void), void *dso)
+{
+	int (*next)(void (*)(void), void (*)(void), void (*)(void), void *);
+	void *at = dlsym(RTLD_NEXT, "__register_atfork");
+	memcpy(&next, &at, sizeof(next));
+	return next ? next(before, parent, child, dso) : ENOMEM;
+}
+
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /*
@@ -521,8 +521,7 @@ extern void *__dso_handle __attribute__((visibility("hidden")));
  */
 static void decide(void)
 {
-	heap.off |= !sn_heap_may() || !__register_atfork ||
-		    __register_atfork(before_fork, in_parent, in_child, __dso_handle);
+	heap.off |= !sn_heap_may() || register_next(before_fork, in_parent, in_child, __dso_handle);
 	heap.decided = true;
 }
 
@@ -532,6 +531,19 @@ __attribute__((constructor)) static void start(void)
 	if (!heap.decided)
 		decide();
 	unlock();
+}
+
+/*
+ * Whoever registers finds the heap's handlers there: so these are the last before a fork and the first after it, and what the
+ * others' free and allocate, or wait for, is as at any other time.
+ */
+__attribute__((visibility("default"))) int __register_atfork(void (*before)(void), void (*parent)(void),
+							     void (*child)(void), void *dso);
+__attribute__((visibility("default"))) int __register_atfork(void (*before)(void), void (*parent)(void),
+							     void (*child)(void), void *dso)
+{
+	start();
+	return register_next(before, parent, child, dso);
 }
 
 /* ---- for the engine ------------------------------------------------------------------------------------------- */

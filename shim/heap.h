@@ -41,12 +41,15 @@ void sn_arena_free(void *p);
 size_t sn_arena_size(const void *p); /* usable bytes */
 /* Make it at least this long, where it is. */
 bool sn_arena_resize(void *p, size_t size);
-/* These pages are zeros from now on, and cost no memory until they are touched. False: they are not all of one arena. */
-bool sn_arena_forget(void *at, size_t bytes);
-/* No further arenas in this process. False: there is none. */
-bool sn_arena_confine(void);
+/*
+ * These pages are zeros from now on, and cost no memory until they are touched. 0, -1 with errno, or 1: they are not in a block of
+ * ours, or do not begin with a page.
+ */
+int sn_arena_forget(void *at, size_t bytes);
+/* No further blocks in this process. */
+void sn_arena_confine(void);
 
-/* The kernel's madvise, whatever stands in front of it. */
+/* madvise as it is behind this library. */
 int sn_heap_advise(void *at, size_t bytes, int advice);
 
 #endif

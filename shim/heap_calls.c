@@ -4,9 +4,11 @@
  * have taken of the address space.
  */
 #include "heap.h"
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,36 +17,70 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
+typedef int (*advise_fn)(void *, size_t, int);
 
+/* By way of others who stand in front of it, or have changed its beginning, as they count what is no longer there. */
 int sn_heap_advise(void *at, size_t bytes, int advice)
 {
-	return (int)syscall(SYS_madvise, at, bytes, advice);
+	static _Atomic(advise_fn) next;
+	advise_fn call = atomic_load_explicit(&next, memory_order_relaxed);
+	if (!call) {
+		void *f = dlsym(RTLD_NEXT, "madvise");
+		memcpy(&call, &f, sizeof(call));
+		atomic_store_explicit(&next, call, memory_order_relaxed);
+	}
+	return call ? call(at, bytes, advice) : (int)syscall(SYS_madvise, at, bytes, advice);
 }
 
-/* Of anonymous memory these leave zeros, of a file what stands there; and MADV_FREE is refused. */
-static bool forgets(int advice)
-{
-	return advice == MADV_DONTNEED || advice == MADV_DONTNEED_LOCKED || advice == MADV_FREE;
-}
-
+/* Of anonymous memory these leave zeros, of a file what stands there; and the second is refused. */
 EXPORT int madvise(void *at, size_t bytes, int advice)
 {
-	return forgets(advice) && sn_arena_owns(at) && sn_arena_forget(at, bytes)
-		       ? 0
-		       : sn_heap_advise(at, bytes, advice);
+	int rc = 1;
+	if ((advice == MADV_DONTNEED || advice == MADV_FREE) && sn_arena_owns(at))
+		rc = sn_arena_forget(at, bytes);
+	return rc <= 0 ? rc : sn_heap_advise(at, bytes, advice);
 }
 
 /* ---- limits --------------------------------------------------------------------------------------------------- */
 
+static _Atomic uint64_t added; /* to the limit that the program has set */
+static pid_t
+	self; /* whose limits and arenas these are: not those of a child that shares our memory before it calls exec */
+
+static void own(void)
+{
+	self = getpid();
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	own();
+	pthread_atfork(NULL, NULL, own);
+}
+
+/* A number of the kernel's, as it writes them: the C library's functions have other names from one version to the next. */
+static uint64_t hex(const char **at)
+{
+	uint64_t n = 0;
+	for (;; (*at)++) {
+		char c = **at;
+		if (c >= '0' && c <= '9')
+			n = n << 4 | (uint64_t)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			n = n << 4 | (uint64_t)(c - 'a' + 10);
+		else
+			return n;
+	}
+}
+
 /* Of a line of /proc/self/maps: the bytes of a shared mapping that nobody may access. */
 static uint64_t bytes_reserved(const char *line)
 {
-	char *end;
-	uint64_t from = strtoull(line, &end, 16), to = *end == '-' ? strtoull(end + 1, &end, 16) : from;
-	return strncmp(end, " ---s", 5) ? 0 : to - from;
+	uint64_t from = hex(&line);
+	if (*line++ != '-')
+		return 0;
+	uint64_t to = hex(&line);
+	return strncmp(line, " ---s", 5) ? 0 : to - from;
 }
 
 /*
@@ -74,51 +110,79 @@ static uint64_t reserved(void)
 	return sum;
 }
 
+static rlim_t more(rlim_t limit, uint64_t by)
+{
+	return limit == RLIM_INFINITY || by >= RLIM_INFINITY - limit ? limit : limit + by;
+}
+
 /*
- * A program that limits its address space means its own: what is reserved comes on top, and from then on nothing more is.
- * (Where the limit is there before the program is, there are no arenas.)
+ * A program that limits its address space means its own: what is reserved comes on top, and from then on nothing more is taken
+ * of that, so that the limit is one. (Where it is there before the program is, there are no arenas.)
  */
-static int limited(pid_t pid, const struct rlimit *want, struct rlimit *old)
+static int address_space(const struct rlimit *want, struct rlimit *old)
 {
-	struct rlimit more;
-	if (want && want->rlim_cur != RLIM_INFINITY && (pid == 0 || pid == getpid())) {
-		uint64_t sum = sn_arena_confine() ? reserved() : 0;
-		more = *want;
-		more.rlim_cur += sum < RLIM_INFINITY - more.rlim_cur ? sum : 0;
-		if (more.rlim_max != RLIM_INFINITY)
-			more.rlim_max += sum < RLIM_INFINITY - more.rlim_max ? sum : 0;
-		if (syscall(SYS_prlimit64, pid, RLIMIT_AS, &more, old) == 0)
-			return 0;
+	uint64_t before = atomic_load(&added), now = before;
+	struct rlimit was, set;
+	if (want && want->rlim_cur != RLIM_INFINITY && !before)
+		now = reserved();
+	if (want)
+		set = (struct rlimit){more(want->rlim_cur, now), more(want->rlim_max, now)};
+	int rc = (int)syscall(SYS_prlimit64, 0, RLIMIT_AS, want ? &set : NULL, &was);
+	if (rc)
+		return rc;
+	if (now && !before) {
+		sn_arena_confine();
+		atomic_store(&added, now);
 	}
-	return (int)syscall(SYS_prlimit64, pid, RLIMIT_AS, want, old);
+	if (old) {
+		old->rlim_cur = was.rlim_cur == RLIM_INFINITY || was.rlim_cur < before
+					? was.rlim_cur
+					: was.rlim_cur - before;
+		old->rlim_max = was.rlim_max == RLIM_INFINITY || was.rlim_max < before
+					? was.rlim_max
+					: was.rlim_max - before;
+	}
+	return 0;
 }
 
-static int prlimit_any(pid_t pid, int what, const struct rlimit *want, struct rlimit *old)
+static int limits(pid_t pid, int what, const struct rlimit *want, struct rlimit *old)
 {
-	return what == RLIMIT_AS ? limited(pid, want, old)
-				 : (int)syscall(SYS_prlimit64, pid, what, want, old);
+	pid_t me = getpid();
+	if (what == RLIMIT_AS && me == self && (pid == 0 || pid == me))
+		return address_space(want, old);
+	return (int)syscall(SYS_prlimit64, pid, what, want, old);
 }
 
-/* glibc's types for these differ between C and C++, and are integers and pointers to 64-bit limits in all. */
+/* The types that the headers give them differ between C and C++. */
+EXPORT int sn_getrlimit(int what, struct rlimit *old) __asm__("getrlimit");
+EXPORT int sn_getrlimit64(int what, struct rlimit *old) __asm__("getrlimit64");
 EXPORT int sn_setrlimit(int what, const struct rlimit *want) __asm__("setrlimit");
 EXPORT int sn_setrlimit64(int what, const struct rlimit *want) __asm__("setrlimit64");
 EXPORT int sn_prlimit(pid_t pid, int what, const struct rlimit *want, struct rlimit *old) __asm__("prlimit");
 EXPORT int sn_prlimit64(pid_t pid, int what, const struct rlimit *want,
 			struct rlimit *old) __asm__("prlimit64");
 
+int sn_getrlimit(int what, struct rlimit *old)
+{
+	return limits(0, what, NULL, old);
+}
+int sn_getrlimit64(int what, struct rlimit *old)
+{
+	return limits(0, what, NULL, old);
+}
 int sn_setrlimit(int what, const struct rlimit *want)
 {
-	return prlimit_any(0, what, want, NULL);
+	return limits(0, what, want, NULL);
 }
 int sn_setrlimit64(int what, const struct rlimit *want)
 {
-	return prlimit_any(0, what, want, NULL);
+	return limits(0, what, want, NULL);
 }
 int sn_prlimit(pid_t pid, int what, const struct rlimit *want, struct rlimit *old)
 {
-	return prlimit_any(pid, what, want, old);
+	return limits(pid, what, want, old);
 }
 int sn_prlimit64(pid_t pid, int what, const struct rlimit *want, struct rlimit *old)
 {
-	return prlimit_any(pid, what, want, old);
+	return limits(pid, what, want, old);
 }

@@ -237,8 +237,12 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		sn_core_recv_fill_one(req, SN_ROLE_HANDLE, from, buf, room, bits, mask, NULL);
 		sn_core_recv_place(req, false);
 		ep->count.recvs++;
-		if (room <= SHORT && from != SN_ANY_PEER && ep->peers[from]->ops->look && !sn_relax_crowded())
+		bool alone = room <= SHORT && from != SN_ANY_PEER && ep->peers[from]->ops->look &&
+			     !sn_relax_crowded();
+		if (sn_likely(alone && ++ep->looked_alone % OTHERS_EACH))
 			look_at(req, ep->peers[from], RECV_LOOKS);
+		else if (alone) /* others' messages, and this endpoint's own affairs */
+			sn_core_progress(ep);
 		if (sn_likely(req->state == SN_REQ_DONE)) {
 			*c = req->comp;
 			sn_core_req_free(req);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * For test_heap_before: a library that allocates before the shareable heap's own constructor has run, and in handlers of a fork
- * that stand before the heap's: they come when it has made ready, or has yet to in the child.
+ * that a library registers before anything large is allocated.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,6 +20,7 @@ static void comes_and_goes(void)
 	memset(fresh, 5, (size_t)1 << 20);
 	free(kept);
 	kept = fresh;
+	free(malloc(200000)); /* by a mapping of its own, which may lie where the heap was */
 }
 
 __attribute__((constructor)) static void allocate(void)
