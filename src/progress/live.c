@@ -174,12 +174,11 @@ void sn_live_text(struct sn_live_row *row, const char *fmt, ...)
 /* Opened through /proc: the kernel checks who asks. What is found there is checked like anything that is not ours. */
 static const struct sn_live_table *map_fd(const char *path)
 {
-	struct stat st;
 	const struct sn_live_table *t = MAP_FAILED;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
-	if (!fstat(fd, &st) && st.st_size == SN_LIVE_BYTES && (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
+	if (sn_memfd_good(fd, SN_LIVE_BYTES))
 		t = mmap(NULL, SN_LIVE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (t == MAP_FAILED || t->magic == SN_LIVE_MAGIC)

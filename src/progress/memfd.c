@@ -40,6 +40,21 @@ static int memfd_open(const char *name)
 	return fd;
 }
 
+/*
+ * Where a filter refuses that: a file without a name on the file system of POSIX shared memory. It cannot be sealed; all of its
+ * memory is there from the start, so that no process dies of it where that file system has a limit.
+ */
+static int unnamed_open(size_t bytes)
+{
+	int error, fd = open("/dev/shm", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	if (fd >= 0 && (error = posix_fallocate(fd, 0, (off_t)bytes))) {
+		close(fd);
+		errno = error;
+		fd = -1;
+	}
+	return fd;
+}
+
 static void *map(int fd, size_t bytes)
 {
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -81,24 +96,44 @@ int sn_memfd_new(const char *name, size_t bytes, void **mapped)
 	int fd = memfd_open(name);
 	if (fd < 0 && errno == EMFILE && sn_fd_limit_raise())
 		fd = memfd_open(name);
+	int refused = fd < 0 && code_of(errno) == SN_ERR_PERM ? errno : 0;
+	if (refused)
+		fd = unnamed_open(bytes);
+	if (fd < 0 && refused)
+		return sn_fail(SN_ERR_PERM, "memfd_create: %s; a file without a name in /dev/shm: %s",
+			       strerror(refused), strerror(errno));
 	if (fd < 0)
 		return sn_fail(code_of(errno), "memfd_create: %s", strerror(errno));
-	if (!ftruncate(fd, (off_t)bytes) && (*mapped = map(fd, bytes)) && !fcntl(fd, F_ADD_SEALS, SEALS))
+	if (!ftruncate(fd, (off_t)bytes) && (*mapped = map(fd, bytes)) &&
+	    (refused || !fcntl(fd, F_ADD_SEALS, SEALS)))
 		return fd;
 	int rc = sn_fail(code_of(errno), "%zu bytes of shared memory: %s", bytes, strerror(errno));
 	close(fd);
 	return rc;
 }
 
-void *sn_memfd_map(int fd, size_t bytes)
+/* Only who means to can cut it short while it is used: it is this user's, and nobody finds it by a name. */
+static bool is_unnamed(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !st->st_nlink &&
+	       st->st_blocks * 512 >= st->st_size;
+}
+
+bool sn_memfd_good(int fd, size_t bytes)
 {
 	struct stat st;
 	struct statfs fs;
 	int seals = fcntl(fd, F_GET_SEALS);
 	/* of hugetlbfs a page may be missing in spite of the seals, and its reader would die of it */
-	if (fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC)
-		seals = -1;
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size != (off_t)bytes) {
+	if (fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC || fstat(fd, &st) || st.st_size != (off_t)bytes)
+		return false;
+	/* F_SEAL_SEAL: no more can be put on, as of any file that is no memfd */
+	return seals >= 0 && (seals & F_SEAL_SEAL) && ((seals & SEALS) == SEALS || is_unnamed(&st));
+}
+
+void *sn_memfd_map(int fd, size_t bytes)
+{
+	if (!sn_memfd_good(fd, bytes)) {
 		sn_fail(SN_ERR_PROTO, "a peer sent shared memory that is not sealed or not of %zu bytes",
 			bytes);
 		return NULL;

@@ -8,10 +8,15 @@
 #ifndef SN_MEMFD_H
 #define SN_MEMFD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Create, size, map and seal. Returns the descriptor (the mapping stays when it is closed) or an error. */
+/*
+ * Create, size, map and seal. Where a filter refuses memfds it is a file without a name in /dev/shm, which cannot be sealed, but has all
+ * its memory. Returns the descriptor (the mapping stays when it is closed) or an error. */
 int sn_memfd_new(const char *name, size_t bytes, void **mapped);
+/* Is it what a peer's should be: one or the other, of exactly this size? */
+bool sn_memfd_good(int fd, size_t bytes);
 /* Map a descriptor that a peer sent, if it is what it should be: sealed, and of exactly this size. NULL otherwise. */
 void *sn_memfd_map(int fd, size_t bytes);
 /* Have these pages there before they are used, each of which would cost a fault then, of a microsecond. Where the kernel

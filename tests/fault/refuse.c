@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A seccomp filter of our own (no library): two system calls are answered with an error, everything else is allowed. */
+/* A seccomp filter of our own (no library): three system calls are answered with an error, everything else is allowed. */
 #include "sides.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -17,6 +17,8 @@ bool refuse_copies(unsigned ops, int error)
 		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_READ ? answer : SECCOMP_RET_ALLOW),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_WRITE ? answer : SECCOMP_RET_ALLOW),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_MEMFD ? answer : SECCOMP_RET_ALLOW),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};

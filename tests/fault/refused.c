@@ -44,6 +44,12 @@ static void refuse_enosys(void)
 		skip("this kernel has no seccomp filters");
 }
 
+static void refuse_memfds(void)
+{
+	if (!refuse_copies(REFUSE_MEMFD, EPERM))
+		skip("this kernel has no seccomp filters");
+}
+
 static void refuse_reading(void)
 {
 	if (!refuse_copies(REFUSE_READ, EPERM))
@@ -212,6 +218,10 @@ static int run(const char *name)
 		return pair(refuse_eperm, refuse_eperm, only_stream);
 	if (strcmp(name, "enosys") == 0)
 		return pair(refuse_enosys, refuse_enosys, only_stream);
+	if (strcmp(name, "memfd") == 0)
+		return pair(refuse_memfds, refuse_memfds, either);
+	if (strcmp(name, "memfd-one") == 0)
+		return pair(refuse_memfds, NULL, either);
 	if (strcmp(name, "one-side") == 0)
 		return pair(refuse_eperm, NULL, either);
 	if (strcmp(name, "read") == 0)

@@ -18,7 +18,7 @@
 #define ANY_BITS  UINT64_MAX
 
 /* ---- refuse.c ---- */
-enum { REFUSE_READ = 1, REFUSE_WRITE = 2 };
+enum { REFUSE_READ = 1, REFUSE_WRITE = 2, REFUSE_MEMFD = 4 };
 /* From now on process_vm_readv and/or process_vm_writev of this process fail with this error. */
 bool refuse_copies(unsigned ops, int error);
 
