@@ -2,6 +2,7 @@
 #include "net/check.h"
 #include <endian.h>
 #include <pthread.h>
+#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -457,6 +458,14 @@ static const struct way *const all[] = {
 static struct way way; /* the fastest */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Not sn_now_ns(): the module's lab takes this file alone. */
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 /* The least that a few pieces of a usual length take, of several times. */
 static uint64_t cost_of(const struct way *w)
 {
@@ -466,10 +475,10 @@ static uint64_t cost_of(const struct way *w)
 
 	memset(from, 1, sizeof(from));
 	for (int i = 0; i < 12; i++) { /* wide registers take some us to wake */
-		uint64_t began = sn_now_ns();
+		uint64_t began = clock_ns();
 		for (int j = 0; j < 4; j++)
 			from[j] ^= (uint8_t)w->piece(head, from, sizeof(from), to);
-		uint64_t took = sn_now_ns() - began;
+		uint64_t took = clock_ns() - began;
 		least = SN_MIN_OF(least, took);
 	}
 	return least;

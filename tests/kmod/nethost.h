@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The other host of test_net.c: a plain program in another network namespace that speaks the protocol with the engine's own
- * codec (src/net/auth.c, wire.h) over a packet socket. It answers PULL frames with DATA, as badly as it is told to.
+ * codec (src/net/auth.c, check.c, wire.h) over a packet socket. It answers PULL frames with DATA, as badly as it is told to.
  */
 #ifndef NETHOST_H
 #define NETHOST_H

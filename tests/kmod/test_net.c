@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Fetches by the kernel. The other host is a plain program in another network namespace that speaks the protocol with
- * the engine's own codec (src/net/auth.c, wire.h) over a packet socket: it answers PULL frames with DATA, as badly as it
+ * the engine's own codec (src/net/auth.c, check.c, wire.h) over a packet socket: it answers PULL frames with DATA, as badly as it
  * is told to.
  */
 #include "kt.h"

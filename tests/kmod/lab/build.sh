@@ -43,7 +43,7 @@ if [ "$kernel" = arm64 ]; then
 	}
 	program test_dma
 	program test_regions
-	program test_net "$root"/tests/kmod/nethost.c "$root"/tests/kmod/veth.c "$root"/src/net/auth.c "$root"/src/net/wire.c
+	program test_net "$root"/tests/kmod/nethost.c "$root"/tests/kmod/veth.c "$root"/src/net/{auth,check,wire}.c
 	exit 0
 fi
 cc=()
