@@ -143,7 +143,7 @@ def check_clang(_root, build):
         if entry["file"] in seen:
             continue
         seen.add(entry["file"])
-        command = [clang, "-fsyntax-only", "-Werror", *flags, "-Wno-unknown-warning-option", entry["file"]]
+        command = [clang, "-fsyntax-only", "-Werror", *flags, entry["file"]]
         r = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True, check=False)
         if r.returncode:
             found.append(r.stderr)

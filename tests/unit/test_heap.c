@@ -27,10 +27,10 @@ struct shared {
 
 static struct shared *sh;
 
-static bool ours(const void *p, size_t n)
+static bool ours(void *p, size_t n)
 {
 	struct sn_heap_info own;
-	struct iovec v = {(void *)(uintptr_t)p, n};
+	struct iovec v = {p, n};
 	return sn_heap_own(&own) && sn_heap_holds(&own, &v, 1);
 }
 
