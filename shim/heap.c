@@ -411,12 +411,13 @@ int sn_arena_forget(void *at, size_t bytes)
 	size_t end = a ? a->fresh * UNIT : 0, from = a ? (size_t)((char *)at - a->base) : 0;
 	if (a && from % UNIT == 0 && from < end && bytes <= end - from) {
 		bytes = (bytes + UNIT - 1) & ~(UNIT - 1);
-		if (a->shared)
+		if (a->shared) {
 			rc = sn_heap_advise(at, bytes, MADV_REMOVE);
-		else /* behind these pages the file has what was there once */
-			rc = bytes && mmap(at, bytes, READ_WRITE,
-					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-					   0) == MAP_FAILED;
+		} else { /* behind these pages the file has what was there once */
+			const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+			const void *same = bytes ? mmap(at, bytes, READ_WRITE, flags, -1, 0) : at;
+			rc = same == MAP_FAILED;
+		}
 		rc = rc ? -1 : 0;
 	}
 	unlock();
