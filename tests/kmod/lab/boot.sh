@@ -48,7 +48,7 @@ need cpio
 if [ "$kernel" = arm64 ]; then
 	need qemu-system-aarch64
 	busybox=$(find "$cache/arm64/root" -path "*bin/busybox" -type f -print -quit) # in /bin, or since Debian 13 in /usr/bin
-	engine=zynqmp_dma
+	engine=${own:+zynqmp_dma}
 	debug_exit=no
 	machine=(qemu-system-aarch64 -M xlnx-versal-virt -m 1024 -no-reboot -display none -serial stdio)
 	args="console=ttyAMA0 $args"
