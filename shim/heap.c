@@ -23,14 +23,12 @@
 #include "heap_runs.h"
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +36,6 @@
 #define ARENAS	    8 /* generations with blocks in use: when there are more, malloc serves */
 #define RETAIN	    (((size_t)128 << 20) / UNIT)
 #define RETAIN_PART 4
-#define HUGE_PAGE   ((size_t)2 << 20)
 #define NONE	    SIZE_MAX
 #define SPARE	    (1u << 31) /* in a length: some of it is there to grow into */
 #define ADVISE_HUGE 14
@@ -72,16 +69,6 @@ static struct {
 	bool forked;	   /* this process is a rank's child */
 	_Atomic uintptr_t low, high;
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER, .low = UINTPTR_MAX};
-
-static void lock(void)
-{
-	pthread_mutex_lock(&heap.lock);
-}
-
-static void unlock(void)
-{
-	pthread_mutex_unlock(&heap.lock);
-}
 
 /* ---- arenas --------------------------------------------------------------------------------------------------- */
 
@@ -228,9 +215,9 @@ static struct arena *arena_for(size_t size)
 
 bool sn_arena_takes(size_t size)
 {
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	bool takes = arena_for(size);
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return takes;
 }
 
@@ -256,7 +243,7 @@ void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
 	void *p = NULL;
 	align = align < UNIT ? UNIT : align;
 	*zero = false;
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	struct arena *a = arena_for(size);
 	if (a && all > count && all < SPARE)
 		at = place(a, align, all, zero);
@@ -268,7 +255,7 @@ void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
 		a->live++;
 		p = a->base + at * UNIT;
 	}
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return p;
 }
 
@@ -278,9 +265,9 @@ bool sn_arena_owns(const void *p)
 	if (at < atomic_load_explicit(&heap.low, memory_order_relaxed) ||
 	    at >= atomic_load_explicit(&heap.high, memory_order_relaxed))
 		return false;
-	lock(); /* other mappings may lie between two arenas */
+	pthread_mutex_lock(&heap.lock); /* other mappings may lie between two arenas */
 	bool ours = arena_of(p) != NULL;
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return ours;
 }
 
@@ -338,7 +325,7 @@ void sn_arena_free(void *p)
 {
 	size_t at;
 	int error = errno; /* free() leaves it alone */
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	struct arena *a = block_of(p, &at);
 	size_t count = length_of(a, at);
 	a->length[at] = 0;
@@ -346,17 +333,17 @@ void sn_arena_free(void *p)
 	release(a, at, count);
 	if (!a->shared && !a->live)
 		arena_drop(a);
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	errno = error;
 }
 
 size_t sn_arena_size(const void *p)
 {
 	size_t at;
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	const struct arena *a = block_of(p, &at);
 	size_t size = length_of(a, at) * UNIT;
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return size;
 }
 
@@ -392,21 +379,21 @@ static void shrink(struct arena *a, size_t at, size_t count)
 bool sn_arena_resize(void *p, size_t size)
 {
 	size_t at, count = size / UNIT + (size % UNIT != 0);
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	struct arena *a = block_of(p, &at);
 	bool done = count <= length_of(a, at);
 	if (done)
 		shrink(a, at, count);
 	else
 		done = a->shared && size <= heap.most && count < SPARE && grow(a, at, count);
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return done;
 }
 
 int sn_arena_forget(void *at, size_t bytes)
 {
 	int rc = 1;
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	const struct arena *a = arena_of(at);
 	size_t end = a ? a->fresh * UNIT : 0, from = a ? (size_t)((char *)at - a->base) : 0;
 	if (a && from % UNIT == 0 && from < end && bytes <= end - from) {
@@ -420,16 +407,16 @@ int sn_arena_forget(void *at, size_t bytes)
 		}
 		rc = rc ? -1 : 0;
 	}
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return rc;
 }
 
 void sn_arena_confine(void)
 {
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	heap.most = 0;
 	heap.off = heap.decided = true;
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 }
 
 /* ---- fork ----------------------------------------------------------------------------------------------------- */
@@ -462,7 +449,7 @@ static void privatize_by_copy(struct arena *a)
 
 static void before_fork(void)
 {
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	struct arena *a = heap.now;
 	if (!a || !a->live)
 		return;
@@ -479,7 +466,7 @@ static void before_fork(void)
 
 static void in_parent(void)
 {
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 }
 
 static void in_child(void)
@@ -499,7 +486,7 @@ static void in_child(void)
 		heap.now = NULL;
 		atomic_store(&sennit_heap_generation, 0);
 	}
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 }
 
 /*
@@ -528,10 +515,10 @@ static void decide(void)
 
 __attribute__((constructor)) static void start(void)
 {
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	if (!heap.decided)
 		decide();
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 }
 
 /*
@@ -552,7 +539,7 @@ __attribute__((visibility("default"))) int __register_atfork(void (*before)(void
 __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out);
 __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info *out)
 {
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	const struct arena *a = arena_now();
 	int rc = a && fd_good(a) ? 0 : -1;
 	if (!rc)
@@ -561,7 +548,7 @@ __attribute__((visibility("default"))) int sennit_heap_info(struct sn_heap_info 
 					     .fd = a->fd,
 					     .base = (uint64_t)(uintptr_t)a->base,
 					     .bytes = a->bytes};
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return rc;
 }
 
@@ -569,7 +556,7 @@ __attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generati
 __attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generation, void *at, size_t len)
 {
 	int rc = -1;
-	lock();
+	pthread_mutex_lock(&heap.lock);
 	const struct arena *a = arena_of(at);
 	if (a && a->generation == generation && !a->shared && fd_good(a)) {
 		size_t done = 0;
@@ -579,6 +566,6 @@ __attribute__((visibility("default"))) int sennit_heap_refetch(uint32_t generati
 				  (off_t)((char *)at - a->base + (ptrdiff_t)done));
 		rc = done == len ? 0 : -1;
 	}
-	unlock();
+	pthread_mutex_unlock(&heap.lock);
 	return rc;
 }

@@ -115,6 +115,11 @@ static rlim_t more(rlim_t limit, uint64_t by)
 	return limit == RLIM_INFINITY || by >= RLIM_INFINITY - limit ? limit : limit + by;
 }
 
+static rlim_t less(rlim_t limit, uint64_t by)
+{
+	return limit == RLIM_INFINITY || limit < by ? limit : limit - by;
+}
+
 /*
  * A program that limits its address space means its own: what is reserved comes on top, and from then on nothing more is taken
  * of that, so that the limit is one. (Where it is there before the program is, there are no arenas.)
@@ -134,14 +139,8 @@ static int address_space(const struct rlimit *want, struct rlimit *old)
 		sn_arena_confine();
 		atomic_store(&added, now);
 	}
-	if (old) {
-		old->rlim_cur = was.rlim_cur == RLIM_INFINITY || was.rlim_cur < before
-					? was.rlim_cur
-					: was.rlim_cur - before;
-		old->rlim_max = was.rlim_max == RLIM_INFINITY || was.rlim_max < before
-					? was.rlim_max
-					: was.rlim_max - before;
-	}
+	if (old)
+		*old = (struct rlimit){less(was.rlim_cur, before), less(was.rlim_max, before)};
 	return 0;
 }
 

@@ -82,17 +82,17 @@ static bool ready(void)
 	return true;
 }
 
-static void *large(size_t align, size_t size)
+static void *large(size_t align, size_t size, size_t spare)
 {
 	bool zero;
-	return size >= SN_HEAP_MIN && size <= PTRDIFF_MAX ? sn_arena_alloc(align, size, 0, &zero) : NULL;
+	return size >= SN_HEAP_MIN && size <= PTRDIFF_MAX ? sn_arena_alloc(align, size, spare, &zero) : NULL;
 }
 
 EXPORT void *malloc(size_t size)
 {
 	if (!ready())
 		return early_alloc(size);
-	void *p = large(16, size);
+	void *p = large(16, size, 0);
 	return p ? p : next.malloc(size);
 }
 
@@ -132,13 +132,6 @@ EXPORT void free(void *p)
 		next.free(p);
 }
 
-/* For what has grown, and had to move: so that it need not soon again. */
-static void *roomy(size_t size)
-{
-	bool zero;
-	return size <= PTRDIFF_MAX / 2 ? sn_arena_alloc(16, size, size / 2, &zero) : NULL;
-}
-
 static size_t size_of(void *p)
 {
 	if (is_early(p))
@@ -162,7 +155,8 @@ EXPORT void *realloc(void *p, size_t size)
 	size_t old = size_of(p);
 	if (!ours && old >= size) /* it fits where it is, or malloc knows better */
 		return next.realloc(p, size);
-	void *fresh = ours && !is_early(p) && size > old && size >= SN_HEAP_MIN ? roomy(size) : NULL;
+	/* what has grown, and has to move, is given room, so that it need not soon again */
+	void *fresh = ours && !is_early(p) && size > old ? large(16, size, size / 2) : NULL;
 	fresh = fresh ? fresh : malloc(size);
 	if (!fresh)
 		return NULL;
@@ -182,7 +176,7 @@ EXPORT int posix_memalign(void **out, size_t align, size_t size)
 		return ENOMEM;
 	if (!power_of_two(align) || align % sizeof(void *))
 		return EINVAL;
-	void *p = large(align, size);
+	void *p = large(align, size, 0);
 	if (!p)
 		return next.posix_memalign(out, align, size);
 	*out = p;
@@ -191,13 +185,13 @@ EXPORT int posix_memalign(void **out, size_t align, size_t size)
 
 EXPORT void *aligned_alloc(size_t align, size_t size)
 {
-	void *p = ready() && power_of_two(align) ? large(align, size) : NULL;
+	void *p = ready() && power_of_two(align) ? large(align, size, 0) : NULL;
 	return p || !ready() ? p : next.aligned_alloc(align, size);
 }
 
 EXPORT void *memalign(size_t align, size_t size)
 {
-	void *p = ready() && power_of_two(align) ? large(align, size) : NULL;
+	void *p = ready() && power_of_two(align) ? large(align, size, 0) : NULL;
 	return p || !ready() ? p : next.memalign(align, size);
 }
 

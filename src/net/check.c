@@ -570,12 +570,6 @@ const char *sn_check_way(unsigned n)
 	return n < sizeof(all) / sizeof(all[0]) && all[n]->have() ? all[n]->name : NULL;
 }
 
-const char *sn_check_taken(void)
-{
-	pthread_once(&once, check_init);
-	return way.name;
-}
-
 uint32_t sn_check_piece_by(unsigned n, const void *head, const void *bytes, size_t len, void *to)
 {
 	return all[n]->piece(head, bytes, len, to);

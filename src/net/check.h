@@ -40,7 +40,5 @@ uint32_t sn_check_piece(const void *head, const void *bytes, size_t len, void *t
 const char *sn_check_way(unsigned way);
 uint32_t sn_check_piece_by(unsigned way, const void *head, const void *bytes, size_t len, void *to);
 uint32_t sn_check_by(unsigned way, const void *bytes, size_t len);
-/* Which one it took. */
-const char *sn_check_taken(void);
 
 #endif

@@ -13,7 +13,8 @@
 
 /*
  * Create, size, map and seal. Where a filter refuses memfds it is a file without a name in /dev/shm, which cannot be sealed, but has all
- * its memory. Returns the descriptor (the mapping stays when it is closed) or an error. */
+ * its memory. Returns the descriptor (the mapping stays when it is closed) or an error.
+ */
 int sn_memfd_new(const char *name, size_t bytes, void **mapped);
 /* Is it what a peer's should be: one or the other, of exactly this size? */
 bool sn_memfd_good(int fd, size_t bytes);
