@@ -153,6 +153,7 @@ struct sn_ofi_ep {
 	struct sn_ofi_domain *domain;
 	struct sn_ofi_av *av;
 	uint64_t caps, tx_op_flags, rx_op_flags;
+	uint64_t not_meant; /* of tx_op_flags */
 	struct sn_list in_domain, in_av, regions;
 	fi_addr_t *sources; /* by sn_peer: its number in the address vector; under av->lock */
 	size_t source_room;
@@ -362,6 +363,8 @@ int sn_ofi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fi
 void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event);
 /* The next read gives the entry of the tagged receive with this context, if it has one, and nothing else. */
 void sn_ofi_cq_first(struct sn_ofi_cq *cq, const void *context);
+/* whose.c: does the library that `code` lies in define this symbol itself? */
+bool sn_ofi_code_of(const void *code, const char *symbol);
 /*
  * answer.c: whoever called for it, with code at `reader`, has read this error; and asks for a message that it has
  * claimed, with this tag and with data beside it, and that fits.

@@ -12,6 +12,21 @@ int sn_core_ack(struct sn_peer_state *peer, uint64_t op, int status)
 	return peer->ops->post(peer->link, &out, NULL);
 }
 
+/* What the peer has answered goes off the list of what waits for it. */
+static void answered(struct sn_req *req, int status)
+{
+	req->answered = true;
+	sn_list_del(&req->link);
+	req->on_list = false;
+	sn_core_req_step(req, status);
+}
+
+void sn_core_arrived(struct sn_req *req)
+{
+	if (req->on_list) /* a peer may have acknowledged it, unasked */
+		answered(req, SN_OK);
+}
+
 /*
  * The operation number comes from the peer: it must name a request that waits for exactly this peer's answer. One that
  * names nothing is counted and ignored: it may be honest and late (the operation has already ended with an error).
@@ -29,10 +44,7 @@ int sn_core_ack_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 		return 0;
 	}
 	bool onesided = req->comp.op != SN_OP_SEND && req->comp.op != SN_OP_MSEND;
-	req->answered = true;
-	sn_list_del(&req->link);
-	req->on_list = false;
-	sn_core_req_step(req, imm.status > 0 ? SN_ERR_PROTO : imm.status);
+	answered(req, imm.status > 0 ? SN_ERR_PROTO : imm.status);
 	if (onesided)
 		sn_core_onesided_next(peer);
 	return 0;

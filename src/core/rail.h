@@ -181,6 +181,8 @@ int sn_core_arrive_tagged(struct sn_peer_state *peer, uint8_t flags, uint64_t bi
 			  const void *body, uint64_t len);
 /* A message given to post() has left the caller's buffers (for a rendezvous: the receiver has fetched or refused it). */
 void sn_core_sent(struct sn_req *req, int status);
+/* Before that, of one with SN_H_ARRIVED which the rail took off: its own protocol says that the message has arrived. */
+void sn_core_arrived(struct sn_req *req);
 /* A pull has ended. */
 void sn_core_pulled(struct sn_req *req, int status);
 /* A sender has claimed a shown receive and written the message of head.len bytes into it (as much as there was room);

@@ -187,6 +187,7 @@ void sn_net_free(struct sn_net *n)
 		free_list(&n->ended_sends);
 		free_list(&n->ended_pulls);
 		free_list(&n->stash_spare);
+		sn_net_keeps_free(n);
 	}
 	for (uint8_t *f = n->spare, *next; f != NULL; f = next) {
 		memcpy(&next, f, sizeof(next));
@@ -221,7 +222,10 @@ static int report_ended(struct sn_net *n)
 		struct sn_net_send *s = sn_container(sn_net_pop(&n->ended_sends), struct sn_net_send, node);
 		struct sn_req *req = s->req;
 		int status = s->status;
+		bool arrived = s->delivered && !status;
 		free(s);
+		if (arrived)
+			sn_core_arrived(req);
 		sn_core_sent(req, status);
 		events++;
 	}

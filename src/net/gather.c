@@ -160,6 +160,8 @@ static void announce(struct sn_net_way *w, struct sn_rec *rec)
 	rec->frag = sn_net_probe_hope(w->link) - (uint32_t)sizeof(struct sn_wire_data);
 	if (s == NULL)
 		return;
+	if (s->delivered) /* DONE says so: the peer's core need not */
+		rec->head.flags &= (uint8_t)~SN_H_ARRIVED, rec->head.imm_len = 0;
 	sn_net_push_plan(s, w);
 	rec->push_frag = s->push_frag;
 	rec->push = s->push;
@@ -322,8 +324,7 @@ static bool pack_now(struct sn_net_link *l, const struct sn_rec *rec, const stru
 	if (l->state != SN_LINK_OPEN || !sn_list_empty(&l->queue))
 		return false;
 	if (l->open.frame && !open_takes(l, need) && !open_send(l)) {
-		if (l->open.count ==
-		    1) /* for one message in a frame a look would cost more than it is worth */
+		if (l->open.count == 1) /* for one message a look would cost more than it is worth */
 			return false;
 		look_for_acks(n); /* a DONE that leaves takes the open frame along */
 		if (l->state != SN_LINK_OPEN || (l->open.frame && !open_send(l))) {
@@ -363,9 +364,8 @@ static struct sn_net_msg *msg_new(const struct sn_out *out, bool copy)
 
 	if (m == NULL)
 		return NULL;
-	*m = (struct sn_net_msg){.rec = {.what = SN_REC_EAGER, .head = out->head},
-				 .iov = out->iov,
-				 .iov_count = out->iov_count};
+	*m = (struct sn_net_msg){.iov = out->iov, .iov_count = out->iov_count};
+	m->rec = (struct sn_rec){.what = SN_REC_EAGER, .head = out->head};
 	sn_list_init(&m->node);
 	if (out->head.imm_len)
 		memcpy(m->imm, out->head.imm, out->head.imm_len);

@@ -330,7 +330,8 @@ struct sn_net_send { /* a rendezvous of ours */
 	bool announced;
 	struct iovec kept; /* a copy, and the request has ended */
 	bool push_lost;	   /* the receiver did not keep them */
-	int status;	   /* when finished */
+	bool delivered; /* DONE is also the word of its arrival, which the request waits for: no copy is kept */
+	int status;	/* when finished */
 };
 
 struct sn_net_job { /* a PULL to answer */
@@ -476,8 +477,9 @@ struct sn_net {
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
 	struct sn_list links, work, pulls, stash_spare;
-	unsigned stashes; /* in use and spare */
-	uint64_t word_at; /* when it was made */
+	void *keep_spare[2]; /* for the next copy: of SN_NET_KEEP bytes, of SN_NET_KEEP_LONE */
+	unsigned stashes;    /* in use and spare */
+	uint64_t word_at;    /* when it was made */
 	uint8_t word;
 	struct sn_list ended_msgs, ended_sends, ended_pulls; /* quiet mode: to be reported */
 	struct sn_net_link **by_session, **by_id;	     /* hash heads */

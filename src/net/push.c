@@ -46,6 +46,37 @@ static uint64_t keep_most(const struct sn_net_link *l)
 	return lone ? SN_NET_KEEP_LONE : SN_NET_KEEP;
 }
 
+/* One of each length stays: the allocator would give the pages back each time, and find them again. */
+static void **keep_spare(struct sn_net *n, uint64_t len)
+{
+	return &n->keep_spare[len > SN_NET_KEEP];
+}
+
+static void *keep_new(struct sn_net *n, uint64_t len)
+{
+	void **spare = keep_spare(n, len), *at = *spare;
+
+	*spare = NULL;
+	return at ? at : malloc(len > SN_NET_KEEP ? SN_NET_KEEP_LONE : SN_NET_KEEP);
+}
+
+static void keep_drop(struct sn_net *n, struct iovec *kept)
+{
+	void **spare = keep_spare(n, kept->iov_len);
+
+	if (*spare)
+		free(kept->iov_base);
+	else
+		*spare = kept->iov_base;
+	*kept = (struct iovec){0};
+}
+
+void sn_net_keeps_free(struct sn_net *n)
+{
+	for (int i = 0; i < 2; i++)
+		free(n->keep_spare[i]);
+}
+
 void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 {
 	struct sn_net_link *l = s->link;
@@ -65,7 +96,8 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 	s->push_frag = (uint16_t)frag;
 	s->push = (uint16_t)((bytes + frag - 1) / frag);
 	l->push_used += bytes;
-	if (!sn_net_send_alone(s) || s->len > keep_most(l) || (s->kept.iov_base = malloc(s->len)) == NULL)
+	if (s->delivered || !sn_net_send_alone(s) || s->len > keep_most(l) ||
+	    (s->kept.iov_base = keep_new(l->net, s->len)) == NULL)
 		return;
 	s->kept.iov_len = s->len;
 	s->req = NULL;
@@ -86,8 +118,7 @@ void sn_net_push_keep(struct sn_net_send *s)
 
 void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req)
 {
-	free(s->kept.iov_base);
-	s->kept = (struct iovec){0};
+	keep_drop(s->link->net, &s->kept);
 	s->link->push_used -= s->pushed;
 	s->pushed = 0;
 	s->push = s->push_frag = 0;
@@ -173,7 +204,7 @@ void sn_net_push_ended(struct sn_net_send *s)
 {
 	struct sn_net_link *l = s->link;
 
-	free(s->kept.iov_base);
+	keep_drop(l->net, &s->kept);
 	l->push_used -= s->pushed;
 	if (s->push_lost)
 		l->push_own = l->push_own / 2;

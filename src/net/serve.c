@@ -29,6 +29,7 @@ struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *
 	s->iov = out->iov;
 	s->iov_count = out->iov_count;
 	s->len = out->head.len;
+	s->delivered = out->head.flags & SN_H_ARRIVED;
 	if (!sn_list_empty(&l->sends))
 		l->crossed = SN_NET_CROSSED;
 	else if (l->crossed)
@@ -69,7 +70,10 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 		sn_list_add_tail(&n->ended_sends, &s->node);
 		return;
 	}
+	bool arrived = s->delivered && !status;
 	free(s);
+	if (req && arrived)
+		sn_core_arrived(req);
 	if (req)
 		sn_core_sent(req, status);
 }

@@ -59,6 +59,10 @@ void sn_core_sent(struct sn_req *req, int status)
 {
 }
 
+void sn_core_arrived(struct sn_req *req)
+{
+}
+
 void sn_core_pulled(struct sn_req *req, int status)
 {
 }

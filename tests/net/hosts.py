@@ -458,11 +458,17 @@ def case_one_copy(mtu):
 
 
 def case_deliver(driver):
-    """A delivered send completes only once the receiver, busy elsewhere, has taken the message in; without a receive."""
-    ranks = start(two(driver), "deliver", 0, DRIVERS[driver])
-    ranks[0].wait_for("waiting", awake() + 60)
-    ranks[1].say("GO")
-    finish(ranks, 60)
+    """A delivered send completes only once the receiver, busy elsewhere, has taken the message in; a short one without a
+    receive. Of one that is announced DONE says so, and no further message.
+    """
+    names = two(driver)
+    for length, messages in ((1000, 4), (40000, 2)):
+        ranks = start(names, "deliver", length, DRIVERS[driver])
+        ranks[0].wait_for("waiting", awake() + 60)
+        ranks[1].say("GO")
+        total = finish(ranks, 60)
+        if total["net.tx_eager"] != messages:
+            fail("%d bytes: %d short messages, %d expected" % (length, total["net.tx_eager"], messages))
 
 
 def case_incast(driver):

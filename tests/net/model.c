@@ -24,7 +24,9 @@ struct sn_req { /* a send or a fetch */
 	uint64_t len, seed;
 	struct talk *talk;
 	struct sn_req *next;
-	int refused; /* the receiver's verdict, 0 if none */
+	int refused;			 /* the receiver's verdict, 0 if none */
+	bool delivered, announced, told; /* it asks for its arrival; went as a rendezvous; was told of it */
+	struct sn_req *by;		 /* a send: who fetches it */
 };
 
 struct talk {
@@ -254,6 +256,8 @@ void node_post(struct node *from, struct node *to, uint64_t len)
 		return;
 	m.flags = sim.bare ? 0 : (uint8_t)sim_below(4);
 	struct sn_req *r = req_new(t, len, m.seed);
+	r->delivered = !sim.bare && !nobody && !(m.flags & SN_H_SYNC) && (m.seed >> 40) % 4 == 0;
+	m.flags |= r->delivered ? SN_H_ARRIVED : 0;
 	m.req = r;
 	for (uint64_t i = 0; i < len; i++)
 		r->buf[EDGE + i] = pattern(m.seed, i);
@@ -326,6 +330,7 @@ static void fetch(struct sn_peer_state *peer, struct sn_rdv *rdv, struct talk *t
 	uint64_t len = sim_chance(n->partial) ? sim_below(m->len + 1) : m->len;
 	struct sn_req *r = req_new(t, len, m->seed);
 	r->fetch = true;
+	m->req->by = r;
 	r->expect_end = true;
 	sn_net_pull(peer->link, rdv, r->iov, r->iov_count, len, r);
 }
@@ -357,10 +362,13 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	unsigned index = t->arrived++;
 	const struct message *m = &t->message[index];
 	const struct sn_head *h = &in->head;
-	if (h->len != m->len || h->kind != 1 + m->seed % SN_K_MAX || h->flags != m->flags ||
-	    h->bits != m->seed * 3 || h->data != m->seed * 5 || h->imm_len != m->imm_len)
+	bool plain = in->rdv && m->req->delivered; /* DONE is the answer: what asks for one stays behind */
+	uint8_t flags = plain ? m->flags & (uint8_t)~SN_H_ARRIVED : m->flags;
+	m->req->announced = in->rdv;
+	if (h->len != m->len || h->kind != 1 + m->seed % SN_K_MAX || h->flags != flags ||
+	    h->bits != m->seed * 3 || h->data != m->seed * 5 || h->imm_len != (plain ? 0 : m->imm_len))
 		sim_fail("message %u has another head than the one posted", index);
-	for (unsigned i = 0; i < m->imm_len && h->imm && !sim.failed; i++)
+	for (unsigned i = 0; i < h->imm_len && h->imm && !sim.failed; i++)
 		if (((const uint8_t *)h->imm)[i] != pattern(~m->seed, i))
 			sim_fail("immediate data of message %u is wrong", index);
 	model_bytes += m->len;
@@ -397,8 +405,21 @@ void sn_core_sent(struct sn_req *r, int status)
 {
 	if (r->fetch)
 		sim_fail("a fetch was reported as sent");
+	if (status == 0 && r->delivered && r->announced && !r->told)
+		sim_fail("a send that asks for its arrival ended without the word of it");
 	ended(r, status);
 	memset(r->buf, 0x77, r->len + 2UL * EDGE);
+}
+
+void sn_core_arrived(struct sn_req *r)
+{
+	if (!r->delivered || !r->announced || r->told || r->ended)
+		sim_fail("word of an arrival for which nobody asked");
+	r->told = true;
+	const struct sn_req *by = r->by; /* it need not have been told yet */
+	for (uint64_t i = 0; by && !by->ended && i < by->len && !sim.failed; i++)
+		if (by->buf[EDGE + i] != pattern(by->seed, i))
+			sim_fail("word of an arrival before it");
 }
 
 void sn_core_pulled(struct sn_req *r, int status)

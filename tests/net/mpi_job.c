@@ -72,6 +72,29 @@ static void vectors(int rank, int ranks)
 	MPI_Type_free(&pairs);
 }
 
+/*
+ * MPI_Send of 8,000 bytes needs no answer from the last rank, on another host, which makes no call before it has returned. In the
+ * working folder, which all share.
+ */
+static void sends_early(int rank, int ranks)
+{
+	static char buf[8000];
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 0) {
+		memset(buf, 7, sizeof(buf));
+		MPI_Recv(NULL, 0, MPI_CHAR, ranks - 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Send(buf, sizeof(buf), MPI_CHAR, ranks - 1, 1, MPI_COMM_WORLD);
+		fclose(fopen("sent", "w"));
+	} else if (rank == ranks - 1) {
+		MPI_Send(NULL, 0, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+		while (access("sent", F_OK))
+			usleep(1000);
+		MPI_Recv(buf, sizeof(buf), MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		check(buf[0] == 7 && memcmp(buf, buf + 1, sizeof(buf) - 1) == 0, "a byte of the early one");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	int rank, ranks;
@@ -97,6 +120,8 @@ int main(int argc, char **argv)
 		MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
 		check(sum == (long)ranks * i + (long)ranks * (ranks - 1) / 2, "a sum");
 	}
+	if (argc == 1)
+		sends_early(rank, ranks);
 	if (rank == 0)
 		printf("OK %d ranks\n", ranks);
 	MPI_Finalize();
