@@ -163,6 +163,11 @@ struct sn_rail_ops {
 	int (*look)(void *link);
 	/* Optional. The application may go away now: see to it that the progress thread is woken by what comes. */
 	void (*leave)(void *rail);
+	/*
+	 * Optional. Is the application trusted to look again soon, and can it post as much again before it does? Then
+	 * nobody need look at what has come before it posts on.
+	 */
+	bool (*stays)(const void *rail);
 	/* Something is queued that only further progress() calls can move (do not sleep for long). */
 	bool (*busy)(void *rail);
 	/* Report counters. */

@@ -41,6 +41,14 @@ static void leave_rails(sn_ep *ep)
 			ep->rails[i].ops->leave(ep->rails[i].state);
 }
 
+static bool stays(const sn_ep *ep)
+{
+	for (uint32_t i = 0; i < ep->rail_count; i++)
+		if (ep->rails[i].ops->stays && ep->rails[i].ops->stays(ep->rails[i].state))
+			return true;
+	return false;
+}
+
 static int visit(struct sn_engine_client *client, bool sleeps)
 {
 	sn_ep *ep = sn_container(client, struct sn_ep, client);
@@ -78,7 +86,8 @@ void sn_core_engine_join(sn_ep *ep)
  * looked at now; what comes later wakes the thread. Of several that are not so long, posted in a row without a look,
  * the first says it, and nobody looks. once: nor does any but the first if they are long. So it is with receives from
  * another host: what has come for one may be much, and stands before whatever the application is about to post. far:
- * it may concern another host.
+ * it may concern another host. A sender to one who is trusted to wait in a moment does not look, either: each look costs
+ * two calls to the kernel, which a window of 64 KiB bodies feels (1.06 times as fast, UDP).
  */
 void sn_core_leave(sn_ep *ep, uint64_t len, bool far, bool once)
 {
@@ -87,7 +96,7 @@ void sn_core_leave(sn_ep *ep, uint64_t len, bool far, bool once)
 	if (said && (small || once))
 		return;
 	bool may_go = sn_engine_hint(!far);
-	if (!small) {
+	if (!small && !(far && !once && stays(ep))) {
 		atomic_store_explicit(&sn_engine_habit.posting, true, memory_order_relaxed);
 		sn_core_progress(ep);
 		atomic_store_explicit(&sn_engine_habit.posting, false, memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 struct ports {
 	struct sn_net_cfg_port *port;
@@ -115,6 +116,20 @@ int sn_net_ports_watch(const struct sn_net_cfg_port *ports, unsigned count, int 
 		rc |= epoll_ctl(epoll, how, fd[i], &e);
 	}
 	return rc;
+}
+
+void sn_net_ports_in_child(const struct sn_net_cfg_port *ports, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		int fd[SN_NET_FDS];
+
+		if (ports[i].driver->in_child) {
+			ports[i].driver->in_child(ports[i].drv);
+			continue;
+		}
+		for (unsigned n = ports[i].driver->fds(ports[i].drv, fd); n > 0; n--)
+			close(fd[n - 1]);
+	}
 }
 
 void sn_net_error_taken(int fd)

@@ -12,6 +12,8 @@ int sn_net_ports_open(struct sn_net_cfg_port *port, unsigned *ports);
 unsigned sn_net_ports_fds(const struct sn_net_cfg_port *ports, unsigned count, int fd[SN_NET_PORTS_FDS]);
 /* Have them watched by this epoll descriptor, once, or no more (EPOLL_CTL_ADD, _DEL). Negative: it cannot be. */
 int sn_net_ports_watch(const struct sn_net_cfg_port *ports, unsigned count, int epoll, int how);
+/* After fork: closes what a child must not keep open for its parent. Async-signal-safe. */
+void sn_net_ports_in_child(const struct sn_net_cfg_port *ports, unsigned count);
 /* Take the shots out of it, so that it is quiet again. */
 void sn_net_ports_rang(int epoll);
 /*

@@ -85,6 +85,7 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 	uint64_t room = SN_MIN_OF(sn_net_push_room(l), (uint64_t)SN_WIRE_PUSHES * frag);
 	uint64_t bytes = s->len <= room ? s->len : room / block * block;
 
+	l->net->roomy = bytes == s->len && room - bytes >= s->len;
 	if (bytes == 0 || s->announced)
 		return;
 	if (bytes == s->len) { /* equally long pieces: then the next body's can stand behind them */

@@ -224,19 +224,9 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 
 static void in_child(struct sn_fork_hook *hook)
 {
-	struct net_rail *r = sn_container(hook, struct net_rail, fork);
+	const struct net_rail *r = sn_container(hook, struct net_rail, fork);
 
-	for (unsigned i = 0; i < r->ports; i++) {
-		const struct sn_net_cfg_port *p = &r->port[i];
-		int fd[SN_NET_FDS];
-
-		if (p->driver->in_child) {
-			p->driver->in_child(p->drv);
-			continue;
-		}
-		for (unsigned n = p->driver->fds(p->drv, fd); n > 0; n--)
-			close(fd[n - 1]);
-	}
+	sn_net_ports_in_child(r->port, r->ports);
 }
 
 /* ---- open ---- */
@@ -575,6 +565,14 @@ static void net_leave(void *rail)
 		arm(r);
 }
 
+/* Read without the rail's lock: with the endpoint's, under which he posts. */
+static bool net_stays(const void *rail)
+{
+	const struct net_rail *r = rail;
+
+	return r->net->roomy && sn_net_trusted(&r->stay);
+}
+
 static bool net_busy(void *rail)
 {
 	struct net_rail *r = rail;
@@ -615,6 +613,7 @@ const struct sn_rail_ops sn_rail_net = {
 	.progress = net_progress,
 	.peek = net_peek,
 	.leave = net_leave,
+	.stays = net_stays,
 	.busy = net_busy,
 	.counters = net_counters,
 };

@@ -6,12 +6,17 @@
 #define TRUSTED	 16
 #define POST_NS	 50000u /* within which he posts on, or begins to wait */
 
+bool sn_net_trusted(const struct sn_net_stay *s)
+{
+	return s->stayed >= TRUSTED;
+}
+
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
 {
 	s->done = now;
 	s->left = STAYS;
 	atomic_store_explicit(&s->posted, now, memory_order_relaxed);
-	return s->stayed < TRUSTED;
+	return !sn_net_trusted(s);
 }
 
 bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)

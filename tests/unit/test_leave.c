@@ -3,7 +3,8 @@
  * Who posts something long is taken for one who may go away, so what has come is looked at, and what comes is to
  * ring. Of several receives from other hosts that are posted in a row the first does that: the next ones would each
  * take in another part of what has come for those before them, and a receive of a short message that is to be posted
- * behind them would wait for it.
+ * behind them would wait for it. Nor does a send look of one who is trusted to wait soon and has room to post on; one that
+ * concerns this node alone does.
  */
 #include "core/core.h"
 #include "unit.h"
@@ -29,7 +30,15 @@ static bool idle(void *rail)
 	return false;
 }
 
-static const struct sn_rail_ops ops = {.far = true, .progress = look, .leave = say, .busy = idle};
+static bool trusted;
+
+static bool stays(const void *rail)
+{
+	return trusted;
+}
+
+static const struct sn_rail_ops ops = {
+	.far = true, .progress = look, .leave = say, .busy = idle, .stays = stays};
 
 static void posts(unsigned times, uint64_t len, bool once)
 {
@@ -56,6 +65,19 @@ static void each_send_looks(void **state)
 	assert_int_equal(said, 8);
 }
 
+static void who_stays_does_not_look(void **state)
+{
+	trusted = true;
+	posts(8, LONG, false);
+	assert_int_equal(looks, 0);
+	assert_int_equal(said, 8);
+	sn_core_leave(&ep, LONG, false, false);
+	assert_int_equal(looks, 1);
+	trusted = false;
+	posts(8, LONG, false);
+	assert_int_equal(looks, 8);
+}
+
 static void short_ones_say_it_without_a_look(void **state)
 {
 	sn_core_progress(&ep);
@@ -74,6 +96,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_receive_of_a_row_looks),
 		cmocka_unit_test(each_send_looks),
+		cmocka_unit_test(who_stays_does_not_look),
 		cmocka_unit_test(short_ones_say_it_without_a_look),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
