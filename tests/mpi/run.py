@@ -55,6 +55,7 @@ PROGRAMS = {
     "pending": ["pending.c"],
     "holds": ["holds.c", "util.c"],
     "asked": ["asked.c"],
+    "alloc": ["alloc.c"],
     "again_tool": ["again.c"],
     "sums": ["sums.c"],
     "blocks": ["blocks.c"],
@@ -125,6 +126,11 @@ def again(args, runner):
     """Calls seen before are taken over where that is right, and nowhere else."""
     result = own_program(args, runner)
     counters(result, ("core.tried_sends", "core.tried_recvs"), True)
+
+
+def alloc(args, runner):
+    """Memory of MPI_Alloc_mem is shared by the two sides."""
+    counters(own_program(args, runner), ("local.copy_mapped_bytes",), True)
 
 
 def later(args, runner):
@@ -675,7 +681,7 @@ def main():
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "blocks": blocks, "together": together, "together_tool": together,
-            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":
