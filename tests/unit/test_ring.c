@@ -303,6 +303,43 @@ static void a_head_that_goes_back_is_noticed(void **state)
 	free(map);
 }
 
+static unsigned pages_there(void *map, size_t bytes)
+{
+	unsigned char there[1024];
+	unsigned n = 0;
+	assert_in_range(bytes / 4096, 1, sizeof(there));
+	assert_int_equal(mincore(map, bytes, there), 0);
+	for (size_t i = 0; i < bytes / 4096; i++)
+		n += there[i] & 1;
+	return n;
+}
+
+/* The pages of the first lap come several at a time, and no more than as many again as were used. */
+static void the_first_lap_has_its_pages_made(void **state)
+{
+	const uint32_t bytes = 512 << 10;
+	const size_t all = SN_RING_OFFSET + bytes;
+	void *map = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct sn_tx tx;
+	unsigned steps = 0, before = 0;
+	if (sn_relax_crowded()) /* on one core each ring is two pages */
+		skip();
+	assert_true(map != MAP_FAILED);
+	if (madvise(map, 4096, 23)) /* MADV_POPULATE_WRITE, since Linux 5.14 */
+		skip();
+	sn_tx_init(&tx, map, bytes);
+	for (uint32_t i = 0; i < SN_RING_NARROW; i++) {
+		assert_non_null(sn_tx_room(&tx, 1));
+		sn_tx_publish(&tx, SN_REC_MSG, 0, 1);
+		unsigned now = pages_there(map, all), used = 1 + i / SN_RING_LAP;
+		steps += now > before;
+		before = now;
+		assert_in_range(now, used, 2 * used + 3); /* the channel's own, and lines made ready ahead */
+	}
+	assert_in_range(steps, 2, 10);
+	munmap(map, all);
+}
+
 /*
  * Each hand-over costs, so there are few; the first soon, the others at the end of a page, and together they are the
  * message.
@@ -342,6 +379,7 @@ int main(void)
 		cmocka_unit_test(in_a_crowd_the_way_back_costs_a_burst_its_room_a_few_times_only),
 		cmocka_unit_test(who_keeps_up_with_short_records_needs_a_part_of_a_large_ring),
 		cmocka_unit_test(a_long_message_is_handed_over_in_few_steps),
+		cmocka_unit_test(the_first_lap_has_its_pages_made),
 		cmocka_unit_test(lines_are_got_ready_for_short_records_only),
 		cmocka_unit_test(no_more_lines_are_wanted_than_allowed),
 		cmocka_unit_test(a_head_that_makes_no_sense_is_noticed),
