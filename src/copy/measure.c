@@ -227,6 +227,40 @@ static int64_t wins_from(const struct sn_tune *t, enum sn_tune_way a, enum sn_tu
 	return from;
 }
 
+/*
+ * How much dearer a message is by the ring than announced, if it is; or the other way round. In the ring a longer one goes in parts, as
+ * a stream does. An announcement and its answer cost a round trip of a few lines.
+ */
+static double loss(const struct sn_tune *t, int i, bool ring)
+{
+	int64_t here = t->ns[SN_TUNE_RING][i], stream = t->ns[SN_TUNE_STREAM][i],
+		kernel = t->ns[SN_TUNE_KERNEL][i];
+	int64_t other = (kernel ? SN_MIN_OF(kernel, stream) : stream) + 4 * t->line_ns;
+	if ((int64_t)SN_TUNE_SMALLEST << i >= SN_TUNE_PARTS)
+		here = SN_MIN_OF(here, stream);
+	double ratio = (double)here / (double)other;
+	return SN_MAX_OF(ring ? ratio - 1 : 1 / ratio - 1, 0.0);
+}
+
+/*
+ * The size up to which the ring, and from which announcing, loses least: one odd measurement in the midst decides nothing. If
+ * it did, the first some hundred messages of each size would go a way that takes several times as long, until the laps
+ * (lap.h) have shown that.
+ */
+int64_t sn_tune_eager(const struct sn_tune *t)
+{
+	double least = 0, lost = 0;
+	int64_t eager = SN_TUNE_SMALLEST;
+	for (int i = 1; i < SN_TUNE_SIZES && t->ns[SN_TUNE_RING][i]; i++) {
+		lost += loss(t, i, true) - loss(t, i, false);
+		if (lost > least)
+			continue;
+		least = lost;
+		eager = (int64_t)SN_TUNE_SMALLEST << i;
+	}
+	return eager;
+}
+
 static void conclude(struct sn_tune *t)
 {
 	int best = 0;
@@ -236,15 +270,7 @@ static void conclude(struct sn_tune *t)
 	t->chunk = INT64_C(4096) << best;
 	t->single_copy = wins_from(t, SN_TUNE_KERNEL, SN_TUNE_STREAM);
 	t->nontemporal = SN_MAX_OF(wins_from(t, SN_TUNE_BYPASS, SN_TUNE_MAPPED), BYPASS_LEAST);
-	/* An announcement and its answer cost a round trip of a few lines more than an eager message. */
-	t->eager = SN_TUNE_SMALLEST;
-	for (int i = 0; i < SN_TUNE_SIZES && t->ns[SN_TUNE_RING][i]; i++) {
-		int64_t other = t->ns[SN_TUNE_KERNEL][i] ? t->ns[SN_TUNE_KERNEL][i] : INT64_MAX / 2;
-		other = SN_MIN_OF(other, t->ns[SN_TUNE_STREAM][i]) + 4 * t->line_ns;
-		if (t->ns[SN_TUNE_RING][i] > other)
-			break;
-		t->eager = (int64_t)SN_TUNE_SMALLEST << i;
-	}
+	t->eager = sn_tune_eager(t);
 }
 
 /* ---- all of it ---- */

@@ -24,9 +24,10 @@ enum sn_tune_class { SN_TUNE_NEAR, SN_TUNE_FAR, SN_TUNE_CLASSES };
 #define SN_TUNE_NEAR_NS	 90
 #define SN_TUNE_NEVER	 (INT64_C(1) << 30)
 #define SN_TUNE_SIZES	 15
-#define SN_TUNE_SMALLEST 1024 /* sizes[i] = SMALLEST << i: up to 16 MiB */
-#define SN_TUNE_COMMON	 13   /* of these sizes all ways are measured, of larger ones the mapped ones */
-#define SN_TUNE_CHUNKS	 5    /* 4 KiB << i */
+#define SN_TUNE_SMALLEST 1024  /* sizes[i] = SMALLEST << i: up to 16 MiB */
+#define SN_TUNE_PARTS	 16384 /* of these so long ones go through the ring in parts (SN_PART_FROM) */
+#define SN_TUNE_COMMON	 13    /* of these sizes all ways are measured, of larger ones the mapped ones */
+#define SN_TUNE_CHUNKS	 5     /* 4 KiB << i */
 
 enum sn_tune_way {
 	SN_TUNE_RING,	/* in and out of a ring, the second copy after the first: how an eager message goes */
@@ -71,5 +72,7 @@ const char *sn_tune_way_name(enum sn_tune_way way);
 /* measure.c: two threads on two cores, well under a second. 0, or an error with its sentence: SN_ERR_UNSUPPORTED (fewer
  * than two cores), SN_ERR_AGAIN (disturbed). */
 int sn_tune_measure(struct sn_tune *t, enum sn_tune_class *class);
+/* The threshold that follows from the curves. */
+int64_t sn_tune_eager(const struct sn_tune *t);
 
 #endif

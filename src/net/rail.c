@@ -343,7 +343,7 @@ static void close_step(struct net_rail *r)
 static void net_close(void *rail)
 {
 	struct net_rail *r = rail;
-	uint64_t end = sn_now_ns() + (uint64_t)sn_conf_num(SN_CONF_LINGER) * SN_NET_MS;
+	uint64_t linger = (uint64_t)sn_conf_num(SN_CONF_LINGER) * SN_NET_MS, end = sn_now_ns() + linger;
 
 	sn_service_lock();
 	sn_service_unwatch(&r->watch); /* closes r->inner */
@@ -351,8 +351,10 @@ static void net_close(void *rail)
 	sn_service_unlock();
 	sn_service_close(&r->fork);
 	r->net->closing = r->net->quiet = true;
-	while (!sn_net_idle(r->net) && sn_now_ns() < end)
+	while (!sn_net_idle(r->net) && (sn_now_ns() < end || (linger && sn_net_owes(r->net))))
 		close_step(r);
+	if (linger)
+		end = SN_MAX_OF(end, sn_now_ns() + GOODBYES * 5 * SN_NET_MS);
 	for (int i = 0; i < GOODBYES && sn_now_ns() < end && !sn_net_goodbye(r->net); i++)
 		close_step(r);
 	free_rail(r);
@@ -565,12 +567,12 @@ static void net_leave(void *rail)
 		arm(r);
 }
 
-/* Read without the rail's lock: with the endpoint's, under which he posts. */
 static bool net_stays(const void *rail)
 {
 	const struct net_rail *r = rail;
 
-	return r->net->roomy && sn_net_trusted(&r->stay);
+	return atomic_load_explicit(&r->net->roomy, memory_order_relaxed) &&
+	       sn_net_stays(&r->stay, sn_now_ns());
 }
 
 static bool net_busy(void *rail)

@@ -190,9 +190,52 @@ static void thresholds_follow_from_the_curves(void **state)
 	}
 }
 
+/* Taken from an AMD EPYC (Zen 3), near: the ring, a stream, the kernel. */
+static const struct sn_tune curves = {
+	.line_ns = 73,
+	.ns = {[SN_TUNE_RING] = {221, 361, 501, 722, 1322, 2415, 4619},
+	       [SN_TUNE_STREAM] = {251, 341, 481, 751, 1222, 2425, 5991},
+	       [SN_TUNE_KERNEL] = {2435, 2465, 2515, 3176, 4228, 5891, 9378}},
+};
+
+static void one_odd_measurement_decides_nothing(void **state)
+{
+	assert_int_equal(sn_tune_eager(&curves), 65536);
+	for (int i = 1; i < 6; i++) {
+		struct sn_tune odd = curves;
+		odd.ns[SN_TUNE_RING][i] = 2 * odd.ns[SN_TUNE_RING][i];
+		assert_int_equal(sn_tune_eager(&odd), 65536);
+		odd = curves;
+		odd.ns[SN_TUNE_KERNEL][i] = odd.ns[SN_TUNE_RING][i] * 2 / 3;
+		assert_int_equal(sn_tune_eager(&odd), 65536);
+	}
+}
+
+/* Copied whole that takes longer than a stream; but the ring takes it in parts. */
+static void long_ones_go_in_parts(void **state)
+{
+	struct sn_tune t = curves;
+	for (int i = 4; i < 7; i++)
+		t.ns[SN_TUNE_RING][i] = 2 * t.ns[SN_TUNE_STREAM][i];
+	assert_int_equal(sn_tune_eager(&t), 65536);
+}
+
+static void where_the_kernel_is_faster_messages_are_announced(void **state)
+{
+	for (int from = 3; from < 7; from++) {
+		struct sn_tune t = curves;
+		for (int i = from; i < 7; i++)
+			t.ns[SN_TUNE_KERNEL][i] = t.ns[SN_TUNE_RING][i] / 2 - 4 * t.line_ns;
+		assert_int_equal(sn_tune_eager(&t), SN_TUNE_SMALLEST << (from - 1));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_odd_measurement_decides_nothing),
+		cmocka_unit_test(long_ones_go_in_parts),
+		cmocka_unit_test(where_the_kernel_is_faster_messages_are_announced),
 		cmocka_unit_test_teardown(figures_come_back_and_become_settings, clean),
 		cmocka_unit_test_teardown(a_setting_is_stronger, clean),
 		cmocka_unit_test_teardown(it_can_be_switched_off, clean),
