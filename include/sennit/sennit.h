@@ -171,8 +171,8 @@ enum {			    /* sn_msg.flags */
        /* deliver the completion to sn_poll and free the request there; *req is then only for sn_cancel, and NULL if
 	* the operation has already ended */
        SN_CQ = 1u << 5,
-       /* send: complete only once the message lies in memory of the receiver's host: a short one matched or not, one
-	* that is only announced (more than SN_INJECT_MAX) once a receive has fetched it */
+       /* send: complete only once the message lies in memory of the receiver's host, matched or not; one that is only
+	* announced (setting eager; between hosts less, by what the path carries) when it has been fetched */
        SN_DELIVERED = 1u << 6,
        SN_MARK = 1u << 7, /* sn_try_send, sn_inject: the message is marked, which its receiver may ask for */
 };

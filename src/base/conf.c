@@ -247,7 +247,9 @@ static const struct sn_conf_desc table[SN_CONF_COUNT] = {
 			.help = "How long closing an endpoint waits until data already accepted from the "
 				"application has been handed to every live peer. Only a peer that is "
 				"stopped or does not call the library for that long loses data; 5 s lets "
-				"a slow one finish without making a broken job hang.",
+				"a slow one finish without making a broken job hang. A peer on another "
+				"host that lives is waited for until it has fetched what was sent to it and "
+				"copied here, unless this is 0.",
 		},
 	[SN_CONF_STATS] =
 		{

@@ -227,7 +227,12 @@ int sn_core_look_at(
 void sn_core_engine_join(sn_ep *ep);
 void sn_core_defer(struct sn_req *req);
 int sn_core_deliver_deferred(sn_ep *ep);
-void sn_core_leave(sn_ep *ep, uint64_t len, bool far, bool once);
+enum sn_leaves {
+	SN_LEAVES,	/* looks each time */
+	SN_LEAVES_ONCE, /* a receive from another host: of several in a row the first looks */
+	SN_LEAVES_SENT, /* to another host: looks unless he stays */
+};
+void sn_core_leave(sn_ep *ep, uint64_t len, bool far, enum sn_leaves how);
 
 /* request.c */
 int sn_core_req_pool_grow(sn_ep *ep);

@@ -468,7 +468,7 @@ static void leave(struct sn_req *req, uint32_t generation, uint64_t room)
 	uint32_t source = req->posted.source;
 	bool far = source != SN_ANY_PEER && ep->peers[source]->ops->far;
 	if ((far || room >= SN_LEAVE_MIN) && !sn_caller_waits())
-		sn_core_leave(ep, room, far || source == SN_ANY_PEER, far);
+		sn_core_leave(ep, room, far || source == SN_ANY_PEER, far ? SN_LEAVES_ONCE : SN_LEAVES);
 }
 
 static inline __attribute__((always_inline)) int post_recv(sn_ep *ep, const sn_msg *msg, sn_req **handle,

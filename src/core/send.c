@@ -173,7 +173,8 @@ static int post_request(sn_ep *ep, const sn_msg *msg, sn_req **handle, uint8_t k
 	 * to this process wake the thread until somebody waits. */
 	if (out.head.len >= SN_LEAVE_MIN && req->generation == generation &&
 	    (req->state == SN_REQ_ACTIVE || req->peer->ops->far) && !sn_caller_waits())
-		sn_core_leave(ep, out.head.len, req->peer->ops->far, false);
+		sn_core_leave(ep, out.head.len, req->peer->ops->far,
+			      req->peer->ops->far ? SN_LEAVES_SENT : SN_LEAVES);
 out:
 	if (handle)
 		*handle = sn_core_req_handle(req, generation, role);

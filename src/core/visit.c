@@ -84,19 +84,19 @@ void sn_core_engine_join(sn_ep *ep)
 /*
  * Something long was posted and is under way, and the application may go away to compute. What has arrived already is
  * looked at now; what comes later wakes the thread. Of several that are not so long, posted in a row without a look,
- * the first says it, and nobody looks. once: nor does any but the first if they are long. So it is with receives from
+ * the first says it, and nobody looks. SN_LEAVES_ONCE: nor does any but the first if they are long. So it is with receives from
  * another host: what has come for one may be much, and stands before whatever the application is about to post. far:
  * it may concern another host. A sender to one who is trusted to wait in a moment does not look, either: each look costs
  * two calls to the kernel, which a window of 64 KiB bodies feels (1.06 times as fast, UDP).
  */
-void sn_core_leave(sn_ep *ep, uint64_t len, bool far, bool once)
+void sn_core_leave(sn_ep *ep, uint64_t len, bool far, enum sn_leaves how)
 {
 	bool small = len < SN_LEAVE_MIN;
 	bool said = atomic_load_explicit(&ep->client.calls, memory_order_relaxed) == ep->left_calls;
-	if (said && (small || once))
+	if (said && (small || how == SN_LEAVES_ONCE))
 		return;
 	bool may_go = sn_engine_hint(!far);
-	if (!small && !(far && !once && stays(ep))) {
+	if (!small && !(how == SN_LEAVES_SENT && stays(ep))) {
 		atomic_store_explicit(&sn_engine_habit.posting, true, memory_order_relaxed);
 		sn_core_progress(ep);
 		atomic_store_explicit(&sn_engine_habit.posting, false, memory_order_relaxed);

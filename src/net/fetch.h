@@ -72,6 +72,7 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w); /* how
 /* Before its request ends: what is not sent yet, or again, is sent from the copy. Nothing of it may wait in the batch. */
 void sn_net_push_keep(struct sn_net_send *s);
 void sn_net_keeps_free(struct sn_net *n);
+bool sn_net_owes(const struct sn_net *n);
 int sn_net_push_now(struct sn_net_link *l, struct sn_net_send *s,
 		    bool alone); /* its announcement is packed */
 void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req);

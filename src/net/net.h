@@ -477,7 +477,7 @@ struct sn_net {
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
 	struct sn_list links, work, pulls, stash_spare;
-	bool roomy;	     /* the last body followed its announcement whole, and one as long would */
+	_Atomic bool roomy;  /* the last body went whole behind its announcement, and one as long would */
 	void *keep_spare[2]; /* for the next copy: of SN_NET_KEEP bytes, of SN_NET_KEEP_LONE */
 	unsigned stashes;    /* in use and spare */
 	uint64_t word_at;    /* when it was made */

@@ -52,6 +52,7 @@ static void **keep_spare(struct sn_net *n, uint64_t len)
 	return &n->keep_spare[len > SN_NET_KEEP];
 }
 
+/* Longer than what it is for: what is not touched costs only addresses. */
 static void *keep_new(struct sn_net *n, uint64_t len)
 {
 	void **spare = keep_spare(n, len), *at = *spare;
@@ -85,7 +86,8 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 	uint64_t room = SN_MIN_OF(sn_net_push_room(l), (uint64_t)SN_WIRE_PUSHES * frag);
 	uint64_t bytes = s->len <= room ? s->len : room / block * block;
 
-	l->net->roomy = bytes == s->len && room - bytes >= s->len;
+	atomic_store_explicit(&l->net->roomy, bytes == s->len && room - bytes >= s->len,
+			      memory_order_relaxed);
 	if (bytes == 0 || s->announced)
 		return;
 	if (bytes == s->len) { /* equally long pieces: then the next body's can stand behind them */
@@ -120,6 +122,7 @@ void sn_net_push_keep(struct sn_net_send *s)
 void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req)
 {
 	keep_drop(s->link->net, &s->kept);
+	atomic_store_explicit(&s->link->net->roomy, false, memory_order_relaxed);
 	s->link->push_used -= s->pushed;
 	s->pushed = 0;
 	s->push = s->push_frag = 0;
@@ -211,6 +214,23 @@ void sn_net_push_ended(struct sn_net_send *s)
 		l->push_own = l->push_own / 2;
 	else
 		l->push_own = SN_MIN_OF(l->push_own + SN_NET_PUSH_GROW, SN_NET_PUSH);
+}
+
+/*
+ * Does a peer that lives have yet to fetch a body of which only our copy is left? Its program may compute for long before it
+ * receives, and ours has been told that the message is sent.
+ */
+bool sn_net_owes(const struct sn_net *n)
+{
+	sn_list_for_each (at, &n->links) {
+		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
+		if (l->state != SN_LINK_OPEN || l->dead || l->bye_came || l->silent)
+			continue;
+		sn_list_for_each (s, &l->sends)
+			if (sn_container(s, struct sn_net_send, node)->kept.iov_base)
+				return true;
+	}
+	return false;
 }
 
 void sn_net_push_asked(struct sn_net_send *s, uint64_t offset, uint64_t want)

@@ -353,8 +353,7 @@ static void net_close(void *rail)
 	r->net->closing = r->net->quiet = true;
 	while (!sn_net_idle(r->net) && (sn_now_ns() < end || (linger && sn_net_owes(r->net))))
 		close_step(r);
-	if (linger)
-		end = SN_MAX_OF(end, sn_now_ns() + GOODBYES * 5 * SN_NET_MS);
+	end = linger ? SN_MAX_OF(end, sn_now_ns() + GOODBYES * 5 * SN_NET_MS) : end;
 	for (int i = 0; i < GOODBYES && sn_now_ns() < end && !sn_net_goodbye(r->net); i++)
 		close_step(r);
 	free_rail(r);

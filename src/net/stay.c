@@ -6,17 +6,12 @@
 #define TRUSTED	 16
 #define POST_NS	 50000u /* within which he posts on, or begins to wait */
 
-bool sn_net_trusted(const struct sn_net_stay *s)
-{
-	return s->stayed >= TRUSTED;
-}
-
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
 {
 	s->done = now;
 	s->left = STAYS;
 	atomic_store_explicit(&s->posted, now, memory_order_relaxed);
-	return !sn_net_trusted(s);
+	return s->stayed < TRUSTED;
 }
 
 bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
@@ -40,4 +35,9 @@ bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
 bool sn_net_just_posted(const struct sn_net_stay *s, uint64_t now)
 {
 	return now < atomic_load_explicit(&s->posted, memory_order_relaxed) + POST_NS;
+}
+
+bool sn_net_stays(const struct sn_net_stay *s, uint64_t now)
+{
+	return s->stayed >= TRUSTED && sn_net_just_posted(s, now);
 }

@@ -35,8 +35,8 @@ static inline bool sn_net_away(uint64_t gap, uint64_t pause)
 	return gap > 50000u + pause;
 }
 
-/* He is expected to stay. */
-bool sn_net_trusted(const struct sn_net_stay *s);
+/* He is trusted to stay, and has posted something a moment ago, so that he has not been away since. */
+bool sn_net_stays(const struct sn_net_stay *s, uint64_t now);
 /* He may go away now. False: he is trusted to stay. */
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now);
 /*

@@ -52,7 +52,7 @@ def run(build, work, mpi, driver, count, each):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_"))}
     env.update(mpi.environment(), SENNIT_STATS="1", SENNIT_NET=driver)
     if each == 1:  # then what asks for an answer gets none from a rank that makes no call
-        env["SENNIT_PROGRESS"] = "0"
+        env.update(SENNIT_PROGRESS="0", SENNIT_LINGER="300", SENNIT_PEER_TIMEOUT="2000")
     addresses = ["10.77.0.%d" % (i + 1) for i in range(count)]
     command = ["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', names[0],
                os.path.join(build, "bin", "sennit"), "run", "--"]

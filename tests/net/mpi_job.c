@@ -95,6 +95,22 @@ static void sends_early(int rank, int ranks)
 	}
 }
 
+/* What rank 0 sends before it ends is there long after, though nobody waits for it any more (mpi.py: SENNIT_LINGER, SENNIT_PEER_TIMEOUT). */
+static void sends_and_ends(int rank, int ranks)
+{
+	static char buf[9000];
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 0) {
+		memset(buf, 5, sizeof(buf));
+		MPI_Send(buf, sizeof(buf), MPI_CHAR, ranks - 1, 2, MPI_COMM_WORLD);
+	} else if (rank == ranks - 1) {
+		sleep(5); /* longer than the sender lingers, and then a silent one counts as gone */
+		MPI_Recv(buf, sizeof(buf), MPI_CHAR, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		check(buf[0] == 5 && memcmp(buf, buf + 1, sizeof(buf) - 1) == 0, "a byte of the last one");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	int rank, ranks;
@@ -122,7 +138,9 @@ int main(int argc, char **argv)
 	}
 	if (argc == 1)
 		sends_early(rank, ranks);
-	if (rank == 0)
+	if (argc == 1 && ranks == 2)
+		sends_and_ends(rank, ranks);
+	if (rank == ranks - 1)
 		printf("OK %d ranks\n", ranks);
 	MPI_Finalize();
 	return 0;

@@ -40,27 +40,27 @@ static bool stays(const void *rail)
 static const struct sn_rail_ops ops = {
 	.far = true, .progress = look, .leave = say, .busy = idle, .stays = stays};
 
-static void posts(unsigned times, uint64_t len, bool once)
+static void posts(unsigned times, uint64_t len, enum sn_leaves how)
 {
 	looks = said = 0;
 	for (unsigned i = 0; i < times; i++)
-		sn_core_leave(&ep, len, true, once);
+		sn_core_leave(&ep, len, true, how);
 }
 
 static void the_first_receive_of_a_row_looks(void **state)
 {
-	posts(8, LONG, true);
+	posts(8, LONG, SN_LEAVES_ONCE);
 	assert_int_equal(looks, 1);
 	assert_int_equal(said, 1);
 	sn_core_progress(&ep); /* the application's */
-	posts(8, LONG, true);
+	posts(8, LONG, SN_LEAVES_ONCE);
 	assert_int_equal(looks, 1);
 	assert_int_equal(said, 1);
 }
 
 static void each_send_looks(void **state)
 {
-	posts(8, LONG, false);
+	posts(8, LONG, SN_LEAVES_SENT);
 	assert_int_equal(looks, 8);
 	assert_int_equal(said, 8);
 }
@@ -68,20 +68,22 @@ static void each_send_looks(void **state)
 static void who_stays_does_not_look(void **state)
 {
 	trusted = true;
-	posts(8, LONG, false);
+	posts(8, LONG, SN_LEAVES_SENT);
 	assert_int_equal(looks, 0);
 	assert_int_equal(said, 8);
-	sn_core_leave(&ep, LONG, false, false);
+	sn_core_leave(&ep, LONG, false, SN_LEAVES); /* of this node */
 	assert_int_equal(looks, 1);
+	posts(8, LONG, SN_LEAVES); /* a receive from anybody */
+	assert_int_equal(looks, 8);
 	trusted = false;
-	posts(8, LONG, false);
+	posts(8, LONG, SN_LEAVES_SENT);
 	assert_int_equal(looks, 8);
 }
 
 static void short_ones_say_it_without_a_look(void **state)
 {
 	sn_core_progress(&ep);
-	posts(8, SN_LEAVE_FAR, true);
+	posts(8, SN_LEAVE_FAR, SN_LEAVES_ONCE);
 	assert_int_equal(looks, 0);
 	assert_int_equal(said, 1);
 }
