@@ -42,8 +42,7 @@ static int version_of(void *lib)
  */
 static bool is_open_mpi(const void *code, int before_version)
 {
-	Dl_info info;
-	void *lib = dladdr(code, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	void *lib = sn_ofi_library_of(code);
 	bool yes = lib && dlsym(lib, "ompi_mpi_comm_world");
 
 	if (yes && before_version != INT_MAX)

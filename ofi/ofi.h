@@ -363,7 +363,11 @@ int sn_ofi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fi
 void sn_ofi_cq_push(struct sn_ofi_cq *cq, const struct sn_ofi_event *event);
 /* The next read gives the entry of the tagged receive with this context, if it has one, and nothing else. */
 void sn_ofi_cq_first(struct sn_ofi_cq *cq, const void *context);
-/* whose.c: does the library that `code` lies in define this symbol itself? */
+/*
+ * whose.c: the library, or the program, that `code` lies in, to be closed by dlclose (NULL: none); and, does that define this
+ * symbol itself?
+ */
+void *sn_ofi_library_of(const void *code);
 bool sn_ofi_code_of(const void *code, const char *symbol);
 /*
  * answer.c: whoever called for it, with code at `reader`, has read this error; and asks for a message that it has

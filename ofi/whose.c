@@ -4,12 +4,20 @@
 
 #include <dlfcn.h>
 
+void *sn_ofi_library_of(const void *code)
+{
+	Dl_info info;
+
+	return dladdr(code, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
 bool sn_ofi_code_of(const void *code, const char *symbol)
 {
 	Dl_info of_code, of_symbol;
-	void *lib = dladdr(code, &of_code) ? dlopen(of_code.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	void *lib = sn_ofi_library_of(code);
 	void *at = lib ? dlsym(lib, symbol) : NULL; /* in what it is linked with, too */
-	bool yes = at && dladdr(at, &of_symbol) && of_symbol.dli_fbase == of_code.dli_fbase;
+	bool yes = at && dladdr(code, &of_code) && dladdr(at, &of_symbol) &&
+		   of_symbol.dli_fbase == of_code.dli_fbase;
 
 	if (lib)
 		dlclose(lib);

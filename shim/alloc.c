@@ -6,18 +6,16 @@
  * 8.0 (11.9).
  */
 #include "abi.h"
-#include "copy/heap.h"
 #include "heap.h"
+#include "lend.h"
 #include "quick.h"
-#include <dlfcn.h>
 #include <pthread.h>
 #include <search.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define LEAST                                                                                                \
-	65536 /* bytes that messages of are copied faster between mapped buffers, and worth the room of a block of the heap */
+#define EXPORT	  __attribute__((visibility("default")))
+#define LEAST	  65536	      /* bytes worth the room of a block of the heap */
 #define INFO_NULL 0x1c000000u /* of MPICH's ABI */
 #define OTHER	  15	      /* MPI_ERR_OTHER there */
 
@@ -25,7 +23,6 @@ union function {
 	void *symbol;
 	int (*alloc)(intptr_t size, handle info, void *base);
 	int (*free)(void *base);
-	int (*info)(struct sn_heap_info *out);
 };
 
 EXPORT int MPI_Alloc_mem(intptr_t size, handle info, void *base);
@@ -39,13 +36,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void find(void)
 {
-	struct sn_heap_info own = {0};
-	union function heap = {dlsym(RTLD_DEFAULT, "sennit_heap_info")};
-
 	sn_mpi_find_family();
 	alloc_mem.symbol = sn_mpi_find("PMPI_Alloc_mem");
 	free_mem.symbol = sn_mpi_find("PMPI_Free_mem");
-	ours = sn_mpi_family == MPICH && sn_mpi_is_intels() && heap.symbol && !heap.info(&own);
+	ours = sn_mpi_family == MPICH && sn_mpi_is_intels() && sn_lend_own().bytes;
 }
 
 static void find_once(void)
@@ -63,9 +57,9 @@ static int by_address(const void *a, const void *b)
 /* NULL: the MPI has to. */
 static void *give(intptr_t size)
 {
+	size_t bytes = (size_t)size < SN_HEAP_MIN ? SN_HEAP_MIN : (size_t)size;
 	void *at;
 
-	size_t bytes = (size_t)size < SN_HEAP_MIN ? SN_HEAP_MIN : (size_t)size;
 	if (size < LEAST || posix_memalign(&at, SN_HEAP_UNIT, bytes))
 		return NULL;
 	pthread_mutex_lock(&lock);

@@ -22,11 +22,15 @@
  * each step one line more than a message in one piece would move.
  */
 #include "base/log.h"
+#include "copy/tune.h"
 #include "local/local.h"
 #include "progress/memfd.h"
 #include "progress/relax.h"
 
 #define LOOKS 400u
+
+_Static_assert(SN_PART_FROM <= SN_TUNE_PARTS && SN_PART_FROM > SN_TUNE_PARTS / 2,
+	       "what the measurement takes for parts goes in parts");
 
 /* The first long message: now all of the ring will be used. A fault for each page would slow down the first lap, by which
  * the ring is judged. */

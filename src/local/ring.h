@@ -176,7 +176,6 @@ static inline bool sn_tx_prepare(struct sn_tx *tx)
 	return tx->clean != before;
 }
 
-/* A lap of cells was written: how many to skip from `at` on, so that a record of n cells begins the ring anew. */
 /*
  * The first lap, page by page: as many pages as were used are made at a time, as the receiver, too, then finds several by
  * one fault. A fault on both sides for each cost the first 2,000 exchanges of 8 bytes 1 ms.
@@ -191,6 +190,7 @@ static inline void sn_tx_touch(struct sn_tx *tx)
 	tx->touched = to;
 }
 
+/* A lap of cells was written: how many to skip from `at` on, so that a record of n cells begins the ring anew. */
 static inline uint32_t sn_tx_lap(struct sn_tx *tx, uint32_t at, uint32_t n)
 {
 	if (sn_unlikely(tx->tail < SN_RING_NARROW) && !sn_relax_crowded())

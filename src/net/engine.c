@@ -219,14 +219,7 @@ static int report_ended(struct sn_net *n)
 		events++;
 	}
 	while (!sn_list_empty(&n->ended_sends)) {
-		struct sn_net_send *s = sn_container(sn_net_pop(&n->ended_sends), struct sn_net_send, node);
-		struct sn_req *req = s->req;
-		int status = s->status;
-		bool arrived = s->delivered && !status;
-		free(s);
-		if (arrived)
-			sn_core_arrived(req);
-		sn_core_sent(req, status);
+		sn_net_send_told(sn_container(sn_net_pop(&n->ended_sends), struct sn_net_send, node));
 		events++;
 	}
 	while (!sn_list_empty(&n->ended_pulls)) {
@@ -415,11 +408,8 @@ bool sn_net_idle(const struct sn_net *n)
 		if (l->state == SN_LINK_GONE || l->dead || l->bye_came) /* nothing will be acknowledged */
 			continue;
 		if (l->tx_una != l->tx_next || l->open.frame || !sn_list_empty(&l->queue) ||
-		    !sn_list_empty(&l->dones))
+		    !sn_list_empty(&l->dones) || sn_net_keeps(l))
 			return false;
-		sn_list_for_each (s, &l->sends)
-			if (sn_container(s, struct sn_net_send, node)->kept.iov_base)
-				return false;
 	}
 	return true;
 }

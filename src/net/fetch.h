@@ -13,6 +13,8 @@ static inline bool sn_net_send_alone(const struct sn_net_send *s)
 }
 struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *out, struct sn_req *req);
 void sn_net_send_finish(struct sn_net_send *s, int status);
+void sn_net_send_told(
+	struct sn_net_send *s); /* finished, and whoever waits for it, if anybody, hears of it; frees it */
 void sn_net_pull_in(struct sn_net_link *l, const struct sn_wire_pull *p);
 void sn_net_serve(struct sn_net *n, bool whole); /* answer some of what waits; whole: in whole trains only */
 void sn_net_served(struct sn_net_port *p);	 /* the batch has left: free what is answered */
@@ -72,7 +74,8 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w); /* how
 /* Before its request ends: what is not sent yet, or again, is sent from the copy. Nothing of it may wait in the batch. */
 void sn_net_push_keep(struct sn_net_send *s);
 void sn_net_keeps_free(struct sn_net *n);
-bool sn_net_owes(const struct sn_net *n);
+bool sn_net_keeps(const struct sn_net_link *l); /* a copy of what the peer has yet to fetch */
+bool sn_net_owes(const struct sn_net *n);	/* one that lives */
 int sn_net_push_now(struct sn_net_link *l, struct sn_net_send *s,
 		    bool alone); /* its announcement is packed */
 void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req);

@@ -216,6 +216,14 @@ void sn_net_push_ended(struct sn_net_send *s)
 		l->push_own = SN_MIN_OF(l->push_own + SN_NET_PUSH_GROW, SN_NET_PUSH);
 }
 
+bool sn_net_keeps(const struct sn_net_link *l)
+{
+	sn_list_for_each (at, &l->sends)
+		if (sn_container(at, struct sn_net_send, node)->kept.iov_base)
+			return true;
+	return false;
+}
+
 /*
  * Does a peer that lives have yet to fetch a body of which only our copy is left? Its program may compute for long before it
  * receives, and ours has been told that the message is sent.
@@ -224,11 +232,8 @@ bool sn_net_owes(const struct sn_net *n)
 {
 	sn_list_for_each (at, &n->links) {
 		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
-		if (l->state != SN_LINK_OPEN || l->dead || l->bye_came || l->silent)
-			continue;
-		sn_list_for_each (s, &l->sends)
-			if (sn_container(s, struct sn_net_send, node)->kept.iov_base)
-				return true;
+		if (l->state == SN_LINK_OPEN && !l->dead && !l->bye_came && !l->silent && sn_net_keeps(l))
+			return true;
 	}
 	return false;
 }

@@ -50,7 +50,6 @@ static void job_free(struct sn_net_job *job)
 void sn_net_send_finish(struct sn_net_send *s, int status)
 {
 	struct sn_net *n = s->link->net;
-	struct sn_req *req = s->req;
 
 	if (s->jobs) {
 		sn_net_flush(n);
@@ -65,12 +64,19 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 	sn_net_push_ended(s);
 	sn_net_table_del(&n->sends, s->number);
 	sn_list_del(&s->node);
-	if (req && n->quiet) {
-		s->status = status;
+	s->status = status;
+	if (s->req && n->quiet)
 		sn_list_add_tail(&n->ended_sends, &s->node);
-		return;
-	}
+	else
+		sn_net_send_told(s);
+}
+
+void sn_net_send_told(struct sn_net_send *s)
+{
+	struct sn_req *req = s->req;
+	int status = s->status;
 	bool arrived = s->delivered && !status;
+
 	free(s);
 	if (req && arrived)
 		sn_core_arrived(req);

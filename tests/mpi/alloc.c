@@ -3,6 +3,7 @@
  * Memory of MPI_Alloc_mem is as good as malloc's: messages between two such buffers are copied without the kernel (run.py looks
  * at the counter). It is freed by either name, and may lie in a window; with a hint, or short, it is the MPI's. Every byte is checked.
  */
+#include "stress.h"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,27 +19,20 @@ static unsigned char pattern(int from, int round, size_t i)
 	return (unsigned char)(i * 7 + i / 253 + (size_t)from * 31 + (size_t)round);
 }
 
-static void check(int ok, const char *what)
-{
-	if (ok)
-		return;
-	printf("FAILED: %s\n", what);
-	fflush(stdout);
-	MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
 static unsigned char *have(size_t size, MPI_Info info)
 {
 	unsigned char *at = NULL;
 
-	check(MPI_Alloc_mem((MPI_Aint)size, info, &at) == MPI_SUCCESS && at, "MPI_Alloc_mem");
+	if (MPI_Alloc_mem((MPI_Aint)size, info, &at) != MPI_SUCCESS || !at)
+		die("MPI_Alloc_mem");
 	memset(at, 0xee, size);
 	return at;
 }
 
 static void give_back(unsigned char *at, int how)
 {
-	check((how ? PMPI_Free_mem(at) : MPI_Free_mem(at)) == MPI_SUCCESS, "MPI_Free_mem");
+	if ((how ? PMPI_Free_mem(at) : MPI_Free_mem(at)) != MPI_SUCCESS)
+		die("MPI_Free_mem");
 }
 
 static void to_and_fro(size_t size, MPI_Info info, int how)
@@ -53,7 +47,8 @@ static void to_and_fro(size_t size, MPI_Info info, int how)
 		MPI_Send(out, (int)size, MPI_BYTE, !rank, 1, MPI_COMM_WORLD);
 		MPI_Wait(&r, MPI_STATUS_IGNORE);
 		for (size_t i = 0; i < size; i++)
-			check(in[i] == pattern(!rank, round, i), "a byte");
+			if (in[i] != pattern(!rank, round, i))
+				die("a byte");
 	}
 	give_back(out, how);
 	give_back(in, !how);
@@ -72,7 +67,8 @@ static void in_a_window(size_t size)
 	MPI_Win_fence(0, window);
 	MPI_Win_free(&window);
 	for (size_t i = 0; i < size; i++)
-		check(theirs[i] == pattern(!rank, 3, i), "a byte of a window");
+		if (theirs[i] != pattern(!rank, 3, i))
+			die("a byte of a window");
 	give_back(mine, 0);
 	give_back(theirs, 1);
 }
@@ -88,7 +84,8 @@ static void many(void)
 	}
 	for (int i = 0; i < BLOCKS; i++) {
 		int k = i * 17 % BLOCKS;
-		check(at[k][0] == k, "a block's first byte");
+		if (at[k][0] != k)
+			die("a block's first byte");
 		give_back(at[k], k % 2);
 	}
 }

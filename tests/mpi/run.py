@@ -55,7 +55,7 @@ PROGRAMS = {
     "pending": ["pending.c"],
     "holds": ["holds.c", "util.c"],
     "asked": ["asked.c"],
-    "alloc": ["alloc.c"],
+    "alloc": ["alloc.c", "util.c"],
     "again_tool": ["again.c"],
     "sums": ["sums.c"],
     "blocks": ["blocks.c"],
