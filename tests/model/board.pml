@@ -89,7 +89,12 @@ inline match(m, s, r)
 	g = 0;
 	msg_taken[m] = true;
 	taken++;
-	open[r] = false
+	open[r] = false;
+	mtag[m] = 0; /* never read again: states that differ in nothing else are one */
+	if
+	:: rslot[r] == NONE -> rtag[r] = 0; rsrc[r] = 0
+	:: else
+	fi
 }
 
 proctype sender(byte s)
@@ -238,6 +243,7 @@ inline post()
 			:: i >= waiting -> break
 			:: else -> unexpected[i] = unexpected[i + 1]; i++
 			od;
+			unexpected[waiting] = 0;
 			break
 		:: else -> i++
 		od;
@@ -285,8 +291,11 @@ inline post()
 /* The entry is free again; its receive has ended. */
 inline clear(slot)
 {
+	rtag[(word[slot] - 3) / 2] = 0;
+	rsrc[(word[slot] - 3) / 2] = 0;
 	rslot[(word[slot] - 3) / 2] = NONE;
 	word[slot] = 0;
+	holder[slot] = 0;
 	reported[slot] = false;
 	claimed--
 }
