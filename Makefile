@@ -42,7 +42,7 @@ check:
 	@sh cmake/deps.sh build check
 	cmake -S . -B $(BUILD) -G Ninja -DSENNIT_WERROR=ON $(CMAKE_FLAGS)
 	$(MAKE) all
-	$(call ctest,--timeout 600 -j $(JOBS))
+	$(call ctest,--timeout 600 -j $$((2 * $(JOBS) + 1))) # tests/CMakeLists.txt: halves of a processor
 
 demo:
 	@sh cmake/deps.sh build demo

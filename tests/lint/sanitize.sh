@@ -10,4 +10,4 @@ shift 5
 export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
 cmake -S "$source" -B "$build" -G Ninja -DSENNIT_SANITIZE="$sanitizers" -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG" >/dev/null
 cmake --build "$build" -j 2 --target "$@"
-[ "$labels" = - ] || exec ctest --test-dir "$build" -L "$labels" -E "$not" --output-on-failure --timeout 240 -j 2
+[ "$labels" = - ] || exec ctest --test-dir "$build" -L "$labels" -E "$not" --output-on-failure --timeout 240 -j 6 # halves of a processor
