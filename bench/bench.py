@@ -35,7 +35,7 @@ ONE_CORE = (30, 50)  # and there, whether the two were now and then one core's t
 GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
-LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
+LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
                   "capipost", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "capipost": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
          "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "served": "us", "total": "x", "away": "us", "threads": "M/s",
@@ -133,8 +133,9 @@ def jobs(quick):
     rows += [f"{kind}:{n}" for kind in ("hidesend", "hiderecv") for n in ([4 << 20] if quick else [1 << 20, 16 << 20])]
     spread = (8, 65536) if quick else (8, 4096, 65536, 1 << 20)
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in spread]
+    rows += [f"{kind}:{n}:{short}" for kind in ("reduce", "gather", "scatter") for n in spread[:3]]
     rows += ["idle:0"]
-    crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in (8, 65536)] + ["neighbours:65536:100", "rates:8:100"]
+    crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange", "reduce") for n in (8, 65536)] + ["neighbours:65536:100", "rates:8:100"]
     allowed = [f"{THREADS}{kind}:{n}:{short}" for kind in ("lat", "allreduce") for n in (8, 4096, 65536)]
     allowed += [f"{THREADS}{kind}:8:{short}" for kind in ("rate", "alltoall", "bcast", "exchange")]
     return [(2, 1, rows), (2, 1, allowed), *((n, 2, crowd) for n in many())]
@@ -233,10 +234,10 @@ class Bench:
         return self.args.minutes * 60 - (time.monotonic() - self.start)
 
     def compile(self, chosen):
-        source = os.path.join(HERE, "rows.c")
+        source, newest = os.path.join(HERE, "rows.c"), max(os.path.getmtime(os.path.join(HERE, f)) for f in ("rows.c", "collectives.h", "probe.h"))
         for mpi in sorted({c.mpi for c in chosen}):
             target = os.path.join(self.programs, "rows." + mpi)
-            if not os.path.exists(target) or os.path.getmtime(target) < os.path.getmtime(source):
+            if not os.path.exists(target) or os.path.getmtime(target) < newest:
                 subprocess.run([compiler(mpi), "-O2", "-Wno-stringop-overflow", "-std=c17", "-D_GNU_SOURCE", "-o", target, source], check=True)
 
     def take(self, text, name, ranks):

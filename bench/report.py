@@ -17,7 +17,7 @@ STREAMS = ("bw", "cold", "used")
 
 
 def kinds_in_order(rows):
-    order = [k for k in bench.TITLES if not k.startswith(bench.THREADS)] + ["alltoall", "allreduce", "bcast", "exchange"]
+    order = [k for k in bench.TITLES if not k.startswith(bench.THREADS)] + ["alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter"]
     order += [k for k in bench.TITLES if k.startswith(bench.THREADS)]
     return sorted(rows, key=lambda r: (int(r.partition("@")[2] or 2), order.index(bench.kind_of(r)),
                                        int(r.split("@")[0].split(":")[1])))
@@ -175,7 +175,7 @@ def draw(rows, out):
         pyplot.close(figure)
     for name, kinds, regimes in (("rate", ("rate", "rates", "capirate"), (*bench.REGIMES, bench.ANY)),
                                  ("overlap", ("hidesend", "hiderecv"), bench.REGIMES),
-                                 ("crowd", ("alltoall", "allreduce", "bcast", "exchange"), (bench.ANY,))):
+                                 ("crowd", ("alltoall", "allreduce", "bcast", "exchange", "reduce"), (bench.ANY,))):
         figure, axis = pyplot.subplots(figsize=(11, 4.5))
         if bars(axis, rows, kinds, regimes):
             if name == "crowd":

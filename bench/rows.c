@@ -15,7 +15,7 @@
  *   total      a turn in which both ranks exchange SIZE bytes and work for WORK s meanwhile, over the work alone
  *   away       us of MPI_Get and MPI_Win_flush from a rank that is outside the library, its core idle; the
  *              origin does something else for GAP between two of them
- *   alltoall, allreduce, bcast, exchange   us a call
+ *   alltoall, allreduce, bcast, exchange, reduce, gather, scatter   us a call; each rank in turns is the root
  *   neighbours us a step in which each rank exchanges a message with those 1, 2 and 4 ranks before and behind it, all at
  *              once (MPI_Irecv, MPI_Isend, MPI_Waitall); of two ranks the other one twice
  *   pairs      us, half a round trip, while every even rank plays with the next one
@@ -64,6 +64,8 @@ static _Atomic uint64_t *over; /* in the page of the lines: how many rows "besid
 static uint64_t probe_round;
 static volatile long sink;
 static double switches; /* of this rank's thread, a round of the last row */
+
+#include "collectives.h"
 
 static _Noreturn void fail(const char *what)
 {
@@ -359,46 +361,6 @@ static double away(size_t len)
 	MPI_Win_free(&win);
 	MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 	return took * 1e6;
-}
-
-/* ---- collectives ---- */
-
-static void neighbours(int n)
-{
-	static const int far[] = {1, 2, 4};
-	MPI_Request req[12];
-	int count = 0;
-	for (int i = 0; i < 3; i++) {
-		int to[] = {(rank + far[i]) % ranks, (rank + ranks - far[i] % ranks) % ranks};
-		for (int k = 0; k < 2 && to[k] != rank; k++) { /* in the other direction is another message */
-			size_t at = (size_t)(2 * i + k) * (size_t)n;
-			MPI_Irecv(theirs + at, n, MPI_BYTE, to[k], 2 * i + !k, MPI_COMM_WORLD, &req[count++]);
-			MPI_Isend(mine + at, n, MPI_BYTE, to[k], 2 * i + k, MPI_COMM_WORLD, &req[count++]);
-		}
-	}
-	MPI_Waitall(count, req, MPI_STATUSES_IGNORE);
-}
-
-static double collective(const char *kind, size_t len, long rounds)
-{
-	int n = (int)len, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
-	MPI_Barrier(MPI_COMM_WORLD);
-	double start = MPI_Wtime();
-	for (long i = 0; i < rounds; i++) {
-		if (!strcmp(kind, "alltoall"))
-			MPI_Alltoall(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, MPI_COMM_WORLD);
-		else if (!strcmp(kind, "allreduce"))
-			MPI_Allreduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-		else if (!strcmp(kind, "bcast"))
-			MPI_Bcast(i % 2 ? mine : theirs, n, MPI_BYTE, (int)(i % ranks), MPI_COMM_WORLD);
-		else if (!strcmp(kind, "neighbours"))
-			neighbours(n);
-		else
-			MPI_Sendrecv(mine, n, MPI_BYTE, right, 1, theirs, n, MPI_BYTE, left, 1,
-				     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-	}
-	MPI_Barrier(MPI_COMM_WORLD);
-	return MPI_Wtime() - start;
 }
 
 /* ---- waiting ---- */

@@ -47,10 +47,48 @@ static struct sn_meet *first_of(const struct sn_collective *c)
 	return fits(&t, c, ranks) ? sn_meet_after(c->comm) : NULL;
 }
 
+#define MOST ((size_t)16 << 10) /* bytes of a block of MPI_Scatter */
+
+/* Of its blocks each rank says what it sends, or gets, as it is the root or not. */
+static inline bool fits_each(const struct sn_collective *c, size_t len, unsigned ranks)
+{
+	return len && len <= MOST && len * ranks <= SN_MEET_PLACE && ranks > 1 && c->root >= 0 &&
+	       (unsigned)c->root < ranks;
+}
+
+static bool is_root(const struct sn_collective *c)
+{
+	int rank;
+	return !sn_proof_mpi.comm_rank(c->comm, &rank) && rank == c->root;
+}
+
+static struct sn_meet *first_scatter(const struct sn_collective *c)
+{
+	unsigned ranks = ranks_of(c);
+	bool root = ranks && is_root(c);
+	struct sn_meet_type t = sn_type_find(root ? c->type : c->in_type, c->generation);
+	size_t len = sn_type_bytes(&t, root ? c->count : c->in_count);
+	return ranks && fits_each(c, len, ranks) ? sn_meet_after(c->comm) : NULL;
+}
+
+/* types[1] is what the root sends, types[0] what anybody gets. */
+static struct sn_meet *scatter_of(const struct sn_collective *c)
+{
+	struct sn_meet *m = sn_meet_known(c, first_scatter);
+	if (!m)
+		return NULL;
+	bool root = (unsigned)c->root == m->rank;
+	const struct sn_meet_type *t =
+		sn_type_of(&m->types[root], root ? c->type : c->in_type, c->generation);
+	return fits_each(c, sn_type_bytes(t, root ? c->count : c->in_count), m->ranks) ? m : NULL;
+}
+
 struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 {
-	if (likely(c->kind != SN_BCAST || !sn_here_all))
+	if (likely((c->kind != SN_BCAST && c->kind != SN_SCATTER) || !sn_here_all))
 		return NULL;
+	if (c->kind == SN_SCATTER)
+		return scatter_of(c);
 	struct sn_meet *m = sn_meet_known(c, first_of);
 	if (!m)
 		return NULL;
@@ -65,16 +103,16 @@ struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
 					     size_t len, uint64_t theirs)
 {
+	const char *name = c->kind == SN_SCATTER ? "MPI_Scatter" : "MPI_Bcast";
 	if (theirs >= NO_BUFFER)
-		fprintf(stderr,
-			"sennit: rank %d of a communicator has no buffer for MPI_Bcast that MPI allows\n",
-			theirs == NOTHING ? c->root : (int)m->rank);
+		fprintf(stderr, "sennit: rank %d of a communicator has no buffer for %s that MPI allows\n",
+			theirs == NOTHING ? c->root : (int)m->rank, name);
 	else
 		fprintf(stderr,
-			"sennit: rank %u of a communicator is in MPI_Bcast of %zu bytes, its root, rank %d, "
+			"sennit: rank %u of a communicator is in %s of %zu bytes, its root, rank %d, "
 			"in one of %llu: all "
 			"ranks must have the same\n",
-			m->rank, len, c->root, (unsigned long long)theirs);
+			m->rank, name, len, c->root, (unsigned long long)theirs);
 	return sn_proof_failed(c->comm);
 }
 
@@ -96,23 +134,28 @@ static __attribute__((noinline)) int await_read(struct sn_meet *m, handle comm, 
 }
 
 /* Memory at 0 is where types say. */
-static bool is_nowhere(const struct sn_meet *m, const void *buf)
+static bool is_nowhere(const struct sn_meet_type *t, const void *buf)
 {
-	return (!buf && m->types[0].plain) || sn_mpi_in_place(buf);
+	return (!buf && t->plain) || sn_mpi_in_place(buf);
 }
 
-static int send(struct sn_meet *m, const struct sn_collective *c, const char *buf, size_t len)
+/* out: what goes to each, or to all, of len bytes in all. */
+static int send(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *out,
+		const char *buf, size_t len)
 {
 	struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
+	unsigned blocks = c->kind == SN_SCATTER ? m->ranks : 1;
 	int rc = 0;
 	if (!likely(m->bcasts <= m->read + SN_MEET_PLACES))
 		rc = await_read(m, c->comm, m->bcasts - SN_MEET_PLACES);
 	if (rc)
 		return rc;
-	bool nowhere = is_nowhere(m, buf);
-	if (!nowhere)
-		rc = sn_type_out(m, c, &m->types[0], buf, c->count, sn_meet_place_room(m, m->bcasts, len),
-				 len);
+	bool nowhere = is_nowhere(out, buf);
+	char *room = sn_meet_place_room(m, m->bcasts, len * blocks);
+	for (unsigned r = 0; r < blocks && !nowhere && !rc; r++)
+		if (blocks == 1 || r != m->rank)
+			rc = sn_type_out(m, c, out, buf + out->extent * c->count * (intptr_t)r, c->count,
+					 room + r * len, len);
 	place->said = nowhere || rc ? NOTHING : len;
 	sn_meet_say(m, &place->call, m->bcasts);
 	return nowhere ? differs(m, c, len, NOTHING) : rc;
@@ -129,18 +172,54 @@ static int receive(struct sn_meet *m, const struct sn_collective *c, char *buf, 
 	size_t sent = place->said;
 	if (!likely(sent == len) && (sent > len || sent % (size_t)t->size != 0))
 		return differs(m, c, len, sent);
-	return sn_type_in(m, c, t, buf, sn_meet_place_room(m, m->bcasts, sent), sent);
+	bool each = c->kind == SN_SCATTER;
+	const char *room = sn_meet_place_room(m, m->bcasts, each ? sent * m->ranks : sent);
+	return sn_type_in(m, c, t, buf, room + (each ? sent * m->rank : 0), sent);
 }
 
-int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf)
+/* What stays with the root: straight, or by way of where it would lie for another. */
+static int own_block(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to, size_t len)
+{
+	const struct sn_meet_type *out = &m->types[1],
+				  *in = sn_type_of(&m->types[0], c->in_type, c->generation);
+	const char *own = from + out->extent * c->count * (intptr_t)m->rank;
+	if (sn_mpi_in_place(to))
+		return 0;
+	size_t wanted = sn_type_bytes(in, c->in_count);
+	if (len > wanted || is_nowhere(in, to))
+		return differs(m, c, wanted, len > wanted ? len : NO_BUFFER);
+	if (likely(out->plain))
+		return sn_type_in(m, c, in, to, own, len);
+	char *room = sn_meet_place_room(m, m->bcasts, len * m->ranks) + len * m->rank;
+	int rc = sn_type_out(m, c, out, own, c->count, room, len);
+	return rc ? rc : sn_type_in(m, c, in, to, room, len);
+}
+
+static int scatter(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
+{
+	if ((unsigned)c->root != m->rank) {
+		size_t len = sn_type_bytes(&m->types[0], c->in_count);
+		return is_nowhere(&m->types[0], to) ? differs(m, c, len, NO_BUFFER) : receive(m, c, to, len);
+	}
+	size_t len = sn_type_bytes(&m->types[1], c->count);
+	int rc = send(m, c, &m->types[1], from, len);
+	return rc ? rc : own_block(m, c, from, to, len);
+}
+
+static int bcast(struct sn_meet *m, const struct sn_collective *c, void *buf)
 {
 	size_t len = sn_type_bytes(&m->types[0], c->count);
+	return (unsigned)c->root == m->rank    ? send(m, c, &m->types[0], buf, len)
+	       : is_nowhere(&m->types[0], buf) ? differs(m, c, len, NO_BUFFER)
+					       : receive(m, c, buf, len);
+}
+
+int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
+{
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	m->bcasts++;
-	int rc = (unsigned)c->root == m->rank ? send(m, c, buf, len)
-		 : is_nowhere(m, buf)	      ? differs(m, c, len, NO_BUFFER)
-					      : receive(m, c, buf, len);
+	int rc = c->kind == SN_SCATTER ? scatter(m, c, from, to) : bcast(m, c, to);
 	if (m->bcasts % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 2, m->rank)->call, m->bcasts);
 	if (m->bcasts % SN_MEET_PERIOD == 0 && !rc)

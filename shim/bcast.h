@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short MPI_Bcast of more than two ranks on one node, without messages: the root writes what it has where all can
- * read it, once, and the others read it. By messages it goes from rank to rank, and where ranks share cores each of
+ * Short MPI_Bcast of more than two ranks, and MPI_Scatter, on one node, without messages: the root writes what it has
+ * where all can read it, once, and the others read it, or each its block. By messages it goes from rank to rank, and where ranks share cores each of
  * these steps is a turn of everybody.
  *
  * Which calls these are is known as in blocks.h: by the bytes and by who the root is, which must be the same on all ranks.
+ * MPI_Scatter: blocks that longer messages do not move as fast.
  *
  * The root waits for nobody, as long as there is a place: SN_MEET_PLACES of them, in turns. Who has read says so with
  * each fourth call, and a root that would take the place of the call SN_MEET_PLACES before waits until all have said
@@ -22,6 +23,6 @@
 /* Is this call one of these? That which makes the memory all ranks ask at once. */
 struct sn_meet *sn_bcast_of(const struct sn_collective *c);
 /* Then this is it: 0, or an error of the MPI's. */
-int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, void *buf);
+int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);
 
 #endif

@@ -71,7 +71,7 @@ static struct sn_meet *first_of(const struct sn_collective *c)
 
 struct sn_meet *sn_blocks_of(const struct sn_collective *c)
 {
-	if (likely(c->kind < SN_ALLTOALL || !sn_here_all))
+	if (likely((c->kind != SN_ALLTOALL && c->kind != SN_ALLGATHER) || !sn_here_all))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_of);
 	if (!m)

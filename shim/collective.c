@@ -4,6 +4,7 @@
 #include "blocks.h"
 #include "flat.h"
 #include "long.h"
+#include "rooted.h"
 #include <string.h>
 
 #define ENTRIES	  64
@@ -14,6 +15,9 @@ union function {
 	int (*barrier)(handle comm);
 	int (*bcast)(void *buf, int count, handle type, int root, handle comm);
 	int (*allreduce)(const void *out, void *in, int count, handle type, handle op, handle comm);
+	int (*reduce)(const void *from, void *to, int count, handle type, handle op, int root, handle comm);
+	int (*gather)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
+		      int root, handle comm);
 	int (*blocks)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 		      handle comm);
 };
@@ -186,6 +190,10 @@ static int do_slowly(const struct sn_collective *c, const void *from, void *to, 
 	case SN_BARRIER: return mpi.barrier(c->comm);
 	case SN_BCAST: return mpi.bcast(to, c->count, c->type, c->root, c->comm);
 	case SN_ALLREDUCE: return mpi.allreduce(from, to, c->count, c->type, c->op, c->comm);
+	case SN_REDUCE: return mpi.reduce(from, to, c->count, c->type, c->op, c->root, c->comm);
+	case SN_GATHER:
+	case SN_SCATTER:
+		return mpi.gather(from, c->count, c->type, to, c->in_count, c->in_type, c->root, c->comm);
 	default: return mpi.blocks(from, c->count, c->type, to, c->in_count, c->in_type, c->comm);
 	}
 }
@@ -215,8 +223,10 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		return likely(rc != SN_BLOCKS_MPIS) ? rc : do_slowly(c, from, to, slowly);
 	}
 	if ((m = sn_bcast_of(c)))
-		return sn_bcast_do(m, c, to);
-	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)))
+		return sn_bcast_do(m, c, from, to);
+	if ((m = sn_rooted_of(c, from)))
+		return sn_rooted_do(m, c, from, to);
+	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)) || c->kind > SN_ALLGATHER)
 		return do_slowly(c, from, to, slowly);
 	struct sn_seen *e = entry_of(c);
 	const struct sn_shim_quick *q = quick(e, c);
@@ -237,7 +247,7 @@ static inline uintptr_t region(const void *buf)
 }
 
 static inline int blocks(int kind, int p, const void *out, int count, handle type, void *in, int in_count,
-			 handle in_type, handle comm)
+			 handle in_type, int root, handle comm)
 {
 	struct sn_collective c = {.kind = kind,
 				  .comm = comm,
@@ -247,6 +257,7 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 				  .to = region(in),
 				  .count = count,
 				  .in_count = in_count,
+				  .root = root,
 				  .generation = generation_now()};
 	return call(&c, out, in, &next[p][kind]);
 }
@@ -280,15 +291,39 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 					  .generation = generation_now()};                                   \
 		return call(&c, from, to, &next[p][SN_ALLREDUCE]);                                           \
 	}                                                                                                    \
+	static int reduce_##p(const void *from, void *to, int count, handle type, handle op, int root,       \
+			      handle comm)                                                                   \
+	{                                                                                                    \
+		struct sn_collective c = {.kind = SN_REDUCE,                                                 \
+					  .comm = comm,                                                      \
+					  .type = type,                                                      \
+					  .op = op,                                                          \
+					  .from = region(from),                                              \
+					  .to = region(to),                                                  \
+					  .count = count,                                                    \
+					  .root = root,                                                      \
+					  .generation = generation_now()};                                   \
+		return call(&c, from, to, &next[p][SN_REDUCE]);                                              \
+	}                                                                                                    \
+	static int gather_##p(const void *out, int count, handle type, void *in, int in_count,               \
+			      handle in_type, int root, handle comm)                                         \
+	{                                                                                                    \
+		return blocks(SN_GATHER, p, out, count, type, in, in_count, in_type, root, comm);            \
+	}                                                                                                    \
+	static int scatter_##p(const void *out, int count, handle type, void *in, int in_count,              \
+			       handle in_type, int root, handle comm)                                        \
+	{                                                                                                    \
+		return blocks(SN_SCATTER, p, out, count, type, in, in_count, in_type, root, comm);           \
+	}                                                                                                    \
 	static int alltoall_##p(const void *out, int count, handle type, void *in, int in_count,             \
 				handle in_type, handle comm)                                                 \
 	{                                                                                                    \
-		return blocks(SN_ALLTOALL, p, out, count, type, in, in_count, in_type, comm);                \
+		return blocks(SN_ALLTOALL, p, out, count, type, in, in_count, in_type, 0, comm);             \
 	}                                                                                                    \
 	static int allgather_##p(const void *out, int count, handle type, void *in, int in_count,            \
 				 handle in_type, handle comm)                                                \
 	{                                                                                                    \
-		return blocks(SN_ALLGATHER, p, out, count, type, in, in_count, in_type, comm);               \
+		return blocks(SN_ALLGATHER, p, out, count, type, in, in_count, in_type, 0, comm);            \
 	}
 
 STAND_INS(0)
@@ -302,6 +337,9 @@ static const struct {
 	[SN_BCAST] = {"MPI_Bcast", {{.bcast = bcast_0}, {.bcast = bcast_1}}},
 	[SN_ALLREDUCE] = {"MPI_Allreduce", {{.allreduce = allreduce_0}, {.allreduce = allreduce_1}}},
 	[SN_ALLTOALL] = {"MPI_Alltoall", {{.blocks = alltoall_0}, {.blocks = alltoall_1}}},
+	[SN_REDUCE] = {"MPI_Reduce", {{.reduce = reduce_0}, {.reduce = reduce_1}}},
+	[SN_GATHER] = {"MPI_Gather", {{.gather = gather_0}, {.gather = gather_1}}},
+	[SN_SCATTER] = {"MPI_Scatter", {{.gather = scatter_0}, {.gather = scatter_1}}},
 	[SN_ALLGATHER] = {"MPI_Allgather", {{.blocks = allgather_0}, {.blocks = allgather_1}}},
 };
 

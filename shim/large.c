@@ -18,6 +18,11 @@ extern int PMPI_Bcast(void *buf, int count, handle type, int root, handle comm);
 extern int PMPI_Alltoall(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			 handle comm);
 extern int PMPI_Allreduce(const void *from, void *to, int count, handle type, handle op, handle comm);
+extern int PMPI_Reduce(const void *from, void *to, int count, handle type, handle op, int root, handle comm);
+extern int PMPI_Gather(const void *out, int count, handle type, void *in, int in_count, handle in_type,
+		       int root, handle comm);
+extern int PMPI_Scatter(const void *out, int count, handle type, void *in, int in_count, handle in_type,
+			int root, handle comm);
 extern int PMPI_Allgather(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			  handle comm);
 
@@ -32,11 +37,29 @@ union function {
 		    int64_t in_count, handle in_type, int from, int in_tag, handle comm, void *status);
 	int (*bcast)(void *buf, int64_t count, handle type, int root, handle comm);
 	int (*sum)(const void *from, void *to, int64_t count, handle type, handle op, handle comm);
+	int (*reduce)(const void *from, void *to, int64_t count, handle type, handle op, int root,
+		      handle comm);
+	int (*gather)(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+		      int root, handle comm);
 	int (*blocks)(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
 		      handle comm);
 };
 
-enum { SEND, ISEND, RECV, IRECV, BOTH, BCAST, ALLTOALL, ALLGATHER, ALLREDUCE, CALLS };
+enum {
+	SEND,
+	ISEND,
+	RECV,
+	IRECV,
+	BOTH,
+	BCAST,
+	ALLTOALL,
+	ALLGATHER,
+	ALLREDUCE,
+	REDUCE,
+	GATHER,
+	SCATTER,
+	CALLS
+};
 
 static union function next[CALLS]; /* the MPI's; NULL: it has none */
 
@@ -234,8 +257,50 @@ static int allgather(const void *out, int64_t count, handle type, void *in, int6
 	return blocks(ALLGATHER, out, count, type, in, in_count, in_type, comm);
 }
 
-/* Each element is summed by itself, so one sum may be several. */
-static int in_parts(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+/* What is wanted counts at the root alone; elsewhere there may be anything. */
+static int gather_c(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+		    int root, handle comm)
+{
+	int rank = root;
+	if (!likely(fits(in_count)) && !sn_proof_mpi.comm_rank(comm, &rank) && rank != root)
+		in_count = 0;
+	count = sn_mpi_in_place(out) ? 0 : count;
+	union function mpi = beyond(GATHER, count, in_count);
+	struct many a, b = {0};
+	if (mpi.symbol)
+		return mpi.gather(out, count, type, in, in_count, in_type, root, comm);
+	int rc = many(count, type, &a);
+	if (!rc)
+		rc = many(in_count, in_type, &b);
+	if (!rc)
+		rc = PMPI_Gather(out, a.count, a.type, in, b.count, b.type, root, comm);
+	return done(&a, done(&b, rc));
+}
+
+/* What goes counts at the root alone. */
+static int scatter_c(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+		     int root, handle comm)
+{
+	int rank = root;
+	if (!likely(fits(count)) && !sn_proof_mpi.comm_rank(comm, &rank) && rank != root)
+		count = 0;
+	in_count = sn_mpi_in_place(in) ? 0 : in_count;
+	union function mpi = beyond(SCATTER, count, in_count);
+	struct many a, b = {0};
+	if (mpi.symbol)
+		return mpi.gather(out, count, type, in, in_count, in_type, root, comm);
+	int rc = many(count, type, &a);
+	if (!rc)
+		rc = many(in_count, in_type, &b);
+	if (!rc)
+		rc = PMPI_Scatter(out, a.count, a.type, in, b.count, b.type, root, comm);
+	return done(&a, done(&b, rc));
+}
+
+#define NO_ROOT (-1) /* all get the sum */
+
+/* Each element is summed by itself, so one sum may be several. Who is not the root may have nowhere to put it. */
+static int in_parts(const void *from, void *to, int64_t count, handle type, handle op, int root, handle comm)
 {
 	intptr_t low, extent = 0;
 	pthread_once(&types_once, find_types);
@@ -243,7 +308,9 @@ static int in_parts(const void *from, void *to, int64_t count, handle type, hand
 	for (int64_t at = 0; at < count && !rc; at += PART) {
 		const void *in = sn_mpi_in_place(from) ? from : (const char *)from + extent * at;
 		int part = count - at < PART ? (int)(count - at) : PART;
-		rc = PMPI_Allreduce(in, (char *)to + extent * at, part, type, op, comm);
+		void *sum = to ? (char *)to + extent * at : NULL;
+		rc = root == NO_ROOT ? PMPI_Allreduce(in, sum, part, type, op, comm)
+				     : PMPI_Reduce(in, sum, part, type, op, root, comm);
 	}
 	return rc;
 }
@@ -254,8 +321,18 @@ static int sum(const void *from, void *to, int64_t count, handle type, handle op
 	union function mpi = beyond(ALLREDUCE, count, 0);
 	if (mpi.symbol)
 		return mpi.sum(from, to, count, type, op, comm);
-	return count > INT_MAX ? in_parts(from, to, count, type, op, comm)
+	return count > INT_MAX ? in_parts(from, to, count, type, op, NO_ROOT, comm)
 			       : PMPI_Allreduce(from, to, fits(count) ? (int)count : -1, type, op, comm);
+}
+
+static int reduce(const void *from, void *to, int64_t count, handle type, handle op, int root, handle comm)
+{
+	union function mpi = beyond(REDUCE, count, 0);
+	if (mpi.symbol)
+		return mpi.reduce(from, to, count, type, op, root, comm);
+	return count > INT_MAX && root >= 0
+		       ? in_parts(from, to, count, type, op, root, comm)
+		       : PMPI_Reduce(from, to, fits(count) ? (int)count : -1, type, op, root, comm);
 }
 
 /* ---- standing in ---- */
@@ -275,6 +352,9 @@ void *sn_large_stand_in(const char *name, void *definition)
 		[ALLTOALL] = {"MPI_Alltoall_c", {.blocks = alltoall}},
 		[ALLGATHER] = {"MPI_Allgather_c", {.blocks = allgather}},
 		[ALLREDUCE] = {"MPI_Allreduce_c", {.sum = sum}},
+		[REDUCE] = {"MPI_Reduce_c", {.reduce = reduce}},
+		[SCATTER] = {"MPI_Scatter_c", {.gather = scatter_c}},
+		[GATHER] = {"MPI_Gather_c", {.gather = gather_c}},
 	};
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p) != 0)

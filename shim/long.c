@@ -54,6 +54,17 @@ static bool surely_right(handle type, handle op)
 	       is_one_of(op, ops, sizeof(ops) / sizeof(ops[0]));
 }
 
+bool sn_long_any_order(const struct sn_collective *c, unsigned ranks)
+{
+	static const enum sn_mpi_named whole[] = {SN_INT,      SN_LONG,		 SN_LONG_LONG,
+						  SN_UNSIGNED, SN_UNSIGNED_LONG, SN_UNSIGNED_LONG_LONG},
+				       real[] = {SN_DOUBLE, SN_FLOAT}, ops[] = {SN_SUM, SN_PROD};
+	handle type = sn_meet_plain(c->type);
+	return is_one_of(type, whole, sizeof(whole) / sizeof(whole[0])) ||
+	       (ranks == 2 && is_one_of(type, real, sizeof(real) / sizeof(real[0])) &&
+		is_one_of(sn_meet_plain(c->op), ops, sizeof(ops) / sizeof(ops[0])));
+}
+
 static size_t ask_quietly(handle type, handle op)
 {
 	handle handlers[2];
@@ -65,8 +76,7 @@ static size_t ask_quietly(handle type, handle op)
 	return size;
 }
 
-/* 0: of such elements and operations the MPI makes the sum. */
-static __attribute__((noinline)) size_t element(handle type, handle op)
+__attribute__((noinline)) size_t sn_long_element(handle type, handle op)
 {
 	static struct {
 		handle type, op;
@@ -131,7 +141,7 @@ static int fewest(void)
 
 static struct sn_meet *first_of(const struct sn_collective *c)
 {
-	return is_long(element(c->type, c->op), c, 0) ? sn_meet_here(c->comm) : NULL;
+	return is_long(sn_long_element(c->type, c->op), c, 0) ? sn_meet_here(c->comm) : NULL;
 }
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
@@ -143,12 +153,7 @@ struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, cons
 	struct sn_meet *m = sn_meet_known(c, first_of);
 	if (!m)
 		return NULL;
-	if (!likely(m->long_type == c->type && m->long_op == c->op)) {
-		m->element = element(c->type, c->op);
-		m->long_type = c->type;
-		m->long_op = c->op;
-	}
-	return is_long(m->element, c, m->ranks) ? m : NULL;
+	return is_long(sn_long_element_of(m, c), c, m->ranks) ? m : NULL;
 }
 
 /* ---- pieces ---- */

@@ -41,6 +41,21 @@
 
 #define SN_LONG_LEAST 2048 /* bytes; and not what flat.h has */
 
+/* The bytes of an element; 0: of such elements and operations the MPI makes the sum. */
+size_t sn_long_element(handle type, handle op);
+/* Is the result the same in whatever order so many operands come, to the bit? Not of all of which that is true. */
+bool sn_long_any_order(const struct sn_collective *c, unsigned ranks);
+/* Of this call; and in m->element from here on. */
+static inline size_t sn_long_element_of(struct sn_meet *m, const struct sn_collective *c)
+{
+	if (!likely(m->long_type == c->type && m->long_op == c->op)) {
+		m->element = sn_long_element(c->type, c->op);
+		m->long_type = c->type;
+		m->long_op = c->op;
+	}
+	return m->element;
+}
+
 /* Is this call one of these? Of the first one on a communicator all ranks ask at once. One that MPI does not allow is not. */
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to);
 /* Then this is it: 0, or an error of the MPI's. */

@@ -24,7 +24,6 @@
 #define QUIET  64 /* and where each has a core not of the first ones: the MPI looks as long as a line needs */
 #define NAP_NS 1000000
 #define ASKED  8 /* naps, after one of which it is asked whether the other has ended */
-#define PAGE   ((size_t)4096)
 
 #define NAME "sennit-flat"
 
@@ -36,84 +35,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* to take one of them 
 static _Atomic unsigned with_memory;
 static handle byte_type, any_op, self;
 static _Thread_local handle ending __attribute__((tls_model("initial-exec")));
-
-/* ---- what lies where ---- */
-
-static size_t lines_at(unsigned ranks)
-{
-	return sizeof(struct sn_meet_memory) + ranks * sizeof(struct sn_meet_words);
-}
-
-static size_t places_at(unsigned ranks)
-{
-	return lines_at(ranks) + 3 * (size_t)ranks * sizeof(struct sn_meet_line);
-}
-
-static size_t rest_at(unsigned ranks)
-{
-	return places_at(ranks) + SN_MEET_PLACES * sizeof(struct sn_meet_line);
-}
-
-static size_t rooms_at(unsigned ranks)
-{
-	return (rest_at(ranks) + 2 * (size_t)ranks * SN_MEET_ROOM + PAGE - 1) / PAGE * PAGE;
-}
-
-static size_t rings_at(unsigned ranks)
-{
-	return rooms_at(ranks) + (size_t)SN_MEET_PLACES * SN_MEET_PLACE;
-}
-
-/*
- * For sums as much in all for more ranks as for two: the cores between them write as much, until a place is written again. Three pieces at least: in two of
- * them somebody reads, and the next one must fit behind these, or in front of them.
- */
-static size_t lap_of(unsigned ranks)
-{
-	size_t lap = SN_MEET_RING / ((ranks + 1) / 2) / PAGE * PAGE;
-	return lap < 3 * SN_MEET_PIECE ? 3 * SN_MEET_PIECE : lap;
-}
-
-/* Likewise of what is brought along at once. */
-static size_t ring_of(unsigned ranks)
-{
-	size_t lap = lap_of(ranks);
-	return lap < 3 * SN_MEET_BLOCKS ? 3 * SN_MEET_BLOCKS : lap;
-}
-
-static size_t bytes(unsigned ranks)
-{
-	return rings_at(ranks) + ((size_t)ranks + 1) * ring_of(ranks);
-}
-
-struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank)
-{
-	char *lines = (char *)m->mem + lines_at(m->ranks);
-	return (struct sn_meet_line *)(void *)lines + generation * m->ranks + rank;
-}
-
-char *sn_meet_rest(const struct sn_meet *m, const struct sn_meet_line *line)
-{
-	return (char *)m->mem + rest_at(m->ranks) + (size_t)(line - sn_meet_line(m, 0, 0)) * SN_MEET_ROOM;
-}
-
-struct sn_meet_line *sn_meet_place_line(const struct sn_meet *m, uint64_t call)
-{
-	char *places = (char *)m->mem + places_at(m->ranks);
-	return (struct sn_meet_line *)(void *)places + call % SN_MEET_PLACES;
-}
-
-char *sn_meet_place_room(const struct sn_meet *m, uint64_t call, size_t len)
-{
-	return len <= SN_MEET_SHORT
-		       ? sn_meet_place_line(m, call)->data
-		       : (char *)m->mem + rooms_at(m->ranks) + call % SN_MEET_PLACES * SN_MEET_PLACE;
-}
-
-char *sn_meet_ring(const struct sn_meet *m, unsigned rank)
-{
-	return (char *)m->mem + rings_at(m->ranks) + rank * m->ring;
-}
 
 /* ---- which there are ---- */
 
@@ -241,7 +162,7 @@ struct place { /* told by the first rank */
 
 static struct sn_meet_memory *map(int fd, unsigned ranks)
 {
-	void *mem = mmap(NULL, bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *mem = mmap(NULL, sn_meet_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
 	return mem == MAP_FAILED ? NULL : mem;
 }
@@ -257,9 +178,10 @@ static bool allowed(size_t bytes)
 static struct sn_meet_memory *make(unsigned ranks, struct place *at)
 {
 	struct timespec now;
-	int fd = allowed(bytes(ranks)) ? memfd_create(NAME, MFD_CLOEXEC) : -1;
+	int fd = allowed(sn_meet_bytes(ranks)) ? memfd_create(NAME, MFD_CLOEXEC) : -1;
 	*at = (struct place){.pid = (int32_t)getpid(), .fd = -1};
-	struct sn_meet_memory *mem = fd >= 0 && !ftruncate(fd, (off_t)bytes(ranks)) ? map(fd, ranks) : NULL;
+	struct sn_meet_memory *mem =
+		fd >= 0 && !ftruncate(fd, (off_t)sn_meet_bytes(ranks)) ? map(fd, ranks) : NULL;
 	if (!mem) {
 		if (fd >= 0)
 			close(fd);
@@ -283,11 +205,11 @@ static struct sn_meet_memory *attach(unsigned ranks, const struct place *at)
 		return NULL;
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	struct sn_meet_memory *mem =
-		fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)bytes(ranks) ? map(fd, ranks) : NULL;
+		fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)sn_meet_bytes(ranks) ? map(fd, ranks) : NULL;
 	if (fd >= 0)
 		close(fd);
 	if (mem && mem->key != at->key) {
-		munmap(mem, bytes(ranks));
+		munmap(mem, sn_meet_bytes(ranks));
 		mem = NULL;
 	}
 	return mem;
@@ -354,8 +276,8 @@ static void share(struct sn_meet *m, handle comm)
 	pthread_once(&once, find_handles);
 	m->ranks = (unsigned)ranks;
 	m->rank = (unsigned)rank;
-	m->ring = ring_of(m->ranks);
-	m->lap = lap_of(m->ranks);
+	m->ring = sn_meet_ring_of(m->ranks);
+	m->lap = sn_meet_lap_of(m->ranks);
 	bool fits = sn_meet_room();
 	struct sn_meet_memory *mem = rank || !fits ? NULL : make(m->ranks, &at);
 	if (!first_says(&at, comm, type))
@@ -377,7 +299,7 @@ static void share(struct sn_meet *m, handle comm)
 		atomic_fetch_add(&with_memory, 1);
 		borrow(m, comm, type, min);
 	} else if (mem) {
-		munmap(mem, bytes(m->ranks));
+		munmap(mem, sn_meet_bytes(m->ranks));
 	}
 }
 
@@ -437,7 +359,7 @@ void sn_meet_ended(struct sn_meet_ending *e, bool ended)
 	ending = e->outer;
 	if (m && ended) {
 		if (m->mem) {
-			munmap(m->mem, bytes(m->ranks));
+			munmap(m->mem, sn_meet_bytes(m->ranks));
 			atomic_fetch_sub(&with_memory, 1);
 		}
 		free(m->sums);

@@ -32,7 +32,7 @@
 	(64u << 10) /* long.h: bytes of an operand that are under way at a time; also other than 2^k ones */
 #define SN_MEET_RING   (2048u << 10) /* likewise: of two ranks. For each, and one more for sums */
 #define SN_MEET_BLOCKS (256u << 10)  /* blocks.h: bytes that a rank brings along, at most */
-#define SN_MEET_PLACES 16	     /* bcast.h: calls that a root may be ahead of who reads */
+#define SN_MEET_PLACES 16	     /* bcast.h, rooted.h: calls that who writes may be ahead of who reads */
 #define SN_MEET_PLACE  (64u << 10)   /* likewise: bytes of a call */
 #define SN_MEET_CALLS  16	     /* blocks.h, bcast.h: to make the memory takes as long as some of them */
 #define SN_MEET_PERIOD 64 /* calls, or pieces, of which one looks for the MPI, that its own affairs go on */
@@ -57,8 +57,12 @@ struct sn_meet_words {	       /* long.h: one rank's */
 _Static_assert(sizeof(struct sn_meet_words) == 192,
 	       "lines of the cache, and no neighbour's, which is fetched with one");
 
-struct sn_meet_memory { /* then words[ranks], line[2][ranks], read[ranks], places[PLACES], what does not fit into the former [2][ranks][ROOM], and into the latter [PLACES][PLACE], rings[ranks + 1] */
-	uint64_t key;	/*    0 not another's */
+/*
+ * Then words[ranks], line[2][ranks], read[ranks], taken[ranks], places[PLACES], up[PLACES][ranks], what does not fit into lines
+ * [2][ranks][ROOM], and into places [PLACES][PLACE], rings[ranks + 1], and what does not fit into up [ranks][PLACES][PLACE].
+ */
+struct sn_meet_memory {
+	uint64_t key;		   /*    0 not another's */
 	_Atomic uint32_t sleepers; /*    8 */
 	_Atomic uint32_t bell;	   /*   12 grows when somebody has written who has seen sleepers */
 	_Atomic uint32_t failed;   /*   16 one has ended, so no call that not all have come to will be over */
@@ -106,6 +110,10 @@ struct sn_meet {
 	/* blocks.h, and bcast.h */
 	struct sn_meet_type types[2]; /* of the last call: what came, and what went */
 	uint64_t bcasts, read;	      /* so far, and of so many all have said that they have read them */
+	/* rooted.h */
+	uint64_t rooted,
+		taken[SN_MEET_RANKS]; /* so far, and of so many that rank has said that it is done with them */
+	unsigned char roots[SN_MEET_PLACES]; /* of the last ones */
 	/* long.h */
 	bool here;		   /* its ranks are all of this job, and all have this library */
 	uint64_t calls, pieces;	   /* so far */
@@ -160,13 +168,24 @@ struct sn_meet *sn_meet_never(handle comm);
 /* Of its type. */
 int sn_meet_size(struct sn_meet *m, const struct sn_collective *c);
 
-/* flat.h, blocks.h: in this generation; bcast.h: in the third one, which says what this rank has read. */
+/* places.c: of so many ranks the memory, each ring, and how much of that sums take in turns. */
+size_t sn_meet_bytes(unsigned ranks);
+size_t sn_meet_ring_of(unsigned ranks);
+size_t sn_meet_lap_of(unsigned ranks);
+
+/*
+ * flat.h, blocks.h: in this generation; bcast.h: in the third one, which says what this rank has read; rooted.h: in the
+ * fourth, how far it is.
+ */
 struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank);
 /* For what does not fit into that line. */
 char *sn_meet_rest(const struct sn_meet *m, const struct sn_meet_line *line);
 /* bcast.h: of this call. */
 struct sn_meet_line *sn_meet_place_line(const struct sn_meet *m, uint64_t call);
 char *sn_meet_place_room(const struct sn_meet *m, uint64_t call, size_t len);
+/* rooted.h: that rank's, of this call. */
+struct sn_meet_line *sn_meet_up_line(const struct sn_meet *m, uint64_t call, unsigned rank);
+char *sn_meet_up_room(const struct sn_meet *m, uint64_t call, unsigned rank, size_t len);
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank);
 
 /*

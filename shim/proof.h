@@ -11,7 +11,17 @@
 #define SN_STEPS 32   /* messages of a call */
 #define SN_ROOM	 4096 /* bytes of a message */
 
-enum { SN_BARRIER, SN_BCAST, SN_ALLREDUCE, SN_ALLTOALL, SN_ALLGATHER, SN_KINDS };
+enum {
+	SN_BARRIER,
+	SN_BCAST,
+	SN_ALLREDUCE,
+	SN_ALLTOALL,
+	SN_ALLGATHER,
+	SN_REDUCE,
+	SN_GATHER,
+	SN_SCATTER,
+	SN_KINDS
+};
 
 struct sn_collective {
 	handle comm, type, in_type, op;

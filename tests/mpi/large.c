@@ -118,6 +118,30 @@ static void blocks(void)
 	expect(got[0] == 1 && got[1] == 11, "MPI_Allgather_c");
 }
 
+/* What counts at the root alone is beyond an int's elsewhere; and a rank may call the one, and another one the other. */
+static void rooted(void)
+{
+	for (int i = 0; i < 60; i++) {
+		int root = i % 2, mine[2] = {rank + i, rank + i + 1}, got[2] = {-1, -1};
+		MPI_Count count = rank == root ? 1 : COUNT;
+		if (i % 3 == rank)
+			MPI_Reduce(mine, got, 2, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD);
+		else
+			MPI_Reduce_c(mine, got, 2, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD);
+		expect(rank != root || (got[0] == 2 * i + 1 && got[1] == 2 * i + 3), "MPI_Reduce_c");
+		if (i % 3 == rank)
+			MPI_Gather(mine, 1, MPI_INT, got, 1, MPI_INT, root, MPI_COMM_WORLD);
+		else
+			MPI_Gather_c(mine, 1, MPI_INT, got, count, MPI_INT, root, MPI_COMM_WORLD);
+		expect(rank != root || (got[0] == i && got[1] == i + 1), "MPI_Gather_c");
+		if (i % 3 == rank)
+			MPI_Scatter(mine, 1, MPI_INT, got, 1, MPI_INT, root, MPI_COMM_WORLD);
+		else
+			MPI_Scatter_c(mine, count, MPI_INT, got, 1, MPI_INT, root, MPI_COMM_WORLD);
+		expect(got[0] == root + i + rank, "MPI_Scatter_c");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
@@ -125,13 +149,14 @@ int main(int argc, char **argv)
 	other = !rank;
 	alarm(100);
 	if (!MPI_Send_c || !MPI_Isend_c || !MPI_Recv_c || !MPI_Irecv_c || !MPI_Sendrecv_c || !MPI_Bcast_c ||
-	    !MPI_Alltoall_c || !MPI_Allgather_c) {
+	    !MPI_Alltoall_c || !MPI_Allgather_c || !MPI_Reduce_c || !MPI_Gather_c || !MPI_Scatter_c) {
 		printf("large: a call is not there\n");
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
 	out = again_and_again();
 	in = again_and_again();
 	blocks();
+	rooted();
 	messages();
 	collectives();
 	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rooted.h"
+#include "base/copy.h"
+#include "here.h"
+#include "long.h"
+#include "types.h"
+#include <stdio.h>
+
+#define SAYS 4			/* calls, with the last of which a rank says how far it is */
+#define MOST ((size_t)16 << 10) /* bytes of a block */
+_Static_assert(SAYS <= SN_MEET_PLACES, "a rank waits for what is said before its call");
+
+#define NOTHING UINT64_MAX /* in place of the length: this rank has none */
+
+/* ---- which calls ---- */
+
+/* Of a block, as this rank says it; where it brings it along in place it is the root, and says it as one that it gets. */
+static size_t block(const struct sn_collective *c, const void *from, struct sn_meet_type last[2])
+{
+	bool in_place = sn_mpi_in_place(from);
+	return sn_type_bytes(
+		sn_type_of(&last[in_place ? 0 : 1], in_place ? c->in_type : c->type, c->generation),
+		in_place ? c->in_count : c->count);
+}
+
+static inline bool fits(const struct sn_collective *c, size_t len, unsigned ranks)
+{
+	size_t most = c->kind == SN_REDUCE ? SN_MEET_PLACE : MOST;
+	return len && len <= most && ranks > 1 && c->root >= 0 && (unsigned)c->root < ranks;
+}
+
+static unsigned ranks_of(handle comm)
+{
+	int ranks;
+	return sn_proof_mpi.comm_size(comm, &ranks) ? 0 : (unsigned)ranks;
+}
+
+static struct sn_meet *first_reduce(const struct sn_collective *c)
+{
+	size_t len = sn_long_element(c->type, c->op) * (size_t)c->count;
+	unsigned ranks = ranks_of(c->comm);
+	if (!fits(c, len, ranks))
+		return NULL;
+	return sn_long_any_order(c, ranks) ? sn_meet_after(c->comm) : sn_meet_here(c->comm);
+}
+
+/* What a root brings in place it says by the type that it gets. */
+static struct sn_meet *first_gather(const struct sn_collective *c)
+{
+	struct sn_meet_type t = sn_type_find(c->type, c->generation);
+	return fits(c, sn_type_bytes(&t, c->count), ranks_of(c->comm)) ? sn_meet_after(c->comm) : NULL;
+}
+
+static struct sn_meet *of_gather(const struct sn_collective *c, const void *from)
+{
+	struct sn_collective sent = *c;
+	if (sn_mpi_in_place(from)) {
+		sent.type = c->in_type;
+		sent.count = c->in_count;
+	}
+	struct sn_meet *m = sn_meet_known(&sent, first_gather);
+	return m && fits(c, block(c, from, m->types), m->ranks) ? m : NULL;
+}
+
+struct sn_meet *sn_rooted_of(const struct sn_collective *c, const void *from)
+{
+	if (likely((c->kind != SN_REDUCE && c->kind != SN_GATHER) || !sn_here_all))
+		return NULL;
+	if (c->kind == SN_GATHER)
+		return of_gather(c, from);
+	if (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE)
+		return NULL;
+	struct sn_meet *m = sn_meet_known(c, first_reduce);
+	return m && fits(c, sn_long_element_of(m, c) * (size_t)c->count, m->ranks) ? m : NULL;
+}
+
+/* ---- what is brought along ---- */
+
+static inline struct sn_meet_line *line_of(const struct sn_meet *m, unsigned rank)
+{
+	return sn_meet_up_line(m, m->rooted, rank);
+}
+
+static inline const char *brought(const struct sn_meet *m, unsigned rank, size_t len)
+{
+	return sn_meet_up_room(m, m->rooted, rank, len);
+}
+
+/* Memory at 0 is where types say. */
+static bool is_nowhere(const struct sn_meet_type *t, const void *buf)
+{
+	return (!buf && t->plain) || sn_mpi_in_place(buf);
+}
+
+static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
+					     unsigned rank, uint64_t theirs, size_t len)
+{
+	static const char *const names[] = {"MPI_Reduce", "MPI_Gather"};
+	const char *name = names[c->kind == SN_GATHER];
+	if (theirs == NOTHING)
+		fprintf(stderr, "sennit: rank %u of a communicator has no buffer for %s that MPI allows\n",
+			rank, name);
+	else
+		fprintf(stderr,
+			"sennit: rank %u of a communicator is in %s with %llu bytes, its root, rank %u, "
+			"wants %zu: all "
+			"ranks must have the same\n",
+			rank, name, (unsigned long long)theirs, m->rank, len);
+	return sn_proof_failed(c->comm);
+}
+
+/* The root of the call that had this place before is done with it. */
+static int await_place(struct sn_meet *m, handle comm)
+{
+	uint64_t before = m->rooted - SN_MEET_PLACES;
+	unsigned root = m->roots[m->rooted % SN_MEET_PLACES];
+	if (likely(m->rooted <= SN_MEET_PLACES || root == m->rank || m->taken[root] >= before))
+		return 0;
+	const _Atomic uint64_t *said = &sn_meet_line(m, 3, root)->call;
+	int rc = sn_meet_await(m, comm, root, said, before);
+	m->taken[root] = atomic_load(said);
+	return rc;
+}
+
+/* What a root packs, or copies, lies where it would bring it along. */
+static int own_room(struct sn_meet *m, const struct sn_collective *c, char **room)
+{
+	*room = sn_meet_up_room(m, m->rooted, m->rank, SN_MEET_PLACE);
+	return await_place(m, c->comm);
+}
+
+static int bring(struct sn_meet *m, const struct sn_collective *c, const char *from, size_t len)
+{
+	struct sn_meet_line *mine = line_of(m, m->rank);
+	char *room = sn_meet_up_room(m, m->rooted, m->rank, len);
+	const struct sn_meet_type *t = &m->types[1];
+	int rc = await_place(m, c->comm);
+	if (!likely(!rc))
+		return rc;
+	bool nowhere = c->kind == SN_GATHER ? is_nowhere(t, from) : !from || sn_mpi_in_place(from);
+	if (!nowhere && c->kind == SN_GATHER)
+		rc = sn_type_out(m, c, t, from, c->count, room, len);
+	else if (!nowhere)
+		sn_meet_copy(m, c, room, from, len);
+	mine->said = nowhere || rc ? NOTHING : len;
+	sn_meet_say(m, &mine->call, m->rooted);
+	return nowhere ? differs(m, c, m->rank, NOTHING, len) : rc;
+}
+
+/* Until that rank has come: 0 if with so many bytes, or, where fewer are no error, with whole elements. */
+static int await_rank(struct sn_meet *m, const struct sn_collective *c, unsigned rank, size_t len,
+		      size_t element)
+{
+	const struct sn_meet_line *line = line_of(m, rank);
+	int rc = sn_meet_await(m, c->comm, rank, &line->call, m->rooted);
+	if (likely(!rc && line->said == len))
+		return 0;
+	if (!rc && (!element || line->said > len || line->said % element))
+		rc = differs(m, c, rank, line->said, len);
+	return rc;
+}
+
+/* The others still wait for their places. */
+static int await_all(struct sn_meet *m, const struct sn_collective *c)
+{
+	int rc = 0;
+	for (unsigned r = 0; r < m->ranks && !rc; r++)
+		if (r != m->rank)
+			rc = sn_meet_await(m, c->comm, r, &line_of(m, r)->call, m->rooted);
+	return rc;
+}
+
+/* ---- the root ---- */
+
+/*
+ * Chunk by chunk, where the result shall be; but not if this rank's operand is there, and is not the first one, nor in a
+ * GPU's memory.
+ */
+static int reduce(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to, size_t len)
+{
+	size_t most = SN_MEET_SUMS / m->element * m->element;
+	bool in_place = sn_mpi_in_place(from), gpu = sn_meet_gpu(m, c), aside = gpu || (in_place && m->rank);
+	const char *own = in_place ? to : from;
+	char *room;
+	int rc = 0;
+	for (unsigned r = 0; r < m->ranks && !rc; r++)
+		if (r != m->rank)
+			rc = await_rank(m, c, r, len, 0);
+	if (gpu && !rc && !(rc = own_room(m, c, &room))) {
+		sn_meet_copy(m, c, room, own, len);
+		own = room;
+	}
+	for (size_t at = 0, n; at < len && !rc; at += n) {
+		n = len - at < most ? len - at : most;
+		char *sum = aside ? m->sums : to + at;
+		for (unsigned r = 0; r < m->ranks; r++) {
+			const char *operand = (r == m->rank ? own : brought(m, r, len)) + at;
+			if (r)
+				sn_proof_mpi.reduce_local(operand, sum, (int)(n / m->element), c->type,
+							  c->op);
+			else if (operand != sum)
+				sn_copy_between(sum, operand, n);
+		}
+		if (aside)
+			sn_meet_copy(m, c, to + at, sum, n);
+	}
+	return rc;
+}
+
+/* Of this rank's own, that is there already, or it is packed where the others' would be. */
+static int gather_own(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to,
+		      size_t len)
+{
+	const struct sn_meet_type *out = &m->types[1], *in = &m->types[0];
+	char *room;
+	if (sn_mpi_in_place(from))
+		return 0;
+	if (is_nowhere(out, from))
+		return differs(m, c, m->rank, NOTHING, len);
+	if (likely(out->plain))
+		return sn_type_in(m, c, in, to, from, len);
+	int rc = own_room(m, c, &room);
+	if (!rc)
+		rc = sn_type_out(m, c, out, from, c->count, room, len);
+	return rc ? rc : sn_type_in(m, c, in, to, room, len);
+}
+
+static int gather(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to, size_t sent)
+{
+	const struct sn_meet_type *in = sn_type_of(&m->types[0], c->in_type, c->generation);
+	size_t len = sn_type_bytes(in, c->in_count);
+	intptr_t each = in->extent * c->in_count;
+	if (sent > len || (len && is_nowhere(in, to)))
+		return differs(m, c, m->rank, len && sent <= len ? NOTHING : sent, len);
+	int rc = gather_own(m, c, from, to + each * (intptr_t)m->rank, sent);
+	for (unsigned k = 1; k < m->ranks && !rc; k++) {
+		unsigned r = (m->rank + k) % m->ranks;
+		rc = await_rank(m, c, r, len, (size_t)in->size);
+		size_t theirs = line_of(m, r)->said;
+		if (!rc)
+			rc = sn_type_in(m, c, in, to + each * (intptr_t)r, brought(m, r, theirs), theirs);
+	}
+	return rc;
+}
+
+static int take(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to, size_t len)
+{
+	int rc = 0;
+	if (c->kind == SN_GATHER)
+		rc = gather(m, c, from, to, len);
+	else if (!to || sn_mpi_in_place(to) || !from || from == to)
+		rc = differs(m, c, m->rank, NOTHING, len);
+	else
+		rc = reduce(m, c, from, to, len);
+	return rc ? (await_all(m, c), rc) : 0;
+}
+
+/* ---- the call ---- */
+
+int sn_rooted_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
+{
+	size_t len = c->kind == SN_GATHER ? block(c, from, m->types) : m->element * (size_t)c->count;
+	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
+		return sn_proof_failed(c->comm);
+	m->rooted++;
+	int rc = (unsigned)c->root == m->rank ? take(m, c, from, to, len) : bring(m, c, from, len);
+	m->roots[m->rooted % SN_MEET_PLACES] = (unsigned char)c->root;
+	if (m->rooted % SAYS == 0)
+		sn_meet_say(m, &sn_meet_line(m, 3, m->rank)->call, m->rooted);
+	if (m->rooted % SN_MEET_PERIOD == 0 && !rc)
+		sn_meet_look(m);
+	return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Short MPI_Reduce and MPI_Gather on one node, without messages: each rank writes what it brings along where the root
+ * can read it, and the root reads. bcast.h is the other way round. Whoever is not the root waits for nobody, as long as
+ * it has a place: SN_MEET_PLACES of them, in turns. All say with each fourth call how far they are, and who would take
+ * the place of the call SN_MEET_PLACES before waits until the root of that one has said that of it.
+ *
+ * Which calls these are is known as in long.h and blocks.h, by what must be the same on all ranks. MPI_Reduce: the
+ * MPI's own types, without holes, and operations, up to SN_MEET_PLACE. The sum is made by MPI_Reduce_local, in the order
+ * of the ranks, whoever the root is; so the same operands lead to the same result in all calls, to the bit, if either
+ * their order does not matter, or the first such call on a communicator makes the memory. MPI_Gather: blocks that longer
+ * messages do not move as fast. These, and sums in whatever order, begin with the SN_MEET_CALLSth call.
+ *
+ * What a rank says of its operand is its length, or that it has none that MPI allows; then the root calls the error
+ * handler, as that rank does.
+ *
+ * Budget: written once, read once; one locked instruction of who is not the root, and one with each fourth call; no
+ * allocation, and no system call but to wait. tests/model/rooted.pml
+ */
+#ifndef SN_SHIM_ROOTED_H
+#define SN_SHIM_ROOTED_H
+
+#include "meet.h"
+
+/* Is this call one of these? That which makes the memory all ranks ask at once. */
+struct sn_meet *sn_rooted_of(const struct sn_collective *c, const void *from);
+/* Then this is it: 0, or an error of the MPI's. */
+int sn_rooted_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);
+
+#endif
