@@ -16,6 +16,9 @@ union function {
 	int (*bcast)(void *buf, int count, handle type, int root, handle comm);
 	int (*allreduce)(const void *out, void *in, int count, handle type, handle op, handle comm);
 	int (*reduce)(const void *from, void *to, int count, handle type, handle op, int root, handle comm);
+	int (*scan)(const void *from, void *to, int count, handle type, handle op, handle comm);
+	int (*reduce_scatter)(const void *from, void *to, const int *counts, handle type, handle op,
+			      handle comm);
 	int (*gather)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 		      int root, handle comm);
 	int (*blocks)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
@@ -191,6 +194,10 @@ static int do_slowly(const struct sn_collective *c, const void *from, void *to, 
 	case SN_BCAST: return mpi.bcast(to, c->count, c->type, c->root, c->comm);
 	case SN_ALLREDUCE: return mpi.allreduce(from, to, c->count, c->type, c->op, c->comm);
 	case SN_REDUCE: return mpi.reduce(from, to, c->count, c->type, c->op, c->root, c->comm);
+	case SN_SCAN:
+	case SN_EXSCAN:
+	case SN_REDUCE_SCATTER_BLOCK: return mpi.scan(from, to, c->count, c->type, c->op, c->comm);
+	case SN_REDUCE_SCATTER: return mpi.reduce_scatter(from, to, c->counts, c->type, c->op, c->comm);
 	case SN_GATHER:
 	case SN_SCATTER:
 		return mpi.gather(from, c->count, c->type, to, c->in_count, c->in_type, c->root, c->comm);
@@ -262,6 +269,21 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 	return call(&c, out, in, &next[p][kind]);
 }
 
+static inline int sums(int kind, int p, const void *from, void *to, int count, const int *counts, handle type,
+		       handle op, handle comm)
+{
+	struct sn_collective c = {.kind = kind,
+				  .comm = comm,
+				  .type = type,
+				  .op = op,
+				  .from = region(from),
+				  .to = region(to),
+				  .count = count,
+				  .counts = counts,
+				  .generation = generation_now()};
+	return call(&c, from, to, &next[p][kind]);
+}
+
 #define STAND_INS(p)                                                                                         \
 	static int barrier_##p(handle comm)                                                                  \
 	{                                                                                                    \
@@ -281,15 +303,7 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 	}                                                                                                    \
 	static int allreduce_##p(const void *from, void *to, int count, handle type, handle op, handle comm) \
 	{                                                                                                    \
-		struct sn_collective c = {.kind = SN_ALLREDUCE,                                              \
-					  .comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .op = op,                                                          \
-					  .from = region(from),                                              \
-					  .to = region(to),                                                  \
-					  .count = count,                                                    \
-					  .generation = generation_now()};                                   \
-		return call(&c, from, to, &next[p][SN_ALLREDUCE]);                                           \
+		return sums(SN_ALLREDUCE, p, from, to, count, NULL, type, op, comm);                         \
 	}                                                                                                    \
 	static int reduce_##p(const void *from, void *to, int count, handle type, handle op, int root,       \
 			      handle comm)                                                                   \
@@ -314,6 +328,24 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 			       handle in_type, int root, handle comm)                                        \
 	{                                                                                                    \
 		return blocks(SN_SCATTER, p, out, count, type, in, in_count, in_type, root, comm);           \
+	}                                                                                                    \
+	static int scan_##p(const void *from, void *to, int count, handle type, handle op, handle comm)      \
+	{                                                                                                    \
+		return sums(SN_SCAN, p, from, to, count, NULL, type, op, comm);                              \
+	}                                                                                                    \
+	static int exscan_##p(const void *from, void *to, int count, handle type, handle op, handle comm)    \
+	{                                                                                                    \
+		return sums(SN_EXSCAN, p, from, to, count, NULL, type, op, comm);                            \
+	}                                                                                                    \
+	static int reduce_block_##p(const void *from, void *to, int count, handle type, handle op,           \
+				    handle comm)                                                             \
+	{                                                                                                    \
+		return sums(SN_REDUCE_SCATTER_BLOCK, p, from, to, count, NULL, type, op, comm);              \
+	}                                                                                                    \
+	static int reduce_scatter_##p(const void *from, void *to, const int *counts, handle type, handle op, \
+				      handle comm)                                                           \
+	{                                                                                                    \
+		return sums(SN_REDUCE_SCATTER, p, from, to, 0, counts, type, op, comm);                      \
 	}                                                                                                    \
 	static int alltoall_##p(const void *out, int count, handle type, void *in, int in_count,             \
 				handle in_type, handle comm)                                                 \
@@ -340,6 +372,12 @@ static const struct {
 	[SN_REDUCE] = {"MPI_Reduce", {{.reduce = reduce_0}, {.reduce = reduce_1}}},
 	[SN_GATHER] = {"MPI_Gather", {{.gather = gather_0}, {.gather = gather_1}}},
 	[SN_SCATTER] = {"MPI_Scatter", {{.gather = scatter_0}, {.gather = scatter_1}}},
+	[SN_SCAN] = {"MPI_Scan", {{.scan = scan_0}, {.scan = scan_1}}},
+	[SN_EXSCAN] = {"MPI_Exscan", {{.scan = exscan_0}, {.scan = exscan_1}}},
+	[SN_REDUCE_SCATTER] = {"MPI_Reduce_scatter",
+			       {{.reduce_scatter = reduce_scatter_0}, {.reduce_scatter = reduce_scatter_1}}},
+	[SN_REDUCE_SCATTER_BLOCK] = {"MPI_Reduce_scatter_block",
+				     {{.scan = reduce_block_0}, {.scan = reduce_block_1}}},
 	[SN_ALLGATHER] = {"MPI_Allgather", {{.blocks = allgather_0}, {.blocks = allgather_1}}},
 };
 

@@ -3,6 +3,7 @@
 #include "proof.h"
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PART (1 << 30) /* elements of a type in which those beyond an int's count lie */
@@ -23,6 +24,12 @@ extern int PMPI_Gather(const void *out, int count, handle type, void *in, int in
 		       int root, handle comm);
 extern int PMPI_Scatter(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			int root, handle comm);
+extern int PMPI_Scan(const void *from, void *to, int count, handle type, handle op, handle comm);
+extern int PMPI_Exscan(const void *from, void *to, int count, handle type, handle op, handle comm);
+extern int PMPI_Reduce_scatter_block(const void *from, void *to, int count, handle type, handle op,
+				     handle comm);
+extern int PMPI_Reduce_scatter(const void *from, void *to, const int *counts, handle type, handle op,
+			       handle comm);
 extern int PMPI_Allgather(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			  handle comm);
 
@@ -39,6 +46,7 @@ union function {
 	int (*sum)(const void *from, void *to, int64_t count, handle type, handle op, handle comm);
 	int (*reduce)(const void *from, void *to, int64_t count, handle type, handle op, int root,
 		      handle comm);
+	int (*parts)(const void *from, void *to, const int64_t *counts, handle type, handle op, handle comm);
 	int (*gather)(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
 		      int root, handle comm);
 	int (*blocks)(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
@@ -58,6 +66,10 @@ enum {
 	REDUCE,
 	GATHER,
 	SCATTER,
+	SCAN,
+	EXSCAN,
+	PARTS,
+	BLOCK,
 	CALLS
 };
 
@@ -262,7 +274,8 @@ static int gather_c(const void *out, int64_t count, handle type, void *in, int64
 		    int root, handle comm)
 {
 	int rank = root;
-	if (!likely(fits(in_count)) && !sn_proof_mpi.comm_rank(comm, &rank) && rank != root)
+	if (!likely(fits(in_count)) && sn_proof_find() && !sn_proof_mpi.comm_rank(comm, &rank) &&
+	    rank != root)
 		in_count = 0;
 	count = sn_mpi_in_place(out) ? 0 : count;
 	union function mpi = beyond(GATHER, count, in_count);
@@ -282,7 +295,7 @@ static int scatter_c(const void *out, int64_t count, handle type, void *in, int6
 		     int root, handle comm)
 {
 	int rank = root;
-	if (!likely(fits(count)) && !sn_proof_mpi.comm_rank(comm, &rank) && rank != root)
+	if (!likely(fits(count)) && sn_proof_find() && !sn_proof_mpi.comm_rank(comm, &rank) && rank != root)
 		count = 0;
 	in_count = sn_mpi_in_place(in) ? 0 : in_count;
 	union function mpi = beyond(SCATTER, count, in_count);
@@ -297,10 +310,11 @@ static int scatter_c(const void *out, int64_t count, handle type, void *in, int6
 	return done(&a, done(&b, rc));
 }
 
-#define NO_ROOT (-1) /* all get the sum */
+#define NO_ROOT 0 /* there is none */
 
-/* Each element is summed by itself, so one sum may be several. Who is not the root may have nowhere to put it. */
-static int in_parts(const void *from, void *to, int64_t count, handle type, handle op, int root, handle comm)
+/* Each element is summed by itself, so one sum may be several. Some ranks may have nowhere to put it. */
+static int in_parts(int call, const void *from, void *to, int64_t count, handle type, handle op, int root,
+		    handle comm)
 {
 	intptr_t low, extent = 0;
 	pthread_once(&types_once, find_types);
@@ -309,8 +323,12 @@ static int in_parts(const void *from, void *to, int64_t count, handle type, hand
 		const void *in = sn_mpi_in_place(from) ? from : (const char *)from + extent * at;
 		int part = count - at < PART ? (int)(count - at) : PART;
 		void *sum = to ? (char *)to + extent * at : NULL;
-		rc = root == NO_ROOT ? PMPI_Allreduce(in, sum, part, type, op, comm)
-				     : PMPI_Reduce(in, sum, part, type, op, root, comm);
+		switch (call) {
+		case ALLREDUCE: rc = PMPI_Allreduce(in, sum, part, type, op, comm); break;
+		case SCAN: rc = PMPI_Scan(in, sum, part, type, op, comm); break;
+		case EXSCAN: rc = PMPI_Exscan(in, sum, part, type, op, comm); break;
+		default: rc = PMPI_Reduce(in, sum, part, type, op, root, comm);
+		}
 	}
 	return rc;
 }
@@ -321,7 +339,7 @@ static int sum(const void *from, void *to, int64_t count, handle type, handle op
 	union function mpi = beyond(ALLREDUCE, count, 0);
 	if (mpi.symbol)
 		return mpi.sum(from, to, count, type, op, comm);
-	return count > INT_MAX ? in_parts(from, to, count, type, op, NO_ROOT, comm)
+	return count > INT_MAX ? in_parts(ALLREDUCE, from, to, count, type, op, NO_ROOT, comm)
 			       : PMPI_Allreduce(from, to, fits(count) ? (int)count : -1, type, op, comm);
 }
 
@@ -331,8 +349,83 @@ static int reduce(const void *from, void *to, int64_t count, handle type, handle
 	if (mpi.symbol)
 		return mpi.reduce(from, to, count, type, op, root, comm);
 	return count > INT_MAX && root >= 0
-		       ? in_parts(from, to, count, type, op, root, comm)
+		       ? in_parts(REDUCE, from, to, count, type, op, root, comm)
 		       : PMPI_Reduce(from, to, fits(count) ? (int)count : -1, type, op, root, comm);
+}
+
+static int scan(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	union function mpi = beyond(SCAN, count, 0);
+	if (mpi.symbol)
+		return mpi.sum(from, to, count, type, op, comm);
+	return count > INT_MAX ? in_parts(SCAN, from, to, count, type, op, NO_ROOT, comm)
+			       : PMPI_Scan(from, to, fits(count) ? (int)count : -1, type, op, comm);
+}
+
+static int exscan(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	union function mpi = beyond(EXSCAN, count, 0);
+	if (mpi.symbol)
+		return mpi.sum(from, to, count, type, op, comm);
+	return count > INT_MAX ? in_parts(EXSCAN, from, to, count, type, op, NO_ROOT, comm)
+			       : PMPI_Exscan(from, to, fits(count) ? (int)count : -1, type, op, comm);
+}
+
+/* To one rank after the other its part. In place a sum comes where the first parts were, which are done with, and may reach into its own. */
+static int to_each(const void *from, char *to, const int64_t *counts, int64_t count, handle type, handle op,
+		   handle comm)
+{
+	intptr_t low, extent = 0;
+	int ranks = 0, rank = 0;
+	int64_t at = 0;
+	pthread_once(&types_once, find_types);
+	int rc = of_types.get_extent(type, &low, &extent);
+	if (!rc && !(rc = sn_proof_mpi.comm_size(comm, &ranks)))
+		rc = sn_proof_mpi.comm_rank(comm, &rank);
+	for (int r = 0; r < ranks && !rc; r++) {
+		bool in_place = sn_mpi_in_place(from), gets = r == rank;
+		int64_t n = counts ? counts[r] : count;
+		const char *in = (in_place ? to : (const char *)from) + extent * at;
+		char *aside = gets && in_place && at && at < n ? malloc((size_t)(extent * n)) : NULL;
+		rc = in_parts(REDUCE, gets && in_place && !at ? from : in, aside ? aside : to, n, type, op, r,
+			      comm);
+		if (aside && !rc)
+			memcpy(to, aside, (size_t)(extent * n));
+		free(aside);
+		at += n;
+	}
+	return rc;
+}
+
+static int reduce_block(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	union function mpi = beyond(BLOCK, count, 0);
+	if (mpi.symbol)
+		return mpi.sum(from, to, count, type, op, comm);
+	return count > INT_MAX && sn_proof_find()
+		       ? to_each(from, to, NULL, count, type, op, comm)
+		       : PMPI_Reduce_scatter_block(from, to, fits(count) ? (int)count : -1, type, op, comm);
+}
+
+static int reduce_scatter(const void *from, void *to, const int64_t *counts, handle type, handle op,
+			  handle comm)
+{
+	int ranks = 0;
+	int64_t most = 0;
+	if (!counts || !sn_proof_find() || sn_proof_mpi.comm_size(comm, &ranks))
+		ranks = 0; /* it says so itself */
+	int *few = ranks ? malloc(sizeof(int) * (size_t)ranks) : NULL;
+	for (int r = 0; r < ranks; r++) {
+		most = counts[r] > most ? counts[r] : most;
+		if (few)
+			few[r] = fits(counts[r]) ? (int)counts[r] : -1;
+	}
+	union function mpi = beyond(PARTS, most, 0);
+	int rc = mpi.symbol	  ? mpi.parts(from, to, counts, type, op, comm)
+		 : most > INT_MAX ? to_each(from, to, counts, 0, type, op, comm)
+				  : PMPI_Reduce_scatter(from, to, few, type, op, comm);
+	free(few);
+	return rc;
 }
 
 /* ---- standing in ---- */
@@ -353,6 +446,10 @@ void *sn_large_stand_in(const char *name, void *definition)
 		[ALLGATHER] = {"MPI_Allgather_c", {.blocks = allgather}},
 		[ALLREDUCE] = {"MPI_Allreduce_c", {.sum = sum}},
 		[REDUCE] = {"MPI_Reduce_c", {.reduce = reduce}},
+		[SCAN] = {"MPI_Scan_c", {.sum = scan}},
+		[EXSCAN] = {"MPI_Exscan_c", {.sum = exscan}},
+		[BLOCK] = {"MPI_Reduce_scatter_block_c", {.sum = reduce_block}},
+		[PARTS] = {"MPI_Reduce_scatter_c", {.parts = reduce_scatter}},
 		[SCATTER] = {"MPI_Scatter_c", {.gather = scatter_c}},
 		[GATHER] = {"MPI_Gather_c", {.gather = gather_c}},
 	};

@@ -20,12 +20,17 @@ enum {
 	SN_REDUCE,
 	SN_GATHER,
 	SN_SCATTER,
+	SN_SCAN,
+	SN_EXSCAN,
+	SN_REDUCE_SCATTER,
+	SN_REDUCE_SCATTER_BLOCK,
 	SN_KINDS
 };
 
 struct sn_collective {
 	handle comm, type, in_type, op;
 	uintptr_t from, to; /* regions */
+	const int *counts;  /* MPI_Reduce_scatter */
 	int kind, count, in_count, root;
 	unsigned generation;
 };

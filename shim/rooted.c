@@ -11,6 +11,8 @@
 _Static_assert(SAYS <= SN_MEET_PLACES, "a rank waits for what is said before its call");
 
 #define NOTHING UINT64_MAX /* in place of the length: this rank has none */
+#define ALL	255	   /* in place of the root: each rank reads what others bring along */
+_Static_assert(ALL >= SN_MEET_RANKS, "no rank's number");
 
 /* ---- which calls ---- */
 
@@ -23,10 +25,30 @@ static size_t block(const struct sn_collective *c, const void *from, struct sn_m
 		in_place ? c->in_count : c->count);
 }
 
+static inline bool is_for_all(const struct sn_collective *c)
+{
+	return c->kind >= SN_SCAN;
+}
+
 static inline bool fits(const struct sn_collective *c, size_t len, unsigned ranks)
 {
-	size_t most = c->kind == SN_REDUCE ? SN_MEET_PLACE : MOST;
+	size_t most = c->kind == SN_GATHER ? MOST : SN_MEET_PLACE;
 	return len && len <= most && ranks > 1 && c->root >= 0 && (unsigned)c->root < ranks;
+}
+
+/* That each of so many ranks brings along; 0: a count is none that MPI allows. */
+static size_t elements(const struct sn_collective *c, unsigned ranks)
+{
+	size_t all = 0;
+	if (c->kind != SN_REDUCE_SCATTER)
+		return (size_t)(c->count > 0 ? c->count : 0) *
+		       (c->kind == SN_REDUCE_SCATTER_BLOCK ? ranks : 1);
+	for (unsigned r = 0; r < ranks; r++) {
+		if (!c->counts || c->counts[r] < 0)
+			return 0;
+		all += (size_t)c->counts[r];
+	}
+	return all;
 }
 
 static unsigned ranks_of(handle comm)
@@ -37,9 +59,8 @@ static unsigned ranks_of(handle comm)
 
 static struct sn_meet *first_reduce(const struct sn_collective *c)
 {
-	size_t len = sn_long_element(c->type, c->op) * (size_t)c->count;
 	unsigned ranks = ranks_of(c->comm);
-	if (!fits(c, len, ranks))
+	if (!ranks || !fits(c, sn_long_element(c->type, c->op) * elements(c, ranks), ranks))
 		return NULL;
 	return sn_long_any_order(c, ranks) ? sn_meet_after(c->comm) : sn_meet_here(c->comm);
 }
@@ -64,14 +85,14 @@ static struct sn_meet *of_gather(const struct sn_collective *c, const void *from
 
 struct sn_meet *sn_rooted_of(const struct sn_collective *c, const void *from)
 {
-	if (likely((c->kind != SN_REDUCE && c->kind != SN_GATHER) || !sn_here_all))
+	if (likely(c->kind < SN_REDUCE || c->kind == SN_SCATTER || !sn_here_all))
 		return NULL;
 	if (c->kind == SN_GATHER)
 		return of_gather(c, from);
-	if (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE)
+	if (c->kind != SN_REDUCE_SCATTER && (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_reduce);
-	return m && fits(c, sn_long_element_of(m, c) * (size_t)c->count, m->ranks) ? m : NULL;
+	return m && fits(c, sn_long_element_of(m, c) * elements(c, m->ranks), m->ranks) ? m : NULL;
 }
 
 /* ---- what is brought along ---- */
@@ -95,30 +116,46 @@ static bool is_nowhere(const struct sn_meet_type *t, const void *buf)
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
 					     unsigned rank, uint64_t theirs, size_t len)
 {
-	static const char *const names[] = {"MPI_Reduce", "MPI_Gather"};
-	const char *name = names[c->kind == SN_GATHER];
+	static const char *const names[SN_KINDS] = {[SN_REDUCE] = "MPI_Reduce",
+						    [SN_GATHER] = "MPI_Gather",
+						    [SN_SCAN] = "MPI_Scan",
+						    [SN_EXSCAN] = "MPI_Exscan",
+						    [SN_REDUCE_SCATTER] = "MPI_Reduce_scatter",
+						    [SN_REDUCE_SCATTER_BLOCK] = "MPI_Reduce_scatter_block"};
+	const char *name = names[c->kind];
 	if (theirs == NOTHING)
 		fprintf(stderr, "sennit: rank %u of a communicator has no buffer for %s that MPI allows\n",
 			rank, name);
 	else
 		fprintf(stderr,
-			"sennit: rank %u of a communicator is in %s with %llu bytes, its root, rank %u, "
-			"wants %zu: all "
+			"sennit: rank %u of a communicator is in %s with %llu bytes, rank %u wants %zu: all "
 			"ranks must have the same\n",
 			rank, name, (unsigned long long)theirs, m->rank, len);
 	return sn_proof_failed(c->comm);
 }
 
-/* The root of the call that had this place before is done with it. */
+static int await_done(struct sn_meet *m, handle comm, unsigned rank, uint64_t call)
+{
+	if (likely(rank == m->rank || m->taken[rank] >= call))
+		return 0;
+	const _Atomic uint64_t *said = &sn_meet_line(m, 3, rank)->call;
+	int rc = sn_meet_await(m, comm, rank, said, call);
+	m->taken[rank] = atomic_load(said);
+	return rc;
+}
+
+/* Who reads in the call that had this place before is done with it. */
 static int await_place(struct sn_meet *m, handle comm)
 {
 	uint64_t before = m->rooted - SN_MEET_PLACES;
 	unsigned root = m->roots[m->rooted % SN_MEET_PLACES];
-	if (likely(m->rooted <= SN_MEET_PLACES || root == m->rank || m->taken[root] >= before))
+	int rc = 0;
+	if (!likely(m->rooted > SN_MEET_PLACES))
 		return 0;
-	const _Atomic uint64_t *said = &sn_meet_line(m, 3, root)->call;
-	int rc = sn_meet_await(m, comm, root, said, before);
-	m->taken[root] = atomic_load(said);
+	if (root != ALL)
+		return await_done(m, comm, root, before);
+	for (unsigned r = 0; r < m->ranks && !rc; r++)
+		rc = await_done(m, comm, r, before);
 	return rc;
 }
 
@@ -129,17 +166,17 @@ static int own_room(struct sn_meet *m, const struct sn_collective *c, char **roo
 	return await_place(m, c->comm);
 }
 
+/* from: NULL, if this rank has nothing that MPI allows; of a sum. */
 static int bring(struct sn_meet *m, const struct sn_collective *c, const char *from, size_t len)
 {
 	struct sn_meet_line *mine = line_of(m, m->rank);
 	char *room = sn_meet_up_room(m, m->rooted, m->rank, len);
-	const struct sn_meet_type *t = &m->types[1];
+	bool nowhere = c->kind == SN_GATHER ? is_nowhere(&m->types[1], from) : !from;
 	int rc = await_place(m, c->comm);
 	if (!likely(!rc))
 		return rc;
-	bool nowhere = c->kind == SN_GATHER ? is_nowhere(t, from) : !from || sn_mpi_in_place(from);
 	if (!nowhere && c->kind == SN_GATHER)
-		rc = sn_type_out(m, c, t, from, c->count, room, len);
+		rc = sn_type_out(m, c, &m->types[1], from, c->count, room, len);
 	else if (!nowhere)
 		sn_meet_copy(m, c, room, from, len);
 	mine->said = nowhere || rc ? NOTHING : len;
@@ -157,16 +194,6 @@ static int await_rank(struct sn_meet *m, const struct sn_collective *c, unsigned
 		return 0;
 	if (!rc && (!element || line->said > len || line->said % element))
 		rc = differs(m, c, rank, line->said, len);
-	return rc;
-}
-
-/* The others still wait for their places. */
-static int await_all(struct sn_meet *m, const struct sn_collective *c)
-{
-	int rc = 0;
-	for (unsigned r = 0; r < m->ranks && !rc; r++)
-		if (r != m->rank)
-			rc = sn_meet_await(m, c->comm, r, &line_of(m, r)->call, m->rooted);
 	return rc;
 }
 
@@ -245,26 +272,89 @@ static int gather(struct sn_meet *m, const struct sn_collective *c, const char *
 
 static int take(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to, size_t len)
 {
-	int rc = 0;
 	if (c->kind == SN_GATHER)
-		rc = gather(m, c, from, to, len);
-	else if (!to || sn_mpi_in_place(to) || !from || from == to)
-		rc = differs(m, c, m->rank, NOTHING, len);
-	else
-		rc = reduce(m, c, from, to, len);
-	return rc ? (await_all(m, c), rc) : 0;
+		return gather(m, c, from, to, len);
+	if (!to || sn_mpi_in_place(to) || !from || from == to)
+		return differs(m, c, m->rank, NOTHING, len);
+	return reduce(m, c, from, to, len);
+}
+
+/* ---- where each rank gets something ---- */
+
+/* What of the operands this rank gets the sum of, and of which ranks': the first so many. */
+struct part {
+	size_t at, len;
+	unsigned ranks;
+};
+
+static struct part part_of(const struct sn_meet *m, const struct sn_collective *c, size_t len)
+{
+	struct part p = {.len = len, .ranks = m->ranks};
+	if (c->kind == SN_SCAN) {
+		p.ranks = m->rank + 1;
+	} else if (c->kind == SN_EXSCAN) {
+		p.ranks = m->rank;
+	} else if (c->kind == SN_REDUCE_SCATTER) {
+		for (unsigned r = 0; r < m->rank; r++)
+			p.at += m->element * (size_t)c->counts[r];
+		p.len = m->element * (size_t)c->counts[m->rank];
+	} else {
+		p.len = m->element * (size_t)c->count;
+		p.at = p.len * m->rank;
+	}
+	return p;
+}
+
+/* This rank's own operand is read where it has brought it along, as the sum may come in its place. */
+static int sum_up(struct sn_meet *m, const struct sn_collective *c, const struct part *p, char *to,
+		  size_t len)
+{
+	size_t most = SN_MEET_SUMS / m->element * m->element;
+	bool gpu = sn_meet_gpu(m, c);
+	int rc = 0;
+	for (unsigned r = 0; r < p->ranks && !rc; r++)
+		if (r != m->rank)
+			rc = await_rank(m, c, r, len, 0);
+	for (size_t at = 0, n; at < p->len && !rc; at += n) {
+		n = p->len - at < most ? p->len - at : most;
+		char *sum = gpu ? m->sums : to + at;
+		sn_copy_between(sum, brought(m, 0, len) + p->at + at, n);
+		for (unsigned r = 1; r < p->ranks; r++)
+			sn_proof_mpi.reduce_local(brought(m, r, len) + p->at + at, sum, (int)(n / m->element),
+						  c->type, c->op);
+		if (gpu)
+			sn_meet_copy(m, c, to + at, sum, n);
+	}
+	return rc;
+}
+
+static int for_all(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to, size_t len)
+{
+	struct part p = part_of(m, c, len);
+	const void *own = sn_mpi_in_place(from) ? to : from;
+	bool gets = p.ranks && p.len; /* else it may have nowhere to put it */
+	if ((gets && (!to || from == to)) || sn_mpi_in_place(to))
+		own = NULL;
+	int rc = bring(m, c, own, len);
+	return rc || !gets ? rc : sum_up(m, c, &p, to, len);
 }
 
 /* ---- the call ---- */
 
 int sn_rooted_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
-	size_t len = c->kind == SN_GATHER ? block(c, from, m->types) : m->element * (size_t)c->count;
+	size_t len = c->kind == SN_GATHER ? block(c, from, m->types) : m->element * elements(c, m->ranks);
+	int rc;
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	m->rooted++;
-	int rc = (unsigned)c->root == m->rank ? take(m, c, from, to, len) : bring(m, c, from, len);
-	m->roots[m->rooted % SN_MEET_PLACES] = (unsigned char)c->root;
+	if (is_for_all(c))
+		rc = for_all(m, c, from, to, len);
+	else if ((unsigned)c->root == m->rank)
+		rc = take(m, c, from, to, len);
+	else
+		rc = bring(m, c, c->kind == SN_REDUCE && sn_mpi_in_place(from) ? NULL : from, len);
+	m->roots[m->rooted % SN_MEET_PLACES] = is_for_all(c) ? ALL : (unsigned char)c->root;
 	if (m->rooted % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 3, m->rank)->call, m->rooted);
 	if (m->rooted % SN_MEET_PERIOD == 0 && !rc)

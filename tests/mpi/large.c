@@ -142,6 +142,36 @@ static void rooted(void)
 	}
 }
 
+/* Likewise. */
+static void parts(void)
+{
+	static const MPI_Count counts[] = {1, 2};
+	for (int i = 0; i < 60; i++) {
+		bool plain = i % 3 == rank;
+		int mine[3] = {rank + i, rank + i + 1, i}, got[3] = {-1, -1, -1}, few[] = {1, 2};
+		if (plain)
+			MPI_Scan(mine, got, 3, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		else
+			MPI_Scan_c(mine, got, 3, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		expect(got[0] == (rank ? 2 * i + 1 : i) && got[2] == (1 + rank) * i, "MPI_Scan_c");
+		if (plain)
+			MPI_Exscan(mine, got, 3, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		else
+			MPI_Exscan_c(mine, got, 3, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		expect(got[1] == i + 1, "MPI_Exscan_c");
+		if (plain)
+			MPI_Reduce_scatter_block(mine, got, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		else
+			MPI_Reduce_scatter_block_c(mine, got, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		expect(got[0] == 2 * i + 1 + 2 * rank, "MPI_Reduce_scatter_block_c");
+		if (plain)
+			MPI_Reduce_scatter(mine, got, few, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		else
+			MPI_Reduce_scatter_c(mine, got, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		expect(got[0] == 2 * i + 1 + 2 * rank && (!rank || got[1] == 2 * i), "MPI_Reduce_scatter_c");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
@@ -149,7 +179,8 @@ int main(int argc, char **argv)
 	other = !rank;
 	alarm(100);
 	if (!MPI_Send_c || !MPI_Isend_c || !MPI_Recv_c || !MPI_Irecv_c || !MPI_Sendrecv_c || !MPI_Bcast_c ||
-	    !MPI_Alltoall_c || !MPI_Allgather_c || !MPI_Reduce_c || !MPI_Gather_c || !MPI_Scatter_c) {
+	    !MPI_Alltoall_c || !MPI_Allgather_c || !MPI_Reduce_c || !MPI_Gather_c || !MPI_Scatter_c ||
+	    !MPI_Scan_c || !MPI_Exscan_c || !MPI_Reduce_scatter_block_c || !MPI_Reduce_scatter_c) {
 		printf("large: a call is not there\n");
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
@@ -157,6 +188,7 @@ int main(int argc, char **argv)
 	in = again_and_again();
 	blocks();
 	rooted();
+	parts();
 	messages();
 	collectives();
 	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

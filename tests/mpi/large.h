@@ -24,6 +24,13 @@ int WEAK MPI_Allgather_c(const void *out, MPI_Count count, MPI_Datatype type, vo
 			 MPI_Datatype in_type, MPI_Comm comm);
 int WEAK MPI_Reduce_c(const void *from, void *to, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
 		      MPI_Comm comm);
+int WEAK MPI_Scan_c(const void *from, void *to, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+int WEAK MPI_Exscan_c(const void *from, void *to, MPI_Count count, MPI_Datatype type, MPI_Op op,
+		      MPI_Comm comm);
+int WEAK MPI_Reduce_scatter_block_c(const void *from, void *to, MPI_Count count, MPI_Datatype type, MPI_Op op,
+				    MPI_Comm comm);
+int WEAK MPI_Reduce_scatter_c(const void *from, void *to, const MPI_Count *counts, MPI_Datatype type,
+			      MPI_Op op, MPI_Comm comm);
 int WEAK MPI_Gather_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
 		      MPI_Datatype in_type, int root, MPI_Comm comm);
 int WEAK MPI_Scatter_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short MPI_Reduce, MPI_Gather and MPI_Scatter, which libsennit-mpi.so makes without messages (shim/rooted.h, bcast.h):
+ * Short MPI_Reduce, MPI_Gather and MPI_Scatter, MPI_Scan, MPI_Exscan, MPI_Reduce_scatter and MPI_Reduce_scatter_block,
+ * which libsennit-mpi.so makes without messages (shim/rooted.h, bcast.h):
  * every byte, and none beside them, from the first call on; at each length where something begins, with each rank as
  * the root, in place, of types that lie otherwise on each rank, on whatever communicator, and beside whatever else is
  * under way. Arguments that count at the root alone are nothing elsewhere.
@@ -73,6 +74,15 @@ static long number_at(const void *at, bool whole, int i)
 	return whole ? ((const long *)at)[i] : (long)((const double *)at)[i];
 }
 
+static void write_operand(void *at, bool whole, int n, int me, int turn)
+{
+	for (int i = 0; i < n; i++)
+		if (whole)
+			((long *)at)[i] = value(me, turn, i);
+		else
+			((double *)at)[i] = (double)value(me, turn, i);
+}
+
 static void sum(const struct memory *m, int root, int n, bool whole, bool max, bool in_place, MPI_Comm comm,
 		int turn)
 {
@@ -82,11 +92,7 @@ static void sum(const struct memory *m, int root, int n, bool whole, bool max, b
 	in_place = in_place && me == root;
 	void *from = in_place ? m->in : m->out;
 	memset(m->in, BLANK, 8 * (size_t)n + 64);
-	for (int i = 0; i < n; i++)
-		if (whole)
-			((long *)from)[i] = value(me, turn, i);
-		else
-			((double *)from)[i] = (double)value(me, turn, i);
+	write_operand(from, whole, n, me, turn);
 	count_call();
 	int rc = MPI_Reduce(in_place ? MPI_IN_PLACE : from,
 			    me == root ? m->in
@@ -102,6 +108,50 @@ static void sum(const struct memory *m, int root, int n, bool whole, bool max, b
 	for (size_t i = me == root ? 8 * (size_t)n : 0; i < 8 * (size_t)n + 64; i++)
 		bad += m->in[i] != BLANK;
 	expect(!rc && !bad, "MPI_Reduce", n * 1000L + bad);
+}
+
+enum { SCAN, EXSCAN, BLOCK, VECTOR, KINDS };
+
+static int call_part(int kind, const void *from, void *to, int each, const int *counts, MPI_Datatype type,
+		     MPI_Op op, MPI_Comm comm)
+{
+	count_call();
+	return kind == SCAN	? MPI_Scan(from, to, each, type, op, comm)
+	       : kind == EXSCAN ? MPI_Exscan(from, to, each, type, op, comm)
+	       : kind == BLOCK	? MPI_Reduce_scatter_block(from, to, each, type, op, comm)
+				: MPI_Reduce_scatter(from, to, counts, type, op, comm);
+}
+
+/* What each rank gets a part of; of n elements, or some more. */
+static void part(const struct memory *m, int kind, int n, bool whole, bool max, bool in_place, MPI_Comm comm,
+		 int turn)
+{
+	int me, size, counts[RANKS], bad = 0, at = 0, all = 0;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &size);
+	int each = kind < BLOCK ? n : 1 + n / size, gets = each,
+	    of = kind == SCAN	  ? me + 1
+		 : kind == EXSCAN ? me
+				  : size;
+	for (int r = 0; r < size; r++)
+		counts[r] = kind == VECTOR ? each + (r + turn) % 3 - 1 : each;
+	for (int r = 0; r < size; r++) {
+		at += r < me && kind >= BLOCK ? counts[r] : 0;
+		all += kind >= BLOCK ? counts[r] : 0;
+	}
+	all = kind < BLOCK ? n : all;
+	gets = !of ? 0 : kind == VECTOR ? counts[me] : each;
+	memset(m->in, BLANK, 8 * (size_t)all + 64);
+	write_operand(in_place ? m->in : m->out, whole, all, me, turn);
+	int rc = call_part(kind, in_place ? MPI_IN_PLACE : m->out, m->in, each, counts,
+			   whole ? MPI_LONG : MPI_DOUBLE, max ? MPI_MAX : MPI_SUM, comm);
+	for (int i = 0; i < gets; i++)
+		bad += number_at(m->in, whole, i) != wanted(max, of, turn, at + i);
+	for (int i = 0; i < all && !in_place; i++)
+		bad += number_at(m->out, whole, i) != value(me, turn, i);
+	for (size_t i = 8 * (size_t)(in_place ? all : gets); i < 8 * (size_t)all + 64; i++)
+		bad += m->in[i] != BLANK;
+	expect(!rc && !bad, "a sum of parts", kind * 1000000L + n * 1000L + bad);
 }
 
 /* The same operands, the same sum, from the first call on and whatever its length is. */
@@ -238,11 +288,14 @@ static const int lengths[] = {8,    16,	   24,	  40,	 48,	56,    64,    72,   96
 			      8192, 16376, 16384, 16392, 32768, 65528, 65536, 65544};
 #define LENGTHS (sizeof(lengths) / sizeof(*lengths))
 
-/* One of the three. */
+/* One of them. */
 static void any(const struct memory *m, unsigned dice, int root, int len, MPI_Comm comm, int turn)
 {
 	const struct layout *bytes = &layouts[BYTES];
-	if (dice % 3 == 0)
+	if (dice % 3 == 0 && dice >> 6 & 1)
+		part(m, (int)(dice >> 7) % KINDS, len / 8, dice >> 3 & 1, dice >> 4 & 1, dice >> 5 & 1, comm,
+		     turn);
+	else if (dice % 3 == 0)
 		sum(m, root, len / 8, dice >> 3 & 1, dice >> 4 & 1, dice >> 5 & 1, comm, turn);
 	else if (dice % 3 == 1)
 		gather(m, root, dice >> 3 & 1, bytes, bytes, len, comm, turn);
@@ -255,6 +308,10 @@ static void all_lengths(const struct memory *m, MPI_Comm comm)
 	for (size_t i = 0; i < LENGTHS; i++)
 		for (int k = 0; k < 8 * 3 * ranks; k++)
 			any(m, (unsigned)(k % 3 + k / 3 % 8 * 9), k / 24, lengths[i], comm, k);
+	for (size_t i = 0; i < LENGTHS; i++)
+		for (int k = 0; k < KINDS * 16; k++)
+			part(m, k % KINDS, lengths[i] / 8, k / KINDS & 1, k / KINDS & 2, k / KINDS & 4, comm,
+			     k);
 }
 
 /* A rank is ahead of a root by as many calls as there are places, and by one more; and others are roots in between. */
