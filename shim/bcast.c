@@ -41,7 +41,7 @@ static unsigned ranks_of(const struct sn_collective *c)
 static struct sn_meet *first_of(const struct sn_collective *c)
 {
 	unsigned ranks = 0;
-	if (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE || (ranks = ranks_of(c)) < 3)
+	if (c->root < 0 || c->count <= 0 || (size_t)c->count > SN_MEET_PLACE || (ranks = ranks_of(c)) < 3)
 		return NULL;
 	struct sn_meet_type t = sn_type_find(c->type, c->generation);
 	return fits(&t, c, ranks) ? sn_meet_after(c->comm) : NULL;
@@ -64,6 +64,9 @@ static bool is_root(const struct sn_collective *c)
 
 static struct sn_meet *first_scatter(const struct sn_collective *c)
 {
+	int inter;
+	if (c->root < 0 || sn_proof_mpi.comm_test_inter(c->comm, &inter) || inter)
+		return NULL; /* then a type may be one that says nothing */
 	unsigned ranks = ranks_of(c);
 	bool root = ranks && is_root(c);
 	struct sn_meet_type t = sn_type_find(root ? c->type : c->in_type, c->generation);
@@ -180,11 +183,11 @@ static int receive(struct sn_meet *m, const struct sn_collective *c, char *buf, 
 /* What stays with the root: straight, or by way of where it would lie for another. */
 static int own_block(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to, size_t len)
 {
+	if (sn_mpi_in_place(to)) /* and says no type */
+		return 0;
 	const struct sn_meet_type *out = &m->types[1],
 				  *in = sn_type_of(&m->types[0], c->in_type, c->generation);
 	const char *own = from + out->extent * c->count * (intptr_t)m->rank;
-	if (sn_mpi_in_place(to))
-		return 0;
 	size_t wanted = sn_type_bytes(in, c->in_count);
 	if (len > wanted || is_nowhere(in, to))
 		return differs(m, c, wanted, len > wanted ? len : NO_BUFFER);

@@ -348,9 +348,8 @@ static int reduce(const void *from, void *to, int64_t count, handle type, handle
 	union function mpi = beyond(REDUCE, count, 0);
 	if (mpi.symbol)
 		return mpi.reduce(from, to, count, type, op, root, comm);
-	return count > INT_MAX && root >= 0
-		       ? in_parts(REDUCE, from, to, count, type, op, root, comm)
-		       : PMPI_Reduce(from, to, fits(count) ? (int)count : -1, type, op, root, comm);
+	return count > INT_MAX ? in_parts(REDUCE, from, to, count, type, op, root, comm)
+			       : PMPI_Reduce(from, to, fits(count) ? (int)count : -1, type, op, root, comm);
 }
 
 static int scan(const void *from, void *to, int64_t count, handle type, handle op, handle comm)

@@ -54,15 +54,14 @@ static bool surely_right(handle type, handle op)
 	       is_one_of(op, ops, sizeof(ops) / sizeof(ops[0]));
 }
 
-bool sn_long_any_order(const struct sn_collective *c, unsigned ranks)
+/* By whatever name: a rank may call it by one of C, and another one by one of Fortran. */
+static bool is_whole(handle type)
 {
-	static const enum sn_mpi_named whole[] = {SN_INT,      SN_LONG,		 SN_LONG_LONG,
-						  SN_UNSIGNED, SN_UNSIGNED_LONG, SN_UNSIGNED_LONG_LONG},
-				       real[] = {SN_DOUBLE, SN_FLOAT}, ops[] = {SN_SUM, SN_PROD};
-	handle type = sn_meet_plain(c->type);
-	return is_one_of(type, whole, sizeof(whole) / sizeof(whole[0])) ||
-	       (ranks == 2 && is_one_of(type, real, sizeof(real) / sizeof(real[0])) &&
-		is_one_of(sn_meet_plain(c->op), ops, sizeof(ops) / sizeof(ops[0])));
+	static const enum sn_mpi_named types[] = {
+		SN_INT,	    SN_LONG,	SN_LONG_LONG, SN_UNSIGNED, SN_UNSIGNED_LONG, SN_UNSIGNED_LONG_LONG,
+		SN_INTEGER, SN_INT32_T, SN_INT64_T,   SN_UINT32_T, SN_UINT64_T,	     SN_INTEGER4,
+		SN_INTEGER8};
+	return is_one_of(type, types, sizeof(types) / sizeof(types[0]));
 }
 
 static size_t ask_quietly(handle type, handle op)
@@ -76,29 +75,35 @@ static size_t ask_quietly(handle type, handle op)
 	return size;
 }
 
-__attribute__((noinline)) size_t sn_long_element(handle type, handle op)
+__attribute__((noinline)) size_t sn_long_element(handle type, handle op, bool *any_order)
 {
 	static struct {
 		handle type, op;
 		size_t size;
+		bool whole;
 	} known[KNOWN]; /* none of them is ever freed */
 	static unsigned count;
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	unsigned i = 0;
 	size_t size = 0;
+	bool whole = false;
 	pthread_mutex_lock(&lock);
 	while (i < KNOWN && known[i].type && (known[i].type != type || known[i].op != op))
 		i++;
 	if (i < KNOWN && known[i].type) {
 		size = known[i].size;
+		whole = known[i].whole;
 	} else if (sn_mpi_builtin(type) && sn_mpi_builtin(op)) {
 		size = ask_quietly(type, op);
+		whole = is_whole(sn_meet_plain(type));
 		i = count++ % KNOWN;
 		known[i].type = type;
 		known[i].op = op;
 		known[i].size = size;
+		known[i].whole = whole;
 	}
 	pthread_mutex_unlock(&lock);
+	*any_order = whole;
 	return size;
 }
 
@@ -141,7 +146,8 @@ static int fewest(void)
 
 static struct sn_meet *first_of(const struct sn_collective *c)
 {
-	return is_long(sn_long_element(c->type, c->op), c, 0) ? sn_meet_here(c->comm) : NULL;
+	bool any_order;
+	return is_long(sn_long_element(c->type, c->op, &any_order), c, 0) ? sn_meet_here(c->comm) : NULL;
 }
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)

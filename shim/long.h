@@ -41,15 +41,17 @@
 
 #define SN_LONG_LEAST 2048 /* bytes; and not what flat.h has */
 
-/* The bytes of an element; 0: of such elements and operations the MPI makes the sum. */
-size_t sn_long_element(handle type, handle op);
-/* Is the result the same in whatever order so many operands come, to the bit? Not of all of which that is true. */
-bool sn_long_any_order(const struct sn_collective *c, unsigned ranks);
+/*
+ * The bytes of an element; 0: of such elements and operations the MPI makes the sum. any_order: the result is the same in
+ * whatever order operands come, to the bit. Not of all of which that is true.
+ */
+size_t sn_long_element(handle type, handle op, bool *any_order);
 /* Of this call; and in m->element from here on. */
 static inline size_t sn_long_element_of(struct sn_meet *m, const struct sn_collective *c)
 {
 	if (!likely(m->long_type == c->type && m->long_op == c->op)) {
-		m->element = sn_long_element(c->type, c->op);
+		bool any_order;
+		m->element = sn_long_element(c->type, c->op, &any_order);
 		m->long_type = c->type;
 		m->long_op = c->op;
 	}

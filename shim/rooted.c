@@ -51,25 +51,32 @@ static size_t elements(const struct sn_collective *c, unsigned ranks)
 	return all;
 }
 
-static unsigned ranks_of(handle comm)
+/* Whoever is in none of the groups of which such a call may be has arguments that say nothing. */
+static unsigned ranks_of(const struct sn_collective *c)
 {
-	int ranks;
-	return sn_proof_mpi.comm_size(comm, &ranks) ? 0 : (unsigned)ranks;
+	int ranks, inter;
+	bool none = c->root < 0 || sn_proof_mpi.comm_test_inter(c->comm, &inter) || inter ||
+		    sn_proof_mpi.comm_size(c->comm, &ranks);
+	return none ? 0 : (unsigned)ranks;
 }
 
 static struct sn_meet *first_reduce(const struct sn_collective *c)
 {
-	unsigned ranks = ranks_of(c->comm);
-	if (!ranks || !fits(c, sn_long_element(c->type, c->op) * elements(c, ranks), ranks))
+	unsigned ranks = ranks_of(c);
+	bool any_order;
+	if (!ranks || !fits(c, sn_long_element(c->type, c->op, &any_order) * elements(c, ranks), ranks))
 		return NULL;
-	return sn_long_any_order(c, ranks) ? sn_meet_after(c->comm) : sn_meet_here(c->comm);
+	return any_order ? sn_meet_after(c->comm) : sn_meet_here(c->comm);
 }
 
 /* What a root brings in place it says by the type that it gets. */
 static struct sn_meet *first_gather(const struct sn_collective *c)
 {
+	unsigned ranks = ranks_of(c);
+	if (!ranks)
+		return NULL;
 	struct sn_meet_type t = sn_type_find(c->type, c->generation);
-	return fits(c, sn_type_bytes(&t, c->count), ranks_of(c->comm)) ? sn_meet_after(c->comm) : NULL;
+	return fits(c, sn_type_bytes(&t, c->count), ranks) ? sn_meet_after(c->comm) : NULL;
 }
 
 static struct sn_meet *of_gather(const struct sn_collective *c, const void *from)

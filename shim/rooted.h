@@ -10,7 +10,7 @@
  * Which calls these are is known as in long.h and blocks.h, by what must be the same on all ranks. Sums: the
  * MPI's own types, without holes, and operations, up to SN_MEET_PLACE. The sum is made by MPI_Reduce_local, in the order
  * of the ranks, whoever the root is; so the same operands lead to the same result in all calls, to the bit, if either
- * their order does not matter, or the first such call on a communicator makes the memory. MPI_Gather: blocks that longer
+ * their order does not matter (integers), or the first such call on a communicator makes the memory. MPI_Gather: blocks that longer
  * messages do not move as fast. These, and sums in whatever order, begin with the SN_MEET_CALLSth call.
  *
  * What a rank says of its operand is its length, or that it has none that MPI allows; then who reads it calls the error

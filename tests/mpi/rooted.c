@@ -18,14 +18,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MOST  66000 /* bytes of a block, or an operand */
-#define RANKS 16
-#define BLANK 0x5a
+#define MOST	 66000 /* bytes of a block, or an operand */
+#define RANKS	 16
+#define BLANK	 0x5a
+#define NONSENSE ((MPI_Datatype)(intptr_t)0x10) /* where a type says nothing */
 
 static int rank, ranks, faults, calls;
 
@@ -126,7 +128,7 @@ static int call_part(int kind, const void *from, void *to, int each, const int *
 static void part(const struct memory *m, int kind, int n, bool whole, bool max, bool in_place, MPI_Comm comm,
 		 int turn)
 {
-	int me, size, counts[RANKS], bad = 0, at = 0, all = 0;
+	int me, size, counts[RANKS] = {0}, bad = 0, at = 0, all = 0;
 	MPI_Comm_rank(comm, &me);
 	MPI_Comm_size(comm, &size);
 	int each = kind < BLOCK ? n : 1 + n / size, gets = each,
@@ -167,6 +169,26 @@ static void to_the_bit(MPI_Comm comm)
 		if (!i)
 			memcpy(first, in, sizeof(in));
 		expect(rank < ranks - 1 || !memcmp(first, in, sizeof(in)), "another sum", i);
+	}
+}
+
+/* C's name of a type here, and Fortran's there. */
+static void by_another_name(void)
+{
+	for (int k = 0; k < 3; k++) {
+		MPI_Comm comm;
+		MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+		for (int i = 0; i < 40; i++) {
+			int one = i + rank, all = 0;
+			MPI_Reduce(&one, &all, 1,
+				   (rank + k) % 2 ? MPI_INT
+				   : k		  ? MPI_INT32_T
+						  : MPI_INTEGER,
+				   MPI_SUM, 0, comm);
+			expect(rank || all == ranks * i + ranks * (ranks - 1) / 2, "by another name", i);
+			calls++;
+		}
+		MPI_Comm_free(&comm);
 	}
 }
 
@@ -248,7 +270,7 @@ static void gather(const struct memory *m, int root, bool in_place, const struct
 	fill(in_place ? m->in + (size_t)me * span : m->out, in_place ? in : o, len, me, root, turn);
 	count_call();
 	int rc = MPI_Gather(in_place ? MPI_IN_PLACE : m->out, in_place ? 0 : count_of(o, len),
-			    in_place ? MPI_DATATYPE_NULL : o->type, me == root ? m->in : NULL,
+			    in_place ? NONSENSE : o->type, me == root ? m->in : NULL,
 			    me == root ? count_of(in, len) : -7, me == root ? in->type : MPI_DATATYPE_NULL,
 			    root, comm);
 	for (int r = 0; r < size && me == root; r++)
@@ -269,10 +291,9 @@ static void scatter(const struct memory *m, int root, bool in_place, const struc
 	for (int r = 0; r < size && here; r++)
 		fill(m->out + (size_t)r * span_of(o, len), o, len, root, r, turn);
 	count_call();
-	int rc = MPI_Scatter(here ? m->out : NULL, here ? count_of(o, len) : -7,
-			     here ? o->type : MPI_DATATYPE_NULL, in_place ? MPI_IN_PLACE : m->in,
-			     in_place ? 0 : count_of(in, len), in_place ? MPI_DATATYPE_NULL : in->type, root,
-			     comm);
+	int rc = MPI_Scatter(here ? m->out : NULL, here ? count_of(o, len) : -7, here ? o->type : NONSENSE,
+			     in_place ? MPI_IN_PLACE : m->in, in_place ? 0 : count_of(in, len),
+			     in_place ? NONSENSE : in->type, root, comm);
 	if (!in_place)
 		bad = wrong(m->in, in, len, root, me, turn);
 	bad += beside(m->in, span_of(in, len) + 64);
@@ -418,7 +439,7 @@ static void communicators(const struct memory *m)
 static void between_groups(void)
 {
 	MPI_Comm half, inter;
-	int others, bad = 0, side = rank % 2, one = rank, all = 0, each[RANKS] = {0};
+	int others, bad = 0, side = rank % 2, one = rank, back = rank, all = 0, each[RANKS] = {0};
 	if (ranks < 2)
 		return;
 	MPI_Comm_split(MPI_COMM_WORLD, side, rank, &half);
@@ -426,8 +447,13 @@ static void between_groups(void)
 	MPI_Comm_remote_size(inter, &others);
 	int root = side ? 0 : rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
 	for (int i = 0; i < 20; i++) {
+		bool one_of = side || !rank;
+		MPI_Datatype type = one_of ? MPI_INT : NONSENSE;
 		MPI_Reduce(&one, &all, 1, MPI_INT, MPI_SUM, root, inter);
-		MPI_Gather(&one, 1, MPI_INT, each, 1, MPI_INT, root, inter);
+		MPI_Gather(&one, 1, side ? MPI_INT : NONSENSE, each, 1, side ? NONSENSE : type, root, inter);
+		MPI_Scatter(each, 1, side ? NONSENSE : type, &back, 1, side ? MPI_INT : NONSENSE, root,
+			    inter);
+		bad += side && back != rank;
 		for (int r = 0; r < others && !rank; r++) {
 			all -= 2 * r + 1;
 			bad += each[r] != 2 * r + 1;
@@ -567,6 +593,7 @@ int main(int argc, char **argv)
 	to_the_bit(MPI_COMM_WORLD);
 	all_lengths(&m, MPI_COMM_WORLD);
 	operations(MPI_COMM_WORLD);
+	by_another_name();
 	all_types(&m, MPI_COMM_WORLD);
 	mixed(&m, MPI_COMM_WORLD);
 	ahead(&m, MPI_COMM_WORLD);
