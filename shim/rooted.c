@@ -10,6 +10,9 @@
 #define MOST ((size_t)16 << 10) /* bytes of a block */
 _Static_assert(SAYS <= SN_MEET_PLACES, "a rank waits for what is said before its call");
 
+#define PIECES 8 /* of an operand, at most, so that who adds it begins while it is still being written */
+#define PIECE  ((size_t)SN_MEET_PLACE / PIECES)
+
 #define NOTHING UINT64_MAX /* in place of the length: this rank has none */
 #define ALL	255	   /* in place of the root: each rank reads what others bring along */
 _Static_assert(ALL >= SN_MEET_RANKS, "no rank's number");
@@ -173,6 +176,25 @@ static int own_room(struct sn_meet *m, const struct sn_collective *c, char **roo
 	return await_place(m, c->comm);
 }
 
+/* What a rank's word says when so many bytes of its operand are there. */
+static inline uint64_t word_of(const struct sn_meet *m, size_t bytes, size_t len)
+{
+	return m->rooted * PIECES + (likely(bytes >= len) ? PIECES : (bytes + PIECE - 1) / PIECE);
+}
+
+static void write_operand(struct sn_meet *m, const struct sn_collective *c, char *room, const char *from,
+			  size_t len)
+{
+	struct sn_meet_line *mine = line_of(m, m->rank);
+	size_t at = 0;
+	mine->said = len;
+	for (; len - at > PIECE; at += PIECE) {
+		sn_meet_copy(m, c, room + at, from + at, PIECE);
+		sn_meet_say(m, &mine->call, word_of(m, at + PIECE, len));
+	}
+	sn_meet_copy(m, c, room + at, from + at, len - at);
+}
+
 /* from: NULL, if this rank has nothing that MPI allows; of a sum. */
 static int bring(struct sn_meet *m, const struct sn_collective *c, const char *from, size_t len)
 {
@@ -185,23 +207,37 @@ static int bring(struct sn_meet *m, const struct sn_collective *c, const char *f
 	if (!nowhere && c->kind == SN_GATHER)
 		rc = sn_type_out(m, c, &m->types[1], from, c->count, room, len);
 	else if (!nowhere)
-		sn_meet_copy(m, c, room, from, len);
+		write_operand(m, c, room, from, len);
 	mine->said = nowhere || rc ? NOTHING : len;
-	sn_meet_say(m, &mine->call, m->rooted);
+	sn_meet_say(m, &mine->call, word_of(m, len, len));
 	return nowhere ? differs(m, c, m->rank, NOTHING, len) : rc;
 }
 
-/* Until that rank has come: 0 if with so many bytes, or, where fewer are no error, with whole elements. */
-static int await_rank(struct sn_meet *m, const struct sn_collective *c, unsigned rank, size_t len,
-		      size_t element)
+/*
+ * Until so many bytes of a rank's, or all, are there: 0 if it has len in all, or, where fewer are no error, whole
+ * elements.
+ */
+static int await_rank(struct sn_meet *m, const struct sn_collective *c, unsigned rank, size_t bytes,
+		      size_t len, size_t element)
 {
 	const struct sn_meet_line *line = line_of(m, rank);
-	int rc = sn_meet_await(m, c->comm, rank, &line->call, m->rooted);
+	int rc = sn_meet_await(m, c->comm, rank, &line->call, word_of(m, bytes, len));
 	if (likely(!rc && line->said == len))
 		return 0;
 	if (!rc && (!element || line->said > len || line->said % element))
 		rc = differs(m, c, rank, line->said, len);
 	return rc;
+}
+
+/* To a sum what a rank has brought along; the first one's is the sum. */
+static int add(struct sn_meet *m, const struct sn_collective *c, unsigned rank, const char *operand,
+	       char *sum, size_t n)
+{
+	if (rank)
+		return sn_proof_mpi.reduce_local(operand, sum, (int)(n / m->element), c->type, c->op);
+	if (operand != sum)
+		sn_copy_between(sum, operand, n);
+	return 0;
 }
 
 /* ---- the root ---- */
@@ -217,25 +253,19 @@ static int reduce(struct sn_meet *m, const struct sn_collective *c, const char *
 	const char *own = in_place ? to : from;
 	char *room;
 	int rc = 0;
-	for (unsigned r = 0; r < m->ranks && !rc; r++)
-		if (r != m->rank)
-			rc = await_rank(m, c, r, len, 0);
-	if (gpu && !rc && !(rc = own_room(m, c, &room))) {
+	if (gpu && !(rc = own_room(m, c, &room))) {
 		sn_meet_copy(m, c, room, own, len);
 		own = room;
 	}
 	for (size_t at = 0, n; at < len && !rc; at += n) {
 		n = len - at < most ? len - at : most;
 		char *sum = aside ? m->sums : to + at;
-		for (unsigned r = 0; r < m->ranks; r++) {
+		for (unsigned r = 0; r < m->ranks && !rc; r++) {
 			const char *operand = (r == m->rank ? own : brought(m, r, len)) + at;
-			if (r)
-				sn_proof_mpi.reduce_local(operand, sum, (int)(n / m->element), c->type,
-							  c->op);
-			else if (operand != sum)
-				sn_copy_between(sum, operand, n);
+			if (r == m->rank || !(rc = await_rank(m, c, r, at + n, len, 0)))
+				rc = add(m, c, r, operand, sum, n);
 		}
-		if (aside)
+		if (aside && !rc)
 			sn_meet_copy(m, c, to + at, sum, n);
 	}
 	return rc;
@@ -269,7 +299,7 @@ static int gather(struct sn_meet *m, const struct sn_collective *c, const char *
 	int rc = gather_own(m, c, from, to + each * (intptr_t)m->rank, sent);
 	for (unsigned k = 1; k < m->ranks && !rc; k++) {
 		unsigned r = (m->rank + k) % m->ranks;
-		rc = await_rank(m, c, r, len, (size_t)in->size);
+		rc = await_rank(m, c, r, len, len, (size_t)in->size);
 		size_t theirs = line_of(m, r)->said;
 		if (!rc)
 			rc = sn_type_in(m, c, in, to + each * (intptr_t)r, brought(m, r, theirs), theirs);
@@ -319,17 +349,13 @@ static int sum_up(struct sn_meet *m, const struct sn_collective *c, const struct
 	size_t most = SN_MEET_SUMS / m->element * m->element;
 	bool gpu = sn_meet_gpu(m, c);
 	int rc = 0;
-	for (unsigned r = 0; r < p->ranks && !rc; r++)
-		if (r != m->rank)
-			rc = await_rank(m, c, r, len, 0);
 	for (size_t at = 0, n; at < p->len && !rc; at += n) {
 		n = p->len - at < most ? p->len - at : most;
 		char *sum = gpu ? m->sums : to + at;
-		sn_copy_between(sum, brought(m, 0, len) + p->at + at, n);
-		for (unsigned r = 1; r < p->ranks; r++)
-			sn_proof_mpi.reduce_local(brought(m, r, len) + p->at + at, sum, (int)(n / m->element),
-						  c->type, c->op);
-		if (gpu)
+		for (unsigned r = 0; r < p->ranks && !rc; r++)
+			if (r == m->rank || !(rc = await_rank(m, c, r, p->at + at + n, len, 0)))
+				rc = add(m, c, r, brought(m, r, len) + p->at + at, sum, n);
+		if (gpu && !rc)
 			sn_meet_copy(m, c, to + at, sum, n);
 	}
 	return rc;

@@ -16,7 +16,7 @@
  * What a rank says of its operand is its length, or that it has none that MPI allows; then who reads it calls the error
  * handler, as that rank does.
  *
- * Budget: written once, read once; one locked instruction of who is not the root, and one with each fourth call; no
+ * Budget: written once, read once; one locked instruction for each 8 KiB of who is not the root, and one with each fourth call; no
  * allocation, and no system call but to wait. tests/model/rooted.pml
  */
 #ifndef SN_SHIM_ROOTED_H
