@@ -47,12 +47,10 @@ static struct sn_meet *first_of(const struct sn_collective *c)
 	return fits(&t, c, ranks) ? sn_meet_after(c->comm) : NULL;
 }
 
-#define MOST ((size_t)16 << 10) /* bytes of a block of MPI_Scatter */
-
 /* Of its blocks each rank says what it sends, or gets, as it is the root or not. */
 static inline bool fits_each(const struct sn_collective *c, size_t len, unsigned ranks)
 {
-	return len && len <= MOST && len * ranks <= SN_MEET_PLACE && ranks > 1 && c->root >= 0 &&
+	return len && len <= SN_MEET_BLOCK && len * ranks <= SN_MEET_PLACE && ranks > 1 && c->root >= 0 &&
 	       (unsigned)c->root < ranks;
 }
 
@@ -64,14 +62,13 @@ static bool is_root(const struct sn_collective *c)
 
 static struct sn_meet *first_scatter(const struct sn_collective *c)
 {
-	int inter;
-	if (c->root < 0 || sn_proof_mpi.comm_test_inter(c->comm, &inter) || inter)
+	unsigned ranks = sn_meet_ranks(c);
+	if (!ranks)
 		return NULL; /* then a type may be one that says nothing */
-	unsigned ranks = ranks_of(c);
-	bool root = ranks && is_root(c);
+	bool root = is_root(c);
 	struct sn_meet_type t = sn_type_find(root ? c->type : c->in_type, c->generation);
 	size_t len = sn_type_bytes(&t, root ? c->count : c->in_count);
-	return ranks && fits_each(c, len, ranks) ? sn_meet_after(c->comm) : NULL;
+	return fits_each(c, len, ranks) ? sn_meet_after(c->comm) : NULL;
 }
 
 /* types[1] is what the root sends, types[0] what anybody gets. */
@@ -136,12 +133,6 @@ static __attribute__((noinline)) int await_read(struct sn_meet *m, handle comm, 
 	return rc;
 }
 
-/* Memory at 0 is where types say. */
-static bool is_nowhere(const struct sn_meet_type *t, const void *buf)
-{
-	return (!buf && t->plain) || sn_mpi_in_place(buf);
-}
-
 /* out: what goes to each, or to all, of len bytes in all. */
 static int send(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *out,
 		const char *buf, size_t len)
@@ -153,7 +144,7 @@ static int send(struct sn_meet *m, const struct sn_collective *c, const struct s
 		rc = await_read(m, c->comm, m->bcasts - SN_MEET_PLACES);
 	if (rc)
 		return rc;
-	bool nowhere = is_nowhere(out, buf);
+	bool nowhere = sn_type_nowhere(out, buf);
 	char *room = sn_meet_place_room(m, m->bcasts, len * blocks);
 	for (unsigned r = 0; r < blocks && !nowhere && !rc; r++)
 		if (blocks == 1 || r != m->rank)
@@ -189,7 +180,7 @@ static int own_block(struct sn_meet *m, const struct sn_collective *c, const cha
 				  *in = sn_type_of(&m->types[0], c->in_type, c->generation);
 	const char *own = from + out->extent * c->count * (intptr_t)m->rank;
 	size_t wanted = sn_type_bytes(in, c->in_count);
-	if (len > wanted || is_nowhere(in, to))
+	if (len > wanted || sn_type_nowhere(in, to))
 		return differs(m, c, wanted, len > wanted ? len : NO_BUFFER);
 	if (likely(out->plain))
 		return sn_type_in(m, c, in, to, own, len);
@@ -202,7 +193,8 @@ static int scatter(struct sn_meet *m, const struct sn_collective *c, const void 
 {
 	if ((unsigned)c->root != m->rank) {
 		size_t len = sn_type_bytes(&m->types[0], c->in_count);
-		return is_nowhere(&m->types[0], to) ? differs(m, c, len, NO_BUFFER) : receive(m, c, to, len);
+		return sn_type_nowhere(&m->types[0], to) ? differs(m, c, len, NO_BUFFER)
+							 : receive(m, c, to, len);
 	}
 	size_t len = sn_type_bytes(&m->types[1], c->count);
 	int rc = send(m, c, &m->types[1], from, len);
@@ -212,9 +204,9 @@ static int scatter(struct sn_meet *m, const struct sn_collective *c, const void 
 static int bcast(struct sn_meet *m, const struct sn_collective *c, void *buf)
 {
 	size_t len = sn_type_bytes(&m->types[0], c->count);
-	return (unsigned)c->root == m->rank    ? send(m, c, &m->types[0], buf, len)
-	       : is_nowhere(&m->types[0], buf) ? differs(m, c, len, NO_BUFFER)
-					       : receive(m, c, buf, len);
+	return (unsigned)c->root == m->rank	    ? send(m, c, &m->types[0], buf, len)
+	       : sn_type_nowhere(&m->types[0], buf) ? differs(m, c, len, NO_BUFFER)
+						    : receive(m, c, buf, len);
 }
 
 int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)

@@ -4,8 +4,6 @@
 #include "types.h"
 #include <stdio.h>
 
-/* Bytes of a block. Longer ones go as fast by messages, of which each is copied once. */
-#define MOST ((size_t)16 << 10)
 /* Of the ring. Whoever shares a core with others has the use of their caches, and pages that nobody has written are dear. */
 #define LAP ((size_t)64 << 10)
 
@@ -36,7 +34,7 @@ static size_t brought(bool each, size_t len, unsigned ranks)
 static bool fits(const struct sn_meet_type *in, const struct sn_collective *c, unsigned ranks)
 {
 	size_t len = sn_type_bytes(in, c->in_count);
-	return len && len <= MOST && brought(c->kind == SN_ALLTOALL, len, ranks) <= SN_MEET_BLOCKS;
+	return len && len <= SN_MEET_BLOCK && brought(c->kind == SN_ALLTOALL, len, ranks) <= SN_MEET_BLOCKS;
 }
 
 static inline struct blocks blocks_of(const struct sn_collective *c, const void *from, const void *to,
@@ -57,7 +55,7 @@ static bool wrong(const struct blocks *b)
 	const struct sn_collective *c = b->c;
 	bool sends = b->in_place || (c->count >= 0 && (b->out->size || !c->count) && b->sent <= b->len &&
 				     (b->from || !b->out->plain));
-	return !sends || sn_mpi_in_place(b->to) || (!b->to && b->in->plain);
+	return !sends || sn_type_nowhere(b->in, b->to);
 }
 
 static struct sn_meet *first_of(const struct sn_collective *c)

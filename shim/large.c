@@ -269,16 +269,19 @@ static int allgather(const void *out, int64_t count, handle type, void *in, int6
 	return blocks(ALLGATHER, out, count, type, in, in_count, in_type, comm);
 }
 
-/* What is wanted counts at the root alone; elsewhere there may be anything. */
-static int gather_c(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
-		    int root, handle comm)
+/* What counts at the root alone may be anything elsewhere. */
+static int64_t roots(int64_t count, int root, handle comm)
 {
 	int rank = root;
-	if (!likely(fits(in_count)) && sn_proof_find() && !sn_proof_mpi.comm_rank(comm, &rank) &&
-	    rank != root)
-		in_count = 0;
-	count = sn_mpi_in_place(out) ? 0 : count;
-	union function mpi = beyond(GATHER, count, in_count);
+	bool elsewhere = !likely(fits(count)) && sn_proof_find() && !sn_proof_mpi.comm_rank(comm, &rank) &&
+			 rank != root;
+	return elsewhere ? 0 : count;
+}
+
+static int rooted(int call, const void *out, int64_t count, handle type, void *in, int64_t in_count,
+		  handle in_type, int root, handle comm)
+{
+	union function mpi = beyond(call, count, in_count);
 	struct many a, b = {0};
 	if (mpi.symbol)
 		return mpi.gather(out, count, type, in, in_count, in_type, root, comm);
@@ -286,31 +289,37 @@ static int gather_c(const void *out, int64_t count, handle type, void *in, int64
 	if (!rc)
 		rc = many(in_count, in_type, &b);
 	if (!rc)
-		rc = PMPI_Gather(out, a.count, a.type, in, b.count, b.type, root, comm);
+		rc = call == GATHER ? PMPI_Gather(out, a.count, a.type, in, b.count, b.type, root, comm)
+				    : PMPI_Scatter(out, a.count, a.type, in, b.count, b.type, root, comm);
 	return done(&a, done(&b, rc));
 }
 
-/* What goes counts at the root alone. */
-static int scatter_c(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+static int gather_in(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
 		     int root, handle comm)
 {
-	int rank = root;
-	if (!likely(fits(count)) && sn_proof_find() && !sn_proof_mpi.comm_rank(comm, &rank) && rank != root)
-		count = 0;
-	in_count = sn_mpi_in_place(in) ? 0 : in_count;
-	union function mpi = beyond(SCATTER, count, in_count);
-	struct many a, b = {0};
-	if (mpi.symbol)
-		return mpi.gather(out, count, type, in, in_count, in_type, root, comm);
-	int rc = many(count, type, &a);
-	if (!rc)
-		rc = many(in_count, in_type, &b);
-	if (!rc)
-		rc = PMPI_Scatter(out, a.count, a.type, in, b.count, b.type, root, comm);
-	return done(&a, done(&b, rc));
+	return rooted(GATHER, out, sn_mpi_in_place(out) ? 0 : count, type, in, roots(in_count, root, comm),
+		      in_type, root, comm);
+}
+
+static int scatter(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
+		   int root, handle comm)
+{
+	return rooted(SCATTER, out, roots(count, root, comm), type, in, sn_mpi_in_place(in) ? 0 : in_count,
+		      in_type, root, comm);
 }
 
 #define NO_ROOT 0 /* there is none */
+
+static int small_sum(int call, const void *from, void *to, int count, handle type, handle op, int root,
+		     handle comm)
+{
+	switch (call) {
+	case ALLREDUCE: return PMPI_Allreduce(from, to, count, type, op, comm);
+	case SCAN: return PMPI_Scan(from, to, count, type, op, comm);
+	case EXSCAN: return PMPI_Exscan(from, to, count, type, op, comm);
+	default: return PMPI_Reduce(from, to, count, type, op, root, comm);
+	}
+}
 
 /* Each element is summed by itself, so one sum may be several. Some ranks may have nowhere to put it. */
 static int in_parts(int call, const void *from, void *to, int64_t count, handle type, handle op, int root,
@@ -322,52 +331,51 @@ static int in_parts(int call, const void *from, void *to, int64_t count, handle 
 	for (int64_t at = 0; at < count && !rc; at += PART) {
 		const void *in = sn_mpi_in_place(from) ? from : (const char *)from + extent * at;
 		int part = count - at < PART ? (int)(count - at) : PART;
-		void *sum = to ? (char *)to + extent * at : NULL;
-		switch (call) {
-		case ALLREDUCE: rc = PMPI_Allreduce(in, sum, part, type, op, comm); break;
-		case SCAN: rc = PMPI_Scan(in, sum, part, type, op, comm); break;
-		case EXSCAN: rc = PMPI_Exscan(in, sum, part, type, op, comm); break;
-		default: rc = PMPI_Reduce(in, sum, part, type, op, root, comm);
-		}
+		rc = small_sum(call, in, to ? (char *)to + extent * at : NULL, part, type, op, root, comm);
 	}
 	return rc;
 }
 
-/* Other ranks may call MPI_Allreduce for the same sum, and flat and long ones are no messages: so it goes the same way. */
-static int sum(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+/*
+ * Other ranks may call the function without _c for the same sum, and what goes without the MPI is no message: so it
+ * goes the same way.
+ */
+static inline int any_sum(int call, const void *from, void *to, int64_t count, handle type, handle op,
+			  int root, handle comm)
 {
-	union function mpi = beyond(ALLREDUCE, count, 0);
-	if (mpi.symbol)
-		return mpi.sum(from, to, count, type, op, comm);
-	return count > INT_MAX ? in_parts(ALLREDUCE, from, to, count, type, op, NO_ROOT, comm)
-			       : PMPI_Allreduce(from, to, fits(count) ? (int)count : -1, type, op, comm);
+	return count > INT_MAX
+		       ? in_parts(call, from, to, count, type, op, root, comm)
+		       : small_sum(call, from, to, fits(count) ? (int)count : -1, type, op, root, comm);
+}
+
+static inline int sum(int call, const void *from, void *to, int64_t count, handle type, handle op,
+		      handle comm)
+{
+	union function mpi = beyond(call, count, 0);
+	return mpi.symbol ? mpi.sum(from, to, count, type, op, comm)
+			  : any_sum(call, from, to, count, type, op, NO_ROOT, comm);
+}
+
+static int allreduce(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	return sum(ALLREDUCE, from, to, count, type, op, comm);
+}
+
+static int scan(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	return sum(SCAN, from, to, count, type, op, comm);
+}
+
+static int exscan(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
+{
+	return sum(EXSCAN, from, to, count, type, op, comm);
 }
 
 static int reduce(const void *from, void *to, int64_t count, handle type, handle op, int root, handle comm)
 {
 	union function mpi = beyond(REDUCE, count, 0);
-	if (mpi.symbol)
-		return mpi.reduce(from, to, count, type, op, root, comm);
-	return count > INT_MAX ? in_parts(REDUCE, from, to, count, type, op, root, comm)
-			       : PMPI_Reduce(from, to, fits(count) ? (int)count : -1, type, op, root, comm);
-}
-
-static int scan(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
-{
-	union function mpi = beyond(SCAN, count, 0);
-	if (mpi.symbol)
-		return mpi.sum(from, to, count, type, op, comm);
-	return count > INT_MAX ? in_parts(SCAN, from, to, count, type, op, NO_ROOT, comm)
-			       : PMPI_Scan(from, to, fits(count) ? (int)count : -1, type, op, comm);
-}
-
-static int exscan(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
-{
-	union function mpi = beyond(EXSCAN, count, 0);
-	if (mpi.symbol)
-		return mpi.sum(from, to, count, type, op, comm);
-	return count > INT_MAX ? in_parts(EXSCAN, from, to, count, type, op, NO_ROOT, comm)
-			       : PMPI_Exscan(from, to, fits(count) ? (int)count : -1, type, op, comm);
+	return mpi.symbol ? mpi.reduce(from, to, count, type, op, root, comm)
+			  : any_sum(REDUCE, from, to, count, type, op, root, comm);
 }
 
 /* To one rank after the other its part. In place a sum comes where the first parts were, which are done with, and may reach into its own. */
@@ -409,20 +417,18 @@ static int reduce_block(const void *from, void *to, int64_t count, handle type, 
 static int reduce_scatter(const void *from, void *to, const int64_t *counts, handle type, handle op,
 			  handle comm)
 {
-	int ranks = 0;
+	union function mpi = SN_FUNCTION(&next[PARTS]);
+	int ranks = 0, *few = NULL;
 	int64_t most = 0;
-	if (!counts || !sn_proof_find() || sn_proof_mpi.comm_size(comm, &ranks))
-		ranks = 0; /* it says so itself */
-	int *few = ranks ? malloc(sizeof(int) * (size_t)ranks) : NULL;
-	for (int r = 0; r < ranks; r++) {
+	if (counts && sn_proof_find() && !sn_proof_mpi.comm_size(comm, &ranks))
+		few = malloc(sizeof(int) * (size_t)ranks);
+	for (int r = 0; few && r < ranks; r++) {
 		most = counts[r] > most ? counts[r] : most;
-		if (few)
-			few[r] = fits(counts[r]) ? (int)counts[r] : -1;
+		few[r] = fits(counts[r]) ? (int)counts[r] : -1;
 	}
-	union function mpi = beyond(PARTS, most, 0);
-	int rc = mpi.symbol	  ? mpi.parts(from, to, counts, type, op, comm)
-		 : most > INT_MAX ? to_each(from, to, counts, 0, type, op, comm)
-				  : PMPI_Reduce_scatter(from, to, few, type, op, comm);
+	int rc = mpi.symbol && (!few || most > INT_MAX) ? mpi.parts(from, to, counts, type, op, comm)
+		 : most > INT_MAX			? to_each(from, to, counts, 0, type, op, comm)
+							: PMPI_Reduce_scatter(from, to, few, type, op, comm);
 	free(few);
 	return rc;
 }
@@ -443,14 +449,14 @@ void *sn_large_stand_in(const char *name, void *definition)
 		[BCAST] = {"MPI_Bcast_c", {.bcast = bcast}},
 		[ALLTOALL] = {"MPI_Alltoall_c", {.blocks = alltoall}},
 		[ALLGATHER] = {"MPI_Allgather_c", {.blocks = allgather}},
-		[ALLREDUCE] = {"MPI_Allreduce_c", {.sum = sum}},
+		[ALLREDUCE] = {"MPI_Allreduce_c", {.sum = allreduce}},
 		[REDUCE] = {"MPI_Reduce_c", {.reduce = reduce}},
 		[SCAN] = {"MPI_Scan_c", {.sum = scan}},
 		[EXSCAN] = {"MPI_Exscan_c", {.sum = exscan}},
 		[BLOCK] = {"MPI_Reduce_scatter_block_c", {.sum = reduce_block}},
 		[PARTS] = {"MPI_Reduce_scatter_c", {.parts = reduce_scatter}},
-		[SCATTER] = {"MPI_Scatter_c", {.gather = scatter_c}},
-		[GATHER] = {"MPI_Gather_c", {.gather = gather_c}},
+		[SCATTER] = {"MPI_Scatter_c", {.gather = scatter}},
+		[GATHER] = {"MPI_Gather_c", {.gather = gather_in}},
 	};
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(calls[call].name, name + p) != 0)

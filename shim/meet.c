@@ -338,6 +338,14 @@ __attribute__((noinline)) struct sn_meet *sn_meet_first(
 	return sn_meet_is_ending(c->comm) || is_none(c->comm) ? NULL : first_of(c);
 }
 
+unsigned sn_meet_ranks(const struct sn_collective *c)
+{
+	int ranks, inter;
+	bool none = c->root < 0 || sn_proof_mpi.comm_test_inter(c->comm, &inter) || inter ||
+		    sn_proof_mpi.comm_size(c->comm, &ranks);
+	return none ? 0 : (unsigned)ranks;
+}
+
 /* ---- a communicator is freed, or an endpoint ---- */
 
 bool sn_meet_is_ending(handle comm)

@@ -34,7 +34,10 @@
 #define SN_MEET_BLOCKS (256u << 10)  /* blocks.h: bytes that a rank brings along, at most */
 #define SN_MEET_PLACES 16	     /* bcast.h, rooted.h: calls that who writes may be ahead of who reads */
 #define SN_MEET_PLACE  (64u << 10)   /* likewise: bytes of a call */
-#define SN_MEET_CALLS  16	     /* blocks.h, bcast.h: to make the memory takes as long as some of them */
+#define SN_MEET_BLOCK                                                                                        \
+	((size_t)16                                                                                          \
+	 << 10) /* blocks.h, bcast.h, rooted.h: bytes of a block. Longer ones go as fast by messages, of which each is copied once */
+#define SN_MEET_CALLS  16 /* blocks.h, bcast.h: to make the memory takes as long as some of them */
 #define SN_MEET_PERIOD 64 /* calls, or pieces, of which one looks for the MPI, that its own affairs go on */
 
 struct sn_meet_line {	       /* flat.h: one rank's */
@@ -152,6 +155,11 @@ static inline struct sn_meet *sn_meet_known(const struct sn_collective *c,
 	return m && m->here ? m : NULL;
 }
 
+/*
+ * How many it has. 0: it is of two groups, or the call's root is none of its ranks: whoever takes no part in such a call
+ * has arguments that say nothing.
+ */
+unsigned sn_meet_ranks(const struct sn_collective *c);
 /* May one more have memory, as far as it is this rank's affair? */
 bool sn_meet_room(void);
 /*

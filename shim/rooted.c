@@ -6,8 +6,7 @@
 #include "types.h"
 #include <stdio.h>
 
-#define SAYS 4			/* calls, with the last of which a rank says how far it is */
-#define MOST ((size_t)16 << 10) /* bytes of a block */
+#define SAYS 4 /* calls, with the last of which a rank says how far it is */
 _Static_assert(SAYS <= SN_MEET_PLACES, "a rank waits for what is said before its call");
 
 #define PIECES 8 /* of an operand, at most, so that who adds it begins while it is still being written */
@@ -35,7 +34,7 @@ static inline bool is_for_all(const struct sn_collective *c)
 
 static inline bool fits(const struct sn_collective *c, size_t len, unsigned ranks)
 {
-	size_t most = c->kind == SN_GATHER ? MOST : SN_MEET_PLACE;
+	size_t most = c->kind == SN_GATHER ? SN_MEET_BLOCK : SN_MEET_PLACE;
 	return len && len <= most && ranks > 1 && c->root >= 0 && (unsigned)c->root < ranks;
 }
 
@@ -54,18 +53,9 @@ static size_t elements(const struct sn_collective *c, unsigned ranks)
 	return all;
 }
 
-/* Whoever is in none of the groups of which such a call may be has arguments that say nothing. */
-static unsigned ranks_of(const struct sn_collective *c)
-{
-	int ranks, inter;
-	bool none = c->root < 0 || sn_proof_mpi.comm_test_inter(c->comm, &inter) || inter ||
-		    sn_proof_mpi.comm_size(c->comm, &ranks);
-	return none ? 0 : (unsigned)ranks;
-}
-
 static struct sn_meet *first_reduce(const struct sn_collective *c)
 {
-	unsigned ranks = ranks_of(c);
+	unsigned ranks = sn_meet_ranks(c);
 	bool any_order;
 	if (!ranks || !fits(c, sn_long_element(c->type, c->op, &any_order) * elements(c, ranks), ranks))
 		return NULL;
@@ -75,7 +65,7 @@ static struct sn_meet *first_reduce(const struct sn_collective *c)
 /* What a root brings in place it says by the type that it gets. */
 static struct sn_meet *first_gather(const struct sn_collective *c)
 {
-	unsigned ranks = ranks_of(c);
+	unsigned ranks = sn_meet_ranks(c);
 	if (!ranks)
 		return NULL;
 	struct sn_meet_type t = sn_type_find(c->type, c->generation);
@@ -115,12 +105,6 @@ static inline struct sn_meet_line *line_of(const struct sn_meet *m, unsigned ran
 static inline const char *brought(const struct sn_meet *m, unsigned rank, size_t len)
 {
 	return sn_meet_up_room(m, m->rooted, rank, len);
-}
-
-/* Memory at 0 is where types say. */
-static bool is_nowhere(const struct sn_meet_type *t, const void *buf)
-{
-	return (!buf && t->plain) || sn_mpi_in_place(buf);
 }
 
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
@@ -200,7 +184,7 @@ static int bring(struct sn_meet *m, const struct sn_collective *c, const char *f
 {
 	struct sn_meet_line *mine = line_of(m, m->rank);
 	char *room = sn_meet_up_room(m, m->rooted, m->rank, len);
-	bool nowhere = c->kind == SN_GATHER ? is_nowhere(&m->types[1], from) : !from;
+	bool nowhere = c->kind == SN_GATHER ? sn_type_nowhere(&m->types[1], from) : !from;
 	int rc = await_place(m, c->comm);
 	if (!likely(!rc))
 		return rc;
@@ -242,33 +226,50 @@ static int add(struct sn_meet *m, const struct sn_collective *c, unsigned rank, 
 
 /* ---- the root ---- */
 
+/* What of the operands the sum is made of, and of which ranks': the first so many. */
+struct part {
+	size_t at, len;
+	unsigned ranks;
+};
+
 /*
  * Chunk by chunk, where the result shall be; but not if this rank's operand is there, and is not the first one, nor in a
  * GPU's memory.
  */
-static int reduce(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to, size_t len)
+static int sum_up(struct sn_meet *m, const struct sn_collective *c, const struct part *p, const char *own,
+		  char *to, size_t len)
 {
 	size_t most = SN_MEET_SUMS / m->element * m->element;
-	bool in_place = sn_mpi_in_place(from), gpu = sn_meet_gpu(m, c), aside = gpu || (in_place && m->rank);
-	const char *own = in_place ? to : from;
-	char *room;
+	bool aside = sn_meet_gpu(m, c) || (own == to && m->rank);
 	int rc = 0;
-	if (gpu && !(rc = own_room(m, c, &room))) {
-		sn_meet_copy(m, c, room, own, len);
-		own = room;
-	}
-	for (size_t at = 0, n; at < len && !rc; at += n) {
-		n = len - at < most ? len - at : most;
+	for (size_t at = 0, n; at < p->len && !rc; at += n) {
+		n = p->len - at < most ? p->len - at : most;
 		char *sum = aside ? m->sums : to + at;
-		for (unsigned r = 0; r < m->ranks && !rc; r++) {
-			const char *operand = (r == m->rank ? own : brought(m, r, len)) + at;
-			if (r == m->rank || !(rc = await_rank(m, c, r, at + n, len, 0)))
+		for (unsigned r = 0; r < p->ranks && !rc; r++) {
+			const char *operand = (r == m->rank ? own : brought(m, r, len)) + p->at + at;
+			if (r == m->rank || !(rc = await_rank(m, c, r, p->at + at + n, len, 0)))
 				rc = add(m, c, r, operand, sum, n);
 		}
 		if (aside && !rc)
 			sn_meet_copy(m, c, to + at, sum, n);
 	}
 	return rc;
+}
+
+/* A GPU's operand is added from where it would be brought along. */
+static int reduce(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to, size_t len)
+{
+	const struct part all = {.len = len, .ranks = m->ranks};
+	const char *own = sn_mpi_in_place(from) ? to : from;
+	if (sn_meet_gpu(m, c)) {
+		char *room;
+		int rc = own_room(m, c, &room);
+		if (rc)
+			return rc;
+		sn_meet_copy(m, c, room, own, len);
+		own = room;
+	}
+	return sum_up(m, c, &all, own, to, len);
 }
 
 /* Of this rank's own, that is there already, or it is packed where the others' would be. */
@@ -279,7 +280,7 @@ static int gather_own(struct sn_meet *m, const struct sn_collective *c, const ch
 	char *room;
 	if (sn_mpi_in_place(from))
 		return 0;
-	if (is_nowhere(out, from))
+	if (sn_type_nowhere(out, from))
 		return differs(m, c, m->rank, NOTHING, len);
 	if (likely(out->plain))
 		return sn_type_in(m, c, in, to, from, len);
@@ -294,7 +295,7 @@ static int gather(struct sn_meet *m, const struct sn_collective *c, const char *
 	const struct sn_meet_type *in = sn_type_of(&m->types[0], c->in_type, c->generation);
 	size_t len = sn_type_bytes(in, c->in_count);
 	intptr_t each = in->extent * c->in_count;
-	if (sent > len || (len && is_nowhere(in, to)))
+	if (sent > len || (len && sn_type_nowhere(in, to)))
 		return differs(m, c, m->rank, len && sent <= len ? NOTHING : sent, len);
 	int rc = gather_own(m, c, from, to + each * (intptr_t)m->rank, sent);
 	for (unsigned k = 1; k < m->ranks && !rc; k++) {
@@ -318,12 +319,6 @@ static int take(struct sn_meet *m, const struct sn_collective *c, const void *fr
 
 /* ---- where each rank gets something ---- */
 
-/* What of the operands this rank gets the sum of, and of which ranks': the first so many. */
-struct part {
-	size_t at, len;
-	unsigned ranks;
-};
-
 static struct part part_of(const struct sn_meet *m, const struct sn_collective *c, size_t len)
 {
 	struct part p = {.len = len, .ranks = m->ranks};
@@ -343,24 +338,6 @@ static struct part part_of(const struct sn_meet *m, const struct sn_collective *
 }
 
 /* This rank's own operand is read where it has brought it along, as the sum may come in its place. */
-static int sum_up(struct sn_meet *m, const struct sn_collective *c, const struct part *p, char *to,
-		  size_t len)
-{
-	size_t most = SN_MEET_SUMS / m->element * m->element;
-	bool gpu = sn_meet_gpu(m, c);
-	int rc = 0;
-	for (size_t at = 0, n; at < p->len && !rc; at += n) {
-		n = p->len - at < most ? p->len - at : most;
-		char *sum = gpu ? m->sums : to + at;
-		for (unsigned r = 0; r < p->ranks && !rc; r++)
-			if (r == m->rank || !(rc = await_rank(m, c, r, p->at + at + n, len, 0)))
-				rc = add(m, c, r, brought(m, r, len) + p->at + at, sum, n);
-		if (gpu && !rc)
-			sn_meet_copy(m, c, to + at, sum, n);
-	}
-	return rc;
-}
-
 static int for_all(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to, size_t len)
 {
 	struct part p = part_of(m, c, len);
@@ -369,7 +346,7 @@ static int for_all(struct sn_meet *m, const struct sn_collective *c, const void 
 	if ((gets && (!to || from == to)) || sn_mpi_in_place(to))
 		own = NULL;
 	int rc = bring(m, c, own, len);
-	return rc || !gets ? rc : sum_up(m, c, &p, to, len);
+	return rc || !gets ? rc : sum_up(m, c, &p, brought(m, m->rank, len), to, len);
 }
 
 /* ---- the call ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a program's memory goes to where all ranks can read it, and back: types without holes are copied, others packed
- * by the MPI. For blocks.h and bcast.h.
+ * by the MPI. For blocks.h, bcast.h and rooted.h.
  */
 #ifndef SN_SHIM_TYPES_H
 #define SN_SHIM_TYPES_H
@@ -26,6 +26,12 @@ static inline const struct sn_meet_type *sn_type_of(struct sn_meet_type *last, h
 static inline size_t sn_type_bytes(const struct sn_meet_type *t, int count)
 {
 	return (size_t)t->size * (size_t)(count > 0 ? count : 0);
+}
+
+/* Not where MPI allows a buffer to be; memory at 0 is where types say. */
+static inline bool sn_type_nowhere(const struct sn_meet_type *t, const void *buf)
+{
+	return (!buf && t->plain) || sn_mpi_in_place(buf);
 }
 
 /* So many of them, of len bytes in all; in: whole elements. 0, or an error of the MPI's. */

@@ -9,7 +9,8 @@
  *         -w, -v, -s: as sums.c, and each call is the MPI's; -m: with MPI_THREAD_MULTIPLE, several threads at once
  */
 #include "before.h"
-#include "blocks_types.h"
+#define NAME "blocks"
+#include "blocks_check.h"
 #include "told.h"
 #include <mpi.h>
 #include <pthread.h>
@@ -19,43 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST  66000 /* bytes of a block */
-#define RANKS 16
-#define BLANK 0x5a
-
-static int rank, ranks, faults, calls;
-
-static void expect(bool right, const char *what, long i)
-{
-	if (right || faults++ > 5)
-		return;
-	printf("blocks: rank %d: %s, %ld\n", rank, what, i);
-}
-
 /* ---- a call ---- */
-
-static unsigned char byte_of(int from, int to, int turn, int i)
-{
-	return (unsigned char)(from * 31 + to * 7 + turn * 13 + i + (i >> 8) * 5);
-}
-
-struct memory {
-	unsigned char *out, *in;
-	size_t room;
-};
-
-static void memory_new(struct memory *m)
-{
-	m->room = (size_t)RANKS * MOST * 3 + 64;
-	m->out = malloc(m->room);
-	m->in = malloc(m->room);
-}
-
-static void memory_free(const struct memory *m)
-{
-	free(m->out);
-	free(m->in);
-}
 
 static int call(bool all, bool in_place, const struct memory *m, const struct layout *o,
 		const struct layout *in, int len, MPI_Comm comm)
@@ -68,28 +33,15 @@ static int call(bool all, bool in_place, const struct memory *m, const struct la
 		   : MPI_Allgather(out, count, type, m->in, count_of(in, len), in->type, comm);
 }
 
-/* What goes to a rank, or to all (-1). */
-static void fill(unsigned char *at, const struct layout *l, int len, int me, int to, int turn)
-{
-	for (int i = 0; i < len; i++)
-		at[place_of(l, i)] = byte_of(me, to, turn, i);
-}
-
 static int wrong_bytes(const struct memory *m, const struct layout *l, int len, int me, int size, bool all,
 		       int turn)
 {
 	size_t span = span_of(l, len);
 	int bad = 0;
 	for (int r = 0; r < size; r++) {
-		unsigned char *at = m->in + (size_t)r * span;
-		for (int i = 0; i < len; i++) {
-			bad += at[place_of(l, i)] != byte_of(r, all ? me : -1, turn, i);
-			at[place_of(l, i)] = BLANK;
-		}
+		bad += wrong(m->in + (size_t)r * span, l, len, r, all ? me : -1, turn);
 	}
-	for (size_t i = 0; i < (size_t)size * span + 64; i++) /* nothing beside them */
-		bad += m->in[i] != BLANK;
-	return bad;
+	return bad + beside(m->in, (size_t)size * span + 64);
 }
 
 static void one(bool all, bool in_place, const struct memory *m, const struct layout *o,
@@ -120,12 +72,7 @@ static void cast(int root, const struct memory *m, const struct layout *l, int l
 		fill(m->in, l, len, root, -1, turn);
 	__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
 	int rc = MPI_Bcast(m->in, count_of(l, len), l->type, root, comm);
-	for (int i = 0; i < len; i++) {
-		bad += m->in[place_of(l, i)] != byte_of(root, -1, turn, i);
-		m->in[place_of(l, i)] = BLANK;
-	}
-	for (size_t i = 0; i < span + 64; i++)
-		bad += m->in[i] != BLANK;
+	bad += wrong(m->in, l, len, root, -1, turn) + beside(m->in, span + 64);
 	expect(!rc && !bad, "MPI_Bcast", len * 1000L + bad);
 }
 
@@ -476,25 +423,9 @@ static void wrongs(const struct memory *m, bool ours)
 	MPI_Comm_free(&comm);
 }
 
-/* Messages that need who waits here, some of whom sleep. */
-static void beside(const struct memory *m, MPI_Comm comm)
+static void one_beside(const struct memory *m, int i, MPI_Comm comm)
 {
-	static int out[1 << 18], in[1 << 18];
-	int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
-	MPI_Request r;
-	for (int i = 0; i < 12; i++) {
-		out[i] = i + rank;
-		MPI_Irecv(in, 1 << 18, MPI_INT, left, 5, comm, &r);
-		if (rank == i % ranks) {
-			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
-			usleep(i % 2 ? 6000 : 100);
-		}
-		one(i & 1, false, m, &layouts[BYTES], &layouts[BYTES], 100, comm, i);
-		if (rank != i % ranks)
-			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
-		MPI_Wait(&r, MPI_STATUS_IGNORE);
-		expect(in[i] == i + left, "what was under way meanwhile", i);
-	}
+	one(i & 1, false, m, &layouts[BYTES], &layouts[BYTES], 100, comm, i);
 }
 
 static void *in_thread(void *arg)
@@ -551,7 +482,7 @@ int main(int argc, char **argv)
 	holes(&m, MPI_COMM_WORLD);
 	communicators(&m);
 	between_groups(&m);
-	beside(&m, MPI_COMM_WORLD);
+	beside_messages(&m, MPI_COMM_WORLD, one_beside);
 	if (many)
 		threads();
 	wrongs(&m, ours);

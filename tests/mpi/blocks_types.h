@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For blocks.c: types of 24 bytes each, and where these lie. */
+/* For blocks_check.h: types of 24 bytes each, and where these lie. */
 #ifndef BLOCKS_TYPES_H
 #define BLOCKS_TYPES_H
 

@@ -12,7 +12,8 @@
  *         the root ends; another rank writes the file WORD when it hears of it
  */
 #include "before.h"
-#include "blocks_types.h"
+#define NAME "rooted"
+#include "blocks_check.h"
 #include "told.h"
 #include <mpi.h>
 #include <pthread.h>
@@ -24,35 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST	 66000 /* bytes of a block, or an operand */
-#define RANKS	 16
-#define BLANK	 0x5a
 #define NONSENSE ((MPI_Datatype)(intptr_t)0x10) /* where a type says nothing */
-
-static int rank, ranks, faults, calls;
-
-static void expect(bool right, const char *what, long i)
-{
-	if (right || faults++ > 5)
-		return;
-	printf("rooted: rank %d: %s, %ld\n", rank, what, i);
-}
-
-struct memory {
-	unsigned char *out, *in;
-};
-
-static void memory_new(struct memory *m)
-{
-	m->out = malloc((size_t)RANKS * MOST * 3 + 64);
-	m->in = malloc((size_t)RANKS * MOST * 3 + 64);
-}
-
-static void memory_free(const struct memory *m)
-{
-	free(m->out);
-	free(m->in);
-}
 
 static void count_call(void)
 {
@@ -228,35 +201,6 @@ static void operations(MPI_Comm comm)
 }
 
 /* ---- blocks ---- */
-
-static unsigned char byte_of(int from, int to, int turn, int i)
-{
-	return (unsigned char)(from * 31 + to * 7 + turn * 13 + i + (i >> 8) * 5);
-}
-
-static void fill(unsigned char *at, const struct layout *l, int len, int from, int to, int turn)
-{
-	for (int i = 0; i < len; i++)
-		at[place_of(l, i)] = byte_of(from, to, turn, i);
-}
-
-static int wrong(unsigned char *at, const struct layout *l, int len, int from, int to, int turn)
-{
-	int bad = 0;
-	for (int i = 0; i < len; i++) {
-		bad += at[place_of(l, i)] != byte_of(from, to, turn, i);
-		at[place_of(l, i)] = BLANK;
-	}
-	return bad;
-}
-
-static int beside(const unsigned char *at, size_t len)
-{
-	int bad = 0;
-	for (size_t i = 0; i < len; i++)
-		bad += at[i] != BLANK;
-	return bad;
-}
 
 static void gather(const struct memory *m, int root, bool in_place, const struct layout *o,
 		   const struct layout *in, int len, MPI_Comm comm, int turn)
@@ -465,25 +409,9 @@ static void between_groups(void)
 	MPI_Comm_free(&half);
 }
 
-/* Some messages under way, whose sender is in such a call meanwhile. */
-static void beside_messages(const struct memory *m, MPI_Comm comm)
+static void any_beside(const struct memory *m, int i, MPI_Comm comm)
 {
-	static int out[1 << 18], in[1 << 18];
-	int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
-	MPI_Request r;
-	for (int i = 0; i < 12; i++) {
-		out[i] = i + rank;
-		MPI_Irecv(in, 1 << 18, MPI_INT, left, 5, comm, &r);
-		if (rank == i % ranks) {
-			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
-			usleep(i % 2 ? 6000 : 100);
-		}
-		any(m, (unsigned)i, i % ranks, 104, comm, i);
-		if (rank != i % ranks)
-			MPI_Ssend(out, 1 << 18, MPI_INT, right, 5, comm);
-		MPI_Wait(&r, MPI_STATUS_IGNORE);
-		expect(in[i] == i + left, "what was under way meanwhile", i);
-	}
+	any(m, (unsigned)i, i % ranks, 104, comm, i);
 }
 
 /* What MPI does not allow the handler hears, of whom it concerns; what follows is right again. */
@@ -600,7 +528,7 @@ int main(int argc, char **argv)
 	fewer(&m, MPI_COMM_WORLD);
 	communicators(&m);
 	between_groups();
-	beside_messages(&m, MPI_COMM_WORLD);
+	beside_messages(&m, MPI_COMM_WORLD, any_beside);
 	if (many)
 		threads();
 	wrongs(&m, ours);
