@@ -27,11 +27,13 @@
 #ifndef SN_SHIM_HOLDER_H
 #define SN_SHIM_HOLDER_H
 
-#include "seen.h"
+#include "kin.h"
 
 #define SN_ENTRIES 64
 #define SN_WAYS                                                                                              \
 	4 /* places for a call, so that two dozen kinds of them, as in an exchange with all neighbours, find one each */
+
+#define SN_REGIONS 64
 
 #define SN_CALLS_FEW 64u /* in a row: as many are watched in vain at worst (quick.h) */
 #define SN_CALLS_MANY                                                                                        \
@@ -41,7 +43,9 @@
 /* What a thread has seen. */
 struct sn_mine {
 	struct entry sends[SN_ENTRIES], recvs[SN_ENTRIES];
-	unsigned victim; /* the place that was given to another call last, when none was free */
+	struct sn_kin kin_sends[SN_KINS], kin_recvs[SN_KINS];
+	uintptr_t regions[SN_REGIONS]; /* of a host's memory, as has been asked; 0: none */
+	unsigned victim;	       /* the place that was given to another call last, when none was free */
 	struct sn_shim_lesson
 		lesson; /* not on the stack: an error handler may leave the call by a jump. Then nothing is watched any more. */
 	bool watching;

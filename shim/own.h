@@ -213,8 +213,8 @@ static inline void come(struct slot *s)
 	atomic_store_explicit(&sn_mpi_shim.stays, stay - 1, memory_order_relaxed);
 	s->ahead.posted = NULL;
 	no_longer_posted(s);
-	if (likely(!sn_own_visitors()) && s->entry->fails && same(&s->entry->call, &s->call))
-		s->entry->fails = 0;
+	if (likely(!sn_own_visitors()))
+		sn_seen_came(s->entry, &s->call);
 }
 
 /*

@@ -6,6 +6,7 @@
 #include "intel.h"
 #include "mended.h"
 #include "requests.h"
+#include "watch.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -48,72 +49,33 @@ enum {
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
 
+static __attribute__((noinline)) struct entry *find_on(struct entry *table, struct sn_kin *kin,
+						       const struct call *c)
+{
+	struct entry *e = sn_seen_beside(table, c);
+	return e ? e : sn_kin_find(kin, c);
+}
+
 /* NULL: it is not known. */
-static ALWAYS struct entry *find(struct entry *table, const struct call *c)
+static ALWAYS struct entry *find(struct entry *table, struct sn_kin *kin, const struct call *c)
 {
 	struct entry *e = &table[sn_seen_set(c)];
-	return likely(sn_seen_is(e, c)) ? e : sn_seen_beside(table, c);
+	return likely(sn_seen_is(e, c)) ? e : find_on(table, kin, c);
+}
+
+static ALWAYS struct entry *find_send(const struct call *c)
+{
+	return find(sn_mpi_thread.mine->sends, sn_mpi_thread.mine->kin_sends, c);
+}
+
+static ALWAYS struct entry *find_recv(const struct call *c)
+{
+	return find(sn_mpi_thread.mine->recvs, sn_mpi_thread.mine->kin_recvs, c);
 }
 
 static inline struct call call_of(const void *buf, int count, handle type, int peer, int tag, handle comm)
 {
 	return (struct call){type, comm, (uintptr_t)buf >> SN_QUICK_REGION, count, peer, tag};
-}
-
-atomic_bool sn_mpi_status_seen;
-
-/* ---- watching ---- */
-
-/* Is this the second such call in a row? */
-static bool seen(struct entry *e, const struct call *c)
-{
-	bool again = e->seen && same(&e->call, c);
-	if (!again)
-		*e = (struct entry){.call = *c, .seen = true};
-	e->known = false;
-	return again;
-}
-
-/* Then it is watched from here on. What was watched in vain is not, the next times. */
-static bool watch(struct entry *e)
-{
-	if (e->turn < 0) {
-		e->turn++;
-		return false;
-	}
-	struct sn_mine *m = sn_mpi_thread.mine;
-	const struct sn_shim_quick *q = m->watching ? NULL : quick();
-	if (!q)
-		return false;
-	in_vain(e);
-	m->watching = true;
-	sn_seen_forget();
-	m->lesson = (struct sn_shim_lesson){0};
-	q->learn(&m->lesson);
-	return true;
-}
-
-/* It may have lost its pass by now. */
-static void watched(void)
-{
-	sn_mpi_thread.mine->watching = false;
-	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
-	q->learn(NULL);
-}
-
-bool sn_quick_watch(struct sn_shim_lesson *other)
-{
-	const struct sn_shim_quick *q = quick();
-	if (!q || sn_mpi_thread.mine->watching)
-		return false;
-	sn_mpi_thread.mine->watching = true;
-	q->learn(other);
-	return true;
-}
-
-void sn_quick_watched(void)
-{
-	watched();
 }
 
 bool sn_quick_serial(void)
@@ -129,33 +91,6 @@ bool sn_quick_possible(void)
 const struct sn_shim_quick *sn_quick(void)
 {
 	return quick();
-}
-
-static void learn(struct entry *e, const struct sn_shim_way *way)
-{
-	e->known = true;
-	e->turn = SN_QUICK_PERIOD - 1;
-	e->fails = 0;
-	e->way = *way;
-}
-
-static void learn_send(struct entry *e, const void *buf)
-{
-	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
-	if (l->sent == buf || (!l->send.len && !e->call.count))
-		learn(e, &l->send);
-}
-
-static void learn_recv(struct entry *e, const void *buf, const void *status)
-{
-	const struct call *c = &e->call;
-	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
-	if (l->over && l->recv.len <= SN_SHIM_LONGEST && (l->received == buf || (!l->recv.len && !c->count)))
-		learn(e, &l->recv);
-	e->tag = c->tag == sn_mpi_any_tag() && wanted(status) ? status_head(status)->tag : c->tag;
-	e->known &= e->tag >= 0;
-	if (e->known && wanted(status))
-		sn_mpi_status_seen = e->known = status_is(status, c->peer, e->tag, l->got);
 }
 
 /* ---- a call that is not known yet ---- */
@@ -208,37 +143,31 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 {
 	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
 	struct sn_mine *m = sn_mpi_thread.mine;
-	struct entry *out = NULL, *in = NULL;
-	bool again = true;
-	if (sends) { /* to nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody */
-		out = sn_seen_place(m->sends, &o->out);
-		again = o->out.peer >= 0 && seen(out, &o->out);
-	}
-	if (recvs) { /* from somebody: else its status cannot be known before */
-		in = sn_seen_place(m->recvs, &o->in);
-		again &= o->in.peer >= 0 && (o->in.tag >= 0 || o->in.tag == sn_mpi_any_tag()) &&
-			 seen(in, &o->in);
-	}
-	bool watches = again && watch(recvs ? in : out);
+	struct entry *out = sends ? sn_watch_seen(m->sends, m->kin_sends, &o->out) : NULL;
+	struct entry *in = recvs ? sn_watch_seen(m->recvs, m->kin_recvs, &o->in) : NULL;
+	if (!(out || !sends) || !(in || !recvs) || !sn_watch_begin(recvs ? in : out))
+		return do_unseen(o);
+	if (sends)
+		sn_kin_watched(m->kin_sends, &o->out);
+	if (recvs)
+		sn_kin_watched(m->kin_recvs, &o->in);
 	/*
 	 * How a status is written is seen where the program wants none, too: a rank that only sends asks for none.
 	 * And a tag is read in it.
 	 */
 	uint64_t unused[8];
 	struct operation watched_with = *o;
-	if (watches && recvs && o->call != IRECV && !wanted(o->status) &&
+	if (recvs && o->call != IRECV && !wanted(o->status) &&
 	    (!status_seen() || o->in.tag == sn_mpi_any_tag()))
 		watched_with.status = unused;
 	int rc = do_slowly(&watched_with);
 	if (o->request)
 		given(o->request);
-	if (!watches)
-		return rc;
-	watched();
+	sn_quick_watched();
 	const struct sn_shim_lesson *l = &m->lesson;
 	if (!rc && l->sends == sends && l->recvs == recvs) {
 		if (out)
-			learn_send(out, o->from);
+			sn_learn_send(out, o->from);
 		/*
 		 * An MPI_Irecv that is over when it returns has brought what its MPI has not read yet, and may have
 		 * to answer, in whatever call. It teaches if the message has no bit that was not asked for, which is
@@ -252,16 +181,27 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 					     ? 0
 					     : sn_requests_at(o->request, 0);
 		} else if (in) {
-			learn_recv(in, o->to, watched_with.status);
+			sn_learn_recv(in, o->to, watched_with.status);
 		}
 	}
 	return rc;
 }
 
+/*
+ * To nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody. And from somebody: else its status
+ * cannot be known before.
+ */
+static bool may_be_known(const struct operation *o)
+{
+	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
+	return (!sends || o->out.peer >= 0) &&
+	       (!recvs || (o->in.peer >= 0 && (o->in.tag >= 0 || o->in.tag == sn_mpi_any_tag())));
+}
+
 /* Where all of a call lies in memory: what comes before is quicker in registers. */
 static int seldom(const struct operation *o)
 {
-	return quick() ? do_watched(o) : do_unseen(o);
+	return quick() && may_be_known(o) ? do_watched(o) : do_unseen(o);
 }
 
 static __attribute__((noinline)) int seldom_out(int call, const void *buf, int count, handle type, int to,
@@ -278,28 +218,6 @@ static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, h
 	return seldom(&(struct operation){call, .in = call_of(buf, count, type, from, tag, comm), .to = buf,
 					  .status = call == RECV ? end : NULL,
 					  .request = call == IRECV ? end : NULL, .slowly = slowly});
-}
-
-bool sn_seen_goes_on(void)
-{
-	const struct sn_shim_quick *q = quick();
-	struct sn_mine *m = sn_mpi_thread.mine;
-	sn_seen_forget();
-	if (!q || m->watching)
-		return false;
-	m->watching = true;
-	q->learn(&m->lesson);
-	return true;
-}
-
-/* Another call may have taken the place of the receive in the meantime: nothing is learned then. */
-void sn_seen_ends(bool well, const void *status)
-{
-	struct sn_mine *m = sn_mpi_thread.mine;
-	struct entry *e = sn_seen_place(m->recvs, &m->awaited);
-	watched();
-	if (well && e->seen && same(&e->call, &m->awaited) && m->lesson.recvs == 1 && !m->lesson.sends)
-		learn_recv(e, m->awaited_in, status);
 }
 
 /* ---- MPI_Send ---- */
@@ -329,7 +247,7 @@ static inline bool in_turn(struct entry *e)
 static ALWAYS int send(struct call c, const void *buf, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->sends, &c) : NULL;
+	struct entry *e = likely(q) ? find_send(&c) : NULL;
 	if (!likely(e))
 		return seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
 	if (likely(in_turn(e) && q->send(&e->way, buf)))
@@ -347,7 +265,7 @@ static ALWAYS int send(struct call c, const void *buf, const union function *slo
 static ALWAYS int isend(struct call c, const void *buf, void *request, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->sends, &c) : NULL;
+	struct entry *e = likely(q) ? find_send(&c) : NULL;
 	if (!likely(e))
 		return seldom_out(ISEND, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
 	int to = c.peer;
@@ -369,7 +287,7 @@ static ALWAYS int isend(struct call c, const void *buf, void *request, const uni
  */
 static __attribute__((noinline)) void too_late(struct entry *e)
 {
-	in_vain(e);
+	sn_seen_late(e, &e->call, &e->way, e->tag);
 	e->known &= e->call.tag != sn_mpi_any_tag() || e->fails < LATE;
 }
 
@@ -387,7 +305,7 @@ static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, v
 static ALWAYS int recv(struct call c, void *buf, void *status, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->recvs, &c) : NULL;
+	struct entry *e = likely(q) ? find_recv(&c) : NULL;
 	if (!likely(e && (status_seen() || !wanted(status))))
 		return seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
 	int64_t len = likely(in_turn(e)) ? recv_now(q, e, buf) : -1;
@@ -406,7 +324,7 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 static ALWAYS int irecv(struct call c, void *buf, void *request, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *e = likely(q) ? find(sn_mpi_thread.mine->recvs, &c) : NULL;
+	struct entry *e = likely(q) ? find_recv(&c) : NULL;
 	bool ready = sn_requests_are_ready();
 	/* it may be known from MPI_Recv */
 	if (!likely(e && (ready || !sn_requests_undecided())))
@@ -425,8 +343,8 @@ static inline int both(const struct operation *o)
 {
 	const struct call *c = &o->in;
 	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *out = likely(q) ? find(sn_mpi_thread.mine->sends, &o->out) : NULL;
-	struct entry *in = likely(out) ? find(sn_mpi_thread.mine->recvs, c) : NULL;
+	struct entry *out = likely(q) ? find_send(&o->out) : NULL;
+	struct entry *in = likely(out) ? find_recv(c) : NULL;
 	if (!likely(in && (status_seen() || !wanted(o->status))))
 		return seldom(o);
 	if (!likely(in_turn(in) && q->send(&out->way, o->from)))

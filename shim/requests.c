@@ -124,8 +124,8 @@ void sn_own_too_late(struct slot *s)
 		come(s);
 		return;
 	}
-	if (!sn_own_visitors() && same(&s->entry->call, &s->call))
-		in_vain(s->entry);
+	if (!sn_own_visitors())
+		sn_seen_late(s->entry, &s->call, &s->ahead.way, s->tag);
 	make_real(s);
 }
 

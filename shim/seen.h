@@ -15,6 +15,7 @@ struct entry {
 	struct call call;
 	bool seen;  /* there was such a call */
 	bool known; /* and it was watched: the way is what it led to */
+	bool kin;   /* of many calls: this is the last one (kin.h) */
 	int tag;    /* a receive's: of the message that it led to */
 	int turn;   /* above 0: calls until one is the MPI's; below: calls that are */
 	int fails;
@@ -72,7 +73,15 @@ static inline bool status_seen(void)
 	return atomic_load_explicit(&sn_mpi_status_seen, memory_order_relaxed);
 }
 
-/* ---- quick.c: a receive that was watched, and is not over yet ---- */
+/* ---- a receive that went the quick way, told by this entry, and came late (watch.c); or did not ---- */
+void sn_seen_late(struct entry *e, const struct call *c, const struct sn_shim_way *way, int tag);
+static inline void sn_seen_came(struct entry *e, const struct call *c)
+{
+	if (e->fails && (e->kin || same(&e->call, c)))
+		e->fails = 0;
+}
+
+/* ---- watch.c: a receive that was watched, and is not over yet ---- */
 
 /*
  * The MPI is about to end it, perhaps among others (false: nobody can watch that); and has done so, and wrote this

@@ -51,12 +51,14 @@ static bool own_though_late(int tag, int rounds, bool reads)
 	static int v[WIDE][ROOM];
 	static MPI_Request r[WIDE];
 	int own = 0, flag, w[ROOM];
+	/* one that is like none that was learned before */
+	MPI_Datatype type = reads ? MPI_UNSIGNED : MPI_INT;
 	for (int i = 0; i < rounds && !own; i++) {
 		tag += i % SOON == SOON - 1;
 		for (int k = 0; k < ROOM; k++)
 			w[k] = i + k;
 		for (int k = 0; rank == 0 && k < WIDE; k++)
-			MPI_Send(w, ROOM, MPI_INT, 1, tag, MPI_COMM_WORLD);
+			MPI_Send(w, ROOM, type, 1, tag, MPI_COMM_WORLD);
 		if (rank == 0) {
 			MPI_Send(NULL, 0, MPI_INT, 1, 62, aside);
 			MPI_Recv(&own, 1, MPI_INT, 1, 63, aside, MPI_STATUS_IGNORE);
@@ -66,9 +68,9 @@ static bool own_though_late(int tag, int rounds, bool reads)
 		for (int k = 0; k < WIDE; k++) {
 			r[k] = MPI_REQUEST_NULL;
 			if (!reads && i % SOON < 4)
-				MPI_Recv(v[k], ROOM, MPI_INT, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+				MPI_Recv(v[k], ROOM, type, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 			else
-				MPI_Irecv(v[k], ROOM, MPI_INT, 0, tag, MPI_COMM_WORLD, &r[k]);
+				MPI_Irecv(v[k], ROOM, type, 0, tag, MPI_COMM_WORLD, &r[k]);
 			own |= is_own(r[k]);
 			if (reads)
 				MPI_Iprobe(0, 97, aside, &flag, MPI_STATUS_IGNORE);

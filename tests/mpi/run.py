@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, together, sums, blocks, rooted, requests, pending, holds, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, requests, pending, holds, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -49,6 +49,7 @@ PROGRAMS = {
     "waits": ["waits.c"],
     "large": ["large.c"],
     "gives": ["gives.c"],
+    "alike": ["alike.c", "util.c"],
     "again": ["again.c"],
     "requests": ["requests.c"],
     "requests_tool": ["requests.c"],
@@ -66,7 +67,7 @@ PROGRAMS = {
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c"}
 # Those that are compiled for the ABI of MPI 5, too: what depends on how handles, constants and statuses look.
-OF_MPI5 = ("stress", "first", "mended", "waits", "again", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "together")
+OF_MPI5 = ("stress", "first", "mended", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "together")
 # What each prints at its end.
 SAID = {"pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
@@ -127,6 +128,11 @@ def again(args, runner):
     """Calls seen before are taken over where that is right, and nowhere else."""
     result = own_program(args, runner)
     counters(result, ("core.tried_sends", "core.tried_recvs"), True)
+
+
+def alike(args, runner):
+    """So are those that are like others."""
+    counters(own_program(args, runner), ("core.tried_sends",), True)
 
 
 def alloc(args, runner):
@@ -693,7 +699,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
-            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "sums": sums, "blocks": blocks, "rooted": rooted, "together": together, "together_tool": together,
+            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a call leads to is watched, and learned from (quick.h). By the thread that goes the quick way. */
+#ifndef SN_SHIM_WATCH_H
+#define SN_SHIM_WATCH_H
+
+#include "kin.h"
+
+/* Is this the second such call in a row, or one that is like another? Its entry; NULL: no. */
+struct entry *sn_watch_seen(struct entry *table, struct sn_kin *kin, const struct call *c);
+/*
+ * Then it is watched from here on, until sn_quick_watched(), by when it may have lost its pass. What was watched in
+ * vain is not, the next times.
+ */
+bool sn_watch_begin(struct entry *e);
+/* From a send of this buffer; from a receive into it, which has written this status, or none. */
+void sn_learn_send(struct entry *e, const void *buf);
+void sn_learn_recv(struct entry *e, const void *buf, const void *status);
+
+#endif
