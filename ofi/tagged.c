@@ -136,6 +136,8 @@ static bool fits(const struct fi_context *context, const struct iovec *iov, size
 	return (uintptr_t)context->internal[2] <= room;
 }
 
+#define PEEKS 8 /* for one message, at most */
+
 /* Nothing found is an error in the queue, not of the call: that is what libfabric's users expect. */
 static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
@@ -143,20 +145,23 @@ static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint6
 	sn_claim *claim = NULL;
 	sn_completion c;
 	sn_peer from;
+	unsigned looks = PEEKS;
 	int rc = sn_ofi_source(ep, msg->addr, &from);
 
 	if (rc)
 		return rc;
-	if (flags & (FI_CLAIM | FI_DISCARD))
-		rc = sn_mprobe(ep->sn, 0, from, bits, mask, &c, &claim);
-	else
-		rc = sn_probe(ep->sn, 0, from, bits, mask, &c);
-	/* MPI_Iprobe may ask for what a rank might have sent that has left MPI_Finalize; MPIs end at any other answer. */
-	if (sn_unlikely(rc == SN_ERR_PEER_GONE) && from != SN_ANY_PEER && sn_peer_left(ep->sn, from))
-		rc = SN_ERR_AGAIN;
-	if (rc == SN_ERR_AGAIN &&
-	    ep->rx_cq) /* MPI_Probe asks again and again, and reads a queue that says no */
-		sn_ofi_set_wait(&ep->rx_cq->set, sn_ofi_cq_mark(ep->rx_cq));
+	do {
+		rc = flags & (FI_CLAIM | FI_DISCARD) ? sn_mprobe(ep->sn, 0, from, bits, mask, &c, &claim)
+						     : sn_probe(ep->sn, 0, from, bits, mask, &c);
+		/* MPI_Iprobe may ask for what a rank might have sent that has left MPI_Finalize; MPIs end at any other answer */
+		if (sn_unlikely(rc == SN_ERR_PEER_GONE) && from != SN_ANY_PEER && sn_peer_left(ep->sn, from))
+			rc = SN_ERR_AGAIN;
+		/*
+		 * MPI_Probe asks again and again, and reads a queue that says no, which takes as long as a message is
+		 * on its way. So what comes meanwhile is looked at here: of a flood the next look has the rest.
+		 */
+	} while (rc == SN_ERR_AGAIN && ep->rx_cq && looks-- &&
+		 sn_ofi_set_wait(&ep->rx_cq->set, sn_ofi_cq_mark(ep->rx_cq)));
 	if (rc)
 		return report(ep, msg, NULL, rc == SN_ERR_AGAIN ? FI_ENOMSG : sn_ofi_error(rc));
 	if (flags & FI_DISCARD)
