@@ -336,8 +336,9 @@ static ssize_t look(struct sn_ofi_cq *cq, void *buf, size_t count, fi_addr_t *sr
 		sn_ofi_set_relax(&cq->set, 0, sn_ofi_cq_mark(cq));
 	cq->direct_left = 0;
 	given = cq->given - given;
-	if (sn_unlikely(!given))
-		return take_from(cq, buf, count, src);
+	if (!given)
+		return sn_likely(cq->head == cq->tail && !cq->overrun) ? -FI_EAGAIN
+								       : take_from(cq, buf, count, src);
 	if (given < count && cq->head == cq->tail)
 		sn_ofi_set_emptied(&cq->set);
 	return (ssize_t)given;

@@ -450,22 +450,24 @@ bool sn_relax_awake(int (*poll)(void *arg), void *arg)
  * Kept in one word: the end of the last step in us (28 bits, wraps), calls (14 bits) and the time waited in us (22 bits),
  * both of which stop at their largest value.
  */
-#define GAP_US	    20
-#define NAP_AFTER   4096
-#define CALLS_MAX   0x3fffu
-#define WAITED_MAX  0x3fffffu
-#define LAST_MASK   0xfffffffu
-#define CALLS_SHIFT 22
-#define LAST_SHIFT  36
+#define GAP_US	      20
+#define YIELD_EACH_US 16
+#define NAP_AFTER     4096
+#define CALLS_MAX     0x3fffu
+#define WAITED_MAX    0x3fffffu
+#define LAST_MASK     0xfffffffu
+#define CALLS_SHIFT   22
+#define LAST_SHIFT    36
 
 /* One look has found nothing and is repeated by the caller. True if a nap found something. */
-static bool polled(uint64_t waited, bool may_nap, unsigned max_nap_us, int (*poll)(void *arg), void *arg)
+static bool polled(uint64_t waited, bool may_nap, bool turn, unsigned max_nap_us, int (*poll)(void *arg),
+		   void *arg)
 {
 	uint64_t spin = sn_relax_crowded() ? 0 : spin_ns();
 	uint64_t awake = spin + SN_MAX_OF(spin * POLLED_YIELD, POLLED_YIELD_MIN);
 	if (waited >= awake && may_nap && max_nap_us)
 		return nap(waited, max_nap_us, poll, arg);
-	if (waited < spin)
+	if (waited < spin || !turn)
 		sn_cpu_relax();
 	else
 		yield();
@@ -480,7 +482,9 @@ void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg)
 		calls = SN_MIN_OF((*idle >> CALLS_SHIFT & CALLS_MAX) + 1, (uint64_t)CALLS_MAX);
 		waited = (*idle & WAITED_MAX) + gap;
 	}
-	if (polled(waited * 1000, calls >= NAP_AFTER, max_nap_us, poll, arg)) {
+	/* to yield takes as long as the looks between two of these steps, and nobody waits for that core as a rule */
+	bool turn = sn_relax_crowded() || now / YIELD_EACH_US != last / YIELD_EACH_US;
+	if (polled(waited * 1000, calls >= NAP_AFTER, turn, max_nap_us, poll, arg)) {
 		*idle = 0;
 		return;
 	}
