@@ -38,42 +38,6 @@ static void all_real(int n, void *requests)
 	}
 }
 
-int sn_own_waitany(int n, void *requests, int *index, void *status)
-{
-	all_real(n, requests);
-	return sn_own_mpi[WAITANY].any(n, requests, index, status);
-}
-
-int sn_own_waitsome(int n, void *requests, int *count, int *indices, void *statuses)
-{
-	all_real(n, requests);
-	return sn_own_mpi[WAITSOME].some(n, requests, count, indices, statuses);
-}
-
-int sn_own_test(void *request, int *flag, void *status)
-{
-	all_real(1, request);
-	return sn_own_mpi[TEST].test(request, flag, status);
-}
-
-int sn_own_testall(int n, void *requests, int *flag, void *statuses)
-{
-	all_real(n, requests);
-	return sn_own_mpi[TESTALL].testall(n, requests, flag, statuses);
-}
-
-int sn_own_testany(int n, void *requests, int *index, int *flag, void *status)
-{
-	all_real(n, requests);
-	return sn_own_mpi[TESTANY].testany(n, requests, index, flag, status);
-}
-
-int sn_own_testsome(int n, void *requests, int *count, int *indices, void *statuses)
-{
-	all_real(n, requests);
-	return sn_own_mpi[TESTSOME].some(n, requests, count, indices, statuses);
-}
-
 int sn_own_request_free(void *request)
 {
 	all_real(1, request);

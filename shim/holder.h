@@ -51,7 +51,9 @@ struct sn_mine {
 	bool watching;
 	struct call awaited; /* the receive that was watched, and is not over yet; and its buffer */
 	const void *awaited_in;
+	unsigned turns;		 /* calls in which others were asked of, too (tested.c) */
 	handle pending;		 /* its request; 0: none, or it has ended, and another may get it */
+	unsigned spared;	 /* receives that were not watched, as that one was */
 	_Atomic uint32_t inside; /* at the receives that are pending (own.h) */
 	uint32_t forgets;	 /* how often all was to be forgotten, when it was last */
 	struct sn_mine *next;	 /* of nobody: the next one of these */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The inside of our requests (requests.h), for requests.c (giving them, MPI_Wait and MPI_Waitall), asked.c (all other
- * functions) and visit.c (whose they are).
+ * The inside of our requests (requests.h), for requests.c (giving them, MPI_Wait and MPI_Waitall), tested.c (MPI_Test,
+ * MPI_Waitany and their like), asked.c (all other functions) and visit.c (whose they are).
  */
 #ifndef SN_SHIM_OWN_H
 #define SN_SHIM_OWN_H
@@ -65,6 +65,8 @@ struct slot {
 	struct slot *next;	     /* free, or of the same MPI_Waitall; NULL: the last */
 	int at;			     /* its place there */
 	int tag;		     /* of its message */
+	int asked;		     /* for it, in vain (tested.c) */
+	uint64_t since;		     /* ns: some of these times */
 };
 
 extern union function sn_own_mpi[CALLS];
@@ -253,13 +255,35 @@ static inline void end(void *requests, int i, struct slot *s, void *status, bool
 		put_back(s, entered);
 }
 
-/* ---- asked.c ---- */
+/* MPIs say of each of several that it has ended well. */
+static inline void fill_one_of(void *statuses, int i, const struct slot *s)
+{
+	if (!wanted(statuses))
+		return;
+	fill(status_at(statuses, i), s);
+	status_head(status_at(statuses, i))->error = 0;
+}
+
+/* ---- requests.c: learning ---- */
+/*
+ * The place among these of the receive that is watched, until sn_quick_watched() or sn_seen_ends(); negative: it is not
+ * there. Looks at ours, too, may bring its message.
+ */
+int sn_own_learn_among(int n, const void *requests);
+/*
+ * What is left of a request that has ended, and how a status is written, are as they were taken to be: ours may be
+ * given.
+ */
+void sn_own_switch_on(handle left);
+
+/* ---- tested.c ---- */
 int sn_own_testall(int n, void *requests, int *flag, void *statuses);
 int sn_own_waitany(int n, void *requests, int *index, void *status);
 int sn_own_testany(int n, void *requests, int *index, int *flag, void *status);
 int sn_own_waitsome(int n, void *requests, int *count, int *indices, void *statuses);
 int sn_own_testsome(int n, void *requests, int *count, int *indices, void *statuses);
 int sn_own_test(void *request, int *flag, void *status);
+/* ---- asked.c ---- */
 int sn_own_request_free(void *request);
 int sn_own_cancel(void *request);
 int sn_own_get_status(handle request, int *flag, void *status);

@@ -66,6 +66,7 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf,
 	s->entry = e;
 	s->call = e->call;
 	s->tag = e->tag;
+	s->asked = 0;
 	s->after = &posted;
 	s->before = posted.before;
 	posted.before = s->before->after = s;
@@ -229,11 +230,8 @@ static bool may_switch_on(void)
 	return sn_holder_is_me() && !off && !sn_requests_are_ready() && status_seen();
 }
 
-/*
- * What is left of a request, and how a status is written, are as they were taken to be. With the lock: another thread
- * may hold at any time.
- */
-static void switch_on(handle left)
+/* With the lock: another thread may hold at any time. */
+void sn_own_switch_on(handle left)
 {
 	if (!may_switch_on())
 		return;
@@ -264,7 +262,7 @@ static int wait_before(void *request, void *status)
 	handle was = given ? sn_own_null : at(request, 0);
 	int rc = sn_own_mpi[WAIT].wait(request, status);
 	if (!likely(given) && !rc && was != sn_own_null && at(request, 0) == sn_own_null)
-		switch_on(sn_own_null);
+		sn_own_switch_on(sn_own_null);
 	return rc;
 }
 
@@ -277,15 +275,11 @@ static int wait_real(void *request, void *status)
 	int rc = sn_own_mpi[WAIT].wait(request, seen);
 	sn_seen_ends(!rc, seen);
 	if (!rc)
-		switch_on(at(request, 0));
+		sn_own_switch_on(at(request, 0));
 	return rc;
 }
 
-/*
- * Likewise of several. From here on: looks at ours, too, may bring its message. Its place among them; negative: it is
- * not there.
- */
-static int learn_among(int n, const void *requests)
+int sn_own_learn_among(int n, const void *requests)
 {
 	int i = 0;
 	if (!sn_mpi_thread.mine || !sn_mpi_thread.mine->pending)
@@ -316,7 +310,7 @@ static int waitall_learning(int n, void *requests, void *statuses, int i)
 	int rc = sn_own_mpi[WAITALL].all(n, requests, statuses);
 	sn_seen_ends(!rc, seen);
 	if (!rc)
-		switch_on(at(requests, i));
+		sn_own_switch_on(at(requests, i));
 	return rc;
 }
 
@@ -363,15 +357,6 @@ static int wait(void *request, void *status)
 	if (likely(entered))
 		sn_own_leave();
 	return likely(len >= 0) ? 0 : wait_late(request, s, status);
-}
-
-/* MPIs say of each of several that it has ended well. */
-static inline void fill_one_of(void *statuses, int i, const struct slot *s)
-{
-	if (!wanted(statuses))
-		return;
-	fill(status_at(statuses, i), s);
-	status_head(status_at(statuses, i))->error = 0;
 }
 
 /* Of one MPI_Waitall: those that are not ours, and ours whose place in it is still to be seen to. */
@@ -460,7 +445,7 @@ static int waitall_before(int n, void *requests, void *statuses, int learned)
 	handle was = at(requests, 0);
 	int rc = waitall_real(n, requests, statuses, learned);
 	if (!rc && was != sn_own_null && at(requests, 0) == sn_own_null)
-		switch_on(sn_own_null);
+		sn_own_switch_on(sn_own_null);
 	return rc;
 }
 
@@ -469,7 +454,7 @@ static int waitall(int n, void *requests, void *statuses)
 	int rc = 0;
 	if (!likely(requests && n > 0))
 		return sn_own_mpi[WAITALL].all(n, requests, statuses);
-	int learned = learn_among(n, requests);
+	int learned = sn_own_learn_among(n, requests);
 	if (!likely(sn_requests_about()))
 		return waitall_before(n, requests, statuses, learned);
 	struct all a = end_all(n, requests, statuses);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests of our own, for what MPI_Irecv and MPI_Isend are when they go the quick way (quick.h). For programs that
- * only wait, with MPI_Wait and MPI_Waitall.
+ * wait, and that test (tested.c).
  *
  * An MPI_Irecv cannot be handed out complete. So its request is a handle that the MPI itself can never make, and
  * every function that takes requests is stood in for: what is ours in it is ended here, by looking at the provider,

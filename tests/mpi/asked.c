@@ -3,7 +3,7 @@
  * A program that has only waited so far, and so has requests of libsennit-mpi.so's own (shim/requests.h), asks
  * another question of them, for the first time: of receives that have come, that have not, and whose sender waits for
  * an answer, beside messages that have left, and of the first or the second copy of a request. All is as the MPI
- * would have it, and from then on all requests are the MPI's.
+ * would have it, and but for those that the library answers itself, from then on all requests are the MPI's.
  *
  *     asked HOW [-c]    HOW: which function, by its place below; -c: MPI_Request_c2f is called before it
  */
@@ -156,22 +156,23 @@ static const struct {
 	const char *name;
 	void (*ask)(MPI_Request *r);
 	bool leaves; /* the requests */
+	bool answered;
 } questions[] = {
-	{"MPI_Test", with_test, false},
-	{"MPI_Testall", with_all, false},
-	{"MPI_Testany", with_testany, false},
-	{"MPI_Testsome", with_some, false},
-	{"MPI_Waitany", with_waitany, false},
-	{"MPI_Waitsome", with_some, false},
-	{"MPI_Request_get_status", with_get, true},
-	{"MPI_Cancel", with_cancel, true},
-	{"MPI_Request_free", with_free, false},
-	{"MPI_Request_c2f", with_number, true},
-	{"MPI_Request_toint", with_number, true},
-	{"MPIX_Request_is_complete", with_complete, true},
-	{"MPI_Request_get_status_all", with_get_all, true},
-	{"MPI_Request_get_status_any", with_get_any, true},
-	{"MPI_Request_get_status_some", with_get_some, true},
+	{"MPI_Test", with_test, false, true},
+	{"MPI_Testall", with_all, false, true},
+	{"MPI_Testany", with_testany, false, true},
+	{"MPI_Testsome", with_some, false, true},
+	{"MPI_Waitany", with_waitany, false, true},
+	{"MPI_Waitsome", with_some, false, true},
+	{"MPI_Request_get_status", with_get, true, false},
+	{"MPI_Cancel", with_cancel, true, false},
+	{"MPI_Request_free", with_free, false, false},
+	{"MPI_Request_c2f", with_number, true, false},
+	{"MPI_Request_toint", with_number, true, false},
+	{"MPIX_Request_is_complete", with_complete, true, false},
+	{"MPI_Request_get_status_all", with_get_all, true, false},
+	{"MPI_Request_get_status_any", with_get_any, true, false},
+	{"MPI_Request_get_status_some", with_get_some, true, false},
 };
 #define QUESTIONS (sizeof(questions) / sizeof(questions[0]))
 
@@ -284,6 +285,8 @@ int main(int argc, char **argv)
 	bool c2f = argc > 2 && !strcmp(argv[2], "-c"), all = false;
 	char name[64];
 	int i = 0;
+	/* MPICH has a macro for MPI_Request_c2f */
+	bool off = !questions[how / 2 % QUESTIONS].answered || (c2f && sizeof(MPI_Request) > sizeof(int));
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	alarm(60);
@@ -317,7 +320,7 @@ int main(int argc, char **argv)
 		if (!f.symbol)
 			flush();
 		post(r, i + 1);
-		for (int k = 0; f.symbol && k < IN; k++)
+		for (int k = 0; f.symbol && off && k < IN; k++)
 			expect(!is_own(r[k]), "a request of the library's own after others were asked", k);
 	}
 	if (rank == 0)

@@ -5,9 +5,11 @@
  * happens before they have come, every byte, every status and the order are as the MPI would have them.
  *
  *     requests [-m]     -m: with MPI_THREAD_MULTIPLE, of which one thread calls
+ *     requests -o HOW   a program that never waits, but ends its requests in this one of the ways of end_all()
  */
 #include "abi5.h"
 #include "large.h"
+#include "own_request.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,30 +142,65 @@ static void end_all(MPI_Request *r, MPI_Status *s, int n, int how, int i)
 	}
 }
 
+/* Ends of which the seventh asks what ours cannot answer: after it none are given. */
+static int ending(int i, bool all)
+{
+	return all || i % 8 < 7 ? i % (all ? 9 : 8) : 8;
+}
+
 /* Some of them are the MPI's: from anybody, long, or to be sent. */
-static void endings(void)
+static void endings(bool all)
 {
 	static int in[FEW][LONG], out[LONG];
 	MPI_Request r[2 * FEW];
 	MPI_Status s[2 * FEW];
+	int own = 0;
 	for (int i = 0; i < 9 * 40; i++) {
 		bool mixed = i / 9 % 2, late = i / 9 % 5 == 4;
-		for (int k = 0; k < FEW; k++)
+		for (int k = 0; k < FEW; k++) {
 			MPI_Irecv(in[k], mixed && k == 3 ? LONG : ROOM, MPI_INT,
 				  mixed && k == 5 ? MPI_ANY_SOURCE : peer, 10 + k, MPI_COMM_WORLD, &r[k]);
+			own += is_own(r[k]);
+		}
 		fill(out, LONG, i);
 		if (late)
 			usleep(rank ? 500 : 0);
 		for (int k = 0; k < FEW; k++)
 			MPI_Isend(out, mixed && k == 3 ? LONG : k % (ROOM + 1), MPI_INT, peer, 10 + k,
 				  MPI_COMM_WORLD, &r[FEW + k]);
-		end_all(r, s, 2 * FEW, i % 9, i);
+		end_all(r, s, 2 * FEW, ending(i, all), i);
 		for (int k = 0; k < FEW; k++) {
 			int n = mixed && k == 3 ? LONG : k % (ROOM + 1);
 			check(in[k], n, i, "a message among others");
 			check_status(&s[k], peer, 10 + k, n, i);
 		}
 	}
+	expect(all || tool_calls || own > FEW * 9, "hardly any receive is the library's", own);
+}
+
+/* A program that never waits, but asks again and again. */
+static void only_tests(int how)
+{
+	int in[FEW][LONG / 100], out[LONG / 100], own = 0;
+	MPI_Request r[2 * FEW];
+	MPI_Status s[2 * FEW];
+	for (int i = 0; i < 2000; i++) {
+		for (int k = 0; k < FEW; k++) {
+			MPI_Irecv(in[k], ROOM, MPI_INT, peer, 80 + k, MPI_COMM_WORLD, &r[k]);
+			own += is_own(r[k]);
+		}
+		fill(out, ROOM, i);
+		if (i % 10 == 9)
+			usleep(rank ? 200 : 0);
+		for (int k = 0; k < FEW; k++)
+			MPI_Isend(out, ROOM, MPI_INT, peer, 80 + k, MPI_COMM_WORLD, &r[FEW + k]);
+		end_all(r, s, 2 * FEW, how, i);
+		for (int k = 0; k < FEW; k++) {
+			check(in[k], ROOM, i, "a message that was asked for");
+			check_status(&s[k], peer, 80 + k, ROOM, i);
+		}
+	}
+	expect(own > 0, "no receive of who only asks is the library's", own);
 }
 
 /* Receives of one tag, some of which are the MPI's, and messages that are sent in other ways. */
@@ -488,6 +525,8 @@ int main(int argc, char **argv)
 	peer = !rank;
 	MPI_Comm_dup(MPI_COMM_WORLD, &aside);
 	alarm(100);
+	if (argc > 2 && !strcmp(argv[1], "-o"))
+		only_tests(atoi(argv[2]));
 	sparse(41);
 	for (int i = 0; i < 4; i++) {
 		windows();
@@ -499,9 +538,9 @@ int main(int argc, char **argv)
 		places();
 		truncated();
 		communicators();
-		if (i < 2) /* from here on, no more are the library's */
+		endings(i >= 2); /* from then on, no more are the library's */
+		if (i < 2)
 			continue;
-		endings();
 		given_up();
 	}
 	expect(!tool_calls || tool_calls() > 1000, "a call that the tool has not seen", 0);
