@@ -5,12 +5,23 @@
  * (progress/turns.h): with more ranks than cores each message would cost a sleep and a wake-up, or a time slice. What the
  * launcher wants of the session is the process group, to kill a rank together with its children. So there, and only where
  * sessions are groups, a rank gets that and stays in the session of its launcher, which has no terminal either.
+ *
+ * Groups also share the cores among each other: the ranks of one session together get as much as whatever else runs in one,
+ * say somebody's make, and each in a session of its own as much as all of that. So a rank that need not share its core with
+ * others of its job, and hands it to nobody, gets its session after all: when its program begins, as what forks the launcher
+ * does not say how many there will be.
  */
+#include "base/launched.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define LAUNCHER "hydra_pmi_proxy"
 
 static int sessions_are_groups(void)
 {
@@ -25,8 +36,36 @@ static int sessions_are_groups(void)
 
 __attribute__((visibility("default"))) pid_t setsid(void)
 {
-	if (strcmp(program_invocation_short_name, "hydra_pmi_proxy") == 0 && sessions_are_groups() &&
-	    !setpgid(0, 0))
+	if (strcmp(program_invocation_short_name, LAUNCHER) == 0 && sessions_are_groups() && !setpgid(0, 0))
 		return getpid();
 	return (pid_t)syscall(SYS_setsid);
+}
+
+static int started_by_it(void)
+{
+	char name[sizeof(LAUNCHER)] = "", path[32];
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)getppid());
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ssize_t n = read(fd, name, sizeof(name) - 1);
+	close(fd);
+	return n == sizeof(name) - 1 && strcmp(name, LAUNCHER) == 0;
+}
+
+/*
+ * The launcher may have bound this rank, so its own cores count. Ranks of MPI_Comm_spawn share them with those that are
+ * there already. The group has this process's number before and after, but a leader of one cannot begin a session.
+ */
+__attribute__((constructor)) static void alone_on_a_core(void)
+{
+	int here = sn_launched().here;
+	pid_t pid = getpid();
+	cpu_set_t cores;
+	if (!here || getpgrp() != pid || getsid(0) == pid || getenv("PMI_SPAWNED") || !started_by_it() ||
+	    !sessions_are_groups() || sched_getaffinity(getppid(), sizeof(cores), &cores) ||
+	    here > CPU_COUNT(&cores))
+		return;
+	if (!setpgid(0, getpgid(getppid())))
+		syscall(SYS_setsid);
 }

@@ -3,8 +3,8 @@
  * Whoever waits sleeps, and whoever only asks does not: rank 0 stays away until all others sleep, and for a while
  * longer; they wait for it in one kind of call after the other, and must have used next to nothing of a core
  * meanwhile. Then they ask with MPI_Test and the like, again and again, and must not have slept once (the kernel
- * counts sleeps, and yields apart from them). And all are in one scheduling group, or a yield would hand the core to
- * none of them; and who waits yields where the provider thinks right, and not once more for each look because the MPI
+ * counts sleeps, and yields apart from them). And where they are more than there are cores all are in one scheduling group,
+ * or a yield would hand the core to none of them; and who waits yields where the provider thinks right, and not once more for each look because the MPI
  * does.
  *
  *     waits [-p MS]     how much longer rank 0 stays away (250)
@@ -295,10 +295,15 @@ static void asks(int way)
 
 /* ---- yielding ---- */
 
-/* Linux says in which group a session is; where it makes none, all say nothing. */
-static void one_group(void)
+/*
+ * Linux says in which group a session is; where it makes none, all say nothing. Ranks that MPICH's launcher has given a core
+ * each have a group each, too.
+ */
+static void scheduling_groups(void)
 {
 	char mine[64] = "", first[64];
+	cpu_set_t cpus;
+	bool hydra = getenv("MPI_LOCALNRANKS") != NULL;
 	FILE *f = fopen("/proc/self/autogroup", "r");
 	if (f && !fgets(mine, sizeof(mine), f))
 		mine[0] = 0;
@@ -306,7 +311,11 @@ static void one_group(void)
 		fclose(f);
 	memcpy(first, mine, sizeof(first));
 	MPI_Bcast(first, sizeof(first), MPI_CHAR, 0, MPI_COMM_WORLD);
-	if (strcmp(mine, first) != 0)
+	bool apart = hydra && mine[0] && !sched_getaffinity(getppid(), sizeof(cpus), &cpus) &&
+		     ranks <= CPU_COUNT(&cpus);
+	if (apart && rank && strcmp(mine, first) == 0)
+		fault("sharing cores", "the scheduling group of rank 0, number", atof(mine + 11));
+	if (!apart && strcmp(mine, first) != 0)
 		fault("yielding", "another scheduling group than that of rank 0, number", atof(mine + 11));
 }
 
@@ -361,7 +370,7 @@ int main(int argc, char **argv)
 		printf("waits: no memory that all see\n");
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
-	one_group();
+	scheduling_groups();
 	yields();
 	for (int way = 0; way < WAYS; way++)
 		waits(way, pause_ms);
