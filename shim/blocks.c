@@ -15,11 +15,26 @@ struct blocks {
 	const struct sn_meet_type *out, *in;
 	const char *from;
 	char *to;
-	size_t len;  /* of one, as this rank wants it; all ranks must have the same */
+	size_t len;  /* of one, as this rank wants it, or of the longest; all ranks must have the same */
 	size_t sent; /* of one that this rank sends: not longer */
 	bool each;   /* one for each rank, else the same for all */
 	bool in_place;
 };
+
+/* Of that rank's, as this one wants it. */
+static inline size_t len_of(const struct blocks *b, unsigned rank)
+{
+	return b->c->counts ? sn_type_bytes(b->in, b->c->counts[rank]) : b->len;
+}
+
+/* Of MPI_Allgatherv, where all ranks know all lengths; of the others the same for all. */
+static size_t longest(const struct sn_meet_type *in, const struct sn_collective *c, unsigned ranks)
+{
+	int most = c->in_count;
+	for (unsigned r = 0; c->counts && r < ranks; r++)
+		most = c->counts[r] > most ? c->counts[r] : most;
+	return sn_type_bytes(in, most);
+}
 
 /* What a rank brings along, with room for the one that stays here. */
 static size_t brought(bool each, size_t len, unsigned ranks)
@@ -33,19 +48,21 @@ static size_t brought(bool each, size_t len, unsigned ranks)
  */
 static bool fits(const struct sn_meet_type *in, const struct sn_collective *c, unsigned ranks)
 {
-	size_t len = sn_type_bytes(in, c->in_count);
+	size_t len = longest(in, c, ranks);
 	return len && len <= SN_MEET_BLOCK && brought(c->kind == SN_ALLTOALL, len, ranks) <= SN_MEET_BLOCKS;
 }
 
-static inline struct blocks blocks_of(const struct sn_collective *c, const void *from, const void *to,
-				      struct sn_meet_type last[2])
+static inline struct blocks blocks_of(struct sn_meet *m, const struct sn_collective *c, const void *from,
+				      const void *to)
 {
-	struct blocks b = {.c = c, .from = from, .to = (char *)(uintptr_t)to, .each = c->kind == SN_ALLTOALL};
+	struct sn_meet_type *last = m->types;
+	struct blocks b = {
+		.m = m, .c = c, .from = from, .to = (char *)(uintptr_t)to, .each = c->kind == SN_ALLTOALL};
 	b.in_place = sn_mpi_in_place(from);
 	b.in = sn_type_of(&last[0], c->in_type, c->generation);
 	b.out = b.in_place ? b.in : sn_type_of(&last[1], c->type, c->generation);
-	b.len = sn_type_bytes(b.in, c->in_count);
-	b.sent = b.in_place ? b.len : sn_type_bytes(b.out, c->count);
+	b.len = longest(b.in, c, m->ranks);
+	b.sent = b.in_place ? len_of(&b, m->rank) : sn_type_bytes(b.out, c->count);
 	return b;
 }
 
@@ -53,8 +70,9 @@ static inline struct blocks blocks_of(const struct sn_collective *c, const void 
 static bool wrong(const struct blocks *b)
 {
 	const struct sn_collective *c = b->c;
-	bool sends = b->in_place || (c->count >= 0 && (b->out->size || !c->count) && b->sent <= b->len &&
-				     (b->from || !b->out->plain));
+	bool sends =
+		b->in_place || (c->count >= 0 && (b->out->size || !c->count) &&
+				b->sent <= len_of(b, b->m->rank) && (b->from || !b->sent || !b->out->plain));
 	return !sends || sn_type_nowhere(b->in, b->to);
 }
 
@@ -62,6 +80,9 @@ static struct sn_meet *first_of(const struct sn_collective *c)
 {
 	int ranks;
 	struct sn_meet_type in = sn_type_find(c->in_type, c->generation);
+	/* of two groups: then there are other counts than ranks */
+	if (c->counts && !sn_meet_ranks(c))
+		return NULL;
 	if (!fits(&in, c, 1) || sn_proof_mpi.comm_size(c->comm, &ranks) || ranks < 2)
 		return NULL;
 	return fits(&in, c, (unsigned)ranks) ? sn_meet_after(c->comm) : NULL;
@@ -69,7 +90,10 @@ static struct sn_meet *first_of(const struct sn_collective *c)
 
 struct sn_meet *sn_blocks_of(const struct sn_collective *c)
 {
-	if (likely((c->kind != SN_ALLTOALL && c->kind != SN_ALLGATHER) || !sn_here_all))
+	if (likely((c->kind != SN_ALLTOALL && c->kind != SN_ALLGATHER && c->kind != SN_ALLGATHERV) ||
+		   !sn_here_all))
+		return NULL;
+	if (c->kind == SN_ALLGATHERV && (!c->counts || !c->displs))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_of);
 	if (!m)
@@ -110,6 +134,9 @@ static int out(const struct blocks *b, unsigned rank, char *to)
 	int count = b->in_place ? b->c->in_count : b->c->count;
 	unsigned nth = b->each || b->in_place ? rank : 0;
 	const char *base = b->in_place ? b->to : b->from;
+	if (b->in_place && b->c->counts)
+		return sn_type_out(b->m, b->c, b->out, base + (intptr_t)b->c->displs[rank] * b->out->extent,
+				   b->c->counts[rank], to, b->sent);
 	return sn_type_out(b->m, b->c, b->out, base + (intptr_t)nth * count * b->out->extent, count, to,
 			   b->sent);
 }
@@ -117,7 +144,9 @@ static int out(const struct blocks *b, unsigned rank, char *to)
 /* len: what was sent, whole elements. */
 static int in(const struct blocks *b, unsigned rank, const char *from, size_t len)
 {
-	char *to = b->to + (intptr_t)rank * b->c->in_count * b->in->extent;
+	const int *displs = b->c->displs;
+	intptr_t items = displs ? displs[rank] : (intptr_t)rank * b->c->in_count;
+	char *to = b->to + items * b->in->extent;
 	return sn_type_in(b->m, b->c, b->in, to, from, len);
 }
 
@@ -144,7 +173,7 @@ static int own(const struct blocks *b, char *place)
 	int rc = 0;
 	if (b->in_place)
 		return 0;
-	if (likely(b->out->plain && b->sent == b->len))
+	if (likely(b->out->plain && b->sent == len_of(b, me)))
 		return in(b, me, b->from + (b->each ? (size_t)me * b->sent : 0), b->sent);
 	if (b->each)
 		rc = out(b, me, packed);
@@ -161,10 +190,12 @@ static int own(const struct blocks *b, char *place)
 #define LENGTH	   ((UINT64_C(1) << SENT_SHIFT) - 1)
 #define EACH	   (UINT64_C(1) << 40)
 #define NOTHING	   (UINT64_C(1) << 41)
+#define VARY	   (UINT64_C(1) << 42) /* the first is that of the longest */
+#define KIND	   (LENGTH | EACH | VARY)
 
 static inline uint64_t said(const struct blocks *b, size_t sent)
 {
-	return b->len | (uint64_t)sent << SENT_SHIFT | (b->each ? EACH : 0);
+	return b->len | (uint64_t)sent << SENT_SHIFT | (b->each ? EACH : 0) | (b->c->counts ? VARY : 0);
 }
 
 static size_t said_sent(uint64_t said)
@@ -176,29 +207,33 @@ static size_t said_sent(uint64_t said)
  * With blocks of other lengths nobody knows where the others are in their rings from here on: then each later one of
  * these calls is an error.
  */
+static const char *name_of(uint64_t said)
+{
+	return said & EACH ? "MPI_Alltoall" : said & VARY ? "MPI_Allgatherv" : "MPI_Allgather";
+}
+
 static __attribute__((noinline)) int differs(const struct blocks *b, unsigned rank, uint64_t theirs)
 {
-	static const char *const names[] = {"MPI_Allgather", "MPI_Alltoall"};
 	if (theirs & NOTHING)
 		fprintf(stderr, "sennit: rank %u of a communicator has nothing for %s that MPI allows\n",
-			rank, names[b->each]);
+			rank, name_of(said(b, 0)));
 	else
 		fprintf(stderr,
 			"sennit: rank %u of a communicator is in %s with blocks of %zu bytes, rank %u in %s "
 			"with "
 			"blocks of %zu, of which it sends %zu: all ranks must have the same\n",
-			b->m->rank, names[b->each], b->len, rank, names[!!(theirs & EACH)],
+			b->m->rank, name_of(said(b, 0)), b->len, rank, name_of(theirs),
 			(size_t)(theirs & LENGTH), said_sent(theirs));
-	if ((theirs ^ said(b, 0)) & (LENGTH | EACH))
+	if ((theirs ^ said(b, 0)) & KIND)
 		atomic_store(&b->m->mem->failed, 1);
 	return sn_proof_failed(b->c->comm);
 }
 
 /* Shorter ones than are wanted are no error to MPIs that send messages. */
-static bool is_shorter(const struct blocks *b, uint64_t theirs)
+static bool is_shorter(const struct blocks *b, unsigned rank, uint64_t theirs)
 {
 	size_t sent = said_sent(theirs);
-	return theirs == said(b, sent) && sent < b->len && sent % (size_t)b->in->size == 0;
+	return theirs == said(b, sent) && sent < len_of(b, rank) && sent % (size_t)b->in->size == 0;
 }
 
 static int take(const struct blocks *b, unsigned rank, size_t all, size_t at)
@@ -207,7 +242,7 @@ static int take(const struct blocks *b, unsigned rank, size_t all, size_t at)
 	int rc = sn_meet_await(b->m, b->c->comm, rank, &line->call, b->m->call);
 	if (!likely(!rc))
 		return rc;
-	if (!likely(line->said == said(b, b->len)) && !is_shorter(b, line->said))
+	if (!likely(line->said == said(b, len_of(b, rank))) && !is_shorter(b, rank, line->said))
 		return differs(b, rank, line->said);
 	return in(b, rank, place(b->m, rank, all, at) + offset(b, b->m->rank), said_sent(line->said));
 }
@@ -226,7 +261,7 @@ static __attribute__((noinline)) int leave(const struct blocks *b, bool nothing,
 		if (error && atomic_load(&m->mem->failed)) /* then nobody writes any more */
 			return error;
 		rc = sn_meet_await(b->m, b->c->comm, r, &line->call, m->call);
-		if (!rc && (line->said ^ said(b, 0)) & (LENGTH | EACH))
+		if (!rc && (line->said ^ said(b, 0)) & KIND)
 			atomic_store(&m->mem->failed, 1);
 		alike &= (line->said & NOTHING) != 0;
 	}
@@ -237,9 +272,8 @@ static __attribute__((noinline)) int leave(const struct blocks *b, bool nothing,
 
 int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
-	struct blocks b = blocks_of(c, from, to, m->types);
+	struct blocks b = blocks_of(m, c, from, to);
 	size_t all = brought(b.each, b.len, m->ranks);
-	b.m = m;
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	m->call++;

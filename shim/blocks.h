@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short MPI_Alltoall and MPI_Allgather on one node, without messages: each rank writes the blocks that it sends where
+ * Short MPI_Alltoall, MPI_Allgather and MPI_Allgatherv on one node, without messages: each rank writes the blocks that it sends where
  * all can read them, once, and reads those that are for it.
  *
  * It takes one wait, and not one for each message of an algorithm, of which each is a turn of everybody where ranks
@@ -8,7 +8,7 @@
  * from 12 and 8 ranks on.
  *
  * As with long sums (long.h) nothing is watched, and no rank is asked: what MPI demands to be the same on all ranks,
- * how many bytes a block has, and what all know of each other (here.h) says which calls these are, which of them
+ * how many bytes a block has (of MPI_Allgatherv, the longest), and what all know of each other (here.h) says which calls these are, which of them
  * makes the memory, too (meet.h). How a block lies in a rank's memory is that rank's affair, and may differ: types
  * without holes are copied, others packed by the MPI. Nothing else that a rank has may decide, or it would wait
  * alone: so programs that have one buffer for both, which MPI does not allow and most MPIs take, come here, too. What

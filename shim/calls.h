@@ -12,7 +12,8 @@
  */
 WAITS_OURS(MPI_Allgather)
 WAITS(MPI_Allgather_c)
-WAITS(MPI_Allgatherv)
+WAITS_OURS(MPI_Allgatherv)
+WAITS(MPI_Allgatherv_c)
 WAITS_OURS(MPI_Allreduce)
 WAITS(MPI_Allreduce_c)
 WAITS_OURS(MPI_Alltoall)

@@ -23,6 +23,8 @@ union function {
 		      int root, handle comm);
 	int (*blocks)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 		      handle comm);
+	int (*allgatherv)(const void *out, int count, handle type, void *in, const int *in_counts,
+			  const int *displs, handle in_type, handle comm);
 };
 
 /* The MPI's, or a tool's: without a P, and with it. */
@@ -198,6 +200,8 @@ static int do_slowly(const struct sn_collective *c, const void *from, void *to, 
 	case SN_EXSCAN:
 	case SN_REDUCE_SCATTER_BLOCK: return mpi.scan(from, to, c->count, c->type, c->op, c->comm);
 	case SN_REDUCE_SCATTER: return mpi.reduce_scatter(from, to, c->counts, c->type, c->op, c->comm);
+	case SN_ALLGATHERV:
+		return mpi.allgatherv(from, c->count, c->type, to, c->counts, c->displs, c->in_type, c->comm);
 	case SN_GATHER:
 	case SN_SCATTER:
 		return mpi.gather(from, c->count, c->type, to, c->in_count, c->in_type, c->root, c->comm);
@@ -356,6 +360,21 @@ static inline int sums(int kind, int p, const void *from, void *to, int count, c
 				 handle in_type, handle comm)                                                \
 	{                                                                                                    \
 		return blocks(SN_ALLGATHER, p, out, count, type, in, in_count, in_type, 0, comm);            \
+	}                                                                                                    \
+	static int allgatherv_##p(const void *out, int count, handle type, void *in, const int *counts,      \
+				  const int *displs, handle in_type, handle comm)                            \
+	{                                                                                                    \
+		struct sn_collective c = {.kind = SN_ALLGATHERV,                                             \
+					  .comm = comm,                                                      \
+					  .type = type,                                                      \
+					  .in_type = in_type,                                                \
+					  .from = region(out),                                               \
+					  .to = region(in),                                                  \
+					  .count = count,                                                    \
+					  .counts = counts,                                                  \
+					  .displs = displs,                                                  \
+					  .generation = generation_now()};                                   \
+		return call(&c, out, in, &next[p][SN_ALLGATHERV]);                                           \
 	}
 
 STAND_INS(0)
@@ -379,6 +398,7 @@ static const struct {
 	[SN_REDUCE_SCATTER_BLOCK] = {"MPI_Reduce_scatter_block",
 				     {{.scan = reduce_block_0}, {.scan = reduce_block_1}}},
 	[SN_ALLGATHER] = {"MPI_Allgather", {{.blocks = allgather_0}, {.blocks = allgather_1}}},
+	[SN_ALLGATHERV] = {"MPI_Allgatherv", {{.allgatherv = allgatherv_0}, {.allgatherv = allgatherv_1}}},
 };
 
 static int kind_of(const char *name)

@@ -30,6 +30,8 @@ extern int PMPI_Reduce_scatter_block(const void *from, void *to, int count, hand
 				     handle comm);
 extern int PMPI_Reduce_scatter(const void *from, void *to, const int *counts, handle type, handle op,
 			       handle comm);
+extern int PMPI_Allgatherv(const void *out, int count, handle type, void *in, const int *in_counts,
+			   const int *displs, handle in_type, handle comm);
 extern int PMPI_Allgather(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			  handle comm);
 
@@ -51,6 +53,8 @@ union function {
 		      int root, handle comm);
 	int (*blocks)(const void *out, int64_t count, handle type, void *in, int64_t in_count, handle in_type,
 		      handle comm);
+	int (*vary)(const void *out, int64_t count, handle type, void *in, const int64_t *in_counts,
+		    const intptr_t *displs, handle in_type, handle comm);
 };
 
 enum {
@@ -62,6 +66,7 @@ enum {
 	BCAST,
 	ALLTOALL,
 	ALLGATHER,
+	ALLGATHERV,
 	ALLREDUCE,
 	REDUCE,
 	GATHER,
@@ -433,6 +438,30 @@ static int reduce_scatter(const void *from, void *to, const int64_t *counts, han
 	return rc;
 }
 
+/* The MPI's, where it has one, unless all fits. */
+static int allgatherv(const void *out, int64_t count, handle type, void *in, const int64_t *counts,
+		      const intptr_t *displs, handle in_type, handle comm)
+{
+	union function mpi = SN_FUNCTION(&next[ALLGATHERV]);
+	int ranks = 0, inter = 1, *few = NULL;
+	bool all = counts && displs && fits(count) && sn_proof_find() &&
+		   !sn_proof_mpi.comm_test_inter(comm, &inter) && !inter &&
+		   !sn_proof_mpi.comm_size(comm, &ranks);
+	if (all)
+		few = malloc(2 * sizeof(int) * (size_t)ranks);
+	all &= few != NULL;
+	for (int r = 0; all && r < ranks; r++) {
+		few[r] = (int)counts[r];
+		few[ranks + r] = (int)displs[r];
+		all = few[r] == counts[r] && few[ranks + r] == displs[r];
+	}
+	int rc = all || !mpi.symbol ? PMPI_Allgatherv(out, all ? (int)count : -1, type, in, few,
+						      all ? few + ranks : NULL, in_type, comm)
+				    : mpi.vary(out, count, type, in, counts, displs, in_type, comm);
+	free(few);
+	return rc;
+}
+
 /* ---- standing in ---- */
 
 void *sn_large_stand_in(const char *name, void *definition)
@@ -449,6 +478,7 @@ void *sn_large_stand_in(const char *name, void *definition)
 		[BCAST] = {"MPI_Bcast_c", {.bcast = bcast}},
 		[ALLTOALL] = {"MPI_Alltoall_c", {.blocks = alltoall}},
 		[ALLGATHER] = {"MPI_Allgather_c", {.blocks = allgather}},
+		[ALLGATHERV] = {"MPI_Allgatherv_c", {.vary = allgatherv}},
 		[ALLREDUCE] = {"MPI_Allreduce_c", {.sum = allreduce}},
 		[REDUCE] = {"MPI_Reduce_c", {.reduce = reduce}},
 		[SCAN] = {"MPI_Scan_c", {.sum = scan}},

@@ -24,13 +24,15 @@ enum {
 	SN_EXSCAN,
 	SN_REDUCE_SCATTER,
 	SN_REDUCE_SCATTER_BLOCK,
+	SN_ALLGATHERV,
 	SN_KINDS
 };
 
 struct sn_collective {
 	handle comm, type, in_type, op;
 	uintptr_t from, to; /* regions */
-	const int *counts;  /* MPI_Reduce_scatter */
+	const int *counts;  /* MPI_Reduce_scatter, MPI_Allgatherv */
+	const int *displs;  /* the latter */
 	int kind, count, in_count, root;
 	unsigned generation;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short MPI_Alltoall, MPI_Allgather and, of more than two ranks, MPI_Bcast, which libsennit-mpi.so makes without
+ * Short MPI_Alltoall, MPI_Allgather, MPI_Allgatherv and, of more than two ranks, MPI_Bcast, which libsennit-mpi.so makes without
  * messages (shim/blocks.h, bcast.h): every byte of each block, and none beside them, from the first call on; at each
  * length where something begins, of types that lie otherwise on each rank, in place, on whatever communicator, and
  * beside whatever else is under way.
@@ -62,6 +62,33 @@ static void one(bool all, bool in_place, const struct memory *m, const struct la
 	expect(!bad, all ? "MPI_Alltoall" : "MPI_Allgather", len * 1000L + bad);
 }
 
+/* Of each rank another length, none of some, and they lie the other way round. */
+static void vary(bool in_place, const struct memory *m, const struct layout *o, const struct layout *in,
+		 int len, MPI_Comm comm, int turn)
+{
+	int me, size, bad = 0, lens[RANKS], counts[RANKS], displs[RANKS];
+	size_t span = span_of(in, len);
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &size);
+	memset(m->in, BLANK, (size_t)size * span + 64);
+	for (int r = 0; r < size; r++) {
+		int third = (r + turn) % 3;
+		lens[r] = third == 0 ? 0 : third == 1 ? len : len % 24 ? len / 2 : len / 48 * 24;
+		counts[r] = count_of(in, lens[r]);
+		displs[r] = (size - 1 - r) * count_of(in, len);
+	}
+	unsigned char *mine = in_place ? m->in + (size_t)(size - 1 - me) * span : m->out;
+	fill(mine, in_place ? in : o, lens[me], me, -1, turn);
+	__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
+	int rc =
+		MPI_Allgatherv(in_place ? MPI_IN_PLACE : m->out, in_place ? 0 : count_of(o, lens[me]),
+			       in_place ? MPI_DATATYPE_NULL : o->type, m->in, counts, displs, in->type, comm);
+	for (int r = 0; r < size; r++)
+		bad += wrong(m->in + (size_t)(size - 1 - r) * span, in, lens[r], r, -1, turn);
+	bad += beside(m->in, (size_t)size * span + 64);
+	expect(!rc && !bad, "MPI_Allgatherv", len * 1000L + bad);
+}
+
 static void cast(int root, const struct memory *m, const struct layout *l, int len, MPI_Comm comm, int turn)
 {
 	int me, bad = 0;
@@ -86,9 +113,11 @@ static void all_lengths(const struct memory *m, MPI_Comm comm)
 {
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
 		for (int way = 0; way < 4; way++)
-			for (int again = 0; again < 3; again++)
+			for (int again = 0; again < 3; again++) {
 				one(way & 1, way & 2, m, &layouts[BYTES], &layouts[BYTES], lengths[i], comm,
 				    again);
+				vary(way & 2, m, &layouts[BYTES], &layouts[BYTES], lengths[i], comm, again);
+			}
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
 		for (int again = 0; again < 2 * ranks; again++)
 			cast(again % ranks, m, &layouts[BYTES], lengths[i], comm, again);
@@ -106,13 +135,21 @@ static void ahead(const struct memory *m, MPI_Comm comm)
 	}
 }
 
-/* Intel MPI chooses algorithms by what each rank has for itself, so that they differ, and messages do not meet. */
-static bool is_intels(void)
+/*
+ * Intel MPI chooses algorithms by what each rank has for itself, so that they differ, and messages do not meet; Open
+ * MPI that of MPI_Allgatherv.
+ */
+static bool is(const char *name)
 {
 	char text[MPI_MAX_LIBRARY_VERSION_STRING];
 	int len;
 	MPI_Get_library_version(text, &len);
-	return strstr(text, "Intel") != NULL;
+	return strstr(text, name) != NULL;
+}
+
+static bool is_intels(void)
+{
+	return is("Intel");
 }
 
 /* What a block is made of is each rank's own affair. */
@@ -127,6 +164,8 @@ static void all_types(const struct memory *m, MPI_Comm comm, bool ours)
 			const struct layout *o = &layouts[(i + rank) % LAYOUTS];
 			const struct layout *in = &layouts[(i / LAYOUTS + 2 * rank) % LAYOUTS];
 			one(i & 1, !(i % 5), m, o, in, 24 * times[k], comm, i);
+			if ((ours && times[k] < 683) || !is("Open MPI"))
+				vary(!(i % 5), m, o, in, 24 * times[k], comm, i);
 			cast(i % ranks, m, o, 24 * times[k], comm, i);
 		}
 	}
@@ -159,6 +198,8 @@ static void mixed(const struct memory *m, MPI_Comm comm)
 		else
 			one(dice >> 20 & 1, dice >> 21 & 1, m, &layouts[BYTES], &layouts[BYTES], len, comm,
 			    i);
+		if ((dice >> 18 & 3) == 0)
+			vary(dice >> 21 & 1, m, &layouts[BYTES], &layouts[BYTES], len, comm, i);
 		if ((dice >> 22 & 3) == 0) {
 			for (int k = 0; k < n; k++)
 				v[k] = i + k + rank;

@@ -116,6 +116,9 @@ static void blocks(void)
 	expect(got[0] == rank && got[1] == 10 + rank, "MPI_Alltoall_c");
 	MPI_Allgather_c(&mine[1], 1, MPI_INT, got, 1, MPI_INT, MPI_COMM_WORLD);
 	expect(got[0] == 1 && got[1] == 11, "MPI_Allgather_c");
+	MPI_Allgatherv_c(&mine[1], 1, MPI_INT, got, (MPI_Count[]){1, 1}, (MPI_Aint[]){1, 0}, MPI_INT,
+			 MPI_COMM_WORLD);
+	expect(got[0] == 11 && got[1] == 1, "MPI_Allgatherv_c");
 }
 
 /* What counts at the root alone is beyond an int's elsewhere; and a rank may call the one, and another one the other. */
@@ -179,8 +182,9 @@ int main(int argc, char **argv)
 	other = !rank;
 	alarm(100);
 	if (!MPI_Send_c || !MPI_Isend_c || !MPI_Recv_c || !MPI_Irecv_c || !MPI_Sendrecv_c || !MPI_Bcast_c ||
-	    !MPI_Alltoall_c || !MPI_Allgather_c || !MPI_Reduce_c || !MPI_Gather_c || !MPI_Scatter_c ||
-	    !MPI_Scan_c || !MPI_Exscan_c || !MPI_Reduce_scatter_block_c || !MPI_Reduce_scatter_c) {
+	    !MPI_Alltoall_c || !MPI_Allgather_c || !MPI_Allgatherv_c || !MPI_Reduce_c || !MPI_Gather_c ||
+	    !MPI_Scatter_c || !MPI_Scan_c || !MPI_Exscan_c || !MPI_Reduce_scatter_block_c ||
+	    !MPI_Reduce_scatter_c) {
 		printf("large: a call is not there\n");
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}

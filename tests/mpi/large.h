@@ -20,6 +20,9 @@ int WEAK MPI_Sendrecv_c(const void *out, MPI_Count out_count, MPI_Datatype out_t
 int WEAK MPI_Bcast_c(void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm);
 int WEAK MPI_Alltoall_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
 			MPI_Datatype in_type, MPI_Comm comm);
+int WEAK MPI_Allgatherv_c(const void *out, MPI_Count count, MPI_Datatype type, void *in,
+			  const MPI_Count *in_counts, const MPI_Aint *displs, MPI_Datatype in_type,
+			  MPI_Comm comm);
 int WEAK MPI_Allgather_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
 			 MPI_Datatype in_type, MPI_Comm comm);
 int WEAK MPI_Reduce_c(const void *from, void *to, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
