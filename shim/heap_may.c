@@ -50,10 +50,13 @@ bool sn_heap_says_no(const char *name)
 bool sn_heap_may(void)
 {
 	char mode[8];
+	/* First of all: a runtime that is just beginning asks by way of __register_atfork(), and its own close() is not ready. */
+	if (sanitized())
+		return false;
 	sn_read_text("/proc/sys/vm/overcommit_memory", mode, sizeof(mode));
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
-	return mode[0] != '2' && sysconf(_SC_PAGESIZE) == SN_HEAP_UNIT && !sanitized() &&
-	       sn_malloc_is_ours() && !under_valgrind() && !sn_heap_says_no("SENNIT_HEAP");
+	return mode[0] != '2' && sysconf(_SC_PAGESIZE) == SN_HEAP_UNIT && sn_malloc_is_ours() &&
+	       !under_valgrind() && !sn_heap_says_no("SENNIT_HEAP");
 }
 
 /* Where the launcher says only how many there are in all: no more of them here than cores. */

@@ -245,6 +245,24 @@ class Sanitizers(RunTest):
             self.assertIn("1048576-byte region", r.stderr)
             self.assertNotEqual(r.returncode, 0)
 
+    def test_a_runtime_that_asks_before_it_is_ready(self):
+        """As clang's of threads: its first call of the C library is pthread_atfork(), before its own close() may be called."""
+        source = """#define _GNU_SOURCE
+                    #include <fcntl.h>
+                    #include <pthread.h>
+                    #include <stdlib.h>
+                    #include <sys/syscall.h>
+                    #include <unistd.h>
+                    static int ready;
+                    static void nothing(void) { }
+                    void __tsan_init(void) { }
+                    int close(int fd) { if (!ready) abort(); return (int)syscall(SYS_close, fd); }
+                    static void begin(void) { ready = pthread_atfork(nothing, nothing, nothing) == 0; }
+                    __attribute__((section(".preinit_array"), used)) static void (*const first)(void) = begin;
+                    int main(void) { return close(open("/dev/null", O_RDONLY)) || !ready; }"""
+        r = self.sennit("run", "-q", "--", self.compile("early", "-rdynamic", source=source))
+        self.assertEqual(r.returncode, 0, r.stderr)
+
 
 class Allocators(RunTest):
     """Whose malloc is not the heap's has no use for it, and its memory would be looked through in vain (valgrind), or counted."""
