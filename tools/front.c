@@ -6,22 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One library more in LD_PRELOAD, before those of the user. */
+/* One library more of ours. */
 static void preload(struct sn_plan *p, const char *library)
 {
 	if (library[strcspn(library, " :")]) {
 		sn_plan_note(p, "%s cannot be preloaded: its path contains a space or a colon", library);
 		return;
 	}
-	for (unsigned i = 0; i < p->env_count; i++) {
-		if (strcmp(p->env[i].name, "LD_PRELOAD") != 0)
-			continue;
-		char *both = sn_tool_printf("%s:%s", library, p->env[i].value);
-		free(p->env[i].value);
-		p->env[i].value = both;
-		return;
-	}
-	sn_plan_prepend(p, "LD_PRELOAD", library);
+	char *before = p->in_front;
+	p->in_front = before ? sn_tool_printf("%s:%s", library, before) : sn_tool_strdup(library);
+	free(before);
 }
 
 char *sn_plan_ours(const char *provider, const char *name)
@@ -65,6 +59,8 @@ static void in_front(struct sn_plan *p, const char *provider)
 		preload_ours(p, provider, "libsennit-mpi.so");
 	if (sn_conf_num(SN_CONF_HEAP))
 		preload_ours(p, provider, "libsennit-heap.so");
+	if (p->in_front) /* before those of the user */
+		sn_plan_prepend(p, "LD_PRELOAD", p->in_front);
 	if (!sn_conf_num(SN_CONF_HUGE) && !getenv("SENNIT_HUGE")) /* that library reads no file of settings */
 		sn_plan_prepend(p, "SENNIT_HUGE", "no");
 }
@@ -101,5 +97,28 @@ void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *cons
 	if (kind != SN_PROGRAM_OTHER_LIBC) {
 		in_front(p, provider);
 		without_rseq(p);
+	}
+}
+
+/*
+ * Tools are often named so (Open MPI: -x LD_PRELOAD=FILE; Hydra: -genv LD_PRELOAD FILE, -env ...), and what the environment says is
+ * then nothing to the program. `-x LD_PRELOAD` alone hands that on.
+ */
+void sn_plan_in_front_by_arguments(struct sn_plan *p)
+{
+	static const char name[] = "LD_PRELOAD";
+	const size_t n = sizeof(name) - 1;
+	for (char **a = p->argv; p->in_front && a[0] && a[1]; a++) {
+		const char *option = a[0] + (a[0][0] == '-' && a[0][1] == '-');
+		bool hydra = !strcmp(option, "-genv") || !strcmp(option, "-env");
+		if ((!hydra && strcmp(option, "-x") != 0) || strncmp(a[1], name, n) != 0)
+			continue;
+		char **words = a[1][n] == '=' ? &a[1] : hydra && !a[1][n] ? &a[2] : NULL;
+		if (!words || !*words)
+			continue;
+		size_t head = words == &a[1] ? n + 1 : 0;
+		char *both = sn_tool_printf("%.*s%s:%s", (int)head, *words, p->in_front, *words + head);
+		free(*words);
+		*words = both;
 	}
 }

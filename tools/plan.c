@@ -442,6 +442,8 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		free(p->argv[0]);
 		p->argv[0] = sn_tool_strdup(l->path);
 	}
+	if (l->mpi != SN_MPI_PROGRAM)
+		sn_plan_in_front_by_arguments(p);
 	return 0;
 }
 
@@ -550,6 +552,7 @@ void sn_plan_free(struct sn_plan *p)
 		free(*a);
 	free(p->argv);
 	free(p->path);
+	free(p->in_front);
 	free(p->link_dir);
 	memset(p, 0, sizeof(*p));
 }

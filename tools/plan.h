@@ -23,7 +23,8 @@ struct sn_plan_link { /* a symbolic link to make in .link_dir */
 struct sn_plan {
 	struct sn_plan_env env[SN_PLAN_ENV_MAX];
 	unsigned env_count;
-	char *path; /* to execute */
+	char *in_front; /* libraries of ours, as LD_PRELOAD names them; NULL: none */
+	char *path;	/* to execute */
 	char **argv; /* with these words: the first is what the user gave, since Open MPI's launcher that is called by its
 			 * path puts its own directories in front of everybody's PATH, and so another Python before a user's */
 	char *link_dir; /* NULL: no links are needed */
@@ -56,6 +57,8 @@ void sn_plan_prepend(struct sn_plan *p, const char *name, const char *dir);
 /* Put in front of the program what is to be there; not of one that would die of it. */
 void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *const *argv,
 		      const char *provider);
+/* The launcher's own arguments may set LD_PRELOAD, and win: put what is in front of the program there, too (p->argv). */
+void sn_plan_in_front_by_arguments(struct sn_plan *p);
 /* The path of a file of ours, beside the provider or where libraries for programs are installed (the caller frees it).
  * NULL: it is not there. */
 char *sn_plan_ours(const char *provider, const char *name);

@@ -190,6 +190,21 @@ class Preload(RunTest):
         path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.11")
         self.assertIn(" -x LD_PRELOAD ", self.dry(path, "./a.out")[-1])
 
+    def test_before_what_the_launchers_arguments_preload(self):
+        open_mpi, mpich = "mpirun (Open MPI) 4.1.4", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")
+        both = self.shim + ":/nowhere/tool.so"
+        for version, words, then in ((open_mpi, ["-x", "LD_PRELOAD=/nowhere/tool.so"], "-x LD_PRELOAD=" + both),
+                                     (open_mpi, ["--x", "LD_PRELOAD=/nowhere/tool.so"], "--x LD_PRELOAD=" + both),
+                                     (open_mpi, ["-x", "LD_PRELOAD"], "-x LD_PRELOAD"),
+                                     (mpich, ["-genv", "LD_PRELOAD", "/nowhere/tool.so"], "-genv LD_PRELOAD " + both),
+                                     (mpich, ["-env", "LD_PRELOAD=/nowhere/tool.so"], "-env LD_PRELOAD=" + both),
+                                     (mpich, ["-genv", "LD_PRELOADS", "/nowhere/tool.so"], "-genv LD_PRELOADS /nowhere/tool.so")):
+            last = self.dry(self.launcher("mpirun", version), "-n", "2", *words, "./a.out")[-1]
+            self.assertTrue(last.endswith(" -n 2 " + then + " ./a.out"), last)
+            words = [w.replace("/nowhere/tool.so", "/nowhere/tool.so:/nowhere/other.so") for w in words]
+            last = self.dry(self.launcher("mpirun", version), *words, "./a.out", SENNIT_SHIM="no", SENNIT_HEAP="no")[-1]
+            self.assertTrue(last.endswith(" ".join(words) + " ./a.out"), last)
+
     def test_the_heap_goes_in_front_of_it_unless_switched_off(self):
         heap = self.dir + "/provider/libsennit-heap.so"
         shutil.copy(os.environ["ANY_LIBRARY"], heap)
