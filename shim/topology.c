@@ -23,8 +23,17 @@ static union {
 	int (*set)(void *topology, unsigned long flags, const char *name);
 } components;
 
+/*
+ * Those that list accelerators load their drivers for it, in each rank, with threads and with whatever these need: Mesa's OpenCL throws C++
+ * exceptions while it is loaded, which ends a program in C that has AddressSanitizer. Open MPI reads of all this no more than where the
+ * cores are.
+ */
+static const char *const drivers[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
+
 static int load(void *topology)
 {
+	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+		components.set(topology, NOT_THESE, drivers[i]);
 	components.set(topology, NOT_THESE, "linux:pci");
 	components.set(topology, NOT_THESE, "pci"); /* Debian's plugin, which would do it instead */
 	if (!access(KNOWN, F_OK))
