@@ -143,17 +143,14 @@ int sn_doctor_answer(void)
  * shell may be csh, which knows no assignments before a command. */
 static char *remote_command(void)
 {
-	char self[4096];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	const char *net = getenv("SENNIT_NET");
 
-	self[n > 0 ? n : 0] = 0;
 	if (net && strspn(net, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:,_-@") !=
 			   strlen(net))
 		net = NULL;
 	return sn_tool_printf("env SENNIT_PEER_TIMEOUT=%" PRId64 "%s%s '%s' doctor --answer",
 			      sn_conf_num(SN_CONF_PEER_TIMEOUT), net ? " SENNIT_NET=" : "", net ? net : "",
-			      self);
+			      sn_tool_self());
 }
 
 static void become(const char *rsh, const char *host)

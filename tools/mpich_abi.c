@@ -100,8 +100,8 @@ static bool suits(const char *path)
 {
 	static const char fabric[] = "\0libfabric.so.1", mpich[] = "MPICH Version";
 	struct sn_elf self, elf;
-	return sn_elf_read(path, &elf) && sn_elf_read("/proc/self/exe", &self) &&
-	       elf.machine == self.machine && sn_tool_file_contains(path, fabric, sizeof(fabric)) &&
+	return sn_elf_read(path, &elf) && sn_elf_read(sn_tool_self(), &self) && elf.machine == self.machine &&
+	       sn_tool_file_contains(path, fabric, sizeof(fabric)) &&
 	       (is_intel(path) || sn_tool_file_contains(path, mpich, sizeof(mpich) - 1));
 }
 

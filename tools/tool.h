@@ -46,6 +46,8 @@ void *sn_tool_map_file(const char *path, size_t *size);
 bool sn_tool_file_contains(const char *path, const void *bytes, size_t len);
 /* One line of a small text file (/proc, /sys), without its newline. false: not readable. */
 bool sn_tool_read_line(const char *path, char *line, size_t size);
+/* The path of this program; empty where it cannot be told. */
+const char *sn_tool_self(void);
 /* Where libsennit-fi.so lies: in `given` if not NULL, else relative to this program, in the build tree or installed.
  * NULL if nowhere; *tried (may be NULL) then lists the places, one a line. Caller frees both. */
 char *sn_tool_provider(const char *given, char **tried);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -189,15 +190,24 @@ bool sn_tool_read_line(const char *path, char *line, size_t size)
 	return ok;
 }
 
+const char *sn_tool_self(void)
+{
+	static char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	if (n < 0) { /* a root of its own may have no /proc: as it was called, then */
+		const char *called = (const char *)getauxval(AT_EXECFN);
+		n = called && realpath(called, path) ? (ssize_t)strlen(path) : 0;
+	}
+	path[n] = 0;
+	return path;
+}
+
 char *sn_tool_provider(const char *given, char **tried)
 {
 	/* The build tree and a prefix whose libraries lie in lib first, then the installed layout of this build. */
 	static const char *const places[] = {"../lib", "../" SN_LIBDIR "/sennit", "../" SN_LIBDIR,
 					     "../lib/sennit", "../" SN_LIBDIR "/libfabric"};
-	char exe[PATH_MAX] = "";
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	exe[n > 0 ? n : 0] = 0;
-	char *here = sn_tool_dirname(exe);
+	char *here = sn_tool_dirname(sn_tool_self());
 	char *list = sn_tool_strdup("");
 	char *found = NULL;
 	unsigned count = given ? 1 : sizeof(places) / sizeof(places[0]);

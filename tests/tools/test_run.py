@@ -80,6 +80,16 @@ class Mistakes(RunTest):
         r = self.sennit("run", "--provider-dir", self.dir, "--", "true")
         self.expect(r, 1, "libsennit-fi.so was not found", self.dir)
 
+    def test_library_is_found_without_proc(self):
+        """As in a root of its own that nobody has mounted /proc in."""
+        if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/proc"], capture_output=True, check=False).returncode:
+            self.skipTest("no file systems of our own may be mounted here")
+        command = 'mount -t tmpfs none /proc && exec "$0" run --dry-run -- true'
+        r = subprocess.run(["unshare", "-rm", "sh", "-c", command, os.environ["SENNIT"]], env=self.env, capture_output=True, text=True,
+                           timeout=60, check=False)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("FI_PROVIDER=sennit", r.stdout)
+
     def test_library_is_not_a_library(self):
         with open(self.provider, "w", encoding="utf-8") as f:
             f.write("hello")
