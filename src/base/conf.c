@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -431,13 +432,22 @@ static void load_line(struct complaints *c, char *line, enum sn_conf_origin o, c
 		offer(c, (enum sn_conf_id)id, trim(eq + 1), o, where);
 }
 
-/* A file that is not there is normal; one that cannot be read is reported. */
+/* In the home of another user, say, which HOME goes on naming behind su, setpriv or a container's --user. */
+static bool is_out_of_reach(const char *path)
+{
+	char dir[256];
+	snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+	return faccessat(AT_FDCWD, dir, X_OK, AT_EACCESS) && errno == EACCES;
+}
+
+/* A file that is not there, or cannot be known to be, is normal; one that cannot be read is reported. */
 static void load_file(struct complaints *c, const char *path, enum sn_conf_origin o)
 {
 	FILE *f = fopen(path, "re");
 	if (!f) {
-		if (errno != ENOENT && errno != ENOTDIR)
-			complain(c, "%s: cannot be read (%s); ignored", path, strerror(errno));
+		int why = errno;
+		if (why != ENOENT && why != ENOTDIR && (why != EACCES || !is_out_of_reach(path)))
+			complain(c, "%s: cannot be read (%s); ignored", path, strerror(why));
 		return;
 	}
 	char line[1024], where[CONF_WHERE_MAX];

@@ -276,6 +276,30 @@ static void faults_in_a_file_are_named_by_line(void **state)
 	assert_non_null(strstr(said, "and 42 more faults in the settings"));
 }
 
+/* HOME often stays another user's behind su, setpriv or a container's --user. */
+static void a_home_that_is_out_of_reach_is_no_complaint(void **state)
+{
+	char path[128];
+	bool root = geteuid() == 0;
+	write_user_file("eager = 4k\n");
+	config_path(path, sizeof path, "/sennit.conf");
+	chmod(path, 0);
+	config_path(path, sizeof path, "");
+	chmod(path, 0711);
+	for (int reach = 1; reach >= 0; reach--) {
+		chmod(home, reach ? 0711 : root ? 0700 : 0);
+		assert_int_equal(root ? seteuid(65534) : 0, 0);
+		const char *said = reload_and_read_stderr();
+		assert_int_equal(root ? seteuid(0) : 0, 0);
+		chmod(home, 0700);
+		if (reach)
+			assert_non_null(strstr(said, "cannot be read (Permission denied)"));
+		else
+			assert_string_equal(said, "");
+	}
+	assert_int_equal(sn_conf_num(SN_CONF_EAGER), sn_conf_desc(SN_CONF_EAGER)->def);
+}
+
 static void the_log_level_silences_complaints_wherever_it_is_set(void **state)
 {
 	write_user_file("eager = nonsense\n");
@@ -346,6 +370,7 @@ int main(void)
 		cmocka_unit_test_setup(a_wrong_value_is_reported_with_the_range_and_changes_nothing, fresh),
 		cmocka_unit_test_setup(of_several_ranks_the_first_one_complains, fresh),
 		cmocka_unit_test_setup(faults_in_a_file_are_named_by_line, fresh),
+		cmocka_unit_test_setup(a_home_that_is_out_of_reach_is_no_complaint, fresh),
 		cmocka_unit_test_setup(the_log_level_silences_complaints_wherever_it_is_set, fresh),
 		cmocka_unit_test_setup(misspelt_variables_are_listed, fresh),
 		cmocka_unit_test(origins_have_names),
