@@ -9,7 +9,20 @@
 
 #define BATCH (1 << 30) /* bytes that are unpacked at once: an int has to count them */
 
-enum { MRECV, IMRECV, SEND_INIT, BSEND_INIT, RSEND_INIT, SSEND_INIT, START, STARTALL, REQUEST_FREE, CALLS };
+enum {
+	MRECV,
+	IMRECV,
+	SEND_INIT,
+	BSEND_INIT,
+	RSEND_INIT,
+	SSEND_INIT,
+	START,
+	STARTALL,
+	REQUEST_FREE,
+	ALLTOALLV,
+	ALLTOALLW,
+	CALLS
+};
 
 union function {
 	void *symbol;
@@ -23,9 +36,15 @@ union function {
 	int (*contiguous)(int count, handle type, handle *made);
 	int (*hindexed)(int count, const int *lengths, const intptr_t *at, handle type, handle *made);
 	int (*on)(handle *type);
+	int (*size)(handle comm, int *size);
+	int (*vary)(const void *out, const int *counts, const int *at, handle type, void *in,
+		    const int *in_counts, const int *in_at, handle in_type, handle comm);
+	int (*vary_types)(const void *out, const int *counts, const int *at, const handle *types, void *in,
+			  const int *in_counts, const int *in_at, const handle *in_types, handle comm);
 };
 static union function next[2][CALLS]; /* without a P, and with it */
-static union function true_extent, contiguous, hindexed, commit, drop, real, bsend, send_init, request_free;
+static union function true_extent, contiguous, hindexed, commit, drop, real, bsend, send_init, request_free,
+	remote_size;
 static bool known;
 
 static void find(void)
@@ -43,6 +62,7 @@ static void find(void)
 		{"PMPI_Bsend", &bsend},
 		{"PMPI_Send_init", &send_init},
 		{"PMPI_Request_free", &request_free},
+		{"PMPI_Comm_remote_size", &remote_size},
 	};
 	known = sn_proof_find();
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
@@ -164,20 +184,113 @@ static int imrecv(int p, void *buf, int count, handle type, void *message, void 
 
 /* ---- MPI_Send_init and its kin ---- */
 
+/* How far behind the buffer's beginning an element begins; 0 as well where that does not matter. */
+static intptr_t begins(int count, handle type)
+{
+	intptr_t low = 0, extent;
+	return is_own(count, type) && !true_extent.true_extent(type, &low, &extent) ? low : 0;
+}
+
+/* One that is like it, and begins so much earlier. */
+static bool move(handle type, intptr_t low, handle *moved)
+{
+	intptr_t back = -low;
+	return !hindexed.hindexed(1, &(int){1}, &back, type, moved) && !commit.on(moved);
+}
+
+static inline const void *behind(const void *buf, intptr_t bytes)
+{
+	return (const void *)((uintptr_t)buf + (uintptr_t)bytes);
+}
+
 static int init(int p, int call, const void *buf, int count, handle type, int to, int tag, handle comm,
 		void *request)
 {
-	intptr_t low = 0, extent, back;
-	handle moved = 0;
-	if (is_own(count, type) && !true_extent.true_extent(type, &low, &extent) && low) {
-		back = -low;
-		if (hindexed.hindexed(1, &(int){1}, &back, type, &moved) || commit.on(&moved))
-			return sn_proof_failed(comm);
-		buf = (const void *)((uintptr_t)buf + (uintptr_t)low);
-	}
-	int rc = SN_FUNCTION(&next[p][call]).init(buf, count, moved ? moved : type, to, tag, comm, request);
-	if (moved)
+	intptr_t low = begins(count, type);
+	handle moved = type;
+	if (low && !move(type, low, &moved))
+		return sn_proof_failed(comm);
+	int rc = SN_FUNCTION(&next[p][call]).init(behind(buf, low), count, moved, to, tag, comm, request);
+	if (low)
 		drop.on(&moved); /* the request has it */
+	return rc;
+}
+
+/* ---- MPI_Alltoallv, MPI_Alltoallw ---- */
+
+static int alltoallv(int p, const void *out, const int *counts, const int *at, handle type, void *in,
+		     const int *in_counts, const int *in_at, handle in_type, handle comm)
+{
+	intptr_t low = sn_mpi_in_place(out) ? 0 : begins(1, type);
+	handle moved = type;
+	if (low && !move(type, low, &moved))
+		return sn_proof_failed(comm);
+	int rc = SN_FUNCTION(&next[p][ALLTOALLV])
+			 .vary(behind(out, low), counts, at, moved, in, in_counts, in_at, in_type, comm);
+	if (low)
+		drop.on(&moved);
+	return rc;
+}
+
+/* Ranks that this one sends to; 0: not known. */
+static int peers(handle comm)
+{
+	int inter = 0, n = 0;
+	if (comm == sn_mpi_handle(SN_COMM_NULL) || !is_known() ||
+	    sn_proof_mpi.comm_test_inter(comm, &inter) ||
+	    (inter ? remote_size.size(comm, &n) : sn_proof_mpi.comm_size(comm, &n)))
+		return 0;
+	return n;
+}
+
+/* Counted from elsewhere, and with other types: of types that count from the beginning of memory (MPI_BOTTOM) what lies before
+ * their first byte is more than an int. */
+struct apart {
+	intptr_t from;
+	int moved; /* types, of the first ranks */
+	int *at;
+	handle *types;
+};
+
+static bool move_all(struct apart *a, int n, const int *counts, const int *at, const handle *types)
+{
+	for (; a->moved < n; a->moved++) {
+		int i = a->moved;
+		intptr_t low = begins(counts[i], types[i]), place = at[i] + low - a->from;
+		a->at[i] = (int)place;
+		a->types[i] = types[i];
+		if (counts[i] && (place != (int)place || (low && !move(types[i], low, &a->types[i]))))
+			return false;
+	}
+	return true;
+}
+
+/* False: nothing is to be moved, or it cannot be. */
+static bool come_apart(struct apart *a, int n, const int *counts, const int *at, const handle *types)
+{
+	int i = 0;
+	while (i < n && !begins(counts[i], types[i]))
+		i++;
+	if (i == n || !(a->types = malloc((size_t)n * (sizeof(handle) + sizeof(int)))))
+		return false;
+	a->from = begins(counts[i], types[i]);
+	a->at = (int *)(a->types + n);
+	return move_all(a, n, counts, at, types);
+}
+
+static int alltoallw(int p, const void *out, const int *counts, const int *at, const handle *types, void *in,
+		     const int *in_counts, const int *in_at, const handle *in_types, handle comm)
+{
+	struct apart a = {0};
+	int n = !sn_mpi_in_place(out) && counts && at && types ? peers(comm) : 0;
+	bool moved = come_apart(&a, n, counts, at, types);
+	int rc = SN_FUNCTION(&next[p][ALLTOALLW])
+			 .vary_types(moved ? behind(out, a.from) : out, counts, moved ? a.at : at,
+				     moved ? a.types : types, in, in_counts, in_at, in_types, comm);
+	for (int i = 0; i < a.moved; i++)
+		if (a.types[i] != types[i])
+			drop.on(&a.types[i]);
+	free(a.types);
 	return rc;
 }
 
@@ -315,6 +428,17 @@ static int free_request(int p, void *request)
 	{                                                                                                    \
 		return free_request(P, request);                                                             \
 	}                                                                                                    \
+	static int alltoallv_##P(const void *out, const int *counts, const int *at, handle type, void *in,   \
+				 const int *in_counts, const int *in_at, handle in_type, handle comm)        \
+	{                                                                                                    \
+		return alltoallv(P, out, counts, at, type, in, in_counts, in_at, in_type, comm);             \
+	}                                                                                                    \
+	static int alltoallw_##P(const void *out, const int *counts, const int *at, const handle *types,     \
+				 void *in, const int *in_counts, const int *in_at, const handle *in_types,   \
+				 handle comm)                                                                \
+	{                                                                                                    \
+		return alltoallw(P, out, counts, at, types, in, in_counts, in_at, in_types, comm);           \
+	}                                                                                                    \
 	INIT(rsend_init, RSEND_INIT, P)                                                                      \
 	INIT(ssend_init, SSEND_INIT, P)
 #define INIT(name, call, P)                                                                                  \
@@ -339,6 +463,8 @@ static const struct {
 	[START] = {"MPI_Start", {{.one = start_0}, {.one = start_1}}},
 	[STARTALL] = {"MPI_Startall", {{.all = startall_0}, {.all = startall_1}}},
 	[REQUEST_FREE] = {"MPI_Request_free", {{.one = free_request_0}, {.one = free_request_1}}},
+	[ALLTOALLV] = {"MPI_Alltoallv", {{.vary = alltoallv_0}, {.vary = alltoallv_1}}},
+	[ALLTOALLW] = {"MPI_Alltoallw", {{.vary_types = alltoallw_0}, {.vary_types = alltoallw_1}}},
 };
 
 static int call_named(const char *name)

@@ -11,6 +11,8 @@
  *  - MPI_Send_init and its kin, 4.0 and 4.1 at least to 4.1.4: of a type without holes that does not begin where the
  *    buffer does, such as a plane of a larger array, what lies at the beginning of the buffer is sent
  *    (ompi_mtl_datatype_pack). Here the type is given an offset that makes it begin there, and the buffer the rest.
+ *  - MPI_Alltoallv and MPI_Alltoallw, the same versions: they are made of such requests, as long as there are not just
+ *    two ranks (MPI_Alltoallv), so programs that send parts of arrays by them (FFTs) got others' parts. Likewise.
  *  - MPI_Bsend_init, all versions so far: from the second start on what the first one sent is sent again, or several
  *    times as many bytes from there on (mca_pml_cm_start goes on with what it made of the buffer). Here the program
  *    gets a request that sends nothing to nobody, and each start sends as MPI_Bsend does, which is over as it returns.

@@ -4,7 +4,7 @@
  * by being put over it: shim/mended.h, shim/intel.h, ofi/answer.c. Two ranks; every byte is compared, also of what is
  * to stay as it was.
  *
- *  - persistent sends of types that do not begin where the buffer does;
+ *  - persistent sends of types that do not begin where the buffer does, and MPI_Alltoallv and MPI_Alltoallw of such types;
  *  - persistent buffered sends that are started more than once, each time of something else;
  *  - matched receives into types with holes, or in another order; of less than fits, and into more elements than come;
  *  - synchronous sends to matched receives, also between two groups;
@@ -122,6 +122,47 @@ static void persistent(void)
 	int size;
 	void *back;
 	MPI_Buffer_detach(&back, &size);
+}
+
+/* What is for rank r comes from r places behind `from`, or from somewhere in memory, and goes to as many behind `in`. */
+static void exchanged(void)
+{
+	enum { SLOT = ROOM / 4 };
+	MPI_Datatype t[2], parts[2] = {MPI_BYTE, MPI_BYTE};
+	int some[2], at[2], none[2] = {0}, to[2] = {0, SLOT};
+	for (int kind = 0; kind < TYPES; kind++) {
+		for (int call = 0; call < 3; call++) {
+			for (int len = 8; len < SLOT / 2; len *= 23) {
+				const void *from = kind == BOTTOM ? MPI_BOTTOM : out;
+				clear();
+				for (int r = 0; r < 2; r++) {
+					/* by MPI_Alltoallw of one type each; by MPI_Alltoallv all of one, which is long */
+					t[r] = type_of(kind, len, call ? 40 + 8 * r : 40);
+					at[r] = call && kind != BOTTOM ? r * SLOT : 0;
+					some[r] = 1;
+				}
+				/* what comes: bytes, as they lie at the other rank, which has the same in `out` */
+				int lens[2] = {len, len};
+				for (int r = 0; r < 2; r++)
+					memcpy(expected + to[r],
+					       out + 40 +
+						       (call ? 8 * rank + (kind == BOTTOM ? 0 : rank * SLOT)
+							     : 0),
+					       (size_t)len);
+				if (call == 0)
+					MPI_Alltoallv(from, some, none, t[0], in, lens, to, MPI_BYTE,
+						      MPI_COMM_WORLD);
+				else if (call == 1)
+					MPI_Alltoallw(from, some, at, t, in, lens, to, parts, MPI_COMM_WORLD);
+				else
+					PMPI_Alltoallw(from, some, at, t, in, lens, to, parts,
+						       MPI_COMM_WORLD);
+				same("an exchange", 10 * kind + call);
+				for (int r = 0; r < 2; r++)
+					MPI_Type_free(&t[r]);
+			}
+		}
+	}
 }
 
 /* The communicator and the type are freed before the request is started: of none, and of some. Frees the type. */
@@ -379,11 +420,13 @@ static void synchronous(MPI_Comm c, int other)
 int main(int argc, char **argv)
 {
 	MPI_Comm own, between, copy;
+	setenv("OMPI_MCA_coll_tuned_alltoallv_algorithm", "1", 0); /* by which more than two ranks make it */
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	for (long i = 0; i < ROOM; i++)
 		out[i] = (char)(i * 7 + i / 251 + 3);
 	persistent();
+	exchanged();
 	buffered();
 	into_shapes();
 	too_long();
