@@ -201,7 +201,8 @@ def above(args, runner):
 def requests(args, runner):
     """Receives with requests of the library's own, some of which become the MPI's."""
     result = own_program(args, runner)
-    counters(result, ("core.ahead_recvs", "core.handed_over"), "tool" not in args.what)
+    if "-o" not in args.rest:  # which says itself whether there were any
+        counters(result, ("core.ahead_recvs", "core.handed_over"), "tool" not in args.what)
 
 
 # The launcher ends everybody when it sees a rank die, so it sees a shell instead.
