@@ -483,7 +483,7 @@ void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg)
 		waited = (*idle & WAITED_MAX) + gap;
 	}
 	/* to yield takes as long as the looks between two of these steps, and nobody waits for that core as a rule */
-	bool turn = sn_relax_crowded() || now / YIELD_EACH_US != last / YIELD_EACH_US;
+	bool turn = sn_relax_crowded() || (now & LAST_MASK) / YIELD_EACH_US != last / YIELD_EACH_US;
 	if (polled(waited * 1000, calls >= NAP_AFTER, turn, max_nap_us, poll, arg)) {
 		*idle = 0;
 		return;

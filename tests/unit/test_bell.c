@@ -511,6 +511,21 @@ static void who_polls_naps_only_after_many_calls(void **state)
 	while (idle);
 }
 
+/* However long the machine has been up. To yield each time would be a hundred times as often. */
+static void who_polls_yields_now_and_then(void **state)
+{
+	uint64_t idle = 0, began = sn_now_ns();
+	sn_relax_crowd(0);
+	napped();
+	uint64_t yielded = yields;
+	while (sn_now_ns() - began < 20000000)
+		sn_relax_polled(&idle, 0, nothing, NULL);
+	uint64_t us = (sn_now_ns() - began) / 1000;
+	napped();
+	assert_true(yields > yielded);
+	assert_true(yields - yielded <= us / 16 + 1);
+}
+
 static void who_works_between_polls_never_naps(void **state)
 {
 	uint64_t idle = 0;
@@ -540,6 +555,7 @@ int main(void)
 		cmocka_unit_test(waiting_for_other_hosts_yields_while_it_spins),
 		cmocka_unit_test(a_last_look_that_finds_something_starts_over),
 		cmocka_unit_test(who_polls_naps_only_after_many_calls),
+		cmocka_unit_test(who_polls_yields_now_and_then),
 		cmocka_unit_test(who_works_between_polls_never_naps),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
