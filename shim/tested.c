@@ -168,7 +168,10 @@ static inline bool is_here(const struct slot *s)
 	return !s || s->len >= 0;
 }
 
-/* All of ours have come, or are the MPI's by now: the former are nothing to it. */
+/*
+ * All of ours have come, or are the MPI's by now: the former are nothing to it. One of the others may end with an error,
+ * and ours all the same; a call that is wrong says nothing of any, and does not write the flag.
+ */
 static int testall_others(int n, void *requests, int *flag, void *statuses)
 {
 	handle was[FEW];
@@ -179,13 +182,14 @@ static int testall_others(int n, void *requests, int *flag, void *statuses)
 			put(requests, i, is_here(slot_of(k)) ? sn_own_null : slot_of(k)->real);
 	}
 	sn_requests_before();
+	*flag = 0;
 	int rc = sn_own_mpi[TESTALL].testall(n, requests, flag, statuses);
 	for (int i = 0; i < n; i++) {
 		uintptr_t k = own(was[i]);
 		struct slot *s = slot_of(k);
 		if (k > SLOTS)
 			continue;
-		bool here = is_here(s), ended = here ? !rc && *flag : at(requests, i) == sn_own_null;
+		bool here = is_here(s), ended = here ? *flag : at(requests, i) == sn_own_null;
 		if (ended && here)
 			fill_one_of(statuses, i, s);
 		if (!ended)
