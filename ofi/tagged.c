@@ -158,9 +158,10 @@ static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint6
 			rc = SN_ERR_AGAIN;
 		/*
 		 * MPI_Probe asks again and again, and reads a queue that says no, which takes as long as a message is
-		 * on its way. So what comes meanwhile is looked at here: of a flood the next look has the rest.
+		 * on its way. So what comes meanwhile is looked at here: of a flood the next look has the rest. But
+		 * nobody waits beside what lies in the queue: the MPI has asked for it, and may have to answer.
 		 */
-	} while (rc == SN_ERR_AGAIN && ep->rx_cq && looks-- &&
+	} while (rc == SN_ERR_AGAIN && ep->rx_cq && looks-- && !ep->rx_cq->set.filled(&ep->rx_cq->set) &&
 		 sn_ofi_set_wait(&ep->rx_cq->set, sn_ofi_cq_mark(ep->rx_cq)));
 	if (rc)
 		return report(ep, msg, NULL, rc == SN_ERR_AGAIN ? FI_ENOMSG : sn_ofi_error(rc));

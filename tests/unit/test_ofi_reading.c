@@ -4,7 +4,7 @@
  * cannot be: the array is full, an entry is an error, something lies in the queue already. And which reads look for
  * messages: all but the one right after a read that took all there was, in the same call of an MPI that reads until it
  * hears of no more; what lay in the queue already counts so only in a flood, and not for ever. And after which the MPI
- * need not give the core away.
+ * need not give the core away. And who waits for one message does not let others lie.
  */
 #if __has_include(<rdma/fabric.h>)
 #include "ofi_pair.h"
@@ -282,6 +282,53 @@ static void an_mpi_need_not_yield_after_a_read_that_found_something(void **state
 	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_SAFE}, yield);
 }
 
+/* ---- who waits for another message ---- */
+
+/* Nothing is there. True: what was asked for before has come meanwhile. */
+static bool came_beside(struct side *s)
+{
+	struct fi_msg_tagged m = {.addr = s->peer, .tag = 6, .context = &contexts[1]};
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err = {0};
+	calls.calls++;
+	calls.left = 0;
+	CHECK_OK(fi_trecvmsg(s->ep, &m, FI_PEEK));
+	uint64_t in_vain = calls.left;
+	ssize_t n = fi_cq_read(s->cq, &e, 1);
+	CHECK(n == -FI_EAVAIL || (n == 1 && e.op_context == &contexts[0]));
+	CHECK(n != 1 || !in_vain);
+	CHECK(fi_cq_readerr(s->cq, &err, 0) == 1 && err.err == FI_ENOMSG);
+	return n == 1;
+}
+
+/* As MPI_Probe does. What it must answer meanwhile is not to lie in the queue while it waits on. */
+static void probe(struct side *s)
+{
+	int beside = 0;
+	calls.kind = SN_SHIM_WAITS;
+	for (uint64_t lap = 0; lap < 200; lap++) {
+		if (s->me == 0) {
+			await(s, lap + 1);
+			CHECK_OK(fi_tinject(s->ep, &lap, 8, s->peer, 5));
+			continue;
+		}
+		ssize_t n = -FI_EAGAIN;
+		struct fi_cq_tagged_entry e;
+		CHECK_OK(fi_trecv(s->ep, &in[0], 8, NULL, s->peer, 5, 0, &contexts[0]));
+		arrive(s, lap + 1);
+		while (n == -FI_EAGAIN)
+			n = came_beside(s) ? 0 : fi_cq_read(s->cq, &e, 1);
+		beside += n == 0;
+	}
+	CHECK(s->me == 0 || beside);
+	together(s);
+}
+
+static void who_waits_for_another_hears_of_what_he_has_asked_for(void **state)
+{
+	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_DOMAIN}, probe);
+}
+
 /* ---- receives of others ---- */
 
 static struct sn_shim_ahead ahead;
@@ -362,6 +409,7 @@ int main(void)
 		cmocka_unit_test(what_lay_there_in_a_flood_needs_no_look_sixteen_times),
 		cmocka_unit_test(a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_second_time),
 		cmocka_unit_test(an_mpi_need_not_yield_after_a_read_that_found_something),
+		cmocka_unit_test(who_waits_for_another_hears_of_what_he_has_asked_for),
 		cmocka_unit_test(whoever_reads_has_taken_what_others_have_posted),
 	};
 	setenv("SENNIT_PROGRESS", "0", 1); /* nobody else looks */
