@@ -19,6 +19,42 @@ static void neighbours(int n)
 	MPI_Waitall(count, req, MPI_STATUSES_IGNORE);
 }
 
+/* What each rank brings along lies the other way round. */
+static void allgatherv(int n)
+{
+	static int *counts, *displs;
+	if (!counts) {
+		counts = malloc(sizeof(int) * (size_t)ranks);
+		displs = malloc(sizeof(int) * (size_t)ranks);
+	}
+	for (int r = 0; r < ranks; r++) {
+		counts[r] = n;
+		displs[r] = (ranks - 1 - r) * n;
+	}
+	MPI_Allgatherv(mine, n, MPI_BYTE, theirs, counts, displs, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+/*
+ * FEW messages to the right and from the left. fresh: none is like another of the last 5,000, as their tags, lengths
+ * and buffers are others; else they are the same, and ended by who asks again and again whether they are all over.
+ */
+static void several(int n, bool fresh, long turn)
+{
+	enum { FEW = 4, TAGS = 20000, PLACES = 64 };
+	int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, over = 0;
+	MPI_Request req[2 * FEW];
+	for (int k = 0; k < FEW; k++) {
+		int tag = fresh ? (int)((turn * FEW + k) % TAGS) : k, len = fresh ? 1 + (n * 7 + tag) % n : n;
+		size_t at = (size_t)(fresh ? (turn + k * 16) % PLACES : k) * (size_t)n;
+		MPI_Irecv(theirs + at, n, MPI_BYTE, left, tag, MPI_COMM_WORLD, &req[k]);
+		MPI_Isend(mine + at, len, MPI_BYTE, right, tag, MPI_COMM_WORLD, &req[FEW + k]);
+	}
+	if (fresh)
+		MPI_Waitall(2 * FEW, req, MPI_STATUSES_IGNORE);
+	while (!fresh && !over)
+		MPI_Testall(2 * FEW, req, &over, MPI_STATUSES_IGNORE);
+}
+
 static double collective(const char *kind, size_t len, long rounds)
 {
 	int n = (int)len, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
@@ -39,6 +75,10 @@ static double collective(const char *kind, size_t len, long rounds)
 			MPI_Gather(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all);
 		else if (!strcmp(kind, "scatter"))
 			MPI_Scatter(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all);
+		else if (!strcmp(kind, "allgatherv"))
+			allgatherv(n);
+		else if (!strcmp(kind, "fresh") || !strcmp(kind, "asked"))
+			several(n, *kind == 'f', i);
 		else if (!strcmp(kind, "neighbours"))
 			neighbours(n);
 		else

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu.h"
 #include "holder.h"
+#include <string.h>
 
 /* Numbers in a row for MPICH, addresses of large things for Open MPI. */
 static inline unsigned set_of(const struct call *c)
@@ -21,8 +22,12 @@ static inline bool is_one(const struct sn_kin *k, const struct call *c)
 
 static __attribute__((noinline)) bool ask_for(uintptr_t region, uintptr_t *known)
 {
-	if (!region || sn_gpu_is_here())
+	if (!region)
 		return false;
+	if (sn_gpu_is_here()) { /* what was a host's may be given back, and be a GPU's by now */
+		memset(sn_mpi_thread.mine->regions, 0, sizeof(sn_mpi_thread.mine->regions));
+		return false;
+	}
 	*known = region;
 	return true;
 }
@@ -131,7 +136,8 @@ void sn_kin_learn(struct sn_kin *table, const struct entry *e)
 {
 	const struct call *c = &e->call;
 	struct sn_kin *k = place(table, c);
-	if (c->count < 0 || !is_hosts(c->region) || k->moods == SN_KIN_MOODS)
+	bool whole = c->count > 0 ? e->way.len % (uint64_t)c->count == 0 : !e->way.len && !c->count;
+	if (!whole || !is_hosts(c->region) || k->moods == SN_KIN_MOODS)
 		return;
 	if (!k->entry.known || (!k->unit && k->most)) {
 		begin(k, e);
