@@ -95,6 +95,7 @@ static struct {
 	int (*get_extent)(handle type, intptr_t *low, intptr_t *extent);
 	int (*commit)(handle *type);
 	int (*drop)(handle *type);
+	int (*remote_size)(handle comm, int *size);
 } of_types;
 static pthread_once_t types_once = PTHREAD_ONCE_INIT;
 
@@ -102,7 +103,8 @@ static void find_types(void)
 {
 	static const char *const names[] = {"PMPI_Type_contiguous",	"PMPI_Type_create_struct",
 					    "PMPI_Type_create_resized", "PMPI_Type_get_extent",
-					    "PMPI_Type_commit",		"PMPI_Type_free"};
+					    "PMPI_Type_commit",		"PMPI_Type_free",
+					    "PMPI_Comm_remote_size"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		void *found = sn_mpi_find(names[i]);
 		memcpy((char *)&of_types + i * sizeof(found), &found, sizeof(found));
@@ -438,28 +440,89 @@ static int reduce_scatter(const void *from, void *to, const int64_t *counts, han
 	return rc;
 }
 
-/* The MPI's, where it has one, unless all fits. */
+/* Of one group: from one rank after the other, which has its own where it is to be. */
+static int from_each(const void *out, int64_t count, handle type, char *in, const int64_t *counts,
+		     const intptr_t *displs, handle in_type, handle comm, int ranks)
+{
+	intptr_t low, extent = 0;
+	int rank = 0;
+	int rc = of_types.get_extent(in_type, &low, &extent);
+	if (!rc && !(rc = sn_proof_mpi.comm_rank(comm, &rank)) && !sn_mpi_in_place(out))
+		rc = allgather(out, count, type, in + extent * displs[rank], counts[rank], in_type,
+			       sn_mpi_handle(SN_COMM_SELF));
+	for (int r = 0; r < ranks && !rc; r++)
+		rc = bcast(in + extent * displs[r], counts[r], in_type, r, comm);
+	return rc;
+}
+
+/* Those that this rank gets something from. 0: not known. */
+static int sources(handle comm, int *inter)
+{
+	int n = 0;
+	pthread_once(&types_once, find_types);
+	if (!sn_proof_find() || sn_proof_mpi.comm_test_inter(comm, inter) ||
+	    (*inter ? of_types.remote_size(comm, &n) : sn_proof_mpi.comm_size(comm, &n)))
+		return 0;
+	return n;
+}
+
+struct few {
+	int *counts, *displs;
+	char *in; /* they count from here */
+};
+
+/* The least place: those of a rank may be far from its buffer's beginning, and that is its own affair. */
+static intptr_t least(int n, const intptr_t *displs)
+{
+	intptr_t least = n ? displs[0] : 0;
+	for (int r = 1; r < n; r++)
+		least = displs[r] < least ? displs[r] : least;
+	return least;
+}
+
+/* False: they are more than an int has room for, or there is no memory. */
+static bool few_of(struct few *f, int n, const int64_t *counts, const intptr_t *displs, void *in,
+		   handle in_type)
+{
+	intptr_t from = least(n, displs), low, extent = 0;
+	bool all = true;
+	*f = (struct few){.in = in};
+	from = from < INT_MIN || from > INT_MAX / 2 ? from : 0;
+	if (from && of_types.get_extent(in_type, &low, &extent))
+		return false;
+	f->counts = malloc(2 * sizeof(int) * (size_t)n);
+	f->displs = f->counts + n;
+	f->in += from * extent;
+	for (int r = 0; f->counts && r < n; r++) {
+		f->counts[r] = (int)counts[r];
+		f->displs[r] = (int)(displs[r] - from);
+		all &= f->counts[r] == counts[r] && f->displs[r] == displs[r] - from;
+	}
+	if (f->counts && all)
+		return true;
+	free(f->counts);
+	return false;
+}
+
+/* How many there are all ranks say alike, and so it is by that which way all go. */
 static int allgatherv(const void *out, int64_t count, handle type, void *in, const int64_t *counts,
 		      const intptr_t *displs, handle in_type, handle comm)
 {
 	union function mpi = SN_FUNCTION(&next[ALLGATHERV]);
-	int ranks = 0, inter = 1, *few = NULL;
-	bool all = counts && displs && fits(count) && sn_proof_find() &&
-		   !sn_proof_mpi.comm_test_inter(comm, &inter) && !inter &&
-		   !sn_proof_mpi.comm_size(comm, &ranks);
-	if (all)
-		few = malloc(2 * sizeof(int) * (size_t)ranks);
-	all &= few != NULL;
-	for (int r = 0; all && r < ranks; r++) {
-		few[r] = (int)counts[r];
-		few[ranks + r] = (int)displs[r];
-		all = few[r] == counts[r] && few[ranks + r] == displs[r];
+	int inter = 1, n = counts && displs ? sources(comm, &inter) : 0;
+	struct few f;
+	struct many m;
+	if (n && few_of(&f, n, counts, displs, in, in_type)) {
+		int rc = many(sn_mpi_in_place(out) ? 0 : count, type, &m);
+		if (!rc)
+			rc = PMPI_Allgatherv(out, m.count, m.type, f.in, f.counts, f.displs, in_type, comm);
+		free(f.counts);
+		return done(&m, rc);
 	}
-	int rc = all || !mpi.symbol ? PMPI_Allgatherv(out, all ? (int)count : -1, type, in, few,
-						      all ? few + ranks : NULL, in_type, comm)
-				    : mpi.vary(out, count, type, in, counts, displs, in_type, comm);
-	free(few);
-	return rc;
+	if (mpi.symbol)
+		return mpi.vary(out, count, type, in, counts, displs, in_type, comm);
+	return n && !inter ? from_each(out, count, type, in, counts, displs, in_type, comm, n)
+			   : PMPI_Allgatherv(out, -1, type, in, NULL, NULL, in_type, comm);
 }
 
 /* ---- standing in ---- */

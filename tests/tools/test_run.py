@@ -85,7 +85,8 @@ class Mistakes(RunTest):
         if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/proc"], capture_output=True, check=False).returncode:
             self.skipTest("no file systems of our own may be mounted here")
         command = 'mount -t tmpfs none /proc && exec "$0" run --dry-run -- true'
-        r = subprocess.run(["unshare", "-rm", "sh", "-c", command, os.environ["SENNIT"]], env=self.env, capture_output=True, text=True,
+        env = dict(self.env, ASAN_OPTIONS="detect_leaks=0")  # for which that sanitizer wants /proc
+        r = subprocess.run(["unshare", "-rm", "sh", "-c", command, os.environ["SENNIT"]], env=env, capture_output=True, text=True,
                            timeout=60, check=False)
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertIn("FI_PROVIDER=sennit", r.stdout)
@@ -286,6 +287,8 @@ class Sanitizers(RunTest):
                     __attribute__((section(".preinit_array"), used)) static void (*const first)(void) = begin;
                     int main(void) { return close(open("/dev/null", O_RDONLY)) || !ready; }"""
         r = self.sennit("run", "-q", "--", self.compile("early", "-rdynamic", source=source))
+        if "ASan runtime does not come first" in r.stderr and os.environ["SANITIZE"]:
+            self.skipTest("these libraries are built for a sanitizer themselves")
         self.assertEqual(r.returncode, 0, r.stderr)
 
 
