@@ -38,21 +38,21 @@ static void allgatherv(int n)
  * FEW messages to the right and from the left. fresh: none is like another of the last 5,000, as their tags, lengths
  * and buffers are others; else they are the same, and ended by who asks again and again whether they are all over.
  */
-static void several(int n, bool fresh, long turn)
+static void several(int n, bool fresh, long nth)
 {
 	enum { FEW = 4, TAGS = 20000, PLACES = 64 };
-	int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, over = 0;
+	int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, all_over = 0;
 	MPI_Request req[2 * FEW];
 	for (int k = 0; k < FEW; k++) {
-		int tag = fresh ? (int)((turn * FEW + k) % TAGS) : k, len = fresh ? 1 + (n * 7 + tag) % n : n;
-		size_t at = (size_t)(fresh ? (turn + k * 16) % PLACES : k) * (size_t)n;
+		int tag = fresh ? (int)((nth * FEW + k) % TAGS) : k, len = fresh ? 1 + (n * 7 + tag) % n : n;
+		size_t at = (size_t)(fresh ? (nth + k * 16) % PLACES : k) * (size_t)n;
 		MPI_Irecv(theirs + at, n, MPI_BYTE, left, tag, MPI_COMM_WORLD, &req[k]);
 		MPI_Isend(mine + at, len, MPI_BYTE, right, tag, MPI_COMM_WORLD, &req[FEW + k]);
 	}
 	if (fresh)
 		MPI_Waitall(2 * FEW, req, MPI_STATUSES_IGNORE);
-	while (!fresh && !over)
-		MPI_Testall(2 * FEW, req, &over, MPI_STATUSES_IGNORE);
+	while (!fresh && !all_over)
+		MPI_Testall(2 * FEW, req, &all_over, MPI_STATUSES_IGNORE);
 }
 
 static double collective(const char *kind, size_t len, long rounds)
