@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "abi.h"
-#include "object.h"
+#include "library.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -87,58 +87,20 @@ handle sn_mpi_handle(enum sn_mpi_named which)
 	return (handle)(global ? global : sn_mpi_find(table[which].open_mpis));
 }
 
-struct range {
-	uintptr_t from, to;
-};
-
-/* Of the object that this lies in; of the program, which comes first. */
-struct object {
-	uintptr_t address;
-	struct range at;
-};
-
-static int is_object(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	struct object *o = arg;
-	(void)size;
-	if (o->address && !sn_object_holds(info, o->address))
-		return 0;
-	o->at.from = UINTPTR_MAX;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-		uintptr_t at = info->dlpi_addr + p->p_vaddr;
-		if (p->p_type != PT_LOAD)
-			continue;
-		o->at.from = at < o->at.from ? at : o->at.from;
-		o->at.to = at + p->p_memsz > o->at.to ? at + p->p_memsz : o->at.to;
-	}
-	return 1;
-}
-
-static struct range range_of(const void *address)
-{
-	struct object o = {.address = (uintptr_t)address};
-	dl_iterate_phdr(is_object, &o);
-	return o.at;
-}
-
 /* Where Open MPI's own lie: in its library, or where a program that is not position-independent has copies of them. */
-static struct range libraries[2];
+static struct sn_library libraries[2];
 
 static void find_open_mpis(void)
 {
-	libraries[0] = range_of(sn_mpi_find("ompi_mpi_comm_world"));
-	libraries[1] = range_of(NULL);
+	sn_library_with(&libraries[0], (uintptr_t)sn_mpi_find("ompi_mpi_comm_world"));
+	sn_library_named(&libraries[1], ""); /* the program comes first */
 }
 
 static bool is_open_mpis(uintptr_t h)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find_open_mpis);
-	for (int i = 0; i < 2; i++)
-		if (h >= libraries[i].from && h < libraries[i].to)
-			return true;
-	return false;
+	return sn_object_holds(&libraries[0].info, h) || sn_object_holds(&libraries[1].info, h);
 }
 
 /*

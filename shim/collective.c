@@ -257,8 +257,9 @@ static inline uintptr_t region(const void *buf)
 	return (uintptr_t)buf >> SN_QUICK_REGION;
 }
 
+/* counts and displs: where they differ from rank to rank, in place of in_count. */
 static inline int blocks(int kind, int p, const void *out, int count, handle type, void *in, int in_count,
-			 handle in_type, int root, handle comm)
+			 const int *counts, const int *displs, handle in_type, int root, handle comm)
 {
 	struct sn_collective c = {.kind = kind,
 				  .comm = comm,
@@ -268,13 +269,15 @@ static inline int blocks(int kind, int p, const void *out, int count, handle typ
 				  .to = region(in),
 				  .count = count,
 				  .in_count = in_count,
+				  .counts = counts,
+				  .displs = displs,
 				  .root = root,
 				  .generation = generation_now()};
 	return call(&c, out, in, &next[p][kind]);
 }
 
 static inline int sums(int kind, int p, const void *from, void *to, int count, const int *counts, handle type,
-		       handle op, handle comm)
+		       handle op, int root, handle comm)
 {
 	struct sn_collective c = {.kind = kind,
 				  .comm = comm,
@@ -284,6 +287,7 @@ static inline int sums(int kind, int p, const void *from, void *to, int count, c
 				  .to = region(to),
 				  .count = count,
 				  .counts = counts,
+				  .root = root,
 				  .generation = generation_now()};
 	return call(&c, from, to, &next[p][kind]);
 }
@@ -307,74 +311,58 @@ static inline int sums(int kind, int p, const void *from, void *to, int count, c
 	}                                                                                                    \
 	static int allreduce_##p(const void *from, void *to, int count, handle type, handle op, handle comm) \
 	{                                                                                                    \
-		return sums(SN_ALLREDUCE, p, from, to, count, NULL, type, op, comm);                         \
+		return sums(SN_ALLREDUCE, p, from, to, count, NULL, type, op, 0, comm);                      \
 	}                                                                                                    \
 	static int reduce_##p(const void *from, void *to, int count, handle type, handle op, int root,       \
 			      handle comm)                                                                   \
 	{                                                                                                    \
-		struct sn_collective c = {.kind = SN_REDUCE,                                                 \
-					  .comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .op = op,                                                          \
-					  .from = region(from),                                              \
-					  .to = region(to),                                                  \
-					  .count = count,                                                    \
-					  .root = root,                                                      \
-					  .generation = generation_now()};                                   \
-		return call(&c, from, to, &next[p][SN_REDUCE]);                                              \
+		return sums(SN_REDUCE, p, from, to, count, NULL, type, op, root, comm);                      \
 	}                                                                                                    \
 	static int gather_##p(const void *out, int count, handle type, void *in, int in_count,               \
 			      handle in_type, int root, handle comm)                                         \
 	{                                                                                                    \
-		return blocks(SN_GATHER, p, out, count, type, in, in_count, in_type, root, comm);            \
+		return blocks(SN_GATHER, p, out, count, type, in, in_count, NULL, NULL, in_type, root,       \
+			      comm);                                                                         \
 	}                                                                                                    \
 	static int scatter_##p(const void *out, int count, handle type, void *in, int in_count,              \
 			       handle in_type, int root, handle comm)                                        \
 	{                                                                                                    \
-		return blocks(SN_SCATTER, p, out, count, type, in, in_count, in_type, root, comm);           \
+		return blocks(SN_SCATTER, p, out, count, type, in, in_count, NULL, NULL, in_type, root,      \
+			      comm);                                                                         \
 	}                                                                                                    \
 	static int scan_##p(const void *from, void *to, int count, handle type, handle op, handle comm)      \
 	{                                                                                                    \
-		return sums(SN_SCAN, p, from, to, count, NULL, type, op, comm);                              \
+		return sums(SN_SCAN, p, from, to, count, NULL, type, op, 0, comm);                           \
 	}                                                                                                    \
 	static int exscan_##p(const void *from, void *to, int count, handle type, handle op, handle comm)    \
 	{                                                                                                    \
-		return sums(SN_EXSCAN, p, from, to, count, NULL, type, op, comm);                            \
+		return sums(SN_EXSCAN, p, from, to, count, NULL, type, op, 0, comm);                         \
 	}                                                                                                    \
 	static int reduce_block_##p(const void *from, void *to, int count, handle type, handle op,           \
 				    handle comm)                                                             \
 	{                                                                                                    \
-		return sums(SN_REDUCE_SCATTER_BLOCK, p, from, to, count, NULL, type, op, comm);              \
+		return sums(SN_REDUCE_SCATTER_BLOCK, p, from, to, count, NULL, type, op, 0, comm);           \
 	}                                                                                                    \
 	static int reduce_scatter_##p(const void *from, void *to, const int *counts, handle type, handle op, \
 				      handle comm)                                                           \
 	{                                                                                                    \
-		return sums(SN_REDUCE_SCATTER, p, from, to, 0, counts, type, op, comm);                      \
+		return sums(SN_REDUCE_SCATTER, p, from, to, 0, counts, type, op, 0, comm);                   \
 	}                                                                                                    \
 	static int alltoall_##p(const void *out, int count, handle type, void *in, int in_count,             \
 				handle in_type, handle comm)                                                 \
 	{                                                                                                    \
-		return blocks(SN_ALLTOALL, p, out, count, type, in, in_count, in_type, 0, comm);             \
+		return blocks(SN_ALLTOALL, p, out, count, type, in, in_count, NULL, NULL, in_type, 0, comm); \
 	}                                                                                                    \
 	static int allgather_##p(const void *out, int count, handle type, void *in, int in_count,            \
 				 handle in_type, handle comm)                                                \
 	{                                                                                                    \
-		return blocks(SN_ALLGATHER, p, out, count, type, in, in_count, in_type, 0, comm);            \
+		return blocks(SN_ALLGATHER, p, out, count, type, in, in_count, NULL, NULL, in_type, 0,       \
+			      comm);                                                                         \
 	}                                                                                                    \
 	static int allgatherv_##p(const void *out, int count, handle type, void *in, const int *counts,      \
 				  const int *displs, handle in_type, handle comm)                            \
 	{                                                                                                    \
-		struct sn_collective c = {.kind = SN_ALLGATHERV,                                             \
-					  .comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .in_type = in_type,                                                \
-					  .from = region(out),                                               \
-					  .to = region(in),                                                  \
-					  .count = count,                                                    \
-					  .counts = counts,                                                  \
-					  .displs = displs,                                                  \
-					  .generation = generation_now()};                                   \
-		return call(&c, out, in, &next[p][SN_ALLGATHERV]);                                           \
+		return blocks(SN_ALLGATHERV, p, out, count, type, in, 0, counts, displs, in_type, 0, comm);  \
 	}
 
 STAND_INS(0)

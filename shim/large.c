@@ -491,17 +491,18 @@ static bool few_of(struct few *f, int n, const int64_t *counts, const intptr_t *
 	if (from && of_types.get_extent(in_type, &low, &extent))
 		return false;
 	f->counts = malloc(2 * sizeof(int) * (size_t)n);
+	if (!f->counts)
+		return false;
 	f->displs = f->counts + n;
 	f->in += from * extent;
-	for (int r = 0; f->counts && r < n; r++) {
+	for (int r = 0; r < n; r++) {
 		f->counts[r] = (int)counts[r];
 		f->displs[r] = (int)(displs[r] - from);
 		all &= f->counts[r] == counts[r] && f->displs[r] == displs[r] - from;
 	}
-	if (f->counts && all)
-		return true;
-	free(f->counts);
-	return false;
+	if (!all)
+		free(f->counts);
+	return all;
 }
 
 /* How many there are all ranks say alike, and so it is by that which way all go. */

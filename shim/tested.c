@@ -11,7 +11,6 @@
  * Budget, MPI_Test of a receive of ours: one look.
  */
 #include "own.h"
-#include <stdlib.h>
 
 #define ASKED	    16
 #define LATE_NS	    20000u
