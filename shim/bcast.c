@@ -83,12 +83,26 @@ static struct sn_meet *scatter_of(const struct sn_collective *c)
 	return fits_each(c, sn_type_bytes(t, root ? c->count : c->in_count), m->ranks) ? m : NULL;
 }
 
+/* Only the root knows all lengths, and says whether they fit. */
+static struct sn_meet *first_scatterv(const struct sn_collective *c)
+{
+	unsigned ranks = sn_meet_ranks(c);
+	return ranks > 1 && (unsigned)c->root < ranks ? sn_meet_after(c->comm) : NULL;
+}
+
+static struct sn_meet *scatterv_of(const struct sn_collective *c)
+{
+	struct sn_meet *m = sn_meet_known(c, first_scatterv);
+	bool may = m && c->root >= 0 && (unsigned)c->root < m->ranks;
+	return may && sn_meet_asks(&m->scatters) ? m : NULL;
+}
+
 struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 {
-	if (likely((c->kind != SN_BCAST && c->kind != SN_SCATTER) || !sn_here_all))
+	if (likely((c->kind != SN_BCAST && c->kind != SN_SCATTER && c->kind != SN_SCATTERV) || !sn_here_all))
 		return NULL;
-	if (c->kind == SN_SCATTER)
-		return scatter_of(c);
+	if (c->kind != SN_BCAST)
+		return c->kind == SN_SCATTER ? scatter_of(c) : scatterv_of(c);
 	struct sn_meet *m = sn_meet_known(c, first_of);
 	if (!m)
 		return NULL;
@@ -103,7 +117,9 @@ struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
 					     size_t len, uint64_t theirs)
 {
-	const char *name = c->kind == SN_SCATTER ? "MPI_Scatter" : "MPI_Bcast";
+	const char *name = c->kind == SN_BCAST	   ? "MPI_Bcast"
+			   : c->kind == SN_SCATTER ? "MPI_Scatter"
+						   : "MPI_Scatterv";
 	if (theirs >= NO_BUFFER)
 		fprintf(stderr, "sennit: rank %d of a communicator has no buffer for %s that MPI allows\n",
 			theirs == NOTHING ? c->root : (int)m->rank, name);
@@ -133,15 +149,21 @@ static __attribute__((noinline)) int await_read(struct sn_meet *m, handle comm, 
 	return rc;
 }
 
+/* Before this rank, the root, writes. */
+static int own_place(struct sn_meet *m, handle comm)
+{
+	return likely(m->bcasts <= m->read + SN_MEET_PLACES)
+		       ? 0
+		       : await_read(m, comm, m->bcasts - SN_MEET_PLACES);
+}
+
 /* out: what goes to each, or to all, of len bytes in all. */
 static int send(struct sn_meet *m, const struct sn_collective *c, const struct sn_meet_type *out,
 		const char *buf, size_t len)
 {
 	struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
 	unsigned blocks = c->kind == SN_SCATTER ? m->ranks : 1;
-	int rc = 0;
-	if (!likely(m->bcasts <= m->read + SN_MEET_PLACES))
-		rc = await_read(m, c->comm, m->bcasts - SN_MEET_PLACES);
+	int rc = own_place(m, c->comm);
 	if (rc)
 		return rc;
 	bool nowhere = sn_type_nowhere(out, buf);
@@ -172,20 +194,21 @@ static int receive(struct sn_meet *m, const struct sn_collective *c, char *buf, 
 }
 
 /* What stays with the root: straight, or by way of where it would lie for another. */
-static int own_block(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to, size_t len)
+static int own_block(struct sn_meet *m, const struct sn_collective *c, const char *own, int count, char *room,
+		     char *to)
 {
 	if (sn_mpi_in_place(to)) /* and says no type */
 		return 0;
 	const struct sn_meet_type *out = &m->types[1],
 				  *in = sn_type_of(&m->types[0], c->in_type, c->generation);
-	const char *own = from + out->extent * c->count * (intptr_t)m->rank;
-	size_t wanted = sn_type_bytes(in, c->in_count);
+	size_t len = sn_type_bytes(out, count), wanted = sn_type_bytes(in, c->in_count);
+	if (!len)
+		return 0;
 	if (len > wanted || sn_type_nowhere(in, to))
 		return differs(m, c, wanted, len > wanted ? len : NO_BUFFER);
 	if (likely(out->plain))
 		return sn_type_in(m, c, in, to, own, len);
-	char *room = sn_meet_place_room(m, m->bcasts, len * m->ranks) + len * m->rank;
-	int rc = sn_type_out(m, c, out, own, c->count, room, len);
+	int rc = sn_type_out(m, c, out, own, count, room, len);
 	return rc ? rc : sn_type_in(m, c, in, to, room, len);
 }
 
@@ -196,9 +219,111 @@ static int scatter(struct sn_meet *m, const struct sn_collective *c, const void 
 		return sn_type_nowhere(&m->types[0], to) ? differs(m, c, len, NO_BUFFER)
 							 : receive(m, c, to, len);
 	}
-	size_t len = sn_type_bytes(&m->types[1], c->count);
-	int rc = send(m, c, &m->types[1], from, len);
-	return rc ? rc : own_block(m, c, from, to, len);
+	const struct sn_meet_type *out = &m->types[1];
+	size_t len = sn_type_bytes(out, c->count);
+	int rc = send(m, c, out, from, len);
+	char *room = sn_meet_place_room(m, m->bcasts, len * m->ranks) + len * m->rank;
+	const char *own = (const char *)from + out->extent * c->count * (intptr_t)m->rank;
+	return rc ? rc : own_block(m, c, own, c->count, room, to);
+}
+
+/* ---- MPI_Scatterv ---- */
+
+/* Of each rank's block, at the beginning of a place: where it is there. */
+struct part {
+	uint32_t at, len;
+};
+#define PART(len) (((len) + 7) / 8 * 8)
+
+/* Of all blocks, as they lie in a place; 0: the call is the MPI's, as they are long, or not as MPI allows them. */
+static size_t lay_out(const struct sn_meet *m, const struct sn_collective *c, const void *from)
+{
+	const struct sn_meet_type *out = &m->types[1];
+	size_t all = m->ranks * sizeof(struct part);
+	if (!c->out_counts || !c->out_displs)
+		return 0;
+	for (unsigned r = 0; r < m->ranks; r++) {
+		size_t len = sn_type_bytes(out, c->out_counts[r]);
+		if (c->out_counts[r] < 0 || len > SN_MEET_BLOCK)
+			return 0;
+		if (c->out_counts[r] && (!len || sn_type_nowhere(out, from)))
+			return 0;
+		all += PART(len);
+	}
+	return all <= SN_MEET_PLACE ? all : 0;
+}
+
+static const char *out_at(const struct sn_meet *m, const struct sn_collective *c, const char *from,
+			  unsigned rank)
+{
+	return from + m->types[1].extent * c->out_displs[rank];
+}
+
+/* The root's own comes last. *room: its place. */
+static int write_parts(struct sn_meet *m, const struct sn_collective *c, const char *from, size_t all,
+		       char **room)
+{
+	const struct sn_meet_type *out = &m->types[1];
+	char *place = sn_meet_place_room(m, m->bcasts, all);
+	struct part *parts = (struct part *)(void *)place;
+	size_t at = m->ranks * sizeof(*parts);
+	int rc = 0;
+	for (unsigned r = 0; r < m->ranks && !rc; r++) {
+		size_t len = r == m->rank ? 0 : sn_type_bytes(out, c->out_counts[r]);
+		parts[r] = (struct part){(uint32_t)at, (uint32_t)len};
+		if (len)
+			rc = sn_type_out(m, c, out, out_at(m, c, from, r), c->out_counts[r], place + at, len);
+		at += PART(len);
+	}
+	*room = place + at;
+	return rc;
+}
+
+static int send_parts(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to)
+{
+	struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
+	char *room = NULL;
+	int rc = own_place(m, c->comm);
+	if (rc)
+		return rc;
+	sn_type_of(&m->types[1], c->type, c->generation);
+	size_t all = lay_out(m, c, from);
+	if (all)
+		rc = write_parts(m, c, from, all, &room);
+	place->said = rc ? NOTHING : all;
+	sn_meet_say(m, &place->call, m->bcasts);
+	if (rc)
+		return rc;
+	return all ? own_block(m, c, out_at(m, c, from, m->rank), c->out_counts[m->rank], room, to)
+		   : SN_MEET_MPIS;
+}
+
+static int receive_part(struct sn_meet *m, const struct sn_collective *c, char *buf)
+{
+	const struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
+	const struct sn_meet_type *t = sn_type_of(&m->types[0], c->in_type, c->generation);
+	size_t wanted = sn_type_bytes(t, c->in_count);
+	int rc = sn_meet_await(m, c->comm, (unsigned)c->root, &place->call, m->bcasts);
+	if (rc)
+		return rc;
+	if (!place->said)
+		return SN_MEET_MPIS;
+	if (place->said == NOTHING)
+		return differs(m, c, wanted, NOTHING);
+	const char *room = sn_meet_place_room(m, m->bcasts, place->said);
+	struct part mine = ((const struct part *)(const void *)room)[m->rank];
+	if (mine.len > wanted || (mine.len && mine.len % (size_t)t->size))
+		return differs(m, c, wanted, mine.len);
+	if (mine.len && sn_type_nowhere(t, buf))
+		return differs(m, c, wanted, NO_BUFFER);
+	return mine.len ? sn_type_in(m, c, t, buf, room + mine.at, mine.len) : 0;
+}
+
+static int scatterv(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
+{
+	int rc = (unsigned)c->root == m->rank ? send_parts(m, c, from, to) : receive_part(m, c, to);
+	sn_meet_heard(&m->scatters, rc == SN_MEET_MPIS);
+	return rc;
 }
 
 static int bcast(struct sn_meet *m, const struct sn_collective *c, void *buf)
@@ -214,7 +339,9 @@ int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, const void *fr
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	m->bcasts++;
-	int rc = c->kind == SN_SCATTER ? scatter(m, c, from, to) : bcast(m, c, to);
+	int rc = c->kind == SN_BCAST	 ? bcast(m, c, to)
+		 : c->kind == SN_SCATTER ? scatter(m, c, from, to)
+					 : scatterv(m, c, from, to);
 	if (m->bcasts % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 2, m->rank)->call, m->bcasts);
 	if (m->bcasts % SN_MEET_PERIOD == 0 && !rc)

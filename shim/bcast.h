@@ -7,6 +7,9 @@
  * Which calls these are is known as in blocks.h: by the bytes and by who the root is, which must be the same on all ranks.
  * MPI_Scatter: blocks that longer messages do not move as fast.
  *
+ * MPI_Scatterv: all such calls on a communicator whose ranks are all of this job, as only the root knows all lengths; it says
+ * where each block lies in its place, or that the call is the MPI's.
+ *
  * The root waits for nobody, as long as there is a place: SN_MEET_PLACES of them, in turns. Who has read says so with
  * each fourth call, and a root that would take the place of the call SN_MEET_PLACES before waits until all have said
  * that of it. That is known of them all for some calls ahead, so that a root looks at their words only now and then.
@@ -22,7 +25,7 @@
 
 /* Is this call one of these? That which makes the memory all ranks ask at once. */
 struct sn_meet *sn_bcast_of(const struct sn_collective *c);
-/* Then this is it: 0, or an error of the MPI's. */
+/* Then this is it: 0, an error of the MPI's, or, of MPI_Scatterv, SN_MEET_MPIS. */
 int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);
 
 #endif

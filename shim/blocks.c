@@ -267,7 +267,7 @@ static __attribute__((noinline)) int leave(const struct blocks *b, bool nothing,
 	}
 	if (error)
 		return error;
-	return rc ? rc : alike ? SN_BLOCKS_MPIS : differs(b, m->rank, said(b, 0) | NOTHING);
+	return rc ? rc : alike ? SN_MEET_MPIS : differs(b, m->rank, said(b, 0) | NOTHING);
 }
 
 int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)

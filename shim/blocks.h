@@ -33,8 +33,7 @@
 
 /* Is this call one of these? That which makes the memory all ranks ask at once. */
 struct sn_meet *sn_blocks_of(const struct sn_collective *c);
-/* Then this is it: 0, an error of the MPI's, or that it is the MPI's after all. */
-#define SN_BLOCKS_MPIS (-1)
+/* Then this is it: 0, an error of the MPI's, or SN_MEET_MPIS. */
 int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);
 
 #endif

@@ -2,6 +2,7 @@
 #include "meet.h"
 #include "base/copy.h"
 #include "base/launched.h"
+#include "beside.h"
 #include "gpu.h"
 #include "here.h"
 #include <errno.h>
@@ -224,6 +225,11 @@ static bool all_say(int mine, handle comm, handle type, handle min)
 	return told && all;
 }
 
+bool sn_meet_all(bool mine, handle comm)
+{
+	return all_say(mine, comm, sn_mpi_handle(SN_INT), sn_mpi_handle(SN_MIN));
+}
+
 static bool first_says(struct place *at, handle comm, handle type)
 {
 	struct place said = *at;
@@ -357,6 +363,8 @@ void sn_meet_ends(struct sn_meet_ending *e, handle comm)
 {
 	*e = (struct sn_meet_ending){sn_meet_plain(comm), ending, find(sn_meet_plain(comm))};
 	ending = e->comm;
+	if (e->meet)
+		sn_beside_free(e->meet);
 	if (e->meet)
 		atomic_store(&e->meet->comm, FREED);
 }
@@ -516,6 +524,13 @@ static void wake(struct sn_meet_memory *mem, unsigned rank)
 void sn_meet_say(struct sn_meet *m, _Atomic uint64_t *word, uint64_t number)
 {
 	atomic_store(word, number); /* before it looks for sleepers */
+	if (!likely(!atomic_load(&m->mem->sleepers)))
+		wake(m->mem, m->rank);
+}
+
+void sn_meet_said(struct sn_meet *m)
+{
+	atomic_thread_fence(memory_order_seq_cst);
 	if (!likely(!atomic_load(&m->mem->sleepers)))
 		wake(m->mem, m->rank);
 }

@@ -61,7 +61,7 @@ _Static_assert(sizeof(struct sn_meet_words) == 192,
 	       "lines of the cache, and no neighbour's, which is fetched with one");
 
 /*
- * Then words[ranks], line[2][ranks], read[ranks], taken[ranks], places[PLACES], up[PLACES][ranks], what does not fit into lines
+ * Then words[ranks], line[2][ranks], read[ranks], taken[ranks], places[PLACES], up[PLACES][ranks], cell[2][ranks][ranks], what does not fit into lines
  * [2][ranks][ROOM], and into places [PLACES][PLACE], rings[ranks + 1], and what does not fit into up [ranks][PLACES][PLACE].
  */
 struct sn_meet_memory {
@@ -91,6 +91,11 @@ struct sn_meet_type { /* blocks.h: as it was in this generation (collective.c) *
 	intptr_t extent;
 };
 
+/* Of calls that a meeting may find to be the MPI's after all; all ranks hear the same of each. */
+struct sn_meet_turns {
+	unsigned char fails, rest; /* found so in a row; and so many more are not even asked */
+};
+
 struct sn_meet {
 	_Atomic handle comm;   /* 0: nobody's */
 	struct sn_meet *older; /* the next one in the list of all */
@@ -111,12 +116,17 @@ struct sn_meet {
 	unsigned forms;
 	struct sn_meet_form form[SN_MEET_FORMS];
 	/* blocks.h, and bcast.h */
-	struct sn_meet_type types[2]; /* of the last call: what came, and what went */
-	uint64_t bcasts, read;	      /* so far, and of so many all have said that they have read them */
+	struct sn_meet_type types[2];  /* of the last call: what came, and what went */
+	uint64_t bcasts, read;	       /* so far, and of so many all have said that they have read them */
+	struct sn_meet_turns scatters; /* MPI_Scatterv */
+	/* vary.h */
+	struct sn_meet_turns varied;
 	/* rooted.h */
 	uint64_t rooted,
 		taken[SN_MEET_RANKS]; /* so far, and of so many that rank has said that it is done with them */
 	unsigned char roots[SN_MEET_PLACES]; /* of the last ones */
+	handle beside;			     /* beside.h */
+	bool beside_asked;
 	/* long.h */
 	bool here;		   /* its ranks are all of this job, and all have this library */
 	uint64_t calls, pieces;	   /* so far */
@@ -173,6 +183,8 @@ struct sn_meet *sn_meet_here(handle comm);
 struct sn_meet *sn_meet_after(handle comm);
 /* It shall have none. */
 struct sn_meet *sn_meet_never(handle comm);
+/* Do all of its ranks say so? They call it at once. */
+bool sn_meet_all(bool mine, handle comm);
 /* Of its type. */
 int sn_meet_size(struct sn_meet *m, const struct sn_collective *c);
 
@@ -194,6 +206,8 @@ char *sn_meet_place_room(const struct sn_meet *m, uint64_t call, size_t len);
 /* rooted.h: that rank's, of this call. */
 struct sn_meet_line *sn_meet_up_line(const struct sn_meet *m, uint64_t call, unsigned rank);
 char *sn_meet_up_room(const struct sn_meet *m, uint64_t call, unsigned rank, size_t len);
+/* vary.h: of what this rank has for that one, in this generation. */
+struct sn_meet_line *sn_meet_cell(const struct sn_meet *m, unsigned generation, unsigned from, unsigned to);
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank);
 
 /*
@@ -210,9 +224,28 @@ static inline size_t sn_meet_next(struct sn_meet *m, size_t len, size_t lap)
 
 /* A word of this rank's, to all. */
 void sn_meet_say(struct sn_meet *m, _Atomic uint64_t *word, uint64_t number);
+/* What was written before is seen by those who sleep, too. */
+void sn_meet_said(struct sn_meet *m);
 /* Until this rank's word is so much, or more: 0, or an error of the MPI's, whose handler has been called. */
 int sn_meet_await(struct sn_meet *m, handle comm, unsigned rank, const _Atomic uint64_t *word,
 		  uint64_t number);
+/* In place of what a call ends with: it is the MPI's after all. All ranks hear the same. */
+#define SN_MEET_MPIS (-1)
+#define SN_MEET_REST 32 /* calls, at most, that are the MPI's unasked where so many were before */
+static inline bool sn_meet_asks(struct sn_meet_turns *t)
+{
+	if (likely(!t->rest))
+		return true;
+	t->rest--;
+	return false;
+}
+static inline void sn_meet_heard(struct sn_meet_turns *t, bool mpis)
+{
+	t->fails = (unsigned char)(!mpis ? 0 : t->fails ? 2 * t->fails : 1);
+	t->fails = t->fails > SN_MEET_REST ? SN_MEET_REST : t->fails;
+	t->rest = (unsigned char)(t->fails / 2);
+}
+
 /* The MPI's own affairs. */
 void sn_meet_look(const struct sn_meet *m);
 /* May this call's buffers be a GPU's? Asked where they are not the last one's. */

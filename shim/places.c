@@ -21,9 +21,14 @@ static size_t ups_at(unsigned ranks)
 	return places_at(ranks) + SN_MEET_PLACES * sizeof(struct sn_meet_line);
 }
 
-static size_t rest_at(unsigned ranks)
+static size_t cells_at(unsigned ranks)
 {
 	return ups_at(ranks) + SN_MEET_PLACES * (size_t)ranks * sizeof(struct sn_meet_line);
+}
+
+static size_t rest_at(unsigned ranks)
+{
+	return cells_at(ranks) + 2 * (size_t)ranks * ranks * sizeof(struct sn_meet_line);
 }
 
 static size_t rooms_at(unsigned ranks)
@@ -97,6 +102,12 @@ char *sn_meet_up_room(const struct sn_meet *m, uint64_t call, unsigned rank, siz
 	return len <= SN_MEET_SHORT ? sn_meet_up_line(m, call, rank)->data
 				    : (char *)m->mem + up_rooms_at(m->ranks) +
 					      (rank * SN_MEET_PLACES + call % SN_MEET_PLACES) * ROOM;
+}
+
+struct sn_meet_line *sn_meet_cell(const struct sn_meet *m, unsigned generation, unsigned from, unsigned to)
+{
+	char *cells = (char *)m->mem + cells_at(m->ranks);
+	return (struct sn_meet_line *)(void *)cells + ((size_t)generation * m->ranks + from) * m->ranks + to;
 }
 
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank)

@@ -17,22 +17,28 @@ enum {
 	SN_ALLREDUCE,
 	SN_ALLTOALL,
 	SN_ALLGATHER,
-	SN_REDUCE,
-	SN_GATHER,
-	SN_SCATTER,
+	SN_REDUCE, /* here sums begin */
 	SN_SCAN,
 	SN_EXSCAN,
 	SN_REDUCE_SCATTER,
-	SN_REDUCE_SCATTER_BLOCK,
+	SN_REDUCE_SCATTER_BLOCK, /* the last of them */
+	SN_GATHER,
+	SN_GATHERV,
+	SN_SCATTER,
+	SN_SCATTERV,
 	SN_ALLGATHERV,
+	SN_ALLTOALLV,
+	SN_ALLTOALLW,
 	SN_KINDS
 };
 
 struct sn_collective {
 	handle comm, type, in_type, op;
 	uintptr_t from, to; /* regions */
-	const int *counts;  /* MPI_Reduce_scatter, MPI_Allgatherv */
-	const int *displs;  /* the latter */
+	const int *counts;  /* MPI_Reduce_scatter; of what comes from each rank, where that differs, */
+	const int *displs;  /* and where it goes */
+	const int *out_counts, *out_displs; /* of what goes to each */
+	const void *types, *in_types;	    /* MPI_Alltoallw: likewise, in place of type and in_type */
 	int kind, count, in_count, root;
 	unsigned generation;
 };

@@ -508,11 +508,14 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	}
 	if (!definition)
 		return NULL;
-	if ((call <= BOTH || collective) &&
-	    (sn_mpi_family == UNKNOWN || !sn_quick_possible() || (!p && sn_quick_is_tools(name, definition))))
-		return definition;
-	if (collective)
-		return sn_collective_stand_in(name, definition);
+	bool off = (call <= BOTH || collective) && (sn_mpi_family == UNKNOWN || !sn_quick_possible() ||
+						    (!p && sn_quick_is_tools(name, definition)));
+	if (collective) {
+		void *mended = sn_mended_stand_in(name, definition);
+		definition = mended ? mended : definition;
+	}
+	if (off || collective)
+		return off ? definition : sn_collective_stand_in(name, definition);
 	/* several threads may be at their first call of it */
 	SN_FUNCTION_IS(&next[p][call], definition);
 	if (call == BOTH && !SN_FUNCTION(&next[1][RECV]).symbol)

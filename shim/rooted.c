@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rooted.h"
 #include "base/copy.h"
+#include "beside.h"
 #include "here.h"
 #include "long.h"
 #include "types.h"
@@ -12,8 +13,9 @@ _Static_assert(SAYS <= SN_MEET_PLACES, "a rank waits for what is said before its
 #define PIECES 8 /* of an operand, at most, so that who adds it begins while it is still being written */
 #define PIECE  ((size_t)SN_MEET_PLACE / PIECES)
 
-#define NOTHING UINT64_MAX /* in place of the length: this rank has none */
-#define ALL	255	   /* in place of the root: each rank reads what others bring along */
+#define NOTHING UINT64_MAX	 /* in place of the length: this rank has none */
+#define LONG	(UINT64_MAX - 1) /* it comes as a message, beside */
+#define ALL	255		 /* in place of the root: each rank reads what others bring along */
 _Static_assert(ALL >= SN_MEET_RANKS, "no rank's number");
 
 /* ---- which calls ---- */
@@ -29,7 +31,12 @@ static size_t block(const struct sn_collective *c, const void *from, struct sn_m
 
 static inline bool is_for_all(const struct sn_collective *c)
 {
-	return c->kind >= SN_SCAN;
+	return c->kind >= SN_SCAN && c->kind <= SN_REDUCE_SCATTER_BLOCK;
+}
+
+static inline bool is_sum(const struct sn_collective *c)
+{
+	return c->kind <= SN_REDUCE_SCATTER_BLOCK;
 }
 
 static inline bool fits(const struct sn_collective *c, size_t len, unsigned ranks)
@@ -83,12 +90,26 @@ static struct sn_meet *of_gather(const struct sn_collective *c, const void *from
 	return m && fits(c, block(c, from, m->types), m->ranks) ? m : NULL;
 }
 
+/* Only the root knows all lengths; what is long goes beside, as far as it is so. */
+static struct sn_meet *first_gatherv(const struct sn_collective *c)
+{
+	unsigned ranks = sn_meet_ranks(c);
+	return ranks > 1 && (unsigned)c->root < ranks ? sn_meet_after(c->comm) : NULL;
+}
+
+static struct sn_meet *of_gatherv(const struct sn_collective *c)
+{
+	struct sn_meet *m = sn_meet_known(c, first_gatherv);
+	bool may = m && c->root >= 0 && (unsigned)c->root < m->ranks;
+	return may && sn_beside_made(m, c->comm) ? m : NULL;
+}
+
 struct sn_meet *sn_rooted_of(const struct sn_collective *c, const void *from)
 {
-	if (likely(c->kind < SN_REDUCE || c->kind == SN_SCATTER || !sn_here_all))
+	if (likely(c->kind < SN_REDUCE || c->kind > SN_GATHERV || !sn_here_all))
 		return NULL;
-	if (c->kind == SN_GATHER)
-		return of_gather(c, from);
+	if (c->kind >= SN_GATHER)
+		return c->kind == SN_GATHER ? of_gather(c, from) : of_gatherv(c);
 	if (c->kind != SN_REDUCE_SCATTER && (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_reduce);
@@ -112,6 +133,7 @@ static __attribute__((noinline)) int differs(const struct sn_meet *m, const stru
 {
 	static const char *const names[SN_KINDS] = {[SN_REDUCE] = "MPI_Reduce",
 						    [SN_GATHER] = "MPI_Gather",
+						    [SN_GATHERV] = "MPI_Gatherv",
 						    [SN_SCAN] = "MPI_Scan",
 						    [SN_EXSCAN] = "MPI_Exscan",
 						    [SN_REDUCE_SCATTER] = "MPI_Reduce_scatter",
@@ -184,11 +206,11 @@ static int bring(struct sn_meet *m, const struct sn_collective *c, const char *f
 {
 	struct sn_meet_line *mine = line_of(m, m->rank);
 	char *room = sn_meet_up_room(m, m->rooted, m->rank, len);
-	bool nowhere = c->kind == SN_GATHER ? sn_type_nowhere(&m->types[1], from) : !from;
+	bool nowhere = !is_sum(c) ? sn_type_nowhere(&m->types[1], from) : !from;
 	int rc = await_place(m, c->comm);
 	if (!likely(!rc))
 		return rc;
-	if (!nowhere && c->kind == SN_GATHER)
+	if (!nowhere && !is_sum(c))
 		rc = sn_type_out(m, c, &m->types[1], from, c->count, room, len);
 	else if (!nowhere)
 		write_operand(m, c, room, from, len);
@@ -308,6 +330,124 @@ static int gather(struct sn_meet *m, const struct sn_collective *c, const char *
 	return rc;
 }
 
+/* ---- MPI_Gatherv ---- */
+
+/* Of who is not the root. What MPI does not allow is for it to tell. */
+static int give(struct sn_meet *m, const struct sn_collective *c, const char *from)
+{
+	const struct sn_meet_type *out = sn_type_of(&m->types[1], c->type, c->generation);
+	struct sn_meet_line *mine = line_of(m, m->rank);
+	size_t len = sn_type_bytes(out, c->count);
+	if (len && len <= SN_MEET_BLOCK && !sn_type_nowhere(out, from))
+		return bring(m, c, from, len);
+	int rc = await_place(m, c->comm);
+	if (rc)
+		return rc;
+	mine->said = c->count ? LONG : 0;
+	sn_meet_say(m, &mine->call, word_of(m, 0, 0));
+	return c->count ? sn_beside_send(m, c->comm, from, c->count, c->type, c->root) : 0;
+}
+
+static char *in_at(const struct sn_meet *m, const struct sn_collective *c, char *to, unsigned rank)
+{
+	return to + m->types[0].extent * c->displs[rank];
+}
+
+/* As the root sees it: elements of no bytes are what only the MPI knows. */
+static bool is_long(const struct sn_meet *m, const struct sn_collective *c, unsigned rank)
+{
+	size_t len = sn_type_bytes(&m->types[0], c->counts[rank]);
+	return len > SN_MEET_BLOCK || (c->counts[rank] && !len);
+}
+
+static int receive(struct sn_beside *b, const struct sn_collective *c, char *to, unsigned rank)
+{
+	return sn_beside_receive(b, c->comm, in_at(b->m, c, to, rank), c->counts[rank], c->in_type,
+				 (int)rank);
+}
+
+/* The long ones can be written from here on. */
+static int expect(struct sn_beside *b, const struct sn_collective *c, char *to)
+{
+	struct sn_meet *m = b->m;
+	int rc = 0;
+	if (!c->counts || !c->displs)
+		return differs(m, c, m->rank, NOTHING, 0);
+	for (unsigned r = 0; r < m->ranks; r++)
+		if (c->counts[r] < 0 || (c->counts[r] && sn_type_nowhere(&m->types[0], to)))
+			return differs(m, c, m->rank, NOTHING, 0);
+	for (unsigned r = 0; r < m->ranks && !rc; r++)
+		if (r != m->rank && is_long(m, c, r))
+			rc = receive(b, c, to, r);
+	return rc;
+}
+
+/* What stays with the root. What has to be packed, and is long, goes the way of the others. */
+static int keep(struct sn_beside *b, const struct sn_collective *c, const char *from, char *to)
+{
+	struct sn_meet *m = b->m;
+	if (sn_mpi_in_place(from))
+		return 0;
+	const struct sn_meet_type *out = sn_type_of(&m->types[1], c->type, c->generation);
+	size_t len = sn_type_bytes(out, c->count), wanted = sn_type_bytes(&m->types[0], c->counts[m->rank]);
+	if (c->count && (!len || (len > SN_MEET_BLOCK && !out->plain))) {
+		int rc = receive(b, c, to, m->rank);
+		return rc ? rc : sn_beside_send(m, c->comm, from, c->count, c->type, (int)m->rank);
+	}
+	if (len > wanted)
+		return differs(m, c, m->rank, len, wanted);
+	return len ? gather_own(m, c, from, in_at(m, c, to, m->rank), len) : 0;
+}
+
+/*
+ * Where a message was expected that does not come others may be under way that would meet a later call's receives: then
+ * there are no more of these calls. told: an error of this call, which need not be told again.
+ */
+static int take_one(struct sn_beside *b, const struct sn_collective *c, char *to, unsigned rank, int told)
+{
+	struct sn_meet *m = b->m;
+	const struct sn_meet_line *line = line_of(m, rank);
+	const struct sn_meet_type *in = &m->types[0];
+	size_t wanted = sn_type_bytes(in, c->counts[rank]);
+	int rc = sn_meet_await(m, c->comm, rank, &line->call, word_of(m, 0, 0));
+	if (rc)
+		return rc;
+	bool expected = is_long(m, c, rank);
+	if (line->said == LONG)
+		return expected ? 0 : receive(b, c, to, rank);
+	if (expected)
+		atomic_store(&m->mem->failed, 1);
+	if (expected || line->said > wanted || (line->said && line->said % (size_t)in->size))
+		return told ? told : differs(m, c, rank, line->said, wanted);
+	size_t sent = line->said;
+	return sent ? sn_type_in(m, c, in, in_at(m, c, to, rank), brought(m, rank, sent), sent) : 0;
+}
+
+static int gatherv(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to)
+{
+	struct sn_beside b = {.m = m};
+	if ((unsigned)c->root != m->rank)
+		return give(m, c, from);
+	sn_type_of(&m->types[0], c->in_type, c->generation);
+	int rc = expect(&b, c, to);
+	if (rc) {
+		sn_beside_cancel(&b);
+		return rc;
+	}
+	rc = keep(&b, c, from, to);
+	for (unsigned k = 1; k < m->ranks && !atomic_load(&m->mem->failed); k++) {
+		int of_one = take_one(&b, c, to, (m->rank + k) % m->ranks, rc);
+		rc = rc ? rc : of_one;
+	}
+	if (atomic_load(&m->mem->failed)) {
+		sn_beside_cancel(&b);
+		return rc ? rc : sn_proof_failed(c->comm);
+	}
+	return sn_beside_wait(&b, c->comm, rc);
+}
+
+/* ---- one rank's ---- */
+
 static int take(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to, size_t len)
 {
 	if (c->kind == SN_GATHER)
@@ -353,12 +493,16 @@ static int for_all(struct sn_meet *m, const struct sn_collective *c, const void 
 
 int sn_rooted_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
-	size_t len = c->kind == SN_GATHER ? block(c, from, m->types) : m->element * elements(c, m->ranks);
+	size_t len = is_sum(c)		    ? m->element * elements(c, m->ranks)
+		     : c->kind == SN_GATHER ? block(c, from, m->types)
+					    : 0;
 	int rc;
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	m->rooted++;
-	if (is_for_all(c))
+	if (c->kind == SN_GATHERV)
+		rc = gatherv(m, c, from, to);
+	else if (is_for_all(c))
 		rc = for_all(m, c, from, to, len);
 	else if ((unsigned)c->root == m->rank)
 		rc = take(m, c, from, to, len);

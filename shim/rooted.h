@@ -13,6 +13,10 @@
  * their order does not matter (integers), or the first such call on a communicator makes the memory. MPI_Gather: blocks that longer
  * messages do not move as fast. These, and sums in whatever order, begin with the SN_MEET_CALLSth call.
  *
+ * MPI_Gatherv: all such calls on a communicator whose ranks are all of this job, as only the root knows all lengths. What is
+ * long goes as a message beside (beside.h), for which the root has posted before it looks for the short ones; the rank says
+ * so in its line.
+ *
  * What a rank says of its operand is its length, or that it has none that MPI allows; then who reads it calls the error
  * handler, as that rank does.
  *

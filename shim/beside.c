@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "beside.h"
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG 1
+
+static struct functions {
+	int (*comm_split)(handle comm, int color, int key, void *made);
+	int (*comm_free)(void *comm);
+	int (*send)(const void *buf, int count, handle type, int to, int tag, handle comm);
+	int (*irecv)(void *buf, int count, handle type, int from, int tag, handle comm, void *request);
+	int (*wait)(void *request, void *status);
+	int (*cancel)(void *request);
+} mpi;
+static bool known;
+
+static void find(void)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} functions[] = {
+		{"PMPI_Comm_split", offsetof(struct functions, comm_split)},
+		{"PMPI_Comm_free", offsetof(struct functions, comm_free)},
+		{"PMPI_Send", offsetof(struct functions, send)},
+		{"PMPI_Irecv", offsetof(struct functions, irecv)},
+		{"PMPI_Wait", offsetof(struct functions, wait)},
+		{"PMPI_Cancel", offsetof(struct functions, cancel)},
+	};
+	known = true;
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *found = sn_mpi_find(functions[i].name);
+		memcpy((char *)&mpi + functions[i].at, &found, sizeof(found));
+		known &= found != NULL;
+	}
+}
+
+bool sn_beside_made(struct sn_meet *m, handle comm)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	handle made = 0;
+	if (likely(m->beside_asked))
+		return m->beside != 0;
+	pthread_once(&once, find);
+	m->beside_asked = true;
+	sn_requests_before();
+	bool mine = known && !mpi.comm_split(comm, 0, (int)m->rank, &made);
+	made = mine ? sn_meet_plain(made) : 0;
+	if (mine)
+		sn_proof_mpi.comm_set_errhandler(made, sn_mpi_handle(SN_ERRORS_RETURN));
+	if (sn_meet_all(mine, comm))
+		m->beside = made;
+	else if (mine)
+		mpi.comm_free(&made);
+	sn_quick_told();
+	return m->beside != 0;
+}
+
+void sn_beside_free(struct sn_meet *m)
+{
+	handle comm = m->beside;
+	if (comm)
+		mpi.comm_free(&comm);
+	m->beside = 0;
+}
+
+/* That communicator's errors are returned. */
+static int told(handle comm, int rc)
+{
+	if (!likely(!rc))
+		sn_proof_mpi.call_errhandler(comm, rc);
+	return rc;
+}
+
+int sn_beside_send(const struct sn_meet *m, handle comm, const void *buf, int count, handle type, int to)
+{
+	sn_requests_before();
+	int rc = mpi.send(buf, count, type, to, TAG, m->beside);
+	sn_quick_told();
+	return told(comm, rc);
+}
+
+static char *request(const struct sn_beside *b, unsigned i)
+{
+	return (char *)b->requests + i * (sn_mpi_wide() ? sizeof(handle) : sizeof(int));
+}
+
+int sn_beside_receive(struct sn_beside *b, handle comm, void *buf, int count, handle type, int from)
+{
+	if (!b->requests && !(b->requests = malloc(b->m->ranks * sizeof(handle))))
+		return sn_proof_failed(comm);
+	sn_requests_before();
+	int rc = mpi.irecv(buf, count, type, from, TAG, b->m->beside, request(b, b->n));
+	b->n += !rc;
+	return told(comm, rc);
+}
+
+int sn_beside_wait(struct sn_beside *b, handle comm, int rc)
+{
+	for (unsigned i = 0; i < b->n; i++) { /* so that an error is known by its own code */
+		sn_requests_before();
+		int one = mpi.wait(request(b, i), sn_mpi_no_status());
+		rc = rc ? rc : told(comm, one);
+	}
+	if (b->n)
+		sn_quick_told();
+	free(b->requests);
+	return rc;
+}
+
+void sn_beside_cancel(struct sn_beside *b)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		sn_requests_before();
+		mpi.cancel(request(b, i));
+		mpi.wait(request(b, i), sn_mpi_no_status());
+	}
+	if (b->n)
+		sn_quick_told();
+	free(b->requests);
+}

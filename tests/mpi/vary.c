@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI_Alltoallv, MPI_Alltoallw, MPI_Gatherv and MPI_Scatterv, whose short blocks libsennit-mpi.so moves without messages
+ * (shim/vary.h, bcast.h, rooted.h): every byte of each block, and none beside them; of each pair of ranks another length, none
+ * of some; at each length where something begins, with long ones among them or not, of types that lie otherwise on each
+ * rank, in place, on whatever communicator, and beside whatever else is under way.
+ *
+ *     vary [-w | -v | -s | -m]
+ *         as blocks.c
+ */
+#include "before.h"
+#define NAME "vary"
+#include "blocks_check.h"
+#include "told.h"
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NONSENSE MPI_DATATYPE_NULL /* where an argument is said not to matter */
+
+enum { ALLTOALLV, ALLTOALLW, GATHERV, SCATTERV, KINDS };
+static const char *const names[] = {"MPI_Alltoallv", "MPI_Alltoallw", "MPI_Gatherv", "MPI_Scatterv"};
+
+/* ---- a call ---- */
+
+/* Of the block from one rank to another: the same both ways, for calls in place. */
+static int len_of(int from, int to, int most, int turn)
+{
+	int step = most % 24 ? 1 : 24;
+	switch ((from + to + from * to + turn) % 5) {
+	case 0: return 0;
+	case 1: return most / 2 / step * step;
+	case 2: return most < 24 ? most : 24;
+	default: return most;
+	}
+}
+
+/* What one rank says of all blocks that it sends, or gets: they lie the other way round. */
+struct side {
+	const struct layout *l[RANKS];
+	int lens[RANKS], counts[RANKS], displs[RANKS];
+	MPI_Datatype types[RANKS];
+	size_t at[RANKS], span; /* in bytes */
+};
+
+static void side_of(struct side *s, int kind, const struct layout *l, int me, int size, bool out, int most,
+		    int turn)
+{
+	size_t widest = most % 24 ? (size_t)most : (size_t)most / 24 * 60;
+	s->span = kind == ALLTOALLW ? widest : span_of(l, most);
+	for (int r = 0; r < size; r++) {
+		bool mixes = kind == ALLTOALLW && most % 24 == 0;
+		s->l[r] = mixes ? &layouts[((int)(l - layouts) + r) % LAYOUTS] : l;
+		s->lens[r] = out ? len_of(me, r, most, turn) : len_of(r, me, most, turn);
+		s->counts[r] = count_of(s->l[r], s->lens[r]);
+		s->types[r] = s->l[r]->type;
+		s->at[r] = (size_t)(size - 1 - r) * s->span;
+		s->displs[r] = kind == ALLTOALLW ? (int)s->at[r] : (size - 1 - r) * count_of(l, most);
+	}
+}
+
+static int all_to_all(int kind, bool in_place, const struct memory *m, const struct layout *o,
+		      const struct layout *l, int most, MPI_Comm comm, int turn)
+{
+	struct side out, in;
+	int me, size, bad = 0, rc;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &size);
+	side_of(&out, kind, o, me, size, true, most, turn);
+	side_of(&in, kind, l, me, size, false, most, turn);
+	memset(m->in, BLANK, (size_t)size * in.span + 64);
+	for (int r = 0; r < size; r++) {
+		if (in_place)
+			fill(m->in + in.at[r], in.l[r], in.lens[r], me, r, turn);
+		else
+			fill(m->out + out.at[r], out.l[r], out.lens[r], me, r, turn);
+	}
+	const void *from = in_place ? MPI_IN_PLACE : m->out;
+	const int *counts = in_place ? NULL : out.counts, *displs = in_place ? NULL : out.displs;
+	if (kind == ALLTOALLV)
+		rc = MPI_Alltoallv(from, counts, displs, in_place ? NONSENSE : o->type, m->in, in.counts,
+				   in.displs, l->type, comm);
+	else
+		rc = MPI_Alltoallw(from, counts, displs, in_place ? NULL : out.types, m->in, in.counts,
+				   in.displs, in.types, comm);
+	for (int r = 0; r < size; r++)
+		bad += wrong(m->in + in.at[r], in.l[r], in.lens[r], r, me, turn);
+	return rc ? -1 : bad + beside(m->in, (size_t)size * in.span + 64);
+}
+
+static int gather(int root, bool in_place, const struct memory *m, const struct layout *o,
+		  const struct layout *l, int most, MPI_Comm comm, int turn)
+{
+	struct side in;
+	int me, size, bad = 0;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &size);
+	bool here = me == root;
+	int len = len_of(me, root, most, turn);
+	in_place = in_place && here;
+	side_of(&in, GATHERV, l, root, size, false, most, turn);
+	memset(m->in, BLANK, (size_t)size * in.span + 64);
+	fill(in_place ? m->in + in.at[me] : m->out, in_place ? l : o, len, me, root, turn);
+	int rc = MPI_Gatherv(in_place ? MPI_IN_PLACE : m->out, in_place ? -7 : count_of(o, len),
+			     in_place ? NONSENSE : o->type, here ? m->in : NULL, here ? in.counts : NULL,
+			     here ? in.displs : NULL, here ? l->type : NONSENSE, root, comm);
+	for (int r = 0; r < size && here; r++)
+		bad += wrong(m->in + in.at[r], l, in.lens[r], r, root, turn);
+	return rc ? -1 : bad + beside(m->in, (size_t)size * in.span + 64);
+}
+
+static int scatter(int root, bool in_place, const struct memory *m, const struct layout *o,
+		   const struct layout *l, int most, MPI_Comm comm, int turn)
+{
+	struct side out;
+	int me, size, bad = 0;
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &size);
+	bool here = me == root;
+	int len = len_of(root, me, most, turn);
+	in_place = in_place && here;
+	side_of(&out, SCATTERV, o, root, size, true, most, turn);
+	memset(m->in, BLANK, span_of(l, most) + 64);
+	for (int r = 0; r < size && here; r++)
+		fill(m->out + out.at[r], o, out.lens[r], root, r, turn);
+	int rc = MPI_Scatterv(here ? m->out : NULL, here ? out.counts : NULL, here ? out.displs : NULL,
+			      here ? o->type : NONSENSE, in_place ? MPI_IN_PLACE : m->in,
+			      in_place ? -7 : count_of(l, len), in_place ? NONSENSE : l->type, root, comm);
+	if (!in_place)
+		bad = wrong(m->in, l, len, root, me, turn);
+	return rc ? -1 : bad + beside(m->in, span_of(l, most) + 64);
+}
+
+/* In place: on who is the root, or on all ranks. */
+static void one(int kind, int root, bool in_place, const struct memory *m, const struct layout *o,
+		const struct layout *l, int most, MPI_Comm comm, int turn)
+{
+	int bad = kind == GATHERV    ? gather(root, in_place, m, o, l, most, comm, turn)
+		  : kind == SCATTERV ? scatter(root, in_place, m, o, l, most, comm, turn)
+				     : all_to_all(kind, in_place, m, o, l, most, comm, turn);
+	__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
+	expect(!bad, names[kind], most * 1000L + bad);
+}
+
+/* ---- what is tried ---- */
+
+static const int lengths[] = {1,    7,	  8,	16,   24,   40,	   41,	  47,	48,   49,   63,
+			      64,   65,	  96,	100,  256,  1000,  1024,  1025, 4096, 8191, 16368,
+			      8191, 8200, 4000, 1000, 4096, 16383, 16384, 300,	40,   96};
+#define LENGTHS (sizeof(lengths) / sizeof(*lengths))
+static const int long_ones[] = {16385, 16392, 32768, 65544};
+
+/* One of them. */
+static void any(const struct memory *m, unsigned dice, int root, int most, MPI_Comm comm, int turn)
+{
+	const struct layout *bytes = &layouts[BYTES];
+	one((int)(dice % KINDS), root, dice >> 2 & 1, m, bytes, bytes, most, comm, turn);
+}
+
+static void all_lengths(const struct memory *m, MPI_Comm comm)
+{
+	int size;
+	MPI_Comm_size(comm, &size);
+	for (size_t i = 0; i < LENGTHS; i++)
+		for (int k = 0; k < 8 * 5; k++)
+			any(m, (unsigned)k, (k + (int)i) % size, lengths[i], comm, k / 8);
+}
+
+/* So that all leave out some calls before they ask again. */
+static void long_and_short(const struct memory *m, MPI_Comm comm)
+{
+	unsigned dice = 7;
+	for (int i = 0; i < 200; i++) {
+		dice = dice * 1103515245 + 12345;
+		bool is_long = i % 40 < 12 || (dice >> 20 & 7) == 0;
+		any(m, dice >> 12, (int)(dice >> 24) % ranks,
+		    is_long ? long_ones[dice >> 16 & 3] : lengths[(dice >> 16) % LENGTHS], comm, i);
+	}
+}
+
+/* A rank is ahead of others by as many calls as there are places, and by one more; and others are roots in between. */
+static void ahead(const struct memory *m, MPI_Comm comm)
+{
+	static const int each[] = {1, 3, 15, 16, 17, 40, 100};
+	for (int i = 0; i < 7 * ranks; i++) {
+		if (rank == (i + i / 7) % ranks)
+			usleep(i % 3 ? 200 : 3000);
+		for (int k = 0; k < each[i % 7]; k++)
+			any(m, (unsigned)(i % 2 ? GATHERV : SCATTERV), i % ranks, k % 3 ? 8 : 4000 + 8 * k,
+			    comm, i + k);
+	}
+}
+
+/* What a block is made of is each rank's own affair. */
+static void all_types(const struct memory *m, MPI_Comm comm)
+{
+	static const int times[] = {1, 2, 5, 42, 171, 682, 683, 2730};
+	for (size_t k = 0; k < sizeof(times) / sizeof(*times); k++) {
+		for (int i = 0; i < LAYOUTS * LAYOUTS; i++) {
+			const struct layout *o = &layouts[(i + rank) % LAYOUTS];
+			const struct layout *l = &layouts[(i / LAYOUTS + 2 * rank) % LAYOUTS];
+			for (int kind = 0; kind < KINDS; kind++)
+				one(kind, i % ranks, !(i % 5), m, o, l, 24 * times[k], comm, i);
+		}
+		free_types(); /* a handle may be another type's */
+		make_types();
+	}
+}
+
+/* Some come late; other collectives by turns. */
+static void mixed(const struct memory *m, MPI_Comm comm)
+{
+	static double v[20000], sums[20000];
+	static char blocks[2][RANKS * 16384];
+	unsigned dice = 5;
+	for (int i = 0; i < 600; i++) {
+		dice = dice * 1103515245 + 12345;
+		int most = lengths[(dice >> 16) % LENGTHS], n = (int)(dice >> 8) % 20000, bad = 0;
+		if ((dice >> 24) % 8 == 0 && rank == i % ranks)
+			usleep(i % 3 ? 300 : 4000);
+		any(m, dice >> 10, (int)(dice >> 20) % ranks, most, comm, i);
+		if ((dice >> 22 & 3) == 0) {
+			for (int k = 0; k < n; k++)
+				v[k] = i + k + rank;
+			MPI_Allreduce(v, sums, n, MPI_DOUBLE, MPI_SUM, comm);
+			for (int k = 0; k < n; k++)
+				bad += sums[k] != ranks * (i + k + 0.5 * (ranks - 1));
+			expect(!bad, "a sum for all in between", n);
+		}
+		if ((dice >> 22 & 3) == 1) {
+			n = n % 16384 + 1;
+			memset(blocks[0], i + rank, (size_t)(n * ranks));
+			MPI_Alltoall(blocks[0], n, MPI_BYTE, blocks[1], n, MPI_BYTE, comm);
+			for (int k = 0; k < n * ranks; k++)
+				bad += blocks[1][k] != (char)(i + k / n);
+			expect(!bad, "MPI_Alltoall in between", n);
+		}
+		if ((dice >> 25 & 7) == 0)
+			MPI_Barrier(comm);
+		if ((dice >> 25 & 7) == 1) {
+			n = rank == i % ranks ? i : -1;
+			MPI_Bcast(&n, 1, MPI_INT, i % ranks, comm);
+			expect(n == i, "MPI_Bcast in between", n);
+		}
+	}
+}
+
+/* More alive at once than have memory, and more than that one after the other; and ranks in another order. */
+static void communicators(const struct memory *m)
+{
+	MPI_Comm all[70], part, back;
+	for (int i = 0; i < 70; i++) {
+		MPI_Comm_dup(MPI_COMM_WORLD, &all[i]);
+		any(m, (unsigned)i, i % ranks, 8 + 8 * i, all[i], i);
+	}
+	for (int i = 0; i < 70; i++) {
+		for (int k = 0; k < 30; k++)
+			any(m, (unsigned)(k + i), k % ranks, k == 29 ? 20000 : 2000, all[i], i);
+		MPI_Comm_free(&all[i]);
+	}
+	for (int i = 0; i < 40; i++) {
+		MPI_Comm_split(MPI_COMM_WORLD, i % 2 ? 0 : rank % 2, -rank, &part);
+		for (int k = 0; k < 50; k++)
+			any(m, (unsigned)k, 0, k % 16 == 15 ? 17000 : 8 << k % 5, part, k);
+		MPI_Comm_free(&part);
+	}
+	MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &back);
+	all_lengths(m, back);
+	MPI_Comm_free(&back);
+	for (unsigned i = 0; i < KINDS; i++)
+		any(m, i, 0, 64, MPI_COMM_SELF, 1);
+}
+
+/* Of two groups: what comes is the other's. */
+static void between_groups(void)
+{
+	MPI_Comm half, inter;
+	int others, bad = 0, side = rank % 2, out[RANKS], in[RANKS], ones[RANKS], places[RANKS];
+	if (ranks < 2)
+		return;
+	MPI_Comm_split(MPI_COMM_WORLD, side, rank, &half);
+	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, !side, 5, &inter);
+	MPI_Comm_remote_size(inter, &others);
+	int root = side ? 0 : rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
+	for (int i = 0; i < 20; i++) {
+		for (int r = 0; r < RANKS; r++) {
+			out[r] = 100 * rank + i;
+			in[r] = -1;
+			ones[r] = 1;
+			places[r] = r;
+		}
+		MPI_Alltoallv(out, ones, places, MPI_INT, in, ones, places, MPI_INT, inter);
+		for (int r = 0; r < others; r++)
+			bad += in[r] != 100 * (2 * r + !side) + i;
+		MPI_Gatherv(out, 1, MPI_INT, in, ones, places, MPI_INT, root, inter);
+		for (int r = 0; r < others && !rank; r++)
+			bad += in[r] != 100 * (2 * r + 1) + i;
+		MPI_Scatterv(out, ones, places, MPI_INT, in, 1, MPI_INT, root, inter);
+		bad += side && in[0] != i;
+	}
+	expect(!bad, "between groups", bad);
+	MPI_Comm_free(&inter);
+	MPI_Comm_free(&half);
+}
+
+static void any_beside(const struct memory *m, int i, MPI_Comm comm)
+{
+	any(m, (unsigned)i, i % ranks, i % 5 ? 104 : 20000, comm, i);
+}
+
+/* ---- what MPI does not allow ---- */
+
+/* Who gets less than is wanted hears nothing, and who gets more does; what follows is right again. */
+static void disagree(const struct memory *m, MPI_Comm comm)
+{
+	int out[RANKS], in[RANKS], wants[RANKS], places[RANKS];
+	for (int i = 0; i < 12; i++) {
+		int more = i % 2 ? 8 : -8, root = i % ranks, wanted = i % 3 ? 104 : 24;
+		for (int r = 0; r < ranks; r++) {
+			out[r] = wanted + (rank == root ? more : 0);
+			in[r] = wanted + (r == root && r == rank ? more : 0);
+			wants[r] = wanted;
+			places[r] = 200 * r;
+		}
+		told = 0;
+		MPI_Alltoallv(m->out, out, places, MPI_BYTE, m->in, in, places, MPI_BYTE, comm);
+		expect(told == (more > 0 && rank != root), "MPI_Alltoallv of other lengths", i);
+		MPI_Barrier(MPI_COMM_WORLD);
+		told = 0;
+		MPI_Gatherv(m->out, wanted + (rank != root ? more : 0), MPI_BYTE, m->in, wants, places,
+			    MPI_BYTE, root, comm);
+		expect(told == (more > 0 && rank == root), "MPI_Gatherv of other lengths", i);
+		told = 0;
+		MPI_Scatterv(m->out, out, places, MPI_BYTE, m->in, wanted + (rank == root ? more : 0),
+			     MPI_BYTE, root, comm);
+		expect(told == (more > 0 && rank != root), "MPI_Scatterv of other lengths", i);
+		for (int k = 0; k < KINDS; k++)
+			any(m, (unsigned)k, root, 104, comm, i);
+	}
+}
+
+/* A message comes where none is expected: of it the MPI says that it is too long. Or none where one is. */
+static void disagree_about_messages(const struct memory *m, MPI_Comm comm)
+{
+	int counts[RANKS], places[RANKS];
+	for (int r = 0; r < ranks; r++) {
+		counts[r] = 100;
+		places[r] = 200 * r;
+	}
+	told = 0;
+	MPI_Gatherv(m->out, rank ? 30000 : 100, MPI_BYTE, m->in, counts, places, MPI_BYTE, 0, comm);
+	expect(told > 0 || rank, "a message that nobody expects", told);
+	MPI_Barrier(MPI_COMM_WORLD);
+	any(m, GATHERV, 0, 104, comm, 1);
+	for (int r = 0; r < ranks; r++)
+		counts[r] = r ? 30000 : 100;
+	told = 0;
+	MPI_Gatherv(m->out, 100, MPI_BYTE, m->in, counts, places, MPI_BYTE, 0, comm);
+	expect(told == !rank, "no message where one is expected", told);
+	MPI_Barrier(MPI_COMM_WORLD);
+	told = 0;
+	MPI_Gatherv(m->out, 100, MPI_BYTE, m->in, counts, places, MPI_BYTE, 0, comm);
+	expect(told == 1, "after that", told);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void wrongs(const struct memory *m, bool ours)
+{
+	MPI_Errhandler handler, was;
+	MPI_Comm comm;
+	int none[RANKS], places[RANKS] = {0};
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_create_errhandler(tell, &handler);
+	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &was);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+	MPI_Comm_set_errhandler(comm, handler);
+	for (int i = 0; i < 80; i++)
+		any(m, (unsigned)i, i % ranks, 104, comm, i);
+	for (int r = 0; r < RANKS; r++)
+		none[r] = -1;
+	for (int i = 0; i < 3; i++) {
+		told = 0;
+		MPI_Gatherv(m->out, 8, MPI_BYTE, m->in, none, places, MPI_BYTE, ranks, comm);
+		MPI_Scatterv(m->out, none, places, MPI_BYTE, m->in, 8, MPI_BYTE, ranks, comm);
+		expect(told == 2, "no root", told);
+		told = 0;
+		MPI_Alltoallv(m->out, none, places, MPI_BYTE, m->in, none, places, MPI_BYTE, comm);
+		expect(told == 1, "no count", told);
+		told = 0;
+		MPI_Gatherv(m->out, -1, MPI_INT, m->in, none, places, MPI_INT, 0, comm);
+		expect(told == 1, "no count of MPI_Gatherv's", told);
+		MPI_Barrier(MPI_COMM_WORLD);
+		any(m, (unsigned)i, i % ranks, 104, comm, i);
+	}
+	if (ours)
+		disagree(m, comm);
+	if (ours)
+		disagree_about_messages(m, comm);
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
+	MPI_Errhandler_free(&handler);
+	MPI_Errhandler_free(&was);
+	MPI_Comm_free(&comm);
+}
+
+static void *in_thread(void *arg)
+{
+	struct memory m;
+	memory_new(&m);
+	for (int i = 0; i < 400; i++)
+		any(&m, (unsigned)i * 5, i % ranks, i % 10 ? lengths[(size_t)i % LENGTHS] : long_ones[i & 3],
+		    *(MPI_Comm *)arg, i);
+	memory_free(&m);
+	return NULL;
+}
+
+static void threads(void)
+{
+	MPI_Comm comms[3];
+	pthread_t t[3];
+	for (int i = 0; i < 3; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], NULL, in_thread, &comms[i]);
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	for (int i = 0; i < 3; i++)
+		MPI_Comm_free(&comms[i]);
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
+	bool many = !strcmp(how, "-m"), ours = !*how || many;
+	int provided, all_faults = 0, all_calls = 0;
+	struct memory m;
+	if (!strcmp(how, "-w"))
+		without(argv);
+	if (!strcmp(how, "-v"))
+		variable();
+	if (!strcmp(how, "-s"))
+		session_begins();
+	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	memory_new(&m);
+	make_types();
+	alarm(100);
+	all_lengths(&m, MPI_COMM_WORLD);
+	ahead(&m, MPI_COMM_WORLD);
+	mixed(&m, MPI_COMM_WORLD);
+	all_types(&m, MPI_COMM_WORLD);
+	communicators(&m);
+	between_groups();
+	long_and_short(&m, MPI_COMM_WORLD);
+	beside_messages(&m, MPI_COMM_WORLD, any_beside);
+	if (many)
+		threads();
+	wrongs(&m, ours);
+	free_types();
+	memory_free(&m);
+	MPI_Reduce(&faults, &all_faults, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+	MPI_Reduce(&calls, &all_calls, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+	if (!rank && !all_faults)
+		printf("vary: %d calls, every byte right\n", all_calls);
+	MPI_Finalize();
+	if (!strcmp(how, "-s"))
+		session_ends();
+	return all_faults != 0;
+}
