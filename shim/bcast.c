@@ -194,14 +194,14 @@ static int receive(struct sn_meet *m, const struct sn_collective *c, char *buf, 
 }
 
 /* What stays with the root: straight, or by way of where it would lie for another. */
-static int own_block(struct sn_meet *m, const struct sn_collective *c, const char *own, int count, char *room,
-		     char *to)
+static int own_block(struct sn_meet *m, const struct sn_collective *c, const char *own, int count,
+		     int64_t in_count, char *room, char *to)
 {
 	if (sn_mpi_in_place(to)) /* and says no type */
 		return 0;
 	const struct sn_meet_type *out = &m->types[1],
 				  *in = sn_type_of(&m->types[0], c->in_type, c->generation);
-	size_t len = sn_type_bytes(out, count), wanted = sn_type_bytes(in, c->in_count);
+	size_t len = sn_type_bytes(out, count), wanted = sn_type_bytes(in, in_count);
 	if (!len)
 		return 0;
 	if (len > wanted || sn_type_nowhere(in, to))
@@ -224,7 +224,7 @@ static int scatter(struct sn_meet *m, const struct sn_collective *c, const void 
 	int rc = send(m, c, out, from, len);
 	char *room = sn_meet_place_room(m, m->bcasts, len * m->ranks) + len * m->rank;
 	const char *own = (const char *)from + out->extent * c->count * (intptr_t)m->rank;
-	return rc ? rc : own_block(m, c, own, c->count, room, to);
+	return rc ? rc : own_block(m, c, own, c->count, c->in_count, room, to);
 }
 
 /* ---- MPI_Scatterv ---- */
@@ -240,13 +240,14 @@ static size_t lay_out(const struct sn_meet *m, const struct sn_collective *c, co
 {
 	const struct sn_meet_type *out = &m->types[1];
 	size_t all = m->ranks * sizeof(struct part);
-	if (!c->out_counts || !c->out_displs)
+	if (!c->out.counts || !c->out.displs)
 		return 0;
 	for (unsigned r = 0; r < m->ranks; r++) {
-		size_t len = sn_type_bytes(out, c->out_counts[r]);
-		if (c->out_counts[r] < 0 || len > SN_MEET_BLOCK)
+		int64_t count = sn_count_of(&c->out, r);
+		size_t len = sn_type_bytes(out, count);
+		if (count < 0 || len > SN_MEET_BLOCK)
 			return 0;
-		if (c->out_counts[r] && (!len || sn_type_nowhere(out, from)))
+		if (count && (!len || sn_type_nowhere(out, from)))
 			return 0;
 		all += PART(len);
 	}
@@ -256,7 +257,7 @@ static size_t lay_out(const struct sn_meet *m, const struct sn_collective *c, co
 static const char *out_at(const struct sn_meet *m, const struct sn_collective *c, const char *from,
 			  unsigned rank)
 {
-	return from + m->types[1].extent * c->out_displs[rank];
+	return from + m->types[1].extent * sn_displ_of(&c->out, rank);
 }
 
 /* The root's own comes last. *room: its place. */
@@ -269,10 +270,11 @@ static int write_parts(struct sn_meet *m, const struct sn_collective *c, const c
 	size_t at = m->ranks * sizeof(*parts);
 	int rc = 0;
 	for (unsigned r = 0; r < m->ranks && !rc; r++) {
-		size_t len = r == m->rank ? 0 : sn_type_bytes(out, c->out_counts[r]);
+		int64_t count = sn_count_of(&c->out, r);
+		size_t len = r == m->rank ? 0 : sn_type_bytes(out, count);
 		parts[r] = (struct part){(uint32_t)at, (uint32_t)len};
 		if (len)
-			rc = sn_type_out(m, c, out, out_at(m, c, from, r), c->out_counts[r], place + at, len);
+			rc = sn_type_out(m, c, out, out_at(m, c, from, r), (int)count, place + at, len);
 		at += PART(len);
 	}
 	*room = place + at;
@@ -294,7 +296,8 @@ static int send_parts(struct sn_meet *m, const struct sn_collective *c, const ch
 	sn_meet_say(m, &place->call, m->bcasts);
 	if (rc)
 		return rc;
-	return all ? own_block(m, c, out_at(m, c, from, m->rank), c->out_counts[m->rank], room, to)
+	return all ? own_block(m, c, out_at(m, c, from, m->rank), (int)sn_count_of(&c->out, m->rank), c->each,
+			       room, to)
 		   : SN_MEET_MPIS;
 }
 
@@ -302,7 +305,7 @@ static int receive_part(struct sn_meet *m, const struct sn_collective *c, char *
 {
 	const struct sn_meet_line *place = sn_meet_place_line(m, m->bcasts);
 	const struct sn_meet_type *t = sn_type_of(&m->types[0], c->in_type, c->generation);
-	size_t wanted = sn_type_bytes(t, c->in_count);
+	size_t wanted = sn_type_bytes(t, c->each);
 	int rc = sn_meet_await(m, c->comm, (unsigned)c->root, &place->call, m->bcasts);
 	if (rc)
 		return rc;

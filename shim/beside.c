@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "beside.h"
+#include <limits.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -15,6 +16,10 @@ static struct functions {
 	int (*wait)(void *request, void *status);
 	int (*cancel)(void *request);
 } mpi;
+static struct { /* NULL: there is none */
+	int (*send)(const void *buf, int64_t count, handle type, int to, int tag, handle comm);
+	int (*irecv)(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *request);
+} wide;
 static bool known;
 
 static void find(void)
@@ -36,6 +41,8 @@ static void find(void)
 		memcpy((char *)&mpi + functions[i].at, &found, sizeof(found));
 		known &= found != NULL;
 	}
+	void *found[] = {sn_mpi_find("PMPI_Send_c"), sn_mpi_find("PMPI_Irecv_c")};
+	memcpy(&wide, found, sizeof(found));
 }
 
 bool sn_beside_made(struct sn_meet *m, handle comm)
@@ -75,10 +82,17 @@ static int told(handle comm, int rc)
 	return rc;
 }
 
-int sn_beside_send(const struct sn_meet *m, handle comm, const void *buf, int count, handle type, int to)
+/* Of a count beyond an int's, where the MPI takes none, it says that it is wrong. */
+static int int_of(int64_t count)
+{
+	return count == (int)count ? (int)count : -1;
+}
+
+int sn_beside_send(const struct sn_meet *m, handle comm, const void *buf, int64_t count, handle type, int to)
 {
 	sn_requests_before();
-	int rc = mpi.send(buf, count, type, to, TAG, m->beside);
+	int rc = wide.send && count > INT_MAX ? wide.send(buf, count, type, to, TAG, m->beside)
+					      : mpi.send(buf, int_of(count), type, to, TAG, m->beside);
 	sn_quick_told();
 	return told(comm, rc);
 }
@@ -88,12 +102,15 @@ static char *request(const struct sn_beside *b, unsigned i)
 	return (char *)b->requests + i * (sn_mpi_wide() ? sizeof(handle) : sizeof(int));
 }
 
-int sn_beside_receive(struct sn_beside *b, handle comm, void *buf, int count, handle type, int from)
+int sn_beside_receive(struct sn_beside *b, handle comm, void *buf, int64_t count, handle type, int from)
 {
 	if (!b->requests && !(b->requests = malloc(b->m->ranks * sizeof(handle))))
 		return sn_proof_failed(comm);
 	sn_requests_before();
-	int rc = mpi.irecv(buf, count, type, from, TAG, b->m->beside, request(b, b->n));
+	char *one = request(b, b->n);
+	int rc = wide.irecv && count > INT_MAX
+			 ? wide.irecv(buf, count, type, from, TAG, b->m->beside, one)
+			 : mpi.irecv(buf, int_of(count), type, from, TAG, b->m->beside, one);
 	b->n += !rc;
 	return told(comm, rc);
 }

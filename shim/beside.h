@@ -17,14 +17,14 @@ bool sn_beside_made(struct sn_meet *m, handle comm);
 /* With the program's, which is about to be freed by all its ranks. */
 void sn_beside_free(struct sn_meet *m);
 /* One block. 0, or an error of the MPI's, whose handler has been called. */
-int sn_beside_send(const struct sn_meet *m, handle comm, const void *buf, int count, handle type, int to);
+int sn_beside_send(const struct sn_meet *m, handle comm, const void *buf, int64_t count, handle type, int to);
 /* As they are written, so many of them at most as there are ranks. */
 struct sn_beside {
 	struct sn_meet *m;
 	unsigned n;
 	void *requests; /* NULL: none */
 };
-int sn_beside_receive(struct sn_beside *b, handle comm, void *buf, int count, handle type, int from);
+int sn_beside_receive(struct sn_beside *b, handle comm, void *buf, int64_t count, handle type, int from);
 /* Until all have come. Nothing is left of b. rc: what has been told of the call already, or 0, likewise returned. */
 int sn_beside_wait(struct sn_beside *b, handle comm, int rc);
 /* Those that have not come do not come any more. Likewise. */

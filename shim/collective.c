@@ -5,7 +5,6 @@
 #include "flat.h"
 #include "long.h"
 #include "rooted.h"
-#include "vary.h"
 #include <string.h>
 
 #define ENTRIES	  64
@@ -26,18 +25,10 @@ union function {
 		      handle comm);
 	int (*allgatherv)(const void *out, int count, handle type, void *in, const int *in_counts,
 			  const int *displs, handle in_type, handle comm);
-	int (*gatherv)(const void *out, int count, handle type, void *in, const int *in_counts,
-		       const int *displs, handle in_type, int root, handle comm);
-	int (*scatterv)(const void *out, const int *counts, const int *displs, handle type, void *in,
-			int in_count, handle in_type, int root, handle comm);
-	int (*alltoallv)(const void *out, const int *counts, const int *displs, handle type, void *in,
-			 const int *in_counts, const int *in_displs, handle in_type, handle comm);
-	int (*alltoallw)(const void *out, const int *counts, const int *displs, const void *types, void *in,
-			 const int *in_counts, const int *in_displs, const void *in_types, handle comm);
 };
 
 /* The MPI's, or a tool's: without a P, and with it. */
-static union function next[2][SN_KINDS];
+static union function next[2][SN_ALLGATHERV + 1];
 
 static struct sn_seen entries[ENTRIES];
 static _Atomic unsigned generation = 1;
@@ -60,6 +51,11 @@ static inline bool same(const struct sn_collective *a, const struct sn_collectiv
 	return a->kind == b->kind && a->comm == b->comm && a->count == b->count && a->root == b->root &&
 	       a->type == b->type && a->op == b->op && a->from == b->from && a->to == b->to &&
 	       a->in_count == b->in_count && a->in_type == b->in_type && a->generation == b->generation;
+}
+
+unsigned sn_collective_generation(void)
+{
+	return generation_now();
 }
 
 /* ---- doing it again ---- */
@@ -211,18 +207,6 @@ static int do_slowly(const struct sn_collective *c, const void *from, void *to, 
 	case SN_REDUCE_SCATTER: return mpi.reduce_scatter(from, to, c->counts, c->type, c->op, c->comm);
 	case SN_ALLGATHERV:
 		return mpi.allgatherv(from, c->count, c->type, to, c->counts, c->displs, c->in_type, c->comm);
-	case SN_GATHERV:
-		return mpi.gatherv(from, c->count, c->type, to, c->counts, c->displs, c->in_type, c->root,
-				   c->comm);
-	case SN_SCATTERV:
-		return mpi.scatterv(from, c->out_counts, c->out_displs, c->type, to, c->in_count, c->in_type,
-				    c->root, c->comm);
-	case SN_ALLTOALLV:
-		return mpi.alltoallv(from, c->out_counts, c->out_displs, c->type, to, c->counts, c->displs,
-				     c->in_type, c->comm);
-	case SN_ALLTOALLW:
-		return mpi.alltoallw(from, c->out_counts, c->out_displs, c->types, to, c->counts, c->displs,
-				     c->in_types, c->comm);
 	case SN_GATHER:
 	case SN_SCATTER:
 		return mpi.gather(from, c->count, c->type, to, c->in_count, c->in_type, c->root, c->comm);
@@ -250,17 +234,14 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		return sn_flat_do(m, c, from, to);
 	if ((m = sn_long_of(c, from, to)))
 		return sn_long_do(m, c, from, to);
-	int rc = SN_MEET_MPIS;
-	if ((m = sn_blocks_of(c)))
-		rc = sn_blocks_do(m, c, from, to);
-	else if ((m = sn_bcast_of(c)))
-		rc = sn_bcast_do(m, c, from, to);
-	else if ((m = sn_rooted_of(c, from)))
-		rc = sn_rooted_do(m, c, from, to);
-	else if ((m = sn_vary_of(c)))
-		rc = sn_vary_do(m, c, from, to);
-	if (m)
+	if ((m = sn_blocks_of(c))) {
+		int rc = sn_blocks_do(m, c, from, to);
 		return likely(rc != SN_MEET_MPIS) ? rc : do_slowly(c, from, to, slowly);
+	}
+	if ((m = sn_bcast_of(c)))
+		return sn_bcast_do(m, c, from, to);
+	if ((m = sn_rooted_of(c, from)))
+		return sn_rooted_do(m, c, from, to);
 	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)) || c->kind > SN_ALLGATHER)
 		return do_slowly(c, from, to, slowly);
 	struct sn_seen *e = entry_of(c);
@@ -268,7 +249,7 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 	if (!likely(q))
 		return do_watched(c, from, to, slowly);
 	bool marks = sn_flat_wanted(q, e);
-	rc = c->kind == SN_ALLREDUCE ? reduce(q, e, from, to, &marks) : move(q, e, from, to, &marks);
+	int rc = c->kind == SN_ALLREDUCE ? reduce(q, e, from, to, &marks) : move(q, e, from, to, &marks);
 	if (!likely(!marks) && !rc)
 		sn_flat_agreed(e);
 	return likely(rc != NOT_BEGUN) ? rc : do_slowly(c, from, to, slowly);
@@ -314,16 +295,6 @@ static inline int sums(int kind, int p, const void *from, void *to, int count, c
 				  .root = root,
 				  .generation = generation_now()};
 	return call(&c, from, to, &next[p][kind]);
-}
-
-/* A length for each rank, of what goes or of what comes: where it is given. */
-static inline int varying(struct sn_collective c, int kind, int p, const void *out, void *in)
-{
-	c.kind = kind;
-	c.from = region(out);
-	c.to = region(in);
-	c.generation = generation_now();
-	return call(&c, out, in, &next[p][kind]);
 }
 
 #define STAND_INS(p)                                                                                         \
@@ -397,49 +368,6 @@ static inline int varying(struct sn_collective c, int kind, int p, const void *o
 				  const int *displs, handle in_type, handle comm)                            \
 	{                                                                                                    \
 		return blocks(SN_ALLGATHERV, p, out, count, type, in, 0, counts, displs, in_type, 0, comm);  \
-	}                                                                                                    \
-	static int gatherv_##p(const void *out, int count, handle type, void *in, const int *counts,         \
-			       const int *displs, handle in_type, int root, handle comm)                     \
-	{                                                                                                    \
-		return blocks(SN_GATHERV, p, out, count, type, in, 0, counts, displs, in_type, root, comm);  \
-	}                                                                                                    \
-	static int scatterv_##p(const void *out, const int *counts, const int *displs, handle type,          \
-				void *in, int in_count, handle in_type, int root, handle comm)               \
-	{                                                                                                    \
-		struct sn_collective c = {.comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .in_type = in_type,                                                \
-					  .in_count = in_count,                                              \
-					  .out_counts = counts,                                              \
-					  .out_displs = displs,                                              \
-					  .root = root};                                                     \
-		return varying(c, SN_SCATTERV, p, out, in);                                                  \
-	}                                                                                                    \
-	static int alltoallv_##p(const void *out, const int *counts, const int *displs, handle type,         \
-				 void *in, const int *in_counts, const int *in_displs, handle in_type,       \
-				 handle comm)                                                                \
-	{                                                                                                    \
-		struct sn_collective c = {.comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .in_type = in_type,                                                \
-					  .counts = in_counts,                                               \
-					  .displs = in_displs,                                               \
-					  .out_counts = counts,                                              \
-					  .out_displs = displs};                                             \
-		return varying(c, SN_ALLTOALLV, p, out, in);                                                 \
-	}                                                                                                    \
-	static int alltoallw_##p(const void *out, const int *counts, const int *displs, const void *types,   \
-				 void *in, const int *in_counts, const int *in_displs, const void *in_types, \
-				 handle comm)                                                                \
-	{                                                                                                    \
-		struct sn_collective c = {.comm = comm,                                                      \
-					  .types = types,                                                    \
-					  .in_types = in_types,                                              \
-					  .counts = in_counts,                                               \
-					  .displs = in_displs,                                               \
-					  .out_counts = counts,                                              \
-					  .out_displs = displs};                                             \
-		return varying(c, SN_ALLTOALLW, p, out, in);                                                 \
 	}
 
 STAND_INS(0)
@@ -448,7 +376,7 @@ STAND_INS(1)
 static const struct {
 	const char *name;
 	union function stand_in[2];
-} calls[SN_KINDS] = {
+} calls[SN_ALLGATHERV + 1] = {
 	[SN_BARRIER] = {"MPI_Barrier", {{.barrier = barrier_0}, {.barrier = barrier_1}}},
 	[SN_BCAST] = {"MPI_Bcast", {{.bcast = bcast_0}, {.bcast = bcast_1}}},
 	[SN_ALLREDUCE] = {"MPI_Allreduce", {{.allreduce = allreduce_0}, {.allreduce = allreduce_1}}},
@@ -464,23 +392,19 @@ static const struct {
 				     {{.scan = reduce_block_0}, {.scan = reduce_block_1}}},
 	[SN_ALLGATHER] = {"MPI_Allgather", {{.blocks = allgather_0}, {.blocks = allgather_1}}},
 	[SN_ALLGATHERV] = {"MPI_Allgatherv", {{.allgatherv = allgatherv_0}, {.allgatherv = allgatherv_1}}},
-	[SN_GATHERV] = {"MPI_Gatherv", {{.gatherv = gatherv_0}, {.gatherv = gatherv_1}}},
-	[SN_SCATTERV] = {"MPI_Scatterv", {{.scatterv = scatterv_0}, {.scatterv = scatterv_1}}},
-	[SN_ALLTOALLV] = {"MPI_Alltoallv", {{.alltoallv = alltoallv_0}, {.alltoallv = alltoallv_1}}},
-	[SN_ALLTOALLW] = {"MPI_Alltoallw", {{.alltoallw = alltoallw_0}, {.alltoallw = alltoallw_1}}},
 };
 
 static int kind_of(const char *name)
 {
 	int kind = 0;
-	while (kind < SN_KINDS && strcmp(calls[kind].name, name + (*name == 'P')) != 0)
+	while (kind <= SN_ALLGATHERV && strcmp(calls[kind].name, name + (*name == 'P')) != 0)
 		kind++;
 	return kind;
 }
 
 bool sn_collective_is(const char *name)
 {
-	return kind_of(name) < SN_KINDS;
+	return kind_of(name) <= SN_ALLGATHERV;
 }
 
 void *sn_collective_stand_in(const char *name, void *definition)

@@ -55,6 +55,8 @@
 bool sn_collective_is(const char *name);
 /* What stands before this definition of such a name. */
 void *sn_collective_stand_in(const char *name, void *definition);
+/* In which handles mean what they do now. */
+unsigned sn_collective_generation(void);
 /* All calls seen so far. */
 void sn_collective_forget(void);
 

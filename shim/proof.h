@@ -23,22 +23,37 @@ enum {
 	SN_REDUCE_SCATTER,
 	SN_REDUCE_SCATTER_BLOCK, /* the last of them */
 	SN_GATHER,
-	SN_GATHERV,
 	SN_SCATTER,
-	SN_SCATTERV,
 	SN_ALLGATHERV,
+	SN_GATHERV, /* from here on: varying.h */
+	SN_SCATTERV,
 	SN_ALLTOALLV,
 	SN_ALLTOALLW,
 	SN_KINDS
 };
 
+/* Of what goes to each rank, or comes from it, how much and where. wide: MPI_Count and MPI_Aint, else int. */
+struct sn_lengths {
+	const void *counts, *displs;
+	bool wide;
+};
+static inline int64_t sn_count_of(const struct sn_lengths *l, unsigned rank)
+{
+	return l->wide ? ((const int64_t *)l->counts)[rank] : ((const int *)l->counts)[rank];
+}
+static inline int64_t sn_displ_of(const struct sn_lengths *l, unsigned rank)
+{
+	return l->wide ? ((const int64_t *)l->displs)[rank] : ((const int *)l->displs)[rank];
+}
+
 struct sn_collective {
 	handle comm, type, in_type, op;
-	uintptr_t from, to; /* regions */
-	const int *counts;  /* MPI_Reduce_scatter; of what comes from each rank, where that differs, */
-	const int *displs;  /* and where it goes */
-	const int *out_counts, *out_displs; /* of what goes to each */
-	const void *types, *in_types;	    /* MPI_Alltoallw: likewise, in place of type and in_type */
+	uintptr_t from, to;	      /* regions */
+	const int *counts;	      /* MPI_Reduce_scatter, MPI_Allgatherv */
+	const int *displs;	      /* the latter */
+	struct sn_lengths out, in;    /* varying.h */
+	const void *types, *in_types; /* MPI_Alltoallw: likewise, in place of type and in_type */
+	int64_t each;		      /* MPI_Gatherv, MPI_Scatterv: of what this rank sends, or gets */
 	int kind, count, in_count, root;
 	unsigned generation;
 };

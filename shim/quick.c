@@ -6,6 +6,7 @@
 #include "intel.h"
 #include "mended.h"
 #include "requests.h"
+#include "varying.h"
 #include "watch.h"
 #include <pthread.h>
 #include <string.h>
@@ -495,7 +496,7 @@ unsigned char sn_quick_idle(const char *name)
 void *sn_quick_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', call = call_named(name);
-	bool collective = sn_collective_is(name);
+	bool varying = sn_varying_is(name), collective = varying || sn_collective_is(name);
 	sn_mpi_find_family();
 	if (call == CALLS && !collective) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
@@ -507,15 +508,18 @@ void *sn_quick_stand_in(const char *name, void *definition)
 		return stand_in && (!definition || sn_quick_possible()) ? stand_in : definition;
 	}
 	if (!definition)
-		return NULL;
+		return varying && sn_mpi_family != UNKNOWN ? sn_varying_stand_in(name, NULL) : NULL;
 	bool off = (call <= BOTH || collective) && (sn_mpi_family == UNKNOWN || !sn_quick_possible() ||
 						    (!p && sn_quick_is_tools(name, definition)));
 	if (collective) {
 		void *mended = sn_mended_stand_in(name, definition);
 		definition = mended ? mended : definition;
 	}
-	if (off || collective)
-		return off ? definition : sn_collective_stand_in(name, definition);
+	if (off)
+		return definition;
+	if (collective)
+		return varying ? sn_varying_stand_in(name, definition)
+			       : sn_collective_stand_in(name, definition);
 	/* several threads may be at their first call of it */
 	SN_FUNCTION_IS(&next[p][call], definition);
 	if (call == BOTH && !SN_FUNCTION(&next[1][RECV]).symbol)

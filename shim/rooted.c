@@ -106,10 +106,12 @@ static struct sn_meet *of_gatherv(const struct sn_collective *c)
 
 struct sn_meet *sn_rooted_of(const struct sn_collective *c, const void *from)
 {
-	if (likely(c->kind < SN_REDUCE || c->kind > SN_GATHERV || !sn_here_all))
+	if (likely(c->kind < SN_REDUCE || !sn_here_all))
 		return NULL;
-	if (c->kind >= SN_GATHER)
-		return c->kind == SN_GATHER ? of_gather(c, from) : of_gatherv(c);
+	if (!is_sum(c))
+		return c->kind == SN_GATHER    ? of_gather(c, from)
+		       : c->kind == SN_GATHERV ? of_gatherv(c)
+					       : NULL;
 	if (c->kind != SN_REDUCE_SCATTER && (c->count <= 0 || (size_t)c->count > SN_MEET_PLACE))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_reduce);
@@ -201,8 +203,9 @@ static void write_operand(struct sn_meet *m, const struct sn_collective *c, char
 	sn_meet_copy(m, c, room + at, from + at, len - at);
 }
 
-/* from: NULL, if this rank has nothing that MPI allows; of a sum. */
-static int bring(struct sn_meet *m, const struct sn_collective *c, const char *from, size_t len)
+/* from: NULL, if this rank has nothing that MPI allows; of a sum. count: of what is no sum. */
+static int bring(struct sn_meet *m, const struct sn_collective *c, const char *from, int64_t count,
+		 size_t len)
 {
 	struct sn_meet_line *mine = line_of(m, m->rank);
 	char *room = sn_meet_up_room(m, m->rooted, m->rank, len);
@@ -211,7 +214,7 @@ static int bring(struct sn_meet *m, const struct sn_collective *c, const char *f
 	if (!likely(!rc))
 		return rc;
 	if (!nowhere && !is_sum(c))
-		rc = sn_type_out(m, c, &m->types[1], from, c->count, room, len);
+		rc = sn_type_out(m, c, &m->types[1], from, (int)count, room, len);
 	else if (!nowhere)
 		write_operand(m, c, room, from, len);
 	mine->said = nowhere || rc ? NOTHING : len;
@@ -295,8 +298,8 @@ static int reduce(struct sn_meet *m, const struct sn_collective *c, const char *
 }
 
 /* Of this rank's own, that is there already, or it is packed where the others' would be. */
-static int gather_own(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to,
-		      size_t len)
+static int gather_own(struct sn_meet *m, const struct sn_collective *c, const char *from, int64_t count,
+		      char *to, size_t len)
 {
 	const struct sn_meet_type *out = &m->types[1], *in = &m->types[0];
 	char *room;
@@ -308,7 +311,7 @@ static int gather_own(struct sn_meet *m, const struct sn_collective *c, const ch
 		return sn_type_in(m, c, in, to, from, len);
 	int rc = own_room(m, c, &room);
 	if (!rc)
-		rc = sn_type_out(m, c, out, from, c->count, room, len);
+		rc = sn_type_out(m, c, out, from, (int)count, room, len);
 	return rc ? rc : sn_type_in(m, c, in, to, room, len);
 }
 
@@ -319,7 +322,7 @@ static int gather(struct sn_meet *m, const struct sn_collective *c, const char *
 	intptr_t each = in->extent * c->in_count;
 	if (sent > len || (len && sn_type_nowhere(in, to)))
 		return differs(m, c, m->rank, len && sent <= len ? NOTHING : sent, len);
-	int rc = gather_own(m, c, from, to + each * (intptr_t)m->rank, sent);
+	int rc = gather_own(m, c, from, c->count, to + each * (intptr_t)m->rank, sent);
 	for (unsigned k = 1; k < m->ranks && !rc; k++) {
 		unsigned r = (m->rank + k) % m->ranks;
 		rc = await_rank(m, c, r, len, len, (size_t)in->size);
@@ -337,32 +340,33 @@ static int give(struct sn_meet *m, const struct sn_collective *c, const char *fr
 {
 	const struct sn_meet_type *out = sn_type_of(&m->types[1], c->type, c->generation);
 	struct sn_meet_line *mine = line_of(m, m->rank);
-	size_t len = sn_type_bytes(out, c->count);
+	size_t len = sn_type_bytes(out, c->each);
 	if (len && len <= SN_MEET_BLOCK && !sn_type_nowhere(out, from))
-		return bring(m, c, from, len);
+		return bring(m, c, from, c->each, len);
 	int rc = await_place(m, c->comm);
 	if (rc)
 		return rc;
-	mine->said = c->count ? LONG : 0;
+	mine->said = c->each ? LONG : 0;
 	sn_meet_say(m, &mine->call, word_of(m, 0, 0));
-	return c->count ? sn_beside_send(m, c->comm, from, c->count, c->type, c->root) : 0;
+	return c->each ? sn_beside_send(m, c->comm, from, c->each, c->type, c->root) : 0;
 }
 
 static char *in_at(const struct sn_meet *m, const struct sn_collective *c, char *to, unsigned rank)
 {
-	return to + m->types[0].extent * c->displs[rank];
+	return to + m->types[0].extent * sn_displ_of(&c->in, rank);
 }
 
 /* As the root sees it: elements of no bytes are what only the MPI knows. */
 static bool is_long(const struct sn_meet *m, const struct sn_collective *c, unsigned rank)
 {
-	size_t len = sn_type_bytes(&m->types[0], c->counts[rank]);
-	return len > SN_MEET_BLOCK || (c->counts[rank] && !len);
+	int64_t count = sn_count_of(&c->in, rank);
+	size_t len = sn_type_bytes(&m->types[0], count);
+	return len > SN_MEET_BLOCK || (count && !len);
 }
 
 static int receive(struct sn_beside *b, const struct sn_collective *c, char *to, unsigned rank)
 {
-	return sn_beside_receive(b, c->comm, in_at(b->m, c, to, rank), c->counts[rank], c->in_type,
+	return sn_beside_receive(b, c->comm, in_at(b->m, c, to, rank), sn_count_of(&c->in, rank), c->in_type,
 				 (int)rank);
 }
 
@@ -371,11 +375,13 @@ static int expect(struct sn_beside *b, const struct sn_collective *c, char *to)
 {
 	struct sn_meet *m = b->m;
 	int rc = 0;
-	if (!c->counts || !c->displs)
+	if (!c->in.counts || !c->in.displs)
 		return differs(m, c, m->rank, NOTHING, 0);
-	for (unsigned r = 0; r < m->ranks; r++)
-		if (c->counts[r] < 0 || (c->counts[r] && sn_type_nowhere(&m->types[0], to)))
+	for (unsigned r = 0; r < m->ranks; r++) {
+		int64_t count = sn_count_of(&c->in, r);
+		if (count < 0 || (count && sn_type_nowhere(&m->types[0], to)))
 			return differs(m, c, m->rank, NOTHING, 0);
+	}
 	for (unsigned r = 0; r < m->ranks && !rc; r++)
 		if (r != m->rank && is_long(m, c, r))
 			rc = receive(b, c, to, r);
@@ -389,14 +395,15 @@ static int keep(struct sn_beside *b, const struct sn_collective *c, const char *
 	if (sn_mpi_in_place(from))
 		return 0;
 	const struct sn_meet_type *out = sn_type_of(&m->types[1], c->type, c->generation);
-	size_t len = sn_type_bytes(out, c->count), wanted = sn_type_bytes(&m->types[0], c->counts[m->rank]);
-	if (c->count && (!len || (len > SN_MEET_BLOCK && !out->plain))) {
+	size_t len = sn_type_bytes(out, c->each),
+	       wanted = sn_type_bytes(&m->types[0], sn_count_of(&c->in, m->rank));
+	if (c->each && (!len || (len > SN_MEET_BLOCK && !out->plain))) {
 		int rc = receive(b, c, to, m->rank);
-		return rc ? rc : sn_beside_send(m, c->comm, from, c->count, c->type, (int)m->rank);
+		return rc ? rc : sn_beside_send(m, c->comm, from, c->each, c->type, (int)m->rank);
 	}
 	if (len > wanted)
 		return differs(m, c, m->rank, len, wanted);
-	return len ? gather_own(m, c, from, in_at(m, c, to, m->rank), len) : 0;
+	return len ? gather_own(m, c, from, c->each, in_at(m, c, to, m->rank), len) : 0;
 }
 
 /*
@@ -408,7 +415,7 @@ static int take_one(struct sn_beside *b, const struct sn_collective *c, char *to
 	struct sn_meet *m = b->m;
 	const struct sn_meet_line *line = line_of(m, rank);
 	const struct sn_meet_type *in = &m->types[0];
-	size_t wanted = sn_type_bytes(in, c->counts[rank]);
+	size_t wanted = sn_type_bytes(in, sn_count_of(&c->in, rank));
 	int rc = sn_meet_await(m, c->comm, rank, &line->call, word_of(m, 0, 0));
 	if (rc)
 		return rc;
@@ -485,7 +492,7 @@ static int for_all(struct sn_meet *m, const struct sn_collective *c, const void 
 	bool gets = p.ranks && p.len; /* else it may have nowhere to put it */
 	if ((gets && (!to || from == to)) || sn_mpi_in_place(to))
 		own = NULL;
-	int rc = bring(m, c, own, len);
+	int rc = bring(m, c, own, 0, len);
 	return rc || !gets ? rc : sum_up(m, c, &p, brought(m, m->rank, len), to, len);
 }
 
@@ -507,7 +514,7 @@ int sn_rooted_do(struct sn_meet *m, const struct sn_collective *c, const void *f
 	else if ((unsigned)c->root == m->rank)
 		rc = take(m, c, from, to, len);
 	else
-		rc = bring(m, c, c->kind == SN_REDUCE && sn_mpi_in_place(from) ? NULL : from, len);
+		rc = bring(m, c, c->kind == SN_REDUCE && sn_mpi_in_place(from) ? NULL : from, c->count, len);
 	m->roots[m->rooted % SN_MEET_PLACES] = is_for_all(c) ? ALL : (unsigned char)c->root;
 	if (m->rooted % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 3, m->rank)->call, m->rooted);

@@ -23,7 +23,7 @@ static inline const struct sn_meet_type *sn_type_of(struct sn_meet_type *last, h
 	return last;
 }
 
-static inline size_t sn_type_bytes(const struct sn_meet_type *t, int count)
+static inline size_t sn_type_bytes(const struct sn_meet_type *t, int64_t count)
 {
 	return (size_t)t->size * (size_t)(count > 0 ? count : 0);
 }

@@ -36,13 +36,13 @@ struct vary {
 struct block {
 	const struct sn_meet_type *type;
 	char *at;
-	int count;
+	int64_t count;
 	size_t len;
 };
 
 /* False: not as MPI allows it, or of no length that is known here. */
 static inline bool block(struct block *b, const struct sn_meet_type *type, const char *base, intptr_t at,
-			 int count)
+			 int64_t count)
 {
 	*b = (struct block){type, (char *)(uintptr_t)base + at, count, sn_type_bytes(type, count)};
 	return count == 0 || (count > 0 && b->len && !sn_type_nowhere(type, base));
@@ -54,7 +54,8 @@ static inline bool in_of(const struct vary *v, unsigned rank, struct block *b)
 	const struct sn_collective *c = v->c;
 	handle type = c->in_types ? sn_meet_plain(sn_requests_at(c->in_types, (int)rank)) : c->in_type;
 	const struct sn_meet_type *t = sn_type_of(&v->m->types[0], type, c->generation);
-	return block(b, t, v->to, c->displs[rank] * (c->in_types ? 1 : t->extent), c->counts[rank]);
+	return block(b, t, v->to, sn_displ_of(&c->in, rank) * (c->in_types ? 1 : t->extent),
+		     sn_count_of(&c->in, rank));
 }
 
 /* What goes to it. */
@@ -65,7 +66,8 @@ static inline bool out_of(const struct vary *v, unsigned rank, struct block *b)
 		return in_of(v, rank, b);
 	handle type = c->types ? sn_meet_plain(sn_requests_at(c->types, (int)rank)) : c->type;
 	const struct sn_meet_type *t = sn_type_of(&v->m->types[1], type, c->generation);
-	return block(b, t, v->from, c->out_displs[rank] * (c->types ? 1 : t->extent), c->out_counts[rank]);
+	return block(b, t, v->from, sn_displ_of(&c->out, rank) * (c->types ? 1 : t->extent),
+		     sn_count_of(&c->out, rank));
 }
 
 /* Is all that this rank has short, and as MPI allows it? */
@@ -75,7 +77,7 @@ static bool fits(const struct vary *v)
 	bool types = c->kind != SN_ALLTOALLW || (c->in_types && (v->in_place || c->types));
 	struct block b;
 	size_t all = 0;
-	if (!types || !c->counts || !c->displs || (!v->in_place && (!c->out_counts || !c->out_displs)))
+	if (!types || !c->in.counts || !c->in.displs || (!v->in_place && (!c->out.counts || !c->out.displs)))
 		return false;
 	for (unsigned r = 0; r < v->m->ranks; r++) {
 		if (!in_of(v, r, &b) || !out_of(v, r, &b) || b.len > SN_MEET_BLOCK)
@@ -125,7 +127,7 @@ static int write_all(const struct vary *v, size_t at)
 			at += PACKED(b.len);
 		}
 		if (b.len)
-			rc = sn_type_out(m, v->c, b.type, b.at, b.count, place(m, line, m->rank, b.len),
+			rc = sn_type_out(m, v->c, b.type, b.at, (int)b.count, place(m, line, m->rank, b.len),
 					 b.len);
 	}
 	return rc;
@@ -198,7 +200,7 @@ static int own(const struct vary *v, size_t at)
 	if (!out.len || likely(out.type->plain))
 		return out.len ? sn_type_in(m, v->c, in.type, in.at, out.at, out.len) : 0;
 	char *packed = sn_meet_ring(m, m->rank) + at + SN_MEET_BLOCKS - PACKED(out.len);
-	int rc = sn_type_out(m, v->c, out.type, out.at, out.count, packed, out.len);
+	int rc = sn_type_out(m, v->c, out.type, out.at, (int)out.count, packed, out.len);
 	return rc ? rc : sn_type_in(m, v->c, in.type, in.at, packed, out.len);
 }
 

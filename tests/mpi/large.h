@@ -38,5 +38,16 @@ int WEAK MPI_Gather_c(const void *out, MPI_Count count, MPI_Datatype type, void 
 		      MPI_Datatype in_type, int root, MPI_Comm comm);
 int WEAK MPI_Scatter_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
 		       MPI_Datatype in_type, int root, MPI_Comm comm);
+int WEAK MPI_Gatherv_c(const void *out, MPI_Count count, MPI_Datatype type, void *in,
+		       const MPI_Count *in_counts, const MPI_Aint *displs, MPI_Datatype in_type, int root,
+		       MPI_Comm comm);
+int WEAK MPI_Scatterv_c(const void *out, const MPI_Count *counts, const MPI_Aint *displs, MPI_Datatype type,
+			void *in, MPI_Count in_count, MPI_Datatype in_type, int root, MPI_Comm comm);
+int WEAK MPI_Alltoallv_c(const void *out, const MPI_Count *counts, const MPI_Aint *displs, MPI_Datatype type,
+			 void *in, const MPI_Count *in_counts, const MPI_Aint *in_displs,
+			 MPI_Datatype in_type, MPI_Comm comm);
+int WEAK MPI_Alltoallw_c(const void *out, const MPI_Count *counts, const MPI_Aint *displs,
+			 const MPI_Datatype *types, void *in, const MPI_Count *in_counts,
+			 const MPI_Aint *in_displs, const MPI_Datatype *in_types, MPI_Comm comm);
 
 #endif

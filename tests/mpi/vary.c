@@ -3,7 +3,7 @@
  * MPI_Alltoallv, MPI_Alltoallw, MPI_Gatherv and MPI_Scatterv, whose short blocks libsennit-mpi.so moves without messages
  * (shim/vary.h, bcast.h, rooted.h): every byte of each block, and none beside them; of each pair of ranks another length, none
  * of some; at each length where something begins, with long ones among them or not, of types that lie otherwise on each
- * rank, in place, on whatever communicator, and beside whatever else is under way.
+ * rank, in place, on whatever communicator, and beside whatever else is under way; by some ranks with counts of MPI 4.
  *
  *     vary [-w | -v | -s | -m]
  *         as blocks.c
@@ -11,6 +11,7 @@
 #include "before.h"
 #define NAME "vary"
 #include "blocks_check.h"
+#include "large.h"
 #include "told.h"
 #include <mpi.h>
 #include <pthread.h>
@@ -45,7 +46,15 @@ struct side {
 	int lens[RANKS], counts[RANKS], displs[RANKS];
 	MPI_Datatype types[RANKS];
 	size_t at[RANKS], span; /* in bytes */
+	MPI_Count many[RANKS];	/* as counts and displs */
+	MPI_Aint far[RANKS];
 };
+
+/* Whether this rank calls the one with _c, where there is one. */
+static bool wide(int turn)
+{
+	return MPI_Alltoallv_c && (rank + turn) % 3 == 0;
+}
 
 static void side_of(struct side *s, int kind, const struct layout *l, int me, int size, bool out, int most,
 		    int turn)
@@ -60,6 +69,8 @@ static void side_of(struct side *s, int kind, const struct layout *l, int me, in
 		s->types[r] = s->l[r]->type;
 		s->at[r] = (size_t)(size - 1 - r) * s->span;
 		s->displs[r] = kind == ALLTOALLW ? (int)s->at[r] : (size - 1 - r) * count_of(l, most);
+		s->many[r] = s->counts[r];
+		s->far[r] = s->displs[r];
 	}
 }
 
@@ -81,7 +92,13 @@ static int all_to_all(int kind, bool in_place, const struct memory *m, const str
 	}
 	const void *from = in_place ? MPI_IN_PLACE : m->out;
 	const int *counts = in_place ? NULL : out.counts, *displs = in_place ? NULL : out.displs;
-	if (kind == ALLTOALLV)
+	if (kind == ALLTOALLV && wide(turn))
+		rc = MPI_Alltoallv_c(from, in_place ? NULL : out.many, in_place ? NULL : out.far,
+				     in_place ? NONSENSE : o->type, m->in, in.many, in.far, l->type, comm);
+	else if (wide(turn))
+		rc = MPI_Alltoallw_c(from, in_place ? NULL : out.many, in_place ? NULL : out.far,
+				     in_place ? NULL : out.types, m->in, in.many, in.far, in.types, comm);
+	else if (kind == ALLTOALLV)
 		rc = MPI_Alltoallv(from, counts, displs, in_place ? NONSENSE : o->type, m->in, in.counts,
 				   in.displs, l->type, comm);
 	else
@@ -105,9 +122,14 @@ static int gather(int root, bool in_place, const struct memory *m, const struct 
 	side_of(&in, GATHERV, l, root, size, false, most, turn);
 	memset(m->in, BLANK, (size_t)size * in.span + 64);
 	fill(in_place ? m->in + in.at[me] : m->out, in_place ? l : o, len, me, root, turn);
-	int rc = MPI_Gatherv(in_place ? MPI_IN_PLACE : m->out, in_place ? -7 : count_of(o, len),
-			     in_place ? NONSENSE : o->type, here ? m->in : NULL, here ? in.counts : NULL,
-			     here ? in.displs : NULL, here ? l->type : NONSENSE, root, comm);
+	const void *from = in_place ? MPI_IN_PLACE : m->out;
+	int count = in_place ? -7 : count_of(o, len);
+	MPI_Datatype type = in_place ? NONSENSE : o->type, in_type = here ? l->type : NONSENSE;
+	void *to = here ? m->in : NULL;
+	int rc = wide(turn) ? MPI_Gatherv_c(from, count, type, to, here ? in.many : NULL,
+					    here ? in.far : NULL, in_type, root, comm)
+			    : MPI_Gatherv(from, count, type, to, here ? in.counts : NULL,
+					  here ? in.displs : NULL, in_type, root, comm);
 	for (int r = 0; r < size && here; r++)
 		bad += wrong(m->in + in.at[r], l, in.lens[r], r, root, turn);
 	return rc ? -1 : bad + beside(m->in, (size_t)size * in.span + 64);
@@ -127,9 +149,14 @@ static int scatter(int root, bool in_place, const struct memory *m, const struct
 	memset(m->in, BLANK, span_of(l, most) + 64);
 	for (int r = 0; r < size && here; r++)
 		fill(m->out + out.at[r], o, out.lens[r], root, r, turn);
-	int rc = MPI_Scatterv(here ? m->out : NULL, here ? out.counts : NULL, here ? out.displs : NULL,
-			      here ? o->type : NONSENSE, in_place ? MPI_IN_PLACE : m->in,
-			      in_place ? -7 : count_of(l, len), in_place ? NONSENSE : l->type, root, comm);
+	const void *from = here ? m->out : NULL;
+	void *to = in_place ? MPI_IN_PLACE : m->in;
+	int count = in_place ? -7 : count_of(l, len);
+	MPI_Datatype type = here ? o->type : NONSENSE, in_type = in_place ? NONSENSE : l->type;
+	int rc = wide(turn) ? MPI_Scatterv_c(from, here ? out.many : NULL, here ? out.far : NULL, type, to,
+					     count, in_type, root, comm)
+			    : MPI_Scatterv(from, here ? out.counts : NULL, here ? out.displs : NULL, type, to,
+					   count, in_type, root, comm);
 	if (!in_place)
 		bad = wrong(m->in, l, len, root, me, turn);
 	return rc ? -1 : bad + beside(m->in, span_of(l, most) + 64);
