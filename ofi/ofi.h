@@ -322,6 +322,14 @@ void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf,
 			uint64_t data, uint32_t flags);
 void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
 			uint64_t mask, const void *context);
+/* A matched probe has found this. */
+void sn_ofi_lesson_probe(const struct sn_ofi_ep *ep, sn_peer from, uint64_t bits, uint64_t mask,
+			 const sn_completion *c);
+/* A probe, or a matched one (claim): waits a moment, as far as whoever calls may. */
+int sn_ofi_find(struct sn_ofi_ep *ep, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+		sn_claim **claim);
+/* Has libsennit-mpi.so taken one that is for this matched probe? Then this is it. */
+bool sn_ofi_takes_message(const struct sn_ofi_ep *ep, sn_completion *c, sn_claim **claim);
 void sn_ofi_lesson_over(const sn_completion *c, bool reading);
 void sn_ofi_lesson_read(void);	/* the MPI hears of all that has ended */
 void sn_ofi_lesson_spoil(void); /* this cannot be done again */

@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #define OPENED 8 /* endpoints of a process that an MPI moves by its calls */
+/* A matched probe waits so long, beside nothing that the MPI could read, before it is the MPI's, which sleeps. */
+#define PROBE_NS 20000
 /* One more look for so many bytes, whose two copies take that long. */
 #define LOOK_BYTES 256
 
@@ -223,6 +225,84 @@ static int64_t recv_surely(const struct sn_shim_way *w, void *buf, void (*meanwh
 	return rc ? rc : c.status ? c.status : c.bits != w->exactly ? SN_ERR_PROTO : (int64_t)c.len;
 }
 
+/* ---- matched probes ---- */
+
+void sn_ofi_lesson_probe(const struct sn_ofi_ep *ep, sn_peer from, uint64_t bits, uint64_t mask,
+			 const sn_completion *c)
+{
+	struct sn_shim_lesson *l = lesson_of_mine();
+
+	if (!l)
+		return;
+	l->recvs++;
+	l->recv = (struct sn_shim_way){.ep = ep->sn,
+				       .bits = bits,
+				       .mask = mask,
+				       .data = (uintptr_t)ep,
+				       .exactly = c->bits,
+				       .peer = from};
+	l->got = c->full_len;
+	l->over = true;
+}
+
+static int32_t probe_again(const struct sn_shim_way *w, struct sn_shim_message *m)
+{
+	struct sn_ofi_ep *ep = (struct sn_ofi_ep *)(uintptr_t)w->data;
+	sn_claim *claim;
+	sn_completion c;
+
+	uint64_t until = 0;
+	int rc;
+
+	while ((rc = sn_ofi_find(ep, w->peer, w->bits, w->mask, &c, &claim)) == SN_ERR_AGAIN) {
+		uint64_t now = sn_now_ns();
+		if (!until)
+			until = now + PROBE_NS;
+		if (now >= until || sn_relax_crowded() || !ep->rx_cq || ep->rx_cq->set.filled(&ep->rx_cq->set))
+			break;
+	}
+	if (rc)
+		return -1;
+	*m = (struct sn_shim_message){.ep = w->ep,
+				      .claim = claim,
+				      .bits = c.bits,
+				      .len = c.full_len,
+				      .data = c.data,
+				      .peer = c.peer,
+				      .flags = c.flags};
+	return c.bits == w->exactly && (!c.full_len || sn_claim_data(w->ep, claim));
+}
+
+static int64_t bring(const struct sn_shim_message *m, void *buf)
+{
+	const void *data = m->len ? sn_claim_data(m->ep, m->claim) : NULL;
+
+	if (m->len && !data)
+		return -1;
+	if (data)
+		memcpy(buf, data, m->len);
+	return sn_discard(m->ep, m->claim) ? -1 : (int64_t)m->len;
+}
+
+bool sn_ofi_takes_message(const struct sn_ofi_ep *ep, sn_completion *c, sn_claim **claim)
+{
+	const struct sn_shim *shim = sn_caller_shim();
+	struct sn_shim_thread *t = shim ? shim->thread() : NULL;
+	const struct sn_shim_message *m = t ? t->message : NULL;
+
+	if (sn_likely(!m) || m->ep != ep->sn)
+		return false;
+	t->message = NULL;
+	*claim = m->claim;
+	*c = (sn_completion){.op = SN_OP_RECV,
+			     .peer = m->peer,
+			     .flags = m->flags,
+			     .bits = m->bits,
+			     .full_len = m->len,
+			     .data = m->data};
+	return true;
+}
+
 /* ---- receives that stay ---- */
 
 struct sn_shim_ahead *_Atomic sn_ofi_ahead;
@@ -393,6 +473,8 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 						   .hold = hold,
 						   .take = take,
 						   .drop = drop,
+						   .probe = probe_again,
+						   .bring = bring,
 						   .marked = marked,
 						   .crowded = crowded,
 						   .awake = awake,

@@ -138,21 +138,15 @@ static bool fits(const struct fi_context *context, const struct iovec *iov, size
 
 #define PEEKS 8 /* for one message, at most */
 
-/* Nothing found is an error in the queue, not of the call: that is what libfabric's users expect. */
-static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+int sn_ofi_find(struct sn_ofi_ep *ep, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+		sn_claim **claim)
 {
-	uint64_t mask = ~msg->ignore, bits = msg->tag & mask;
-	sn_claim *claim = NULL;
-	sn_completion c;
-	sn_peer from;
 	unsigned looks = PEEKS;
-	int rc = sn_ofi_source(ep, msg->addr, &from);
+	int rc;
 
-	if (rc)
-		return rc;
 	do {
-		rc = flags & (FI_CLAIM | FI_DISCARD) ? sn_mprobe(ep->sn, 0, from, bits, mask, &c, &claim)
-						     : sn_probe(ep->sn, 0, from, bits, mask, &c);
+		rc = claim ? sn_mprobe(ep->sn, 0, from, bits, mask, c, claim)
+			   : sn_probe(ep->sn, 0, from, bits, mask, c);
 		/* MPI_Iprobe may ask for what a rank might have sent that has left MPI_Finalize; MPIs end at any other answer */
 		if (sn_unlikely(rc == SN_ERR_PEER_GONE) && from != SN_ANY_PEER && sn_peer_left(ep->sn, from))
 			rc = SN_ERR_AGAIN;
@@ -163,12 +157,30 @@ static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint6
 		 */
 	} while (rc == SN_ERR_AGAIN && ep->rx_cq && looks-- && !ep->rx_cq->set.filled(&ep->rx_cq->set) &&
 		 sn_ofi_set_wait(&ep->rx_cq->set, sn_ofi_cq_mark(ep->rx_cq)));
+	return rc;
+}
+
+/* Nothing found is an error in the queue, not of the call: that is what libfabric's users expect. */
+static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	uint64_t mask = ~msg->ignore, bits = msg->tag & mask;
+	sn_claim *claim = NULL;
+	sn_completion c;
+	sn_peer from;
+	int rc = sn_ofi_source(ep, msg->addr, &from);
+
+	if (rc)
+		return rc;
+	if (!(flags & FI_CLAIM) || !sn_ofi_takes_message(ep, &c, &claim))
+		rc = sn_ofi_find(ep, from, bits, mask, &c, flags & (FI_CLAIM | FI_DISCARD) ? &claim : NULL);
 	if (rc)
 		return report(ep, msg, NULL, rc == SN_ERR_AGAIN ? FI_ENOMSG : sn_ofi_error(rc));
 	if (flags & FI_DISCARD)
 		sn_discard(ep->sn, claim);
 	else if (flags & FI_CLAIM) /* an application that claims must bring a struct fi_context */
 		remember(msg->context, claim, &c);
+	if (flags & FI_CLAIM && sn_unlikely(sn_ofi_taught()))
+		sn_ofi_lesson_probe(ep, from, bits, mask, &c);
 	return report(ep, msg, &c, 0);
 }
 

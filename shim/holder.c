@@ -63,6 +63,7 @@ static void forget_mine(void)
 	struct sn_mine *m = sn_mpi_thread.mine;
 	memset(m->sends, 0, sizeof(m->sends));
 	memset(m->recvs, 0, sizeof(m->recvs));
+	memset(m->probes, 0, sizeof(m->probes));
 	memset(m->kin_sends, 0, sizeof(m->kin_sends));
 	memset(m->kin_recvs, 0, sizeof(m->kin_recvs));
 	memset(m->regions, 0, sizeof(m->regions));

@@ -42,7 +42,7 @@
 
 /* What a thread has seen. */
 struct sn_mine {
-	struct entry sends[SN_ENTRIES], recvs[SN_ENTRIES];
+	struct entry sends[SN_ENTRIES], recvs[SN_ENTRIES], probes[SN_ENTRIES];
 	struct sn_kin kin_sends[SN_KINS], kin_recvs[SN_KINS];
 	uintptr_t regions[SN_REGIONS]; /* of a host's memory, as has been asked; 0: none */
 	unsigned victim;	       /* the place that was given to another call last, when none was free */
@@ -87,8 +87,14 @@ static inline bool sn_seen_is(const struct entry *e, const struct call *c)
 	return likely(e->known && same(&e->call, c));
 }
 
-/* In the others; NULL: it is not known. */
+/* Beside its first place; NULL: it is not known. */
 struct entry *sn_seen_beside(struct entry *table, const struct call *c);
+/* Likewise, in all of them. */
+static inline struct entry *sn_seen_known(struct entry *table, const struct call *c)
+{
+	struct entry *e = &table[sn_seen_set(c)];
+	return likely(sn_seen_is(e, c)) ? e : sn_seen_beside(table, c);
+}
 /* Its place; or one for it: which no call has, or each of them in turn. By a thread that has a struct sn_mine. */
 struct entry *sn_seen_place(struct entry *table, const struct call *c) __attribute__((returns_nonnull));
 

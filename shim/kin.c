@@ -39,6 +39,11 @@ static inline bool is_hosts(uintptr_t region)
 	return likely(*known == region && region) || ask_for(region, known);
 }
 
+bool sn_kin_in_host(uintptr_t region)
+{
+	return sn_mpi_thread.mine ? is_hosts(region) : !sn_gpu_is_here();
+}
+
 /* ---- finding ---- */
 
 static inline bool covers(const struct sn_kin *k, const struct call *c)

@@ -39,6 +39,8 @@ struct sn_kin {
 	int pause, vain, moods;
 };
 
+/* Is that a part of a host's memory, as far as this thread knows, or it can be told now? */
+bool sn_kin_in_host(uintptr_t region);
 /* This call's entry, or NULL. By the thread whose table it is, as all of these. */
 struct entry *sn_kin_find(struct sn_kin *table, const struct call *c);
 /* Has there been one that is alike, and is it worth while to watch this one? */

@@ -4,6 +4,7 @@
 #include "here.h"
 #include "holder.h"
 #include "intel.h"
+#include "matched.h"
 #include "mended.h"
 #include "requests.h"
 #include "varying.h"
@@ -230,35 +231,13 @@ static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, h
 
 /* ---- MPI_Send ---- */
 
-/* The turn is the MPI's. But where many calls go by in a moment, its affairs need not go on with each 64th. */
-static __attribute__((noinline)) bool in_turn_again(struct entry *e)
-{
-	if (++e->turn <= 0)
-		return false;
-	uint64_t now = sn_quick_now_ns();
-	bool again = now - e->since < SN_QUICK_NS;
-	if (!again)
-		e->since = now;
-	e->turn = SN_QUICK_PERIOD - 1;
-	return again;
-}
-
-/* Whether it may go the quick way, one time after the other. */
-static inline bool in_turn(struct entry *e)
-{
-	if (!likely(e->turn > 0))
-		return in_turn_again(e);
-	e->turn--;
-	return true;
-}
-
 static ALWAYS int send(struct call c, const void *buf, const union function *slowly)
 {
 	const struct sn_shim_quick *q = quick_with_pass();
 	struct entry *e = likely(q) ? find_send(&c) : NULL;
 	if (!likely(e))
 		return seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
-	if (likely(in_turn(e) && q->send(&e->way, buf)))
+	if (likely(sn_seen_in_turn(e) && q->send(&e->way, buf)))
 		return 0;
 	sn_requests_before();
 	return SN_FUNCTION(slowly).send(buf, c.count, c.type, c.peer, c.tag, c.comm);
@@ -277,7 +256,7 @@ static ALWAYS int isend(struct call c, const void *buf, void *request, const uni
 	if (!likely(e))
 		return seldom_out(ISEND, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
 	int to = c.peer;
-	if (likely(in_turn(e) && q->send(&e->way, buf))) {
+	if (likely(sn_seen_in_turn(e) && q->send(&e->way, buf))) {
 		if (likely(sn_requests_are_ready())) {
 			sn_requests_complete(request);
 			return 0;
@@ -316,7 +295,7 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 	struct entry *e = likely(q) ? find_recv(&c) : NULL;
 	if (!likely(e && (status_seen() || !wanted(status))))
 		return seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
-	int64_t len = likely(in_turn(e)) ? recv_now(q, e, buf) : -1;
+	int64_t len = likely(sn_seen_in_turn(e)) ? recv_now(q, e, buf) : -1;
 	if (!likely(len >= 0)) {
 		sn_requests_before();
 		return SN_FUNCTION(slowly).recv(buf, c.count, c.type, c.peer, c.tag, c.comm, status);
@@ -337,7 +316,7 @@ static ALWAYS int irecv(struct call c, void *buf, void *request, const union fun
 	/* it may be known from MPI_Recv */
 	if (!likely(e && (ready || !sn_requests_undecided())))
 		return seldom_in(IRECV, buf, c.count, c.type, c.peer, c.tag, c.comm, request, slowly);
-	if (likely(in_turn(e) && ready && sn_requests_post(q, e, buf, request)))
+	if (likely(sn_seen_in_turn(e) && ready && sn_requests_post(q, e, buf, request)))
 		return 0;
 	int rc = SN_FUNCTION(slowly).irecv(buf, c.count, c.type, c.peer, c.tag, c.comm, request);
 	given(request);
@@ -355,7 +334,7 @@ static inline int both(const struct operation *o)
 	struct entry *in = likely(out) ? find_recv(c) : NULL;
 	if (!likely(in && (status_seen() || !wanted(o->status))))
 		return seldom(o);
-	if (!likely(in_turn(in) && q->send(&out->way, o->from)))
+	if (!likely(sn_seen_in_turn(in) && q->send(&out->way, o->from)))
 		return do_slowly(o);
 	int64_t len = recv_now(q, in, o->to);
 	if (!likely(len >= 0)) {
@@ -498,7 +477,7 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	int p = *name == 'P', call = call_named(name);
 	bool varying = sn_varying_is(name), collective = varying || sn_collective_is(name);
 	sn_mpi_find_family();
-	if (call == CALLS && !collective) {
+	if (call == CALLS && !collective && !sn_matched_is(name)) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
 		if (!stand_in)
 			stand_in = sn_mended_stand_in(name, definition);
@@ -507,16 +486,24 @@ void *sn_quick_stand_in(const char *name, void *definition)
 		stand_in = sn_requests_stand_in(name, definition);
 		return stand_in && (!definition || sn_quick_possible()) ? stand_in : definition;
 	}
+	bool matched = sn_matched_is(name);
+	if (!definition && sn_mpi_family == UNKNOWN)
+		return NULL;
 	if (!definition)
-		return varying && sn_mpi_family != UNKNOWN ? sn_varying_stand_in(name, NULL) : NULL;
-	bool off = (call <= BOTH || collective) && (sn_mpi_family == UNKNOWN || !sn_quick_possible() ||
-						    (!p && sn_quick_is_tools(name, definition)));
-	if (collective) {
+		return varying	 ? sn_varying_stand_in(name, NULL)
+		       : matched ? sn_matched_stand_in(name, NULL)
+				 : NULL;
+	bool off = (call <= BOTH || collective || matched) &&
+		   (sn_mpi_family == UNKNOWN || !sn_quick_possible() ||
+		    (!p && sn_quick_is_tools(name, definition)));
+	if (collective || matched) {
 		void *mended = sn_mended_stand_in(name, definition);
 		definition = mended ? mended : definition;
 	}
 	if (off)
 		return definition;
+	if (matched)
+		return sn_matched_stand_in(name, definition);
 	if (collective)
 		return varying ? sn_varying_stand_in(name, definition)
 			       : sn_collective_stand_in(name, definition);

@@ -17,11 +17,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 19
+#define SN_SHIM_VERSION 20
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
 struct sn_shim_lesson;
+struct sn_shim_message;
 struct sn_mine;
 struct sn_shim_thread {
 	uint32_t kind;	/* 0 of the call this thread is in, or made last; entry.S writes it */
@@ -46,6 +47,7 @@ struct sn_shim_thread {
 	struct sn_shim_lesson *lesson; /* what its call teaches; NULL: it is not watched */
 	uint32_t noticed, noticed_before,
 		all_before;   /* what happened, by this thread; at the lesson's begin, and by all */
+	struct sn_shim_message *message; /* what the MPI's next matched probe, of this thread, finds; the provider sets it back */
 	struct sn_mine *mine; /* what it has seen (holder.h), and nobody else's; NULL: it has never held */
 };
 
@@ -100,6 +102,13 @@ struct sn_shim_ahead {
 	const void *taker; /* the provider's: the thread whose next one it is */
 };
 
+/* One that a matched probe has taken. */
+struct sn_shim_message {
+	void *ep, *claim;
+	uint64_t bits, len, data;
+	uint32_t peer, flags;
+};
+
 enum { SN_SHIM_NOT_YET = -1, SN_SHIM_NEVER = -2 };
 #define SN_SHIM_LOOKS                                                                                        \
 	64 /* what others do as long as they look without reading the clock, about 2 us (progress/relax.c) */
@@ -130,6 +139,13 @@ struct sn_shim_quick {
 	struct sn_shim_ahead *(*take)(struct sn_shim_ahead *ahead);
 	/* False: a message has come for it, and is lost. */
 	uint32_t (*drop)(void *posted);
+	/*
+	 * Likewise, of a matched probe: 1: it has been taken, with these very bits, and all of it is here; 0: one has
+	 * been taken that only the MPI can receive; negative: there is none. Waits as one of the MPI's does.
+	 */
+	int32_t (*probe)(const struct sn_shim_way *way, struct sn_shim_message *m);
+	/* Of one that is all here: its bytes, which are in buf now; negative: nothing was done. */
+	int64_t (*bring)(const struct sn_shim_message *m, void *buf);
 	/* Was the message marked that recv() or recv_surely() has brought last? */
 	uint32_t (*marked)(const struct sn_shim_way *way);
 	/* More ranks than cores, and who yields hands the core on? */

@@ -81,6 +81,36 @@ void sn_learn_recv(struct entry *e, const void *buf, const void *status)
 		sn_kin_learn(sn_mpi_thread.mine->kin_recvs, e);
 }
 
+/*
+ * A message that has a bit which was not asked for is one that the MPI has to answer, when it is received. Of any tag:
+ * that stands in the bits as it is (kin.h).
+ */
+void sn_learn_probe(struct entry *e, const void *status)
+{
+	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
+	if (!l->over)
+		return;
+	learn(e, &l->recv);
+	bool any = e->call.tag == sn_mpi_any_tag();
+	e->tag = any ? status_head(status)->tag : e->call.tag;
+	e->known = e->tag >= 0 && status_is(status, e->call.peer, e->tag, l->got) &&
+		   l->recv.exactly == l->recv.bits + (any ? (uint64_t)e->tag : 0);
+	if (e->known)
+		sn_mpi_status_seen = true;
+}
+
+__attribute__((noinline)) bool sn_seen_in_turn_again(struct entry *e)
+{
+	if (++e->turn <= 0)
+		return false;
+	uint64_t now = sn_quick_now_ns();
+	bool again = now - e->since < SN_QUICK_NS;
+	if (!again)
+		e->since = now;
+	e->turn = SN_QUICK_PERIOD - 1;
+	return again;
+}
+
 bool sn_seen_goes_on(void)
 {
 	const struct sn_shim_quick *q = quick();

@@ -15,5 +15,17 @@ bool sn_watch_begin(struct entry *e);
 /* From a send of this buffer; from a receive into it, which has written this status, or none. */
 void sn_learn_send(struct entry *e, const void *buf);
 void sn_learn_recv(struct entry *e, const void *buf, const void *status);
+void sn_learn_probe(struct entry *e, const void *status); /* and it has written one */
+
+/* The turn is the MPI's. But where many calls go by in a moment, its affairs need not go on with each 64th. */
+bool sn_seen_in_turn_again(struct entry *e);
+/* Whether it may go the quick way, one time after the other. */
+static inline bool sn_seen_in_turn(struct entry *e)
+{
+	if (!likely(e->turn > 0))
+		return sn_seen_in_turn_again(e);
+	e->turn--;
+	return true;
+}
 
 #endif

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, requests, pending, holds, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, matched, requests, pending, holds, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -62,13 +62,14 @@ PROGRAMS = {
     "blocks": ["blocks.c"],
     "rooted": ["rooted.c"],
     "vary": ["vary.c"],
+    "matched": ["matched.c"],
     "together": ["together.c", "together_flat.c"],
     "together_tool": ["together.c", "together_flat.c"],
 }
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c"}
 # Those that are compiled for the ABI of MPI 5, too: what depends on how handles, constants and statuses look.
-OF_MPI5 = ("stress", "first", "mended", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "vary", "together")
+OF_MPI5 = ("stress", "first", "mended", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "vary", "matched", "together")
 # What each prints at its end.
 SAID = {"pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0
@@ -274,6 +275,16 @@ def rooted(args, runner):
     ranks = int(args.rest[1])
     share = 1 / 3 if args.what == "rooted" else 0.45 if ranks == 2 else 0.7  # long ones have messages
     if ranks <= 4 and (sends < calls * share) == (args.rest[-1] in ("-w", "-v", "-s")):
+        fail("that many are not expected")
+
+
+def matched(args, runner):
+    """MPI_Mprobe and MPI_Mrecv: most of them without the MPI, which receives what it is told of."""
+    result = own_program(args, runner)
+    receives = sum(c.get("core.receives", 0) for c in result.counters().values())
+    calls = int(re.search(r": (\d+) calls", result.text)[1])
+    print(f"  {receives} receives of the MPI's for {calls} calls")
+    if receives > 0.8 * calls:
         fail("that many are not expected")
 
 
@@ -703,7 +714,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
-            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "together": together, "together_tool": together,
+            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "matched": matched, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "matched.h"
+#include "collective.h"
+#include "holder.h"
+#include "requests.h"
+#include "types.h"
+#include "watch.h"
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST	64	    /* messages at once */
+#define NUMBERS 0x2c5f0000u /* MPICH: of no kind, so no message */
+
+enum { MPROBE, MRECV, IMRECV, MRECV_C, IMRECV_C, C2F, TOINT, CALLS };
+
+union function {
+	void *symbol;
+	int (*mprobe)(int from, int tag, handle comm, void *message, void *status);
+	int (*mrecv)(void *buf, int count, handle type, void *message,
+		     void *end); /* a status, or a request */
+	int (*mrecv_c)(void *buf, int64_t count, handle type, void *message, void *end);
+	int (*number)(handle message);
+};
+static union function next[2][CALLS]; /* without a P, and with it */
+
+struct slot {
+	atomic_bool taken;
+	struct sn_shim_message message;
+	struct call call;
+	int tag;
+	handle real; /* the MPI's, which it has become; 0: it has not */
+};
+static struct slot slots[MOST];
+static char names[MOST]; /* messages that are addresses */
+static handle null_message;
+static union function mpis_mprobe;
+static atomic_bool off; /* never any more: Fortran wants numbers */
+
+static void find(void)
+{
+	mpis_mprobe.symbol = sn_mpi_find("PMPI_Mprobe");
+	null_message = sn_mpi_handle(SN_MESSAGE_NULL);
+	if (!mpis_mprobe.symbol || !null_message || !sn_proof_find())
+		atomic_store(&off, true);
+}
+
+static void find_once(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, find);
+}
+
+static handle at(const void *message)
+{
+	return sn_requests_at(message, 0);
+}
+
+static void put(void *message, handle h)
+{
+	if (sn_mpi_wide())
+		*(handle *)message = h;
+	else
+		*(uint32_t *)message = (uint32_t)h;
+}
+
+/* ---- slots ---- */
+
+static handle first_name(void)
+{
+	return sn_mpi_wide() ? (handle)names : NUMBERS;
+}
+
+static struct slot *slot_of(handle h)
+{
+	handle i = sn_meet_plain(h) - first_name();
+	return i < MOST ? &slots[i] : NULL;
+}
+
+/* NULL: none is free. */
+static struct slot *take(void)
+{
+	for (unsigned i = 0; i < MOST; i++)
+		if (!atomic_load_explicit(&slots[i].taken, memory_order_relaxed) &&
+		    !atomic_exchange_explicit(&slots[i].taken, true, memory_order_acquire))
+			return &slots[i];
+	return NULL;
+}
+
+static void free_slot(struct slot *s)
+{
+	s->real = 0;
+	atomic_store_explicit(&s->taken, false, memory_order_release);
+}
+
+/* The MPI asks for it once more, and gets what was taken. */
+static handle real_of(struct slot *s)
+{
+	uint64_t status[8];
+	if (s->real)
+		return s->real;
+	sn_mpi_thread.message = &s->message;
+	int rc = mpis_mprobe.mprobe(s->call.peer, s->call.tag, s->call.comm, &s->real, status);
+	if (rc || sn_mpi_thread.message) {
+		fprintf(stderr, "sennit: a message cannot become the MPI's: %s\n",
+			rc ? "it refuses to look for it" : "it looks for it in another way than before");
+		abort();
+	}
+	return s->real = at(&s->real);
+}
+
+/* ---- MPI_Mprobe ---- */
+
+static int do_slowly(const struct call *c, void *message, void *status, const union function *slowly)
+{
+	sn_requests_before();
+	return SN_FUNCTION(slowly).mprobe(c->peer, c->tag, c->comm, message, status);
+}
+
+static __attribute__((noinline)) int do_watched(const struct call *c, void *message, void *status,
+						const union function *slowly)
+{
+	struct sn_mine *m = sn_mpi_thread.mine;
+	struct entry *e = sn_seen_place(m->probes, c);
+	uint64_t unused[8];
+	if (!e->seen || !same(&e->call, c)) {
+		*e = (struct entry){.call = *c, .seen = true};
+		return do_slowly(c, message, status, slowly);
+	}
+	e->known = false;
+	if (!sn_watch_begin(e))
+		return do_slowly(c, message, status, slowly);
+	void *seen = wanted(status) ? status : unused;
+	int rc = do_slowly(c, message, seen, slowly);
+	sn_quick_watched();
+	if (!rc && !m->lesson.sends && m->lesson.recvs == 1)
+		sn_learn_probe(e, seen);
+	return rc;
+}
+
+/* A message has been taken that is for the MPI to see. */
+static int hand_over(struct slot *s, const struct call *c, void *message, void *status,
+		     const union function *slowly)
+{
+	sn_mpi_thread.message = &s->message;
+	int rc = do_slowly(c, message, status, slowly);
+	if (sn_mpi_thread.message) {
+		fprintf(stderr, "sennit: MPI_Mprobe looks in another way than before\n");
+		abort();
+	}
+	free_slot(s);
+	return rc;
+}
+
+static int mprobe(int p, int from, int tag, handle comm, void *message, void *status)
+{
+	const struct call c = {.comm = comm, .peer = from, .tag = tag};
+	const union function *slowly = &next[p][MPROBE];
+	const struct sn_shim_quick *q = sn_quick();
+	if (!q || from < 0 || (tag < 0 && tag != sn_mpi_any_tag()) || !message ||
+	    atomic_load_explicit(&off, memory_order_relaxed))
+		return do_slowly(&c, message, status, slowly);
+	struct entry *e = sn_seen_known(sn_mpi_thread.mine->probes, &c);
+	if (!e)
+		return do_watched(&c, message, status, slowly);
+	struct slot *s = sn_seen_in_turn(e) ? take() : NULL;
+	if (!s)
+		return do_slowly(&c, message, status, slowly);
+	int found = q->probe(&e->way, &s->message);
+	if (found < 0) {
+		free_slot(s);
+		return do_slowly(&c, message, status, slowly);
+	}
+	if (!found)
+		return hand_over(s, &c, message, status, slowly);
+	s->call = c;
+	s->tag = e->tag;
+	put(message, first_name() + (handle)(s - slots));
+	if (wanted(status))
+		status_fill(status, c.peer, e->tag, (int64_t)s->message.len);
+	return 0;
+}
+
+/* ---- its receives ---- */
+
+/* Of a type of the MPI's own, into a host's memory, where it has room. */
+static bool fits(const struct slot *s, const void *buf, int64_t count, handle type)
+{
+	struct sn_meet_type t = sn_type_find(type, sn_collective_generation());
+	return !s->real && t.plain && count >= 0 && sn_type_bytes(&t, count) >= s->message.len &&
+	       (buf || !s->message.len) && !sn_mpi_in_place(buf) &&
+	       sn_kin_in_host((uintptr_t)buf >> SN_QUICK_REGION);
+}
+
+/* Negative: it has become the MPI's, and so has its name, until the call is over. */
+static int64_t receive(struct slot *s, void *buf, int64_t count, handle type, void *message, void *status)
+{
+	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	int64_t len = q && fits(s, buf, count, type) ? q->bring(&s->message, buf) : -1;
+	if (len < 0) {
+		put(message, real_of(s));
+		return len;
+	}
+	if (wanted(status))
+		status_fill(status, s->call.peer, s->tag, len);
+	put(message, null_message);
+	free_slot(s);
+	return len;
+}
+
+/* What the MPI leaves of one that it could not receive is its affair. */
+static int used(struct slot *s, int rc)
+{
+	if (s)
+		free_slot(s);
+	return rc;
+}
+
+static int mrecv(int p, void *buf, int count, handle type, void *message, void *status)
+{
+	struct slot *s = message ? slot_of(at(message)) : NULL;
+	if (s && receive(s, buf, count, type, message, status) >= 0)
+		return 0;
+	sn_requests_before();
+	return used(s, SN_FUNCTION(&next[p][MRECV]).mrecv(buf, count, type, message, status));
+}
+
+static int imrecv(int p, void *buf, int count, handle type, void *message, void *request)
+{
+	struct slot *s = message ? slot_of(at(message)) : NULL;
+	if (s)
+		put(message, real_of(s));
+	return used(s, SN_FUNCTION(&next[p][IMRECV]).mrecv(buf, count, type, message, request));
+}
+
+/* Of this library: entry.S. */
+extern int PMPI_Mrecv(void *buf, int count, handle type, void *message, void *status);
+extern int PMPI_Imrecv(void *buf, int count, handle type, void *message, void *request);
+
+static int int_of(int64_t count)
+{
+	return count == (int)count ? (int)count : -1;
+}
+
+/* Where the MPI has none, what no int has room for is wrong. */
+static int mrecv_c(int p, void *buf, int64_t count, handle type, void *message, void *status)
+{
+	union function mpi = SN_FUNCTION(&next[p][MRECV_C]);
+	struct slot *s = message ? slot_of(at(message)) : NULL;
+	if (!mpi.symbol || (count >= 0 && count <= INT_MAX))
+		return PMPI_Mrecv(buf, int_of(count), type, message, status);
+	if (s)
+		put(message, real_of(s));
+	sn_requests_before();
+	return used(s, mpi.mrecv_c(buf, count, type, message, status));
+}
+
+static int imrecv_c(int p, void *buf, int64_t count, handle type, void *message, void *request)
+{
+	union function mpi = SN_FUNCTION(&next[p][IMRECV_C]);
+	struct slot *s = message ? slot_of(at(message)) : NULL;
+	if (!mpi.symbol || (count >= 0 && count <= INT_MAX))
+		return PMPI_Imrecv(buf, int_of(count), type, message, request);
+	if (s)
+		put(message, real_of(s));
+	return used(s, mpi.mrecv_c(buf, count, type, message, request));
+}
+
+/* A program in Fortran: its messages are the MPI's from here on. Another handle for the same message leads to the MPI alone. */
+static int number(int call, int p, handle message)
+{
+	struct slot *s = slot_of(message);
+	if (!s)
+		return SN_FUNCTION(&next[p][call]).number(message);
+	atomic_store(&off, true);
+	handle real = real_of(s);
+	free_slot(s);
+	return SN_FUNCTION(&next[p][call]).number(real);
+}
+
+/* ---- standing in ---- */
+
+#define STAND_INS(p)                                                                                         \
+	static int mprobe_##p(int from, int tag, handle comm, void *message, void *status)                   \
+	{                                                                                                    \
+		return mprobe(p, from, tag, comm, message, status);                                          \
+	}                                                                                                    \
+	static int mrecv_##p(void *buf, int count, handle type, void *message, void *status)                 \
+	{                                                                                                    \
+		return mrecv(p, buf, count, type, message, status);                                          \
+	}                                                                                                    \
+	static int imrecv_##p(void *buf, int count, handle type, void *message, void *request)               \
+	{                                                                                                    \
+		return imrecv(p, buf, count, type, message, request);                                        \
+	}                                                                                                    \
+	static int mrecv_c_##p(void *buf, int64_t count, handle type, void *message, void *status)           \
+	{                                                                                                    \
+		return mrecv_c(p, buf, count, type, message, status);                                        \
+	}                                                                                                    \
+	static int imrecv_c_##p(void *buf, int64_t count, handle type, void *message, void *request)         \
+	{                                                                                                    \
+		return imrecv_c(p, buf, count, type, message, request);                                      \
+	}                                                                                                    \
+	static int c2f_##p(handle message)                                                                   \
+	{                                                                                                    \
+		return number(C2F, p, message);                                                              \
+	}                                                                                                    \
+	static int toint_##p(handle message)                                                                 \
+	{                                                                                                    \
+		return number(TOINT, p, message);                                                            \
+	}
+
+STAND_INS(0)
+STAND_INS(1)
+
+static const struct {
+	const char *name;
+	union function stand_in[2];
+} calls[CALLS] = {
+	[MPROBE] = {"MPI_Mprobe", {{.mprobe = mprobe_0}, {.mprobe = mprobe_1}}},
+	[MRECV] = {"MPI_Mrecv", {{.mrecv = mrecv_0}, {.mrecv = mrecv_1}}},
+	[IMRECV] = {"MPI_Imrecv", {{.mrecv = imrecv_0}, {.mrecv = imrecv_1}}},
+	[MRECV_C] = {"MPI_Mrecv_c", {{.mrecv_c = mrecv_c_0}, {.mrecv_c = mrecv_c_1}}},
+	[IMRECV_C] = {"MPI_Imrecv_c", {{.mrecv_c = imrecv_c_0}, {.mrecv_c = imrecv_c_1}}},
+	[C2F] = {"MPI_Message_c2f", {{.number = c2f_0}, {.number = c2f_1}}},
+	[TOINT] = {"MPI_Message_toint", {{.number = toint_0}, {.number = toint_1}}},
+};
+
+static int call_named(const char *name)
+{
+	int call = 0;
+	while (call < CALLS && strcmp(calls[call].name, name + (*name == 'P')) != 0)
+		call++;
+	return call;
+}
+
+bool sn_matched_is(const char *name)
+{
+	return call_named(name) < CALLS;
+}
+
+void *sn_matched_stand_in(const char *name, void *definition)
+{
+	int p = *name == 'P', call = call_named(name);
+	if (!definition && call != MRECV_C && call != IMRECV_C)
+		return NULL;
+	find_once();
+	SN_FUNCTION_IS(&next[p][call], definition);
+	return calls[call].stand_in[p].symbol;
+}
