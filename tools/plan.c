@@ -113,6 +113,13 @@ static void for_libfabric(struct sn_plan *p, char *const *argv, const char *prov
 	sn_plan_set(p, argv, "FI_PROVIDER", "sennit");
 }
 
+/* Has the user chosen what moves Open MPI's messages such that cm, and so libfabric, cannot? "ob1,ucx", or what is not wanted: "^cm". */
+static bool another_pml(char *const *argv)
+{
+	const char *given = mca_argument(argv, "pml"), *chosen = given ? given : getenv("OMPI_MCA_pml");
+	return chosen && *chosen && (strstr(chosen, "cm") != NULL) == (*chosen == '^');
+}
+
 /*
  * pml cm and mtl ofi are named although Open MPI 5 would choose them: if sennit cannot be loaded the job then fails and
  * says so, instead of running over something else in silence. Debian's configuration also excludes mtl ofi.
@@ -120,11 +127,12 @@ static void for_libfabric(struct sn_plan *p, char *const *argv, const char *prov
  * Open MPI up to 5.0.8 sets its BTLs up only where pml ob1 may be chosen, and has no windows over several ranks without
  * (MPI_ERR_WIN). So nothing but ucx is excluded there, and cm chosen as the better one; and since ob1 is left with no BTL
  * but one that needs libfabric too, a job without sennit still fails. One-sided calls then go over sennit as well.
+ * A user who asks for another pml gets that BTL for it otherwise, and ob1 calls what it lacks (a segmentation fault).
  */
 static void for_open_mpi(struct sn_plan *p, char *const *argv, bool cm_alone_fails)
 {
 	sn_plan_set(p, argv, "OMPI_MCA_pml", cm_alone_fails ? "^ucx" : "cm");
-	if (cm_alone_fails)
+	if (cm_alone_fails && !another_pml(argv))
 		sn_plan_set(p, argv, "OMPI_MCA_btl", "self,ofi");
 	sn_plan_set(p, argv, "OMPI_MCA_mtl", "ofi");
 }

@@ -479,6 +479,15 @@ class Detection(RunTest):
         lines = self.dry(path, "--mca", "pml", "ob1", "./a.out")
         self.assertTrue(any("sets pml to ob1" in line for line in lines))
 
+    def test_another_pml_keeps_its_own_btls(self):
+        # with those set here alone, ob1 of Open MPI 5 is a segmentation fault in place of a job without sennit
+        path = self.launcher("mpirun", "mpirun (Open MPI) 5.0.7")
+        for value, other in (("ob1", True), ("ob1,ucx", True), ("^cm", True), ("cm", False), ("cm,ob1", False), ("^ucx", False)):
+            given = self.dry(path, "--mca", "pml", value, "./a.out")
+            inherited = self.dry(path, "./a.out", OMPI_MCA_pml=value)
+            for lines in (given, inherited):
+                self.assertEqual(self.exports(lines).get("OMPI_MCA_btl"), None if other else "self,ofi", value)
+
     def test_mpich_with_libfabric(self):
         path = self.launcher("mpiexec", HYDRA % ("5.0.2", "'--with-device=ch4:ucx,ofi'"))
         lines = self.dry(path, "-n", "2", "./a.out")
