@@ -33,7 +33,7 @@ product: $(BUILD)/build.ninja
 $(BUILD)/build.ninja:
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
 		{ echo "cmake and ninja are needed: 'make deps' installs what is missing"; exit 1; }
-	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_FLAGS)
+	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX='$(PREFIX)' $(CMAKE_FLAGS)
 
 deps:
 	@sh cmake/deps.sh build check demo
@@ -64,7 +64,7 @@ soak: all
 	$(call ctest,-C soak -L soak)
 
 install: product
-	cmake --install $(BUILD) --prefix $(PREFIX)
+	cmake --install $(BUILD) --prefix '$(PREFIX)'
 	@sh cmake/installed.sh record $(BUILD) '$(DESTDIR)' '$(PREFIX)'
 
 uninstall:

@@ -24,7 +24,7 @@ files() { # how many, links too, and our own folders
 }
 
 run install /usr "$root/a" >/dev/null
-run install /opt/it "$root/b" >/dev/null
+run install "/opt/my own" "$root/b" >/dev/null
 [ "$(files "$root/a")" -gt 15 ] || die "make install installed next to nothing"
 [ "$(files "$root/a")" = "$(files "$root/b")" ] || die "two places have not the same files"
 DESTDIR=$root/c cmake --install "$build" --prefix /usr >/dev/null # as others do, meanwhile: no concern of uninstall
@@ -39,25 +39,25 @@ if run uninstall /usr "$root/a" >"$root/said" 2>&1 || ! grep -q "Nothing was ins
 fi
 
 # what is changed, deleted, added or replaced since
-base=$root/b/opt/it
+base="$root/b/opt/my own"
 rules=$base/lib/udev/rules.d/60-sennit.rules
 [ -e "$rules" ] || die "no udev rule"
 echo "# mine" >>"$rules"
 rm "$base/bin/sennit"
 touch "$base/include/sennit/mine.h" "$base/bin/other"
 rm "$(readlink -f "$(find "$base" -name libsennit.so)")" # what its links lead to
-run uninstall /opt/it "$root/b" >"$root/said" || { cat "$root/said"; die "uninstall fails when files have changed"; }
+run uninstall "/opt/my own" "$root/b" >"$root/said" || { cat "$root/said"; die "uninstall fails when files have changed"; }
 grep -q "^kept.*: $rules$" "$root/said" || { cat "$root/said"; die "it does not say that the rule is kept"; }
 left=$(cd "$base" && find . ! -type d -o -type l | sort | tr '\n' ' ')
 [ "$left" = "./bin/other ./include/sennit/mine.h ./lib/udev/rules.d/60-sennit.rules " ] || die "left: $left"
 
 # a newer version over an older one: what only that had goes, too
-run install /opt/it "$root/b" >/dev/null
+run install "/opt/my own" "$root/b" >/dev/null
 echo old >"$base/bin/old"
 list=$(grep -l "$base/bin/sennit$" "$build"/installed/*)
 echo "$(sha256sum <"$base/bin/old" | cut -c 1-64)  $base/bin/old" >>"$list"
-run install /opt/it "$root/b" >/dev/null
+run install "/opt/my own" "$root/b" >/dev/null
 rm "$base/include/sennit/mine.h" "$base/bin/other"
-run uninstall /opt/it "$root/b" >/dev/null
+run uninstall "/opt/my own" "$root/b" >/dev/null
 [ "$(files "$root/b")" = 0 ] || die "something is left of two versions"
 echo "uninstalled: all of $(files "$root/c") files and folders, and nothing else"
