@@ -405,7 +405,7 @@ static void note_the_program(struct sn_plan *p, const struct sn_launcher *l, cha
 	if (wants && open_mpi && strcmp(wants, "libmpi.so.40") != 0)
 		sn_plan_note(p,
 			     "the program is linked with MPICH or Intel MPI (%s) but started by %s: every "
-			     "rank would run alone",
+			     "rank would run alone, or, with an MPICH that joins by PMIx, without sennit",
 			     wants, l->title);
 }
 
