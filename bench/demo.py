@@ -11,6 +11,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 import launch
 from bench import human
@@ -44,6 +45,22 @@ def launcher_options(launcher, build):
     elif "MPI" in name and "unknown" not in name and os.cpu_count() > 1:
         options += ["-bind-to", "core"]
     return options, name or launcher
+
+
+def busy(seconds=0.5):
+    """How many processors others keep busy now. Not the load average: the build that has just ended is still in it."""
+    def look():
+        with open("/proc/stat", encoding="ascii") as f:
+            ticks = [int(n) for n in f.readline().split()[1:9]]  # user nice system idle iowait irq softirq steal
+        return sum(ticks), sum(ticks) - ticks[3] - ticks[4]
+
+    try:
+        total, used = look()
+        time.sleep(seconds)
+        later = look()
+        return (later[1] - used) / max(later[0] - total, 1) * os.cpu_count()
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def run_once(command, env):
@@ -128,6 +145,10 @@ def main():
     stock = [launcher, *options, program, str(args.max), str(args.ms)]
     sennit = [os.path.join(build, "bin", "sennit"), "run", "--", *stock]
     print(f"{name}: the same program, alternately\n  {' '.join(stock)}\n  {' '.join(sennit)}\n")
+    others = busy()
+    if others > 0.3 and os.cpu_count() - others < 1.7:  # of the two that the ranks want
+        print(f"Note: other programs keep {others:.1f} of {os.cpu_count()} processors busy now, so the figures below will vary a"
+              " lot from run to run.\n")
     results = {"stock": [], "sennit": []}
     for turn in range(args.repeat):
         for which, command in (("stock", stock), ("sennit", sennit)):
