@@ -316,7 +316,10 @@ static int judge(const struct bench *b, int64_t wall, int64_t ran, int64_t befor
 {
 	if (!b->bound[0] || !b->bound[1])
 		return sn_fail(SN_ERR_UNSUPPORTED, "threads cannot be bound to cores here");
-	if (b->late || ran * 100 < wall * BUSY_LEAST || b->ran * 100 < wall * BUSY_LEAST)
+	if (b->late) /* which may have been so before the first curve: no share of so short a time */
+		return sn_fail(SN_ERR_AGAIN, "other programs use the cores: it took longer than %lld ms",
+			       (long long)(PATIENCE_NS / 1000000));
+	if (ran * 100 < wall * BUSY_LEAST || b->ran * 100 < wall * BUSY_LEAST)
 		return sn_fail(SN_ERR_AGAIN,
 			       "other programs use the cores: the threads that measure ran "
 			       "for %lld and %lld %% of the time",
