@@ -43,44 +43,67 @@ for package in $wanted; do
 done
 [ -n "$missing$optional" ] || exit 0
 
-if [ "$(id -u)" -eq 0 ]; then
-	as_root=
-elif command -v sudo >/dev/null; then
-	as_root=sudo
-else
-	if [ -z "$missing" ]; then
+echo "Missing here:$missing$optional"
+needed=$missing
+
+# Without the right to install: enough to go on with what there is?
+without_root() {
+	if [ -z "$needed" ]; then
 		echo "Not installed, and not needed for everything:$optional"
 		exit 0
 	fi
-	echo "These packages are missing, and there is neither root nor sudo to install them. As root, run:" >&2
-	echo "  apt-get install --no-install-recommends$missing$optional" >&2
+	echo "These packages are missing, and this user may not install them ($1). As root, run:" >&2
+	echo "  apt-get install --no-install-recommends$needed$optional" >&2
 	exit 1
-fi
+}
+
+as_root=
+[ "$(id -u)" -eq 0 ] || as_root=sudo
+
+# Once, and not before something is to be done: sudo may ask for a password, and may be there for others only.
+allowed=
+ask_root() {
+	[ -n "$allowed" ] || [ -z "$as_root" ] || {
+		command -v sudo >/dev/null || without_root "there is no sudo"
+		sudo true || without_root "sudo refuses"
+	}
+	allowed=yes
+}
 
 candidate() {
 	apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p' | grep -v '(none)' || true
 }
 
 update() {
+	ask_root
 	echo "Asking apt what this distribution has (${as_root:+$as_root }apt-get update)"
 	$as_root apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null ||
 		echo "apt-get update failed; going on with the lists at hand" >&2
 }
 
-echo "Missing here:$missing$optional"
+install() {
+	echo "Installing now (${as_root:+$as_root }apt-get install --no-install-recommends): $*"
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@"
+}
+
 updated=
 if [ -z "$(candidate libc6-dev)" ]; then # a bare machine has no lists at all
 	update
 	updated=yes
 fi
-for name in $optional; do
+wanted=$optional optional=
+for name in $wanted; do
 	if [ -n "$(candidate "$name")" ]; then
-		missing="$missing $name"
+		optional="$optional $name"
 	else
 		echo "This distribution has no $name; tests that need it will be skipped"
 	fi
 done
+missing=$needed$optional
 [ -n "$missing" ] || exit 0
 [ -n "$updated" ] || update
-echo "Installing now (${as_root:+$as_root }apt-get install --no-install-recommends):$missing"
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends $missing
+install $missing && exit 0
+# One that cannot be installed here, beside what is there, takes the others with it.
+[ "$needed" = "$missing" ] && exit 1
+echo "apt-get could not install all of them (above); those that nothing needs are left out, and tests that need them skipped"
+[ -z "$needed" ] || install $needed
