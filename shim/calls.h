@@ -7,8 +7,9 @@
  * so nothing may sleep in it. Calls that never look (datatypes, groups, attributes) are not here, but for
  * MPI_Type_free, after which a handle may mean another type, and MPI_T_cvar_write, after which a collective may go
  * another way (quick.c); and MPIX_Grequest_class_allocate, by which MPICH says of a call for a file that it has begun
- * (elsewhere.c). Read by entry.S (code) and by shim.c (names): keep to the macro. OURS: what stands before it sees to
- * receives of ours that are pending by itself (requests.h), and most often there are some.
+ * (elsewhere.c), and what tells of a window that is shared (node.c). Read by entry.S (code) and by shim.c (names):
+ * keep to the macro. OURS: what stands before it sees to receives of ours that are pending by itself (requests.h), and
+ * most often there are some.
  */
 WAITS_OURS(MPI_Allgather)
 WAITS(MPI_Allgather_c)
@@ -92,6 +93,7 @@ WAITS_OURS(MPI_Waitany)
 WAITS_OURS(MPI_Waitsome)
 WAITS(MPI_Win_allocate)
 WAITS(MPI_Win_allocate_shared)
+WAITS(MPI_Win_allocate_shared_c)
 WAITS(MPI_Win_complete)
 WAITS(MPI_Win_create)
 WAITS(MPI_Win_create_dynamic)
@@ -245,6 +247,9 @@ POLLS(MPI_Type_free)
 POLLS(MPI_Unpublish_name)
 POLLS(MPI_Win_attach)
 POLLS(MPI_Win_detach)
+POLLS(MPI_Win_get_attr)
 POLLS(MPI_Win_set_info)
+POLLS(MPI_Win_shared_query)
+POLLS(MPI_Win_shared_query_c)
 POLLS(MPI_Win_sync)
 POLLS(MPI_Win_test)

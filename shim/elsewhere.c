@@ -31,7 +31,8 @@ static void say(void)
  */
 static bool window(const char *name)
 {
-	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared", "MPI_Win_create",
+	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared",
+					    "MPI_Win_allocate_shared_c", "MPI_Win_create",
 					    "MPI_Win_create_dynamic"};
 	bool profiled = *name == 'P', made = false;
 	name += profiled;

@@ -5,6 +5,7 @@
 #include "flat.h"
 #include "holder.h"
 #include "large.h"
+#include "node.h"
 #include "object.h"
 #include "requests.h"
 #include "unlocks.h"
@@ -233,6 +234,7 @@ void *sn_mpi_enter(uint32_t index)
 		return definition(index, quickly);
 	void *next = sn_mpi_find(names[index]), *stand_in;
 	if (!next && ((stand_in = sn_large_stand_in(names[index], NULL)) ||
+		      (stand_in = sn_node_stand_in(names[index], NULL)) ||
 		      (stand_in = sn_quick_stand_in(names[index], NULL)))) {
 		atomic_store_explicit(&sn_mpi_next[index], stand_in, memory_order_relaxed);
 		atomic_fetch_or_explicit(&known[index / 64], bit, memory_order_release);
@@ -246,11 +248,13 @@ void *sn_mpi_enter(uint32_t index)
 	if (!atomic_exchange(&asked, true))
 		sn_mpi_is_open_mpi(next);
 	sn_closing_see(names[index]);
+	stand_in = sn_node_stand_in(names[index], next);
 	if (sn_elsewhere_begins(names[index]))
-		return next;
+		return stand_in ? stand_in : next;
 	atomic_store_explicit(&real[index], next, memory_order_relaxed);
 	atomic_store_explicit(&idle[index], sn_quick_idle(names[index]), memory_order_relaxed);
-	stand_in = sn_elsewhere_stand_in(names[index], next);
+	if (!stand_in)
+		stand_in = sn_elsewhere_stand_in(names[index], next);
 	if (!stand_in)
 		stand_in = sn_large_stand_in(names[index], next);
 	next = stand_in ? stand_in : sn_quick_stand_in(names[index], next);

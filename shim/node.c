@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "node.h"
+#include "base/launched.h"
+#include "base/small_file.h"
+#include "proof.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NAME   "sennit-window"
+#define NOBODY UINT64_MAX /* no host's number: its rank shares with none */
+
+enum { SPLIT_TYPE, ALLOCATE, ALLOCATE_C, QUERY, QUERY_C, GET_ATTR, WIN_FREE, CALLS };
+
+union function {
+	void *symbol;
+	int (*split_type)(handle comm, int type, int key, handle info, void *made);
+	int (*allocate)(intptr_t size, int unit, handle info, handle comm, void *base, void *win);
+	int (*allocate_c)(intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win);
+	int (*query)(handle win, int rank, intptr_t *size, int *unit, void *base);
+	int (*query_c)(handle win, int rank, intptr_t *size, intptr_t *unit, void *base);
+	int (*get_attr)(handle win, int key, void *value, int *flag);
+	int (*win_free)(void *win);
+	int (*split)(handle comm, int color, int key, void *made);
+	int (*allgather)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
+			 handle comm);
+	int (*create)(void *base, intptr_t size, int unit, handle info, handle comm, void *win);
+};
+static union function next[2][CALLS]; /* without a P, and with it */
+static union function split, allgather, create;
+static uint64_t host; /* this one's number */
+static bool ours, splits;
+
+/* Ranks with the same number can open each other's files by /proc. */
+static uint64_t number_of_host(void)
+{
+	char boot[64], space[64] = "", me[16] = "", all[160];
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	if (!sn_read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) ||
+	    readlink("/proc/self/ns/pid", space, sizeof(space) - 1) <= 0 ||
+	    readlink("/proc/self", me, sizeof(me) - 1) <= 0 || sn_decimal(me) != (uint64_t)getpid())
+		return NOBODY;
+	snprintf(all, sizeof(all), "%s %s %u", boot, space, geteuid());
+	for (const char *c = all; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+static bool has_value(const char *name, const char *value)
+{
+	const char *is = getenv(name);
+	return is && strcmp(is, value) == 0;
+}
+
+static void find(void)
+{
+	sn_mpi_find_family();
+	splits = !sn_mpi_is_intels();
+	if (sn_mpi_family != MPICH ||
+	    !(splits ? has_value("MPIR_CVAR_NOLOCAL", "1") : has_value("I_MPI_FABRICS", "ofi")))
+		return;
+	split.symbol = sn_mpi_find("PMPI_Comm_split");
+	allgather.symbol = sn_mpi_find("PMPI_Allgather");
+	create.symbol = sn_mpi_find("PMPI_Win_create");
+	ours = sn_proof_find() && split.symbol && allgather.symbol && create.symbol;
+	host = ours ? number_of_host() : NOBODY;
+}
+
+/* ---- what the ranks tell each other ---- */
+
+struct said {
+	uint64_t host;
+	int64_t a, b; /* MPI_Comm_split_type: the type; windows: how long this rank's part is, and its unit */
+};
+
+struct told {
+	int ranks, rank;
+	struct said *all; /* NULL: nobody has been asked, or it has failed */
+};
+
+/* Is it one group, and none that the MPI would have to refuse? */
+static bool is_group(handle comm)
+{
+	int inter = 1;
+	handle none = sn_mpi_handle(SN_COMM_NULL);
+	bool null = sn_mpi_wide() ? comm == none : (uint32_t)comm == none;
+	return !null && !sn_proof_mpi.comm_test_inter(comm, &inter) && !inter;
+}
+
+static struct told tell(handle comm, struct said mine)
+{
+	struct told t = {0};
+	handle byte = sn_mpi_handle(SN_BYTE);
+	if (!is_group(comm) || sn_proof_mpi.comm_size(comm, &t.ranks) ||
+	    sn_proof_mpi.comm_rank(comm, &t.rank))
+		return t;
+	t.all = calloc((size_t)t.ranks, sizeof(*t.all));
+	if (!t.all) {
+		sn_proof_failed(comm);
+		return t;
+	}
+	int len = (int)sizeof(mine);
+	if (allgather.allgather(&mine, len, byte, t.all, len, byte, comm)) {
+		free(t.all);
+		t.all = NULL;
+	}
+	return t;
+}
+
+/* ---- MPI_Comm_split_type ---- */
+
+static int type_shared(void) /* MPI_COMM_TYPE_SHARED */
+{
+	return sn_mpi_abi == STANDARD ? 221 : 1;
+}
+
+/* The first rank of those that share with this one; UNDEFINED: it takes no part; -1: that is another kind of call. */
+static int color_of(const struct told *t)
+{
+	const struct said *mine = &t->all[t->rank];
+	int first = -1, shared = 0;
+	for (int r = 0; r < t->ranks; r++) {
+		const struct said *s = &t->all[r];
+		bool is_shared = s->a == type_shared();
+		if (!is_shared && s->a != UNDEFINED)
+			return -1;
+		shared += is_shared;
+		if (first < 0 && is_shared && (r == t->rank || (s->host == mine->host && s->host != NOBODY)))
+			first = r;
+	}
+	if (!shared)
+		return -1;
+	return mine->a == UNDEFINED ? UNDEFINED : first;
+}
+
+static int split_type(int p, handle comm, int type, int key, handle info, void *made)
+{
+	struct told t = tell(comm, (struct said){host, type, 0});
+	int color = t.all ? color_of(&t) : -1;
+	free(t.all);
+	return color == -1 ? SN_FUNCTION(&next[p][SPLIT_TYPE]).split_type(comm, type, key, info, made)
+			   : split.split(comm, color, key, made);
+}
+
+/* ---- the memory of a window ---- */
+
+struct window {
+	struct window *next;
+	handle win;
+	char *mem;
+	size_t bytes;
+	struct told parts;
+};
+static struct window *windows;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct place { /* told by the first rank */
+	int pid, fd;
+};
+
+static char *map(int fd, size_t bytes)
+{
+	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
+	return mem == MAP_FAILED ? NULL : mem;
+}
+
+/* A file that gets longer than the program may write ends it by a signal. */
+static bool allowed(size_t bytes)
+{
+	struct rlimit limit;
+	return !getrlimit(RLIMIT_FSIZE, &limit) &&
+	       (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
+}
+
+static char *make(size_t bytes, struct place *at)
+{
+	at->pid = (int)getpid();
+	at->fd = allowed(bytes) ? memfd_create(NAME, MFD_CLOEXEC) : -1;
+	return at->fd >= 0 && !ftruncate(at->fd, (off_t)bytes) ? map(at->fd, bytes) : NULL;
+}
+
+static char *attach(size_t bytes, const struct place *at)
+{
+	char path[64], to[64];
+	static const char name[] = "/memfd:" NAME;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", at->pid, at->fd);
+	ssize_t n = at->fd >= 0 ? readlink(path, to, sizeof(to)) : -1;
+	if (n < (ssize_t)sizeof(name) - 1 || memcmp(to, name, sizeof(name) - 1) != 0)
+		return NULL;
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	char *mem = fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)bytes ? map(fd, bytes) : NULL;
+	if (fd >= 0)
+		close(fd);
+	return mem;
+}
+
+/* All have it, or none: NULL. */
+static char *share(handle comm, bool first, size_t bytes)
+{
+	handle type = sn_mpi_handle(SN_INT), min = sn_mpi_handle(SN_MIN);
+	struct place at = {.fd = -1}, said;
+	char *mem = first ? make(bytes, &at) : NULL;
+	int mine = 0, all = 0;
+	said = at;
+	if (!sn_proof_mpi.bcast(&said, sizeof(said) / sizeof(int), type, 0, comm)) {
+		if (!first)
+			mem = attach(bytes, &said);
+		mine = mem != NULL;
+		if (sn_proof_mpi.allreduce(&mine, &all, 1, type, min, comm))
+			all = 0;
+	}
+	if (at.fd >= 0)
+		close(at.fd);
+	if (mem && !all)
+		munmap(mem, bytes);
+	return all ? mem : NULL;
+}
+
+/* One behind the other; 0: not all of them share, or there is no memory that long. */
+static size_t room_of(const struct told *t)
+{
+	size_t bytes = 0;
+	for (int r = 0; r < t->ranks; r++) {
+		const struct said *s = &t->all[r];
+		if (s->host == NOBODY || s->host != t->all[0].host ||
+		    __builtin_add_overflow(bytes, (size_t)s->a, &bytes) || bytes > PTRDIFF_MAX)
+			return 0;
+	}
+	return bytes ? bytes : 1;
+}
+
+static char *part_of(const struct window *w, int rank)
+{
+	char *at = w->mem;
+	for (int r = 0; r < rank; r++)
+		at += w->parts.all[r].a;
+	return at;
+}
+
+/* ---- the window ---- */
+
+static handle name_of(const void *win)
+{
+	return sn_mpi_wide() ? *(const uintptr_t *)win : *(const uint32_t *)win;
+}
+
+/* take: it is none any more. */
+static struct window *window_of(handle win, bool take)
+{
+	handle name = sn_mpi_wide() ? win : (uint32_t)win;
+	pthread_mutex_lock(&lock);
+	struct window **at = &windows, *w;
+	while ((w = *at) && w->win != name)
+		at = &w->next;
+	if (w && take)
+		*at = w->next;
+	pthread_mutex_unlock(&lock);
+	return w;
+}
+
+static void keep(struct window *w)
+{
+	pthread_mutex_lock(&lock);
+	w->next = windows;
+	windows = w;
+	pthread_mutex_unlock(&lock);
+}
+
+static void drop(struct window *w)
+{
+	if (w->mem)
+		munmap(w->mem, w->bytes);
+	free(w->parts.all);
+	free(w);
+}
+
+static int begin(struct window *w, handle info, handle comm, void *base, void *win)
+{
+	const struct said *mine = &w->parts.all[w->parts.rank];
+	w->mem = share(comm, !w->parts.rank, w->bytes);
+	if (!w->mem)
+		return sn_proof_failed(comm);
+	char *at = part_of(w, w->parts.rank);
+	int rc = create.create(at, (intptr_t)mine->a, (int)mine->b, info, comm, win);
+	if (rc)
+		return rc;
+	*(char **)base = at;
+	w->win = name_of(win);
+	return 0;
+}
+
+/* False: the MPI has to. */
+static bool allocate(intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win, int *rc)
+{
+	bool well = size >= 0 && unit > 0 && unit <= INT_MAX && base && win;
+	struct told t = tell(comm, (struct said){well ? host : NOBODY, size, unit});
+	size_t bytes = t.all && t.ranks > 1 ? room_of(&t) : 0;
+	struct window *w = bytes ? calloc(1, sizeof(*w)) : NULL;
+	if (!w) {
+		free(t.all);
+		*rc = bytes ? sn_proof_failed(comm) : 0;
+		return bytes;
+	}
+	w->bytes = bytes;
+	w->parts = t;
+	*rc = begin(w, info, comm, base, win);
+	if (*rc)
+		drop(w);
+	else
+		keep(w);
+	return true;
+}
+
+static int win_allocate(int p, intptr_t size, int unit, handle info, handle comm, void *base, void *win)
+{
+	int rc;
+	if (allocate(size, unit, info, comm, base, win, &rc))
+		return rc;
+	return SN_FUNCTION(&next[p][ALLOCATE]).allocate(size, unit, info, comm, base, win);
+}
+
+static int win_allocate_c(int p, intptr_t size, intptr_t unit, handle info, handle comm, void *base,
+			  void *win)
+{
+	int rc;
+	if (allocate(size, unit, info, comm, base, win, &rc))
+		return rc;
+	return SN_FUNCTION(&next[p][ALLOCATE_C]).allocate_c(size, unit, info, comm, base, win);
+}
+
+/* MPI_PROC_NULL: the first that has a part at all. False: it is none of ours, or no rank of it. */
+static bool query(handle win, int rank, intptr_t *size, intptr_t *unit, void *base)
+{
+	const struct window *w = window_of(win, false);
+	bool any = rank == sn_mpi_nobody();
+	if (!w || (!any && (rank < 0 || rank >= w->parts.ranks)))
+		return false;
+	if (any) {
+		rank = 0;
+		while (rank < w->parts.ranks && !w->parts.all[rank].a)
+			rank++;
+	}
+	bool none = rank == w->parts.ranks;
+	*size = none ? 0 : (intptr_t)w->parts.all[rank].a;
+	*unit = none ? 0 : (intptr_t)w->parts.all[rank].b;
+	*(char **)base = none ? NULL : part_of(w, rank);
+	return true;
+}
+
+static int win_query(int p, handle win, int rank, intptr_t *size, int *unit, void *base)
+{
+	intptr_t wide;
+	if (!query(win, rank, size, &wide, base))
+		return SN_FUNCTION(&next[p][QUERY]).query(win, rank, size, unit, base);
+	*unit = (int)wide;
+	return 0;
+}
+
+static int win_query_c(int p, handle win, int rank, intptr_t *size, intptr_t *unit, void *base)
+{
+	return query(win, rank, size, unit, base)
+		       ? 0
+		       : SN_FUNCTION(&next[p][QUERY_C]).query_c(win, rank, size, unit, base);
+}
+
+static int get_attr(int p, handle win, int key, void *value, int *flag)
+{
+	static int shared; /* MPI_WIN_FLAVOR_SHARED */
+	bool standard = sn_mpi_abi == STANDARD;
+	int rc = SN_FUNCTION(&next[p][GET_ATTR]).get_attr(win, key, value, flag);
+	if (!rc && *flag && key == (standard ? 604 : 0x66000007) && window_of(win, false)) {
+		shared = standard ? 314 : 4;
+		*(int **)value = &shared;
+	}
+	return rc;
+}
+
+/* Its name may be another's before this returns. */
+static int win_free(int p, void *win)
+{
+	struct window *w = win ? window_of(name_of(win), true) : NULL;
+	int rc = SN_FUNCTION(&next[p][WIN_FREE]).win_free(win);
+	if (w && rc)
+		keep(w);
+	else if (w)
+		drop(w);
+	return rc;
+}
+
+/* ---- where the MPI has no such function ---- */
+
+int PMPI_Win_allocate_shared(intptr_t size, int unit, handle info, handle comm, void *base, void *win);
+int PMPI_Win_shared_query(handle win, int rank, intptr_t *size, int *unit, void *base);
+
+/* A unit that an int has no room for is one that the MPI refuses. */
+static int allocate_without(intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win)
+{
+	return PMPI_Win_allocate_shared(size, unit == (int)unit ? (int)unit : -1, info, comm, base, win);
+}
+
+static int query_without(handle win, int rank, intptr_t *size, intptr_t *unit, void *base)
+{
+	int narrow = 0, rc = PMPI_Win_shared_query(win, rank, size, &narrow, base);
+	*unit = narrow;
+	return rc;
+}
+
+/* ---- standing in ---- */
+
+#define BOTH(call, parameters, arguments)                                                                    \
+	static int call##_0 parameters                                                                       \
+	{                                                                                                    \
+		return call(0, arguments);                                                                   \
+	}                                                                                                    \
+	static int call##_1 parameters                                                                       \
+	{                                                                                                    \
+		return call(1, arguments);                                                                   \
+	}
+#define WITH(...) __VA_ARGS__
+
+BOTH(split_type, (handle comm, int type, int key, handle info, void *made), WITH(comm, type, key, info, made))
+BOTH(win_allocate, (intptr_t size, int unit, handle info, handle comm, void *base, void *win),
+     WITH(size, unit, info, comm, base, win))
+BOTH(win_allocate_c, (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
+     WITH(size, unit, info, comm, base, win))
+BOTH(win_query, (handle win, int rank, intptr_t *size, int *unit, void *base),
+     WITH(win, rank, size, unit, base))
+BOTH(win_query_c, (handle win, int rank, intptr_t *size, intptr_t *unit, void *base),
+     WITH(win, rank, size, unit, base))
+BOTH(get_attr, (handle win, int key, void *value, int *flag), WITH(win, key, value, flag))
+BOTH(win_free, (void *win), WITH(win))
+
+void *sn_node_stand_in(const char *name, void *definition)
+{
+	static const struct {
+		const char *name;
+		union function stand_in[2];
+	} calls[CALLS] = {
+		[SPLIT_TYPE] = {"MPI_Comm_split_type",
+				{{.split_type = split_type_0}, {.split_type = split_type_1}}},
+		[ALLOCATE] = {"MPI_Win_allocate_shared",
+			      {{.allocate = win_allocate_0}, {.allocate = win_allocate_1}}},
+		[ALLOCATE_C] = {"MPI_Win_allocate_shared_c",
+				{{.allocate_c = win_allocate_c_0}, {.allocate_c = win_allocate_c_1}}},
+		[QUERY] = {"MPI_Win_shared_query", {{.query = win_query_0}, {.query = win_query_1}}},
+		[QUERY_C] = {"MPI_Win_shared_query_c",
+			     {{.query_c = win_query_c_0}, {.query_c = win_query_c_1}}},
+		[GET_ATTR] = {"MPI_Win_get_attr", {{.get_attr = get_attr_0}, {.get_attr = get_attr_1}}},
+		[WIN_FREE] = {"MPI_Win_free", {{.win_free = win_free_0}, {.win_free = win_free_1}}},
+	};
+	static const union function without[2] = {{.allocate_c = allocate_without},
+						  {.query_c = query_without}};
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int p = *name == 'P', call = 0;
+	while (call < CALLS && strcmp(name + p, calls[call].name) != 0)
+		call++;
+	if (call == CALLS || (!definition && call != ALLOCATE_C && call != QUERY_C))
+		return NULL;
+	if (!definition)
+		return without[call == QUERY_C].symbol;
+	pthread_once(&once, find);
+	if (!ours || (call == SPLIT_TYPE && !splits))
+		return NULL;
+	SN_FUNCTION_IS(&next[p][call], definition);
+	return calls[call].stand_in[p].symbol;
+}
