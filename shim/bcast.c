@@ -317,7 +317,7 @@ static int receive_part(struct sn_meet *m, const struct sn_collective *c, char *
 	struct part mine = ((const struct part *)(const void *)room)[m->rank];
 	if (mine.len > wanted || (mine.len && mine.len % (size_t)t->size))
 		return differs(m, c, wanted, mine.len);
-	if (mine.len && sn_type_nowhere(t, buf))
+	if (c->each < 0 || (mine.len && sn_type_nowhere(t, buf)))
 		return differs(m, c, wanted, NO_BUFFER);
 	return mine.len ? sn_type_in(m, c, t, buf, room + mine.at, mine.len) : 0;
 }

@@ -12,6 +12,8 @@ static struct functions {
 	int (*comm_split)(handle comm, int color, int key, void *made);
 	int (*comm_free)(void *comm);
 	int (*send)(const void *buf, int count, handle type, int to, int tag, handle comm);
+	int (*sendrecv)(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
+			int in_count, handle in_type, int from, int in_tag, handle comm, void *status);
 	int (*irecv)(void *buf, int count, handle type, int from, int tag, handle comm, void *request);
 	int (*wait)(void *request, void *status);
 	int (*cancel)(void *request);
@@ -19,6 +21,8 @@ static struct functions {
 static struct { /* NULL: there is none */
 	int (*send)(const void *buf, int64_t count, handle type, int to, int tag, handle comm);
 	int (*irecv)(void *buf, int64_t count, handle type, int from, int tag, handle comm, void *request);
+	int (*sendrecv)(const void *out, int64_t out_count, handle out_type, int to, int out_tag, void *in,
+			int64_t in_count, handle in_type, int from, int in_tag, handle comm, void *status);
 } wide;
 static bool known;
 
@@ -31,6 +35,7 @@ static void find(void)
 		{"PMPI_Comm_split", offsetof(struct functions, comm_split)},
 		{"PMPI_Comm_free", offsetof(struct functions, comm_free)},
 		{"PMPI_Send", offsetof(struct functions, send)},
+		{"PMPI_Sendrecv", offsetof(struct functions, sendrecv)},
 		{"PMPI_Irecv", offsetof(struct functions, irecv)},
 		{"PMPI_Wait", offsetof(struct functions, wait)},
 		{"PMPI_Cancel", offsetof(struct functions, cancel)},
@@ -41,7 +46,8 @@ static void find(void)
 		memcpy((char *)&mpi + functions[i].at, &found, sizeof(found));
 		known &= found != NULL;
 	}
-	void *found[] = {sn_mpi_find("PMPI_Send_c"), sn_mpi_find("PMPI_Irecv_c")};
+	void *found[] = {sn_mpi_find("PMPI_Send_c"), sn_mpi_find("PMPI_Irecv_c"),
+			 sn_mpi_find("PMPI_Sendrecv_c")};
 	memcpy(&wide, found, sizeof(found));
 }
 
@@ -93,6 +99,21 @@ int sn_beside_send(const struct sn_meet *m, handle comm, const void *buf, int64_
 	sn_requests_before();
 	int rc = wide.send && count > INT_MAX ? wide.send(buf, count, type, to, TAG, m->beside)
 					      : mpi.send(buf, int_of(count), type, to, TAG, m->beside);
+	sn_quick_told();
+	return told(comm, rc);
+}
+
+int sn_beside_own(const struct sn_meet *m, handle comm, const void *from, int64_t count, handle type,
+		  void *to, int64_t in_count, handle in_type)
+{
+	int me = (int)m->rank;
+	void *status = sn_mpi_no_status();
+	sn_requests_before();
+	int rc = wide.sendrecv && (count > INT_MAX || in_count > INT_MAX)
+			 ? wide.sendrecv(from, count, type, me, TAG, to, in_count, in_type, me, TAG,
+					 m->beside, status)
+			 : mpi.sendrecv(from, int_of(count), type, me, TAG, to, int_of(in_count), in_type, me,
+					TAG, m->beside, status);
 	sn_quick_told();
 	return told(comm, rc);
 }

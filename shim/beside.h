@@ -18,6 +18,9 @@ bool sn_beside_made(struct sn_meet *m, handle comm);
 void sn_beside_free(struct sn_meet *m);
 /* One block. 0, or an error of the MPI's, whose handler has been called. */
 int sn_beside_send(const struct sn_meet *m, handle comm, const void *buf, int64_t count, handle type, int to);
+/* To itself. */
+int sn_beside_own(const struct sn_meet *m, handle comm, const void *from, int64_t count, handle type,
+		  void *to, int64_t in_count, handle in_type);
 /* As they are written, so many of them at most as there are ranks. */
 struct sn_beside {
 	struct sn_meet *m;

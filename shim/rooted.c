@@ -335,13 +335,13 @@ static int gather(struct sn_meet *m, const struct sn_collective *c, const char *
 
 /* ---- MPI_Gatherv ---- */
 
-/* Of who is not the root. What MPI does not allow is for it to tell. */
+/* Of who is not the root. What MPI does not allow is for it to tell, but for MPI_IN_PLACE, which it takes for an address. */
 static int give(struct sn_meet *m, const struct sn_collective *c, const char *from)
 {
 	const struct sn_meet_type *out = sn_type_of(&m->types[1], c->type, c->generation);
 	struct sn_meet_line *mine = line_of(m, m->rank);
 	size_t len = sn_type_bytes(out, c->each);
-	if (len && len <= SN_MEET_BLOCK && !sn_type_nowhere(out, from))
+	if (sn_mpi_in_place(from) || (len && len <= SN_MEET_BLOCK && !sn_type_nowhere(out, from)))
 		return bring(m, c, from, c->each, len);
 	int rc = await_place(m, c->comm);
 	if (rc)
@@ -389,18 +389,16 @@ static int expect(struct sn_beside *b, const struct sn_collective *c, char *to)
 }
 
 /* What stays with the root. What has to be packed, and is long, goes the way of the others. */
-static int keep(struct sn_beside *b, const struct sn_collective *c, const char *from, char *to)
+static int keep(struct sn_meet *m, const struct sn_collective *c, const char *from, char *to)
 {
-	struct sn_meet *m = b->m;
 	if (sn_mpi_in_place(from))
 		return 0;
 	const struct sn_meet_type *out = sn_type_of(&m->types[1], c->type, c->generation);
-	size_t len = sn_type_bytes(out, c->each),
-	       wanted = sn_type_bytes(&m->types[0], sn_count_of(&c->in, m->rank));
-	if (c->each && (!len || (len > SN_MEET_BLOCK && !out->plain))) {
-		int rc = receive(b, c, to, m->rank);
-		return rc ? rc : sn_beside_send(m, c->comm, from, c->each, c->type, (int)m->rank);
-	}
+	int64_t in_count = sn_count_of(&c->in, m->rank);
+	size_t len = sn_type_bytes(out, c->each), wanted = sn_type_bytes(&m->types[0], in_count);
+	if (c->each && (!len || (len > SN_MEET_BLOCK && !out->plain)))
+		return sn_beside_own(m, c->comm, from, c->each, c->type, in_at(m, c, to, m->rank), in_count,
+				     c->in_type);
 	if (len > wanted)
 		return differs(m, c, m->rank, len, wanted);
 	return len ? gather_own(m, c, from, c->each, in_at(m, c, to, m->rank), len) : 0;
@@ -441,7 +439,7 @@ static int gatherv(struct sn_meet *m, const struct sn_collective *c, const char 
 		sn_beside_cancel(&b);
 		return rc;
 	}
-	rc = keep(&b, c, from, to);
+	rc = keep(m, c, from, to);
 	for (unsigned k = 1; k < m->ranks && !atomic_load(&m->mem->failed); k++) {
 		int of_one = take_one(&b, c, to, (m->rank + k) % m->ranks, rc);
 		rc = rc ? rc : of_one;

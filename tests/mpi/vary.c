@@ -395,6 +395,38 @@ static void disagree_about_messages(const struct memory *m, MPI_Comm comm)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* Nobody waits for a rank whose arguments are wrong, and what follows is right again. */
+static void one_is_wrong(const struct memory *m, MPI_Comm comm)
+{
+	int counts[RANKS], places[RANKS];
+	for (int i = 0; i < 3 * ranks; i++) {
+		int root = i % ranks;
+		for (int r = 0; r < RANKS; r++) {
+			counts[r] = 8;
+			places[r] = 8 * r;
+		}
+		told = 0;
+		MPI_Gatherv(m->out, rank == root ? -1 : 8, MPI_BYTE, m->in, counts, places, MPI_BYTE, root,
+			    comm);
+		expect(told == (rank == root), "no count of the root's own", told);
+		told = 0;
+		MPI_Gatherv(m->out, 8, rank == root ? NONSENSE : MPI_BYTE, m->in, counts, places, MPI_BYTE,
+			    root, comm);
+		expect(told == (rank == root), "no type of the root's own", told);
+		counts[(root + 1) % ranks] = 0;
+		told = 0;
+		MPI_Scatterv(m->out, counts, places, MPI_BYTE, m->in,
+			     ranks > 1 && rank == (root + 1) % ranks ? -1 : 8, MPI_BYTE, root, comm);
+		expect(told == (ranks > 1 && rank == (root + 1) % ranks), "no count where nothing comes",
+		       told);
+		told = 0;
+		MPI_Gatherv(rank == root ? m->out : MPI_IN_PLACE, 8, MPI_BYTE, m->in, counts, places,
+			    MPI_BYTE, root, comm);
+		expect(told == (ranks > 1), "in place on other ranks than the root", told);
+		any(m, (unsigned)i, root, 104, comm, i);
+	}
+}
+
 static void wrongs(const struct memory *m, bool ours)
 {
 	MPI_Errhandler handler, was;
@@ -423,6 +455,8 @@ static void wrongs(const struct memory *m, bool ours)
 		MPI_Barrier(MPI_COMM_WORLD);
 		any(m, (unsigned)i, i % ranks, 104, comm, i);
 	}
+	if (ours)
+		one_is_wrong(m, comm);
 	if (ours)
 		disagree(m, comm);
 	if (ours)
