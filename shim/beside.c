@@ -51,6 +51,28 @@ static void find(void)
 	memcpy(&wide, found, sizeof(found));
 }
 
+/*
+ * An MPI has only so many communicators: then it is no error of the program's that there is no other one. With MPICH the
+ * first one's handler is called for those that nobody has set, and set it would be no more; where several threads call, that is left alone.
+ */
+static bool split(handle comm, int rank, handle *made)
+{
+	handle handler = 0, handlers[2];
+	handle unset = sn_mpi_family == OPEN_MPI ? 0 : sn_mpi_handle(SN_ERRORS_ARE_FATAL);
+	bool got = !sn_proof_mpi.comm_get_errhandler(comm, &handler), set = got && handler != unset;
+	bool firsts = got && !set && sn_quick_serial();
+	if (set)
+		sn_proof_mpi.comm_set_errhandler(comm, sn_mpi_handle(SN_ERRORS_RETURN));
+	else if (firsts)
+		sn_proof_quiet(handlers);
+	bool well = !mpi.comm_split(comm, 0, rank, made);
+	if (set && !sn_proof_mpi.comm_set_errhandler(comm, handler))
+		sn_proof_mpi.errhandler_free(&handler);
+	else if (firsts)
+		sn_proof_loud(handlers);
+	return well;
+}
+
 bool sn_beside_made(struct sn_meet *m, handle comm)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -60,7 +82,7 @@ bool sn_beside_made(struct sn_meet *m, handle comm)
 	pthread_once(&once, find);
 	m->beside_asked = true;
 	sn_requests_before();
-	bool mine = known && !mpi.comm_split(comm, 0, (int)m->rank, &made);
+	bool mine = known && split(comm, (int)m->rank, &made);
 	made = mine ? sn_meet_plain(made) : 0;
 	if (mine)
 		sn_proof_mpi.comm_set_errhandler(made, sn_mpi_handle(SN_ERRORS_RETURN));

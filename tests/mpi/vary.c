@@ -7,6 +7,8 @@
  *
  *     vary [-w | -v | -s | -m]
  *         as blocks.c
+ *     vary -l
+ *         and where there are as many communicators as the MPI has, before that
  */
 #include "before.h"
 #define NAME "vary"
@@ -302,6 +304,35 @@ static void communicators(const struct memory *m)
 		any(m, i, 0, 64, MPI_COMM_SELF, 1);
 }
 
+/* Where an MPI has no more of them what is made here is not, and nobody is told so. */
+static void all_communicators(const struct memory *m)
+{
+	static MPI_Comm all[2500];
+	MPI_Errhandler handler, was;
+	MPI_Comm comm;
+	int n = 0;
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_create_errhandler(tell, &handler);
+	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &was);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(comm, handler);
+	while (n < 2500 && !MPI_Comm_dup(MPI_COMM_WORLD, &all[n]))
+		n++;
+	told = 0;
+	for (int i = 0; i < 40; i++)
+		any(m, GATHERV, i % ranks, 104, comm, i);
+	expect(!told, "one communicator too many", told);
+	while (n)
+		MPI_Comm_free(&all[--n]);
+	MPI_Gatherv(m->out, -1, MPI_BYTE, m->in, NULL, NULL, MPI_BYTE, 0, comm);
+	expect(told == 1, "the handler that was there before", told);
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
+	MPI_Errhandler_free(&handler);
+	MPI_Errhandler_free(&was);
+	MPI_Comm_free(&comm);
+}
+
 /* Of two groups: what comes is the other's. */
 static void between_groups(void)
 {
@@ -511,6 +542,8 @@ int main(int argc, char **argv)
 	memory_new(&m);
 	make_types();
 	alarm(100);
+	if (!strcmp(how, "-l"))
+		all_communicators(&m);
 	all_lengths(&m, MPI_COMM_WORLD);
 	ahead(&m, MPI_COMM_WORLD);
 	mixed(&m, MPI_COMM_WORLD);
