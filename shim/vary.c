@@ -45,13 +45,23 @@ static inline bool block(struct block *b, const struct sn_meet_type *type, const
 			 int64_t count)
 {
 	*b = (struct block){type, (char *)(uintptr_t)base + at, count, sn_type_bytes(type, count)};
-	return count == 0 || (count > 0 && b->len && !sn_type_nowhere(type, base));
+	return count > 0 && b->len && !sn_type_nowhere(type, base);
+}
+
+/* Its type need be none then, and is not asked. */
+static bool no_block(struct block *b)
+{
+	static const struct sn_meet_type none;
+	*b = (struct block){.type = &none};
+	return true;
 }
 
 /* What comes from that rank. Bytes are what MPI_Alltoallw counts places in. */
 static inline bool in_of(const struct vary *v, unsigned rank, struct block *b)
 {
 	const struct sn_collective *c = v->c;
+	if (!sn_count_of(&c->in, rank))
+		return no_block(b);
 	handle type = c->in_types ? sn_meet_plain(sn_requests_at(c->in_types, (int)rank)) : c->in_type;
 	const struct sn_meet_type *t = sn_type_of(&v->m->types[0], type, c->generation);
 	return block(b, t, v->to, sn_displ_of(&c->in, rank) * (c->in_types ? 1 : t->extent),
@@ -64,6 +74,8 @@ static inline bool out_of(const struct vary *v, unsigned rank, struct block *b)
 	const struct sn_collective *c = v->c;
 	if (!likely(!v->in_place))
 		return in_of(v, rank, b);
+	if (!sn_count_of(&c->out, rank))
+		return no_block(b);
 	handle type = c->types ? sn_meet_plain(sn_requests_at(c->types, (int)rank)) : c->type;
 	const struct sn_meet_type *t = sn_type_of(&v->m->types[1], type, c->generation);
 	return block(b, t, v->from, sn_displ_of(&c->out, rank) * (c->types ? 1 : t->extent),
