@@ -227,9 +227,26 @@ static void ahead(const struct memory *m, MPI_Comm comm)
 	for (int i = 0; i < 7 * ranks; i++) {
 		if (rank == (i + i / 7) % ranks)
 			usleep(i % 3 ? 200 : 3000);
-		for (int k = 0; k < each[i % 7]; k++)
-			any(m, (unsigned)(i % 2 ? GATHERV : SCATTERV), i % ranks, k % 3 ? 8 : 4000 + 8 * k,
-			    comm, i + k);
+		for (int k = 0; k < each[i % 7]; k++) { /* what the root packs lies in a place, too */
+			int kind = i % 2 ? GATHERV : SCATTERV, most = k % 3 ? 24 : 24 * (160 + k);
+			one(kind, i % ranks, false, m, &layouts[k % 2 ? APART : DOUBLES],
+			    &layouts[k % 4 ? DOUBLES : WIDE], most, comm, i + k);
+		}
+	}
+}
+
+/* What a root packs lies where it has brought something along, which the root before it has not read yet. */
+static void root_after_root(const struct memory *m, MPI_Comm comm)
+{
+	const struct layout *bytes = &layouts[BYTES];
+	for (int i = 0; i < 10 * ranks; i++) {
+		int late = i % ranks;
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == late)
+			usleep(1000);
+		for (int k = 0; k < 16 + i % 3; k++)
+			one(GATHERV, late, false, m, bytes, bytes, 4800, comm, i + k);
+		one(GATHERV, (late + 1) % ranks, false, m, &layouts[APART], &layouts[WIDE], 4800, comm, i);
 	}
 }
 
@@ -313,33 +330,49 @@ static void communicators(const struct memory *m)
 		any(m, i, 0, 64, MPI_COMM_SELF, 1);
 }
 
-/* Where an MPI has no more of them what is made here is not, and nobody is told so. */
+/* Where an MPI has no more of them what is made here is not, and nobody is told so, whoever's handler it would be. */
 static void all_communicators(const struct memory *m)
 {
 	static MPI_Comm all[2500];
 	MPI_Errhandler handler, was;
-	MPI_Comm comm;
+	MPI_Comm comm, unset;
 	int n = 0;
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_dup(MPI_COMM_WORLD, &unset);
 	MPI_Comm_create_errhandler(tell, &handler);
 	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &was);
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
 	MPI_Comm_set_errhandler(comm, handler);
-	while (n < 2500 && !MPI_Comm_dup(MPI_COMM_WORLD, &all[n]))
+	while (told = 0, n < 2500 && !MPI_Comm_dup(MPI_COMM_WORLD, &all[n]) && !told)
 		n++;
 	told = 0;
-	for (int i = 0; i < 40; i++)
+	for (int i = 0; i < 40; i++) {
 		any(m, GATHERV, i % ranks, 104, comm, i);
+		any(m, GATHERV, i % ranks, 104, unset, i);
+	}
 	expect(!told, "one communicator too many", told);
 	while (n)
 		MPI_Comm_free(&all[--n]);
-	MPI_Gatherv(m->out, -1, MPI_BYTE, m->in, NULL, NULL, MPI_BYTE, 0, comm);
-	expect(told == 1, "the handler that was there before", told);
-	MPI_Barrier(MPI_COMM_WORLD);
+	for (int i = 0; i < 2500; i++) { /* one after the other they may be more */
+		MPI_Comm next;
+		MPI_Comm_dup(MPI_COMM_WORLD, &next);
+		for (int k = 0; k < 17; k++)
+			any(m, GATHERV, k % ranks, 8, next, k);
+		MPI_Comm_free(&next);
+	}
+	expect(!told, "communicators that have been freed", told);
+	MPI_Send(NULL, -1, MPI_BYTE, 0, 1, comm);
+	MPI_Send(NULL, -1, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+	expect(told == 2, "the handlers that were there before", told);
+#ifdef MPICH
+	MPI_Send(NULL, -1, MPI_BYTE, 0, 1, unset); /* then it is the first one's */
+	expect(told == 3, "none that was there before", told);
+#endif
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
 	MPI_Errhandler_free(&handler);
 	MPI_Errhandler_free(&was);
 	MPI_Comm_free(&comm);
+	MPI_Comm_free(&unset);
 }
 
 /* Of two groups: what comes is the other's. */
@@ -555,6 +588,7 @@ int main(int argc, char **argv)
 		all_communicators(&m);
 	all_lengths(&m, MPI_COMM_WORLD);
 	ahead(&m, MPI_COMM_WORLD);
+	root_after_root(&m, MPI_COMM_WORLD);
 	mixed(&m, MPI_COMM_WORLD);
 	all_types(&m, MPI_COMM_WORLD);
 	communicators(&m);
