@@ -220,6 +220,29 @@ static void long_and_short(const struct memory *m, MPI_Comm comm)
 	}
 }
 
+/* In every other call one pair's block is long, of which only these two know. */
+static void one_is_long(const struct memory *m, MPI_Comm comm)
+{
+	const struct layout *bytes = &layouts[BYTES];
+	int out[RANKS], in[RANKS], places[RANKS];
+	for (int i = 0; i < 4 * ranks * ranks; i++) {
+		int from = i / 2 % ranks, to = i / 2 / ranks % ranks, bad = 0;
+		for (int r = 0; r < ranks; r++) {
+			out[r] = i % 2 && rank == from && r == to ? 20000 : 100;
+			in[r] = i % 2 && r == from && rank == to ? 20000 : 100;
+			places[r] = r * MOST;
+			fill(m->out + places[r], bytes, out[r], rank, r, i);
+		}
+		MPI_Alltoallv(m->out, out, places, MPI_BYTE, m->in, in, places, MPI_BYTE, comm);
+		for (int r = 0; r < ranks; r++)
+			bad += wrong(m->in + places[r], bytes, in[r], r, rank, i);
+		MPI_Gatherv(m->out + places[to], out[to], MPI_BYTE, m->in, in, places, MPI_BYTE, to, comm);
+		for (int r = 0; r < ranks && rank == to; r++)
+			bad += wrong(m->in + places[r], bytes, in[r], r, rank, i);
+		expect(!bad, "one that is long", i);
+	}
+}
+
 /* A rank is ahead of others by as many calls as there are places, and by one more; and others are roots in between. */
 static void ahead(const struct memory *m, MPI_Comm comm)
 {
@@ -594,6 +617,7 @@ int main(int argc, char **argv)
 	communicators(&m);
 	between_groups();
 	long_and_short(&m, MPI_COMM_WORLD);
+	one_is_long(&m, MPI_COMM_WORLD);
 	beside_messages(&m, MPI_COMM_WORLD, any_beside);
 	if (many)
 		threads();
