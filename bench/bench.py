@@ -35,7 +35,7 @@ ONE_CORE = (30, 50)  # and there, whether the two were now and then one core's t
 GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
-LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "asked", "fresh", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
+LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "alltoallv", "gatherv", "scatterv", "probed", "asked", "fresh", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
                   "capipost", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "capipost": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
          "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "served": "us", "total": "x", "away": "us", "threads": "M/s",
@@ -43,7 +43,7 @@ UNITS = {"lat": "us", "capilat": "us", "capipost": "us", "rate": "M/s", "rates":
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
           "behind": "bandwidth, written and read, received 8 bytes further in its page",
-          "neighbours": "exchange with six neighbours", "asked": "four messages each way, MPI_Testall",
+          "neighbours": "exchange with six neighbours", "probed": "exchange found by MPI_Mprobe", "asked": "four messages each way, MPI_Testall",
           "fresh": "four messages each way of other tags, lengths and buffers each time", "pairs": "ping-pong in pairs", "beside": "ping-pong beside ranks that compute",
           "served": "answer of rank 0 to ranks that compute for 2 ms before they ask",
           "hidesend": "hidden share, sender computes", "hiderecv": "hidden share, receiver computes",
@@ -135,6 +135,7 @@ def jobs(quick):
     spread = (8, 65536) if quick else (8, 4096, 65536, 1 << 20)
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in spread]
     rows += [f"{kind}:{n}:{short}" for kind in ("reduce", "gather", "scatter", "allgatherv") for n in spread[:3]]
+    rows += [f"{kind}:{n}:{short}" for kind in ("alltoallv", "gatherv", "scatterv") for n in spread[:2]] + [f"probed:8:{short}"]
     rows += [f"{kind}:{n}:{short}" for kind in ("asked", "fresh") for n in (8, 1024)]
     rows += ["idle:0"]
     crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange", "reduce") for n in (8, 65536)] + ["neighbours:65536:100", "rates:8:100"]

@@ -19,19 +19,40 @@ static void neighbours(int n)
 	MPI_Waitall(count, req, MPI_STATUSES_IGNORE);
 }
 
-/* What each rank brings along lies the other way round. */
-static void allgatherv(int n)
+/* The same length for each rank; what comes lies the other way round. */
+static void vary(const char *kind, int n, int root)
 {
-	static int *counts, *displs;
+	static int *counts, *displs, *back;
 	if (!counts) {
 		counts = malloc(sizeof(int) * (size_t)ranks);
 		displs = malloc(sizeof(int) * (size_t)ranks);
+		back = malloc(sizeof(int) * (size_t)ranks);
 	}
 	for (int r = 0; r < ranks; r++) {
 		counts[r] = n;
-		displs[r] = (ranks - 1 - r) * n;
+		displs[r] = r * n;
+		back[r] = (ranks - 1 - r) * n;
 	}
-	MPI_Allgatherv(mine, n, MPI_BYTE, theirs, counts, displs, MPI_BYTE, MPI_COMM_WORLD);
+	if (!strcmp(kind, "allgatherv"))
+		MPI_Allgatherv(mine, n, MPI_BYTE, theirs, counts, back, MPI_BYTE, MPI_COMM_WORLD);
+	else if (!strcmp(kind, "alltoallv"))
+		MPI_Alltoallv(mine, counts, displs, MPI_BYTE, theirs, counts, back, MPI_BYTE, MPI_COMM_WORLD);
+	else if (!strcmp(kind, "gatherv"))
+		MPI_Gatherv(mine, n, MPI_BYTE, theirs, counts, back, MPI_BYTE, root, MPI_COMM_WORLD);
+	else
+		MPI_Scatterv(mine, counts, displs, MPI_BYTE, theirs, n, MPI_BYTE, root, MPI_COMM_WORLD);
+}
+
+/* How long it is the receiver asks, as Python does for objects. */
+static void probed(int n, int to, int from)
+{
+	MPI_Message message;
+	MPI_Status status;
+	int len;
+	MPI_Send(mine, n, MPI_BYTE, to, 1, MPI_COMM_WORLD);
+	MPI_Mprobe(from, 1, MPI_COMM_WORLD, &message, &status);
+	MPI_Get_count(&status, MPI_BYTE, &len);
+	MPI_Mrecv(theirs, len, MPI_BYTE, &message, MPI_STATUS_IGNORE);
 }
 
 /*
@@ -75,8 +96,10 @@ static double collective(const char *kind, size_t len, long rounds)
 			MPI_Gather(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all);
 		else if (!strcmp(kind, "scatter"))
 			MPI_Scatter(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all);
-		else if (!strcmp(kind, "allgatherv"))
-			allgatherv(n);
+		else if (kind[strlen(kind) - 1] == 'v')
+			vary(kind, n, root);
+		else if (!strcmp(kind, "probed"))
+			probed(n, right, left);
 		else if (!strcmp(kind, "fresh") || !strcmp(kind, "asked"))
 			several(n, *kind == 'f', i);
 		else if (!strcmp(kind, "neighbours"))

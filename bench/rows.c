@@ -16,7 +16,8 @@
  *   away       us of MPI_Get and MPI_Win_flush from a rank that is outside the library, its core idle; the
  *              origin does something else for GAP between two of them
  *   alltoall, allreduce, bcast, exchange, reduce, gather, scatter   us a call; each rank in turns is the root
- *   allgatherv likewise
+ *   allgatherv, alltoallv, gatherv, scatterv   likewise
+ *   probed     us, a message to the right and one from the left, which MPI_Mprobe finds and MPI_Mrecv receives
  *   asked      us, four messages to the right and four from the left, until MPI_Testall says that all are over
  *   fresh      likewise with MPI_Waitall, and none of 1 to SIZE bytes is like another: new tags, lengths, buffers
  *   neighbours us a step in which each rank exchanges a message with those 1, 2 and 4 ranks before and behind it, all at
