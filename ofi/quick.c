@@ -22,6 +22,7 @@
 #define OPENED 8 /* endpoints of a process that an MPI moves by its calls */
 /* A matched probe waits so long, beside nothing that the MPI could read, before it is the MPI's, which sleeps. */
 #define PROBE_NS 20000
+#define PROBES	 16 /* before that, at once */
 /* One more look for so many bytes, whose two copies take that long. */
 #define LOOK_BYTES 256
 
@@ -252,13 +253,18 @@ static int32_t probe_again(const struct sn_shim_way *w, struct sn_shim_message *
 	sn_completion c;
 
 	uint64_t until = 0;
+	unsigned looks = sn_relax_crowded() ? 1 : PROBES;
 	int rc;
 
-	while ((rc = sn_ofi_find(ep, w->peer, w->bits, w->mask, &c, &claim)) == SN_ERR_AGAIN) {
+	do
+		rc = sn_mprobe(w->ep, 0, w->peer, w->bits, w->mask, &c, &claim);
+	while (rc == SN_ERR_AGAIN && --looks);
+	while (rc && (rc = sn_ofi_find(ep, w->peer, w->bits, w->mask, &c, &claim)) == SN_ERR_AGAIN) {
 		uint64_t now = sn_now_ns();
 		if (!until)
 			until = now + PROBE_NS;
-		if (now >= until || sn_relax_crowded() || !ep->rx_cq || ep->rx_cq->set.filled(&ep->rx_cq->set))
+		if (now >= until || sn_relax_crowded() || !ep->rx_cq ||
+		    ep->rx_cq->set.filled(&ep->rx_cq->set))
 			break;
 	}
 	if (rc)
