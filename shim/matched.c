@@ -7,6 +7,7 @@
 #include "watch.h"
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +27,10 @@ union function {
 };
 static union function next[2][CALLS]; /* without a P, and with it */
 
+enum { FREE, TAKEN, FULL, HELD }; /* HELD: a thread is at it, and not for long */
+
 struct slot {
-	atomic_bool taken;
+	_Atomic int state;
 	struct sn_shim_message message;
 	struct call call;
 	int tag;
@@ -82,20 +85,50 @@ static struct slot *slot_of(handle h)
 /* NULL: none is free. */
 static struct slot *take(void)
 {
-	for (unsigned i = 0; i < MOST; i++)
-		if (!atomic_load_explicit(&slots[i].taken, memory_order_relaxed) &&
-		    !atomic_exchange_explicit(&slots[i].taken, true, memory_order_acquire))
+	for (unsigned i = 0; i < MOST; i++) {
+		int was = FREE;
+		if (atomic_load_explicit(&slots[i].state, memory_order_relaxed) == FREE &&
+		    atomic_compare_exchange_strong_explicit(&slots[i].state, &was, TAKEN,
+							    memory_order_acquire, memory_order_relaxed))
 			return &slots[i];
+	}
 	return NULL;
+}
+
+static void set(struct slot *s, int state)
+{
+	atomic_store_explicit(&s->state, state, memory_order_release);
 }
 
 static void free_slot(struct slot *s)
 {
 	s->real = 0;
-	atomic_store_explicit(&s->taken, false, memory_order_release);
+	set(s, FREE);
 }
 
-/* The MPI asks for it once more, and gets what was taken. */
+/* Another may be at it, which frees its communicator. False: there is no message in it. */
+static bool hold(struct slot *s)
+{
+	int was = FULL;
+	while (!atomic_compare_exchange_weak_explicit(&s->state, &was, HELD, memory_order_acquire,
+						      memory_order_relaxed)) {
+		if (was == FREE || was == TAKEN)
+			return false;
+		if (was == HELD)
+			sched_yield();
+		was = FULL;
+	}
+	return true;
+}
+
+/* Of a message of ours, which is held then; else NULL. */
+static struct slot *held(const void *message)
+{
+	struct slot *s = message ? slot_of(at(message)) : NULL;
+	return s && hold(s) ? s : NULL;
+}
+
+/* The MPI asks for it once more, and gets what was taken. It is held. */
 static handle real_of(struct slot *s)
 {
 	uint64_t status[8];
@@ -109,6 +142,16 @@ static handle real_of(struct slot *s)
 		abort();
 	}
 	return s->real = at(&s->real);
+}
+
+void sn_matched_ends(handle comm)
+{
+	for (struct slot *s = slots; s < slots + MOST; s++)
+		if (atomic_load_explicit(&s->state, memory_order_relaxed) >= FULL && hold(s)) {
+			if (sn_meet_plain(s->call.comm) == sn_meet_plain(comm))
+				real_of(s);
+			set(s, FULL);
+		}
 }
 
 /* ---- MPI_Mprobe ---- */
@@ -177,6 +220,7 @@ static int mprobe(int p, int from, int tag, handle comm, void *message, void *st
 		return hand_over(s, &c, message, status, slowly);
 	s->call = c;
 	s->tag = e->tag;
+	set(s, FULL);
 	put(message, first_name() + (handle)(s - slots));
 	if (wanted(status))
 		status_fill(status, c.peer, e->tag, (int64_t)s->message.len);
@@ -194,13 +238,20 @@ static bool fits(const struct slot *s, const void *buf, int64_t count, handle ty
 	       sn_kin_in_host((uintptr_t)buf >> SN_QUICK_REGION);
 }
 
-/* Negative: it has become the MPI's, and so has its name, until the call is over. */
+/* It is the MPI's from here on, and held no longer; its name is its own until the call is over. */
+static void become(struct slot *s, void *message)
+{
+	put(message, real_of(s));
+	set(s, FULL);
+}
+
+/* Negative: it has become the MPI's. */
 static int64_t receive(struct slot *s, void *buf, int64_t count, handle type, void *message, void *status)
 {
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
 	int64_t len = q && fits(s, buf, count, type) ? q->bring(&s->message, buf) : -1;
 	if (len < 0) {
-		put(message, real_of(s));
+		become(s, message);
 		return len;
 	}
 	if (wanted(status))
@@ -220,7 +271,7 @@ static int used(struct slot *s, int rc)
 
 static int mrecv(int p, void *buf, int count, handle type, void *message, void *status)
 {
-	struct slot *s = message ? slot_of(at(message)) : NULL;
+	struct slot *s = held(message);
 	if (s && receive(s, buf, count, type, message, status) >= 0)
 		return 0;
 	sn_requests_before();
@@ -229,9 +280,9 @@ static int mrecv(int p, void *buf, int count, handle type, void *message, void *
 
 static int imrecv(int p, void *buf, int count, handle type, void *message, void *request)
 {
-	struct slot *s = message ? slot_of(at(message)) : NULL;
+	struct slot *s = held(message);
 	if (s)
-		put(message, real_of(s));
+		become(s, message);
 	return used(s, SN_FUNCTION(&next[p][IMRECV]).mrecv(buf, count, type, message, request));
 }
 
@@ -248,11 +299,11 @@ static int int_of(int64_t count)
 static int mrecv_c(int p, void *buf, int64_t count, handle type, void *message, void *status)
 {
 	union function mpi = SN_FUNCTION(&next[p][MRECV_C]);
-	struct slot *s = message ? slot_of(at(message)) : NULL;
 	if (!mpi.symbol || (count >= 0 && count <= INT_MAX))
 		return PMPI_Mrecv(buf, int_of(count), type, message, status);
+	struct slot *s = held(message);
 	if (s)
-		put(message, real_of(s));
+		become(s, message);
 	sn_requests_before();
 	return used(s, mpi.mrecv_c(buf, count, type, message, status));
 }
@@ -260,24 +311,27 @@ static int mrecv_c(int p, void *buf, int64_t count, handle type, void *message, 
 static int imrecv_c(int p, void *buf, int64_t count, handle type, void *message, void *request)
 {
 	union function mpi = SN_FUNCTION(&next[p][IMRECV_C]);
-	struct slot *s = message ? slot_of(at(message)) : NULL;
 	if (!mpi.symbol || (count >= 0 && count <= INT_MAX))
 		return PMPI_Imrecv(buf, int_of(count), type, message, request);
+	struct slot *s = held(message);
 	if (s)
-		put(message, real_of(s));
+		become(s, message);
 	return used(s, mpi.mrecv_c(buf, count, type, message, request));
 }
 
-/* A program in Fortran: its messages are the MPI's from here on. Another handle for the same message leads to the MPI alone. */
+/*
+ * A program in Fortran: its messages are the MPI's from here on. What C calls this one leads to the MPI, too, so the
+ * slot stays, and is no other's: whoever receives it may do so by either.
+ */
 static int number(int call, int p, handle message)
 {
 	struct slot *s = slot_of(message);
-	if (!s)
+	if (!s || !hold(s))
 		return SN_FUNCTION(&next[p][call]).number(message);
 	atomic_store(&off, true);
-	handle real = real_of(s);
-	free_slot(s);
-	return SN_FUNCTION(&next[p][call]).number(real);
+	message = real_of(s);
+	set(s, FULL);
+	return SN_FUNCTION(&next[p][call]).number(message);
 }
 
 /* ---- standing in ---- */

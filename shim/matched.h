@@ -10,21 +10,25 @@
  *
  * It can become the MPI's at any time: its MPI_Mprobe is called then, and takes what was taken. So is whatever is rare: other
  * bits, a message that is only announced as yet (long ones), other types, a buffer that is too short, MPI_Imrecv, Fortran's
- * handles. A slot's name stays its own until the call that uses the message up.
+ * handles; and its communicator is freed, after which nobody could ask there. A slot's name stays its own until the
+ * call that uses the message up.
  *
  * As with requests of our own (requests.h), whoever finds the MPI's functions by itself finds all of these.
  *
- * Budget, a pair of calls seen before: one lock for the look, two for the copy; no allocation, no call of the MPI, but one
+ * Budget, a pair of calls seen before: one lock for the look, two for the copy, and two more for the slot; no allocation, no call of the MPI, but one
  * in SN_QUICK_PERIOD.
  */
 #ifndef SN_SHIM_MATCHED_H
 #define SN_SHIM_MATCHED_H
 
+#include "quick.h"
 #include <stdbool.h>
 
 /* Is it the name of one of these? */
 bool sn_matched_is(const char *name);
 /* What stands before this definition of such a name, or before none, of one with _c; else NULL. */
 void *sn_matched_stand_in(const char *name, void *definition);
+/* This communicator is about to be freed. */
+void sn_matched_ends(handle comm);
 
 #endif

@@ -362,8 +362,10 @@ static int ends(int call, int p, void *a, void *b)
 	struct sn_meet_ending ending;
 	sn_requests_give();
 	sn_quick_forget();
-	if (was)
+	if (was) {
+		sn_matched_ends(was);
 		sn_meet_ends(&ending, was);
+	}
 	int rc;
 	if (call != COMM_DISCONNECT || !was || !sn_intel_disconnects(a, was, &rc))
 		rc = mpi.ends(a, b);
