@@ -54,6 +54,7 @@ handle sn_mpi_handle(enum sn_mpi_named which)
 		[SN_COMM_WORLD] = {"ompi_mpi_comm_world", 0x44000000, 0x101},
 		[SN_COMM_SELF] = {"ompi_mpi_comm_self", 0x44000001, 0x102},
 		[SN_REQUEST_NULL] = {"ompi_request_null", 0x2c000000, 0x180},
+		[SN_INFO_NULL] = {"ompi_mpi_info_null", 0x1c000000, 0x130},
 		[SN_MESSAGE_NULL] = {"ompi_message_null", 0x2c000000, 0x128},
 		[SN_ERRORS_ARE_FATAL] = {"ompi_mpi_errors_are_fatal", 0x54000000, 0x141},
 		[SN_ERRORS_RETURN] = {"ompi_mpi_errors_return", 0x54000001, 0x143},

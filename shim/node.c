@@ -2,6 +2,7 @@
 #include "node.h"
 #include "base/launched.h"
 #include "base/small_file.h"
+#include "meet.h"
 #include "proof.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -30,10 +31,11 @@ union function {
 	int (*split)(handle comm, int color, int key, void *made);
 	int (*allgather)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			 handle comm);
+	int (*info_get)(handle info, const char *key, int room, char *value, int *flag);
 	int (*create)(void *base, intptr_t size, int unit, handle info, handle comm, void *win);
 };
 static union function next[2][CALLS]; /* without a P, and with it */
-static union function split, allgather, create;
+static union function split, allgather, create, info_get;
 static uint64_t host; /* this one's number */
 static bool ours, splits;
 
@@ -68,6 +70,7 @@ static void find(void)
 	split.symbol = sn_mpi_find("PMPI_Comm_split");
 	allgather.symbol = sn_mpi_find("PMPI_Allgather");
 	create.symbol = sn_mpi_find("PMPI_Win_create");
+	info_get.symbol = sn_mpi_find("PMPI_Info_get"); /* the ABI of MPI 5 may do without */
 	ours = sn_proof_find() && split.symbol && allgather.symbol && create.symbol;
 	host = ours ? number_of_host() : NOBODY;
 }
@@ -77,6 +80,7 @@ static void find(void)
 struct said {
 	uint64_t host;
 	int64_t a, b; /* MPI_Comm_split_type: the type; windows: how long this rank's part is, and its unit */
+	int64_t room; /* windows: from where it begins to the next one */
 };
 
 struct told {
@@ -141,7 +145,7 @@ static int color_of(const struct told *t)
 
 static int split_type(int p, handle comm, int type, int key, handle info, void *made)
 {
-	struct told t = tell(comm, (struct said){host, type, 0});
+	struct told t = tell(comm, (struct said){host, type, 0, 0});
 	int color = t.all ? color_of(&t) : -1;
 	free(t.all);
 	return color == -1 ? SN_FUNCTION(&next[p][SPLIT_TYPE]).split_type(comm, type, key, info, made)
@@ -223,6 +227,22 @@ static char *share(handle comm, bool first, size_t bytes)
 	return all ? mem : NULL;
 }
 
+/*
+ * Parts need not lie one right behind the other: then each has its own pages, as in MPICH, so that it can be used for
+ * any type, and its rank's part of the machine.
+ */
+static int64_t room_for(intptr_t size, handle info)
+{
+	char value[8] = "";
+	int flag = 0;
+	int64_t page = sysconf(_SC_PAGESIZE);
+	bool none = sn_meet_plain(info) == sn_mpi_handle(SN_INFO_NULL);
+	bool apart = !none && info_get.symbol &&
+		     !info_get.info_get(info, "alloc_shared_noncontig", sizeof(value) - 1, value, &flag) &&
+		     flag && (!strcmp(value, "true") || !strcmp(value, "1"));
+	return apart && size <= INT64_MAX - page ? (size + page - 1) / page * page : size;
+}
+
 /* One behind the other; 0: not all of them share, or there is no memory that long. */
 static size_t room_of(const struct told *t)
 {
@@ -230,7 +250,7 @@ static size_t room_of(const struct told *t)
 	for (int r = 0; r < t->ranks; r++) {
 		const struct said *s = &t->all[r];
 		if (s->host == NOBODY || s->host != t->all[0].host ||
-		    __builtin_add_overflow(bytes, (size_t)s->a, &bytes) || bytes > PTRDIFF_MAX)
+		    __builtin_add_overflow(bytes, (size_t)s->room, &bytes) || bytes > PTRDIFF_MAX)
 			return 0;
 	}
 	return bytes ? bytes : 1;
@@ -240,7 +260,7 @@ static char *part_of(const struct window *w, int rank)
 {
 	char *at = w->mem;
 	for (int r = 0; r < rank; r++)
-		at += w->parts.all[r].a;
+		at += w->parts.all[r].room;
 	return at;
 }
 
@@ -300,7 +320,8 @@ static int begin(struct window *w, handle info, handle comm, void *base, void *w
 static bool allocate(intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win, int *rc)
 {
 	bool well = size >= 0 && unit > 0 && unit <= INT_MAX && base && win;
-	struct told t = tell(comm, (struct said){well ? host : NOBODY, size, unit});
+	struct told t =
+		tell(comm, (struct said){well ? host : NOBODY, size, unit, well ? room_for(size, info) : 0});
 	size_t bytes = t.all && t.ranks > 1 ? room_of(&t) : 0;
 	struct window *w = bytes ? calloc(1, sizeof(*w)) : NULL;
 	if (!w) {

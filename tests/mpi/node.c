@@ -151,6 +151,33 @@ static void window(MPI_Comm comm, int round)
 	is("no window any more", win == MPI_WIN_NULL, 1);
 }
 
+/* Of a few bytes each, but apart: whatever type a rank keeps there, its part has room and place for it. */
+static void apart(MPI_Comm comm)
+{
+	int n, me, unit;
+	char *mine, *part;
+	MPI_Aint bytes;
+	MPI_Info info;
+	MPI_Win win;
+	MPI_Comm_size(comm, &n);
+	MPI_Comm_rank(comm, &me);
+	MPI_Info_create(&info);
+	MPI_Info_set(info, "alloc_shared_noncontig", "true");
+	MPI_Win_allocate_shared(3 + me, 1, info, comm, (void *)&mine, &win);
+	MPI_Info_free(&info);
+	is("a place for any type", (long)((unsigned long)mine % (n > 1 ? 64 : 16)),
+	   0); /* alone: of the MPI's */
+	memset(mine, me, 3 + (size_t)me);
+	MPI_Win_fence(0, win);
+	for (int r = 0; r < n; r++) {
+		MPI_Win_shared_query(win, r, &bytes, &unit, (void *)&part);
+		is("length of a part that is apart", (long)bytes, 3 + r);
+		is("what is there", part[0] == r && part[2 + r] == r, 1);
+	}
+	MPI_Win_fence(0, win);
+	MPI_Win_free(&win);
+}
+
 static long files(void)
 {
 	long n = 0;
@@ -170,6 +197,7 @@ int main(int argc, char **argv)
 	MPI_Comm_split(node, rank / 2, 0, &pair);
 	window(MPI_COMM_WORLD, 0);
 	window(MPI_COMM_WORLD, 1);
+	apart(MPI_COMM_WORLD);
 	long before = files();
 	for (int round = 0; round < ROUNDS; round++) {
 		window(MPI_COMM_WORLD, round);
