@@ -46,8 +46,9 @@ struct sn_shim_thread {
 	uint32_t yields; /* of this thread: does the library do so by itself? Those of OpenMP often do */
 	struct sn_shim_lesson *lesson; /* what its call teaches; NULL: it is not watched */
 	uint32_t noticed, noticed_before,
-		all_before;   /* what happened, by this thread; at the lesson's begin, and by all */
-	struct sn_shim_message *message; /* what the MPI's next matched probe, of this thread, finds; the provider sets it back */
+		all_before; /* what happened, by this thread; at the lesson's begin, and by all */
+	struct sn_shim_message *
+		message; /* what the MPI's next matched probe, of this thread, finds; the provider sets it back */
 	struct sn_mine *mine; /* what it has seen (holder.h), and nobody else's; NULL: it has never held */
 };
 
