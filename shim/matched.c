@@ -289,6 +289,7 @@ static int imrecv(int p, void *buf, int count, handle type, void *message, void 
 /* Of this library: entry.S. */
 extern int PMPI_Mrecv(void *buf, int count, handle type, void *message, void *status);
 extern int PMPI_Imrecv(void *buf, int count, handle type, void *message, void *request);
+extern int PMPI_Message_c2f(handle message);
 
 static int int_of(int64_t count)
 {
@@ -326,6 +327,9 @@ static int imrecv_c(int p, void *buf, int64_t count, handle type, void *message,
 static int number(int call, int p, handle message)
 {
 	struct slot *s = slot_of(message);
+	if (!SN_FUNCTION(&next[p][call])
+		     .symbol) /* programs ask for it by a weak symbol, and then this is there */
+		return PMPI_Message_c2f(message);
 	if (!s || !hold(s))
 		return SN_FUNCTION(&next[p][call]).number(message);
 	atomic_store(&off, true);
@@ -398,7 +402,7 @@ bool sn_matched_is(const char *name)
 void *sn_matched_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', call = call_named(name);
-	if (!definition && call != MRECV_C && call != IMRECV_C)
+	if (!definition && call != MRECV_C && call != IMRECV_C && call != TOINT)
 		return NULL;
 	find_once();
 	SN_FUNCTION_IS(&next[p][call], definition);

@@ -26,7 +26,7 @@
 
 /* Is it the name of one of these? */
 bool sn_matched_is(const char *name);
-/* What stands before this definition of such a name, or before none, of one with _c; else NULL. */
+/* What stands before this definition of such a name, or before none, of one of MPI 4 or 5; else NULL. */
 void *sn_matched_stand_in(const char *name, void *definition);
 /* This communicator is about to be freed. */
 void sn_matched_ends(handle comm);

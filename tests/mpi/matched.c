@@ -20,6 +20,7 @@
 #define MOST 200000
 #define TAG  7
 
+int WEAK MPI_Message_toint(MPI_Message message);
 int WEAK MPI_Mrecv_c(void *buf, MPI_Count count, MPI_Datatype type, MPI_Message *message, MPI_Status *status);
 
 #if MPI_VERSION < 5 || defined(MPI_Fint)
@@ -103,6 +104,7 @@ static void receive(int way, MPI_Message *m, int len, int turn)
 		return;
 	case FORTRAN: {
 		int number = NUMBER_OF(*m);
+		expect(!MPI_Message_toint || MPI_Message_toint(*m) == number, "its number", turn);
 		expect(NUMBER_OF(*m) == number, "another number", turn);
 		if (turn % 2) /* else C receives it by its own name */
 			*m = NUMBERED(number);
