@@ -3,10 +3,9 @@
  * Collectives seen before, without the MPI: MPI_Barrier, MPI_Bcast, MPI_Allreduce, MPI_Alltoall, MPI_Allgather. Where
  * more ranks than cores make them, barriers and short sums go over to another way (flat.h), all ranks in the same
  * call. Long sums go yet another way from the first on (long.h), and so do short MPI_Alltoall and MPI_Allgather
- * (blocks.h), MPI_Bcast, MPI_Scatter and MPI_Scatterv (bcast.h), MPI_Gather, MPI_Gatherv and the sums that are not
- * MPI_Allreduce (rooted.h), MPI_Alltoallv and MPI_Alltoallw (vary.h): those of other
+ * (blocks.h), MPI_Bcast and MPI_Scatter (bcast.h), MPI_Gather and the sums that are not MPI_Allreduce (rooted.h): those of other
  * jobs than these are what is said here, as far as it is named above. MPI_Allreduce_c is MPI_Allreduce as long as its
- * count is an int's (large.h).
+ * count is an int's (large.h). What has a length for each rank is varying.h's.
  *
  * A collective that an MPI makes of messages leads, with the same arguments on the same communicator, to the same
  * messages each time: which they are depends on the arguments and on the ranks alone, and their match bits are fixed,
