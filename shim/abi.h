@@ -24,6 +24,23 @@ static inline bool sn_mpi_wide(void)
 	return sn_mpi_abi != MPICHS;
 }
 
+/* Of several, as the program or the MPI has them in memory. */
+static inline handle sn_mpi_nth(const void *handles, int i)
+{
+	return sn_mpi_wide() ? ((const handle *)handles)[i] : ((const uint32_t *)handles)[i];
+}
+static inline void sn_mpi_put(void *handles, int i, handle h)
+{
+	if (sn_mpi_wide())
+		((handle *)handles)[i] = h;
+	else
+		((uint32_t *)handles)[i] = (uint32_t)h;
+}
+static inline void *sn_mpi_from(void *handles, int i)
+{
+	return (char *)handles + (size_t)i * (sn_mpi_wide() ? sizeof(handle) : sizeof(uint32_t));
+}
+
 /* ---- constants ---- */
 
 #define UNDEFINED	 (-32766) /* MPI_UNDEFINED of every ABI */

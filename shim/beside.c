@@ -140,9 +140,9 @@ int sn_beside_own(const struct sn_meet *m, handle comm, const void *from, int64_
 	return told(comm, rc);
 }
 
-static char *request(const struct sn_beside *b, unsigned i)
+static void *request(const struct sn_beside *b, unsigned i)
 {
-	return (char *)b->requests + i * (sn_mpi_wide() ? sizeof(handle) : sizeof(int));
+	return sn_mpi_from(b->requests, (int)i);
 }
 
 int sn_beside_receive(struct sn_beside *b, handle comm, void *buf, int64_t count, handle type, int from)
@@ -150,7 +150,7 @@ int sn_beside_receive(struct sn_beside *b, handle comm, void *buf, int64_t count
 	if (!b->requests && !(b->requests = malloc(b->m->ranks * sizeof(handle))))
 		return sn_proof_failed(comm);
 	sn_requests_before();
-	char *one = request(b, b->n);
+	void *one = request(b, b->n);
 	int rc = wide.irecv && count > INT_MAX
 			 ? wide.irecv(buf, count, type, from, TAG, b->m->beside, one)
 			 : mpi.irecv(buf, int_of(count), type, from, TAG, b->m->beside, one);

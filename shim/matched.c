@@ -2,7 +2,6 @@
 #include "matched.h"
 #include "collective.h"
 #include "holder.h"
-#include "requests.h"
 #include "types.h"
 #include "watch.h"
 #include <limits.h>
@@ -54,19 +53,6 @@ static void find_once(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find);
-}
-
-static handle at(const void *message)
-{
-	return sn_requests_at(message, 0);
-}
-
-static void put(void *message, handle h)
-{
-	if (sn_mpi_wide())
-		*(handle *)message = h;
-	else
-		*(uint32_t *)message = (uint32_t)h;
 }
 
 /* ---- slots ---- */
@@ -124,7 +110,7 @@ static bool hold(struct slot *s)
 /* Of a message of ours, which is held then; else NULL. */
 static struct slot *held(const void *message)
 {
-	struct slot *s = message ? slot_of(at(message)) : NULL;
+	struct slot *s = message ? slot_of(sn_mpi_nth(message, 0)) : NULL;
 	return s && hold(s) ? s : NULL;
 }
 
@@ -141,7 +127,7 @@ static handle real_of(struct slot *s)
 			rc ? "it refuses to look for it" : "it looks for it in another way than before");
 		abort();
 	}
-	return s->real = at(&s->real);
+	return s->real = sn_mpi_nth(&s->real, 0);
 }
 
 void sn_matched_ends(handle comm)
@@ -221,7 +207,7 @@ static int mprobe(int p, int from, int tag, handle comm, void *message, void *st
 	s->call = c;
 	s->tag = e->tag;
 	set(s, FULL);
-	put(message, first_name() + (handle)(s - slots));
+	sn_mpi_put(message, 0, first_name() + (handle)(s - slots));
 	if (wanted(status))
 		status_fill(status, c.peer, e->tag, (int64_t)s->message.len);
 	return 0;
@@ -241,7 +227,7 @@ static bool fits(const struct slot *s, const void *buf, int64_t count, handle ty
 /* It is the MPI's from here on, and held no longer; its name is its own until the call is over. */
 static void become(struct slot *s, void *message)
 {
-	put(message, real_of(s));
+	sn_mpi_put(message, 0, real_of(s));
 	set(s, FULL);
 }
 
@@ -256,7 +242,7 @@ static int64_t receive(struct slot *s, void *buf, int64_t count, handle type, vo
 	}
 	if (wanted(status))
 		status_fill(status, s->call.peer, s->tag, len);
-	put(message, null_message);
+	sn_mpi_put(message, 0, null_message);
 	free_slot(s);
 	return len;
 }

@@ -5,6 +5,7 @@
 #include "beside.h"
 #include "gpu.h"
 #include "here.h"
+#include "shared.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -149,66 +149,26 @@ static uint64_t began(int pid, bool *known)
 	return field && !over ? sn_decimal(field) : 0;
 }
 
-/* Are its numbers of processes those of this one's namespace? */
-static bool proc_is_ours(void)
-{
-	char me[16] = "";
-	return readlink("/proc/self", me, sizeof(me) - 1) > 0 && sn_decimal(me) == (uint64_t)getpid();
-}
-
 struct place { /* told by the first rank */
-	int32_t pid, fd;
+	struct sn_shared_place shared;
 	uint64_t key;
 };
-
-static struct sn_meet_memory *map(int fd, unsigned ranks)
-{
-	void *mem = mmap(NULL, sn_meet_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
-	return mem == MAP_FAILED ? NULL : mem;
-}
-
-/* A file that gets longer than the program may write ends it by a signal. */
-static bool allowed(size_t bytes)
-{
-	struct rlimit limit;
-	return !getrlimit(RLIMIT_FSIZE, &limit) &&
-	       (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
-}
 
 static struct sn_meet_memory *make(unsigned ranks, struct place *at)
 {
 	struct timespec now;
-	int fd = allowed(sn_meet_bytes(ranks)) ? memfd_create(NAME, MFD_CLOEXEC) : -1;
-	*at = (struct place){.pid = (int32_t)getpid(), .fd = -1};
-	struct sn_meet_memory *mem =
-		fd >= 0 && !ftruncate(fd, (off_t)sn_meet_bytes(ranks)) ? map(fd, ranks) : NULL;
-	if (!mem) {
-		if (fd >= 0)
-			close(fd);
+	struct sn_meet_memory *mem = sn_shared_make(NAME, sn_meet_bytes(ranks), &at->shared);
+	if (!mem)
 		return NULL;
-	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	at->fd = fd;
-	at->key = (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec << 16 ^ (uint64_t)at->pid;
+	at->key = (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec << 16 ^ (uint64_t)at->shared.pid;
 	mem->key = at->key;
 	return mem;
 }
 
-/* In another container a process may have the same number: nothing is opened that is not what was told. */
 static struct sn_meet_memory *attach(unsigned ranks, const struct place *at)
 {
-	char path[64], to[64];
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", at->pid, at->fd);
-	ssize_t n = at->fd >= 0 ? readlink(path, to, sizeof(to)) : -1;
-	static const char name[] = "/memfd:" NAME;
-	if (n < (ssize_t)sizeof(name) - 1 || memcmp(to, name, sizeof(name) - 1) != 0)
-		return NULL;
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	struct sn_meet_memory *mem =
-		fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)sn_meet_bytes(ranks) ? map(fd, ranks) : NULL;
-	if (fd >= 0)
-		close(fd);
+	struct sn_meet_memory *mem = sn_shared_attach(NAME, sn_meet_bytes(ranks), &at->shared);
 	if (mem && mem->key != at->key) {
 		munmap(mem, sn_meet_bytes(ranks));
 		mem = NULL;
@@ -237,9 +197,7 @@ static bool first_says(struct place *at, handle comm, handle type)
 	sn_quick_told();
 	if (!told)
 		return false;
-	at->pid = said.pid;
-	at->fd = said.fd;
-	at->key = said.key;
+	*at = said;
 	return true;
 }
 
@@ -275,7 +233,7 @@ static void share(struct sn_meet *m, handle comm)
 {
 	handle type = sn_mpi_handle(SN_INT), min = sn_mpi_handle(SN_MIN);
 	int ranks, rank;
-	struct place at = {.fd = -1};
+	struct place at = {.shared.fd = -1};
 	if (sn_proof_mpi.comm_size(comm, &ranks) || sn_proof_mpi.comm_rank(comm, &rank) || !type || !min)
 		return;
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -297,9 +255,9 @@ static void share(struct sn_meet *m, handle comm)
 		mem->heap[rank] = m->heap = sn_lend_own();
 	}
 	m->sums = sums_of(m->ranks);
-	bool ok = all_say(known && m->sums && proc_is_ours(), comm, type, min);
-	if (!rank && at.fd >= 0)
-		close(at.fd);
+	bool ok = all_say(known && m->sums && sn_shared_may(), comm, type, min);
+	if (!rank && at.shared.fd >= 0)
+		close(at.shared.fd);
 	if (ok && mem) {
 		m->mem = mem;
 		atomic_fetch_add(&with_memory, 1);

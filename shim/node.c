@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "node.h"
-#include "base/launched.h"
 #include "base/small_file.h"
 #include "meet.h"
 #include "proof.h"
-#include <fcntl.h>
+#include "shared.h"
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define NAME   "sennit-window"
@@ -42,11 +40,10 @@ static bool ours, splits;
 /* Ranks with the same number can open each other's files by /proc. */
 static uint64_t number_of_host(void)
 {
-	char boot[64], space[64] = "", me[16] = "", all[160];
+	char boot[64], space[64] = "", all[160];
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	if (!sn_read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) ||
-	    readlink("/proc/self/ns/pid", space, sizeof(space) - 1) <= 0 ||
-	    readlink("/proc/self", me, sizeof(me) - 1) <= 0 || sn_decimal(me) != (uint64_t)getpid())
+	    readlink("/proc/self/ns/pid", space, sizeof(space) - 1) <= 0 || !sn_shared_may())
 		return NOBODY;
 	snprintf(all, sizeof(all), "%s %s %u", boot, space, geteuid());
 	for (const char *c = all; *c; c++)
@@ -164,61 +161,17 @@ struct window {
 static struct window *windows;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct place { /* told by the first rank */
-	int pid, fd;
-};
-
-static char *map(int fd, size_t bytes)
-{
-	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
-	return mem == MAP_FAILED ? NULL : mem;
-}
-
-/* A file that gets longer than the program may write ends it by a signal. */
-static bool allowed(size_t bytes)
-{
-	struct rlimit limit;
-	return !getrlimit(RLIMIT_FSIZE, &limit) &&
-	       (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
-}
-
-static char *make(size_t bytes, struct place *at)
-{
-	at->pid = (int)getpid();
-	at->fd = allowed(bytes) ? memfd_create(NAME, MFD_CLOEXEC) : -1;
-	return at->fd >= 0 && !ftruncate(at->fd, (off_t)bytes) ? map(at->fd, bytes) : NULL;
-}
-
-static char *attach(size_t bytes, const struct place *at)
-{
-	char path[64], to[64];
-	static const char name[] = "/memfd:" NAME;
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", at->pid, at->fd);
-	ssize_t n = at->fd >= 0 ? readlink(path, to, sizeof(to)) : -1;
-	if (n < (ssize_t)sizeof(name) - 1 || memcmp(to, name, sizeof(name) - 1) != 0)
-		return NULL;
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	char *mem = fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)bytes ? map(fd, bytes) : NULL;
-	if (fd >= 0)
-		close(fd);
-	return mem;
-}
-
 /* All have it, or none: NULL. */
 static char *share(handle comm, bool first, size_t bytes)
 {
-	handle type = sn_mpi_handle(SN_INT), min = sn_mpi_handle(SN_MIN);
-	struct place at = {.fd = -1}, said;
-	char *mem = first ? make(bytes, &at) : NULL;
-	int mine = 0, all = 0;
+	struct sn_shared_place at = {.fd = -1}, said;
+	char *mem = first ? sn_shared_make(NAME, bytes, &at) : NULL;
+	bool all = false;
 	said = at;
-	if (!sn_proof_mpi.bcast(&said, sizeof(said) / sizeof(int), type, 0, comm)) {
+	if (!sn_proof_mpi.bcast(&said, sizeof(said) / sizeof(int), sn_mpi_handle(SN_INT), 0, comm)) {
 		if (!first)
-			mem = attach(bytes, &said);
-		mine = mem != NULL;
-		if (sn_proof_mpi.allreduce(&mine, &all, 1, type, min, comm))
-			all = 0;
+			mem = sn_shared_attach(NAME, bytes, &said);
+		all = sn_meet_all(mem != NULL, comm);
 	}
 	if (at.fd >= 0)
 		close(at.fd);
@@ -266,15 +219,10 @@ static char *part_of(const struct window *w, int rank)
 
 /* ---- the window ---- */
 
-static handle name_of(const void *win)
-{
-	return sn_mpi_wide() ? *(const uintptr_t *)win : *(const uint32_t *)win;
-}
-
 /* take: it is none any more. */
 static struct window *window_of(handle win, bool take)
 {
-	handle name = sn_mpi_wide() ? win : (uint32_t)win;
+	handle name = sn_meet_plain(win);
 	pthread_mutex_lock(&lock);
 	struct window **at = &windows, *w;
 	while ((w = *at) && w->win != name)
@@ -312,7 +260,7 @@ static int begin(struct window *w, handle info, handle comm, void *base, void *w
 	if (rc)
 		return rc;
 	*(char **)base = at;
-	w->win = name_of(win);
+	w->win = sn_mpi_nth(win, 0);
 	return 0;
 }
 
@@ -406,7 +354,7 @@ static int get_attr(int p, handle win, int key, void *value, int *flag)
 /* Its name may be another's before this returns. */
 static int win_free(int p, void *win)
 {
-	struct window *w = win ? window_of(name_of(win), true) : NULL;
+	struct window *w = win ? window_of(sn_mpi_nth(win, 0), true) : NULL;
 	int rc = SN_FUNCTION(&next[p][WIN_FREE]).win_free(win);
 	if (w && rc)
 		keep(w);

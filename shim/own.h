@@ -139,20 +139,17 @@ void sn_own_unlock(void);
 
 static inline handle at(const void *requests, int i)
 {
-	return sn_mpi_wide() ? ((const uintptr_t *)requests)[i] : ((const uint32_t *)requests)[i];
+	return sn_mpi_nth(requests, i);
 }
 
 static inline void *from(void *requests, int i)
 {
-	return (char *)requests + (size_t)i * (sn_mpi_wide() ? sizeof(uintptr_t) : sizeof(uint32_t));
+	return sn_mpi_from(requests, i);
 }
 
 static inline void put(void *requests, int i, handle h)
 {
-	if (sn_mpi_wide())
-		((uintptr_t *)requests)[i] = h;
-	else
-		((uint32_t *)requests)[i] = (uint32_t)h;
+	sn_mpi_put(requests, i, h);
 }
 
 /* What is passed itself, and not its address. */

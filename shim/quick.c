@@ -129,7 +129,7 @@ static int do_slowly(const struct operation *o)
 static void given(const void *request)
 {
 	struct sn_mine *m = sn_mpi_thread.mine;
-	if (m && m->pending && m->pending == sn_requests_at(request, 0))
+	if (m && m->pending && m->pending == sn_mpi_nth(request, 0))
 		m->pending = 0;
 }
 
@@ -186,9 +186,8 @@ static __attribute__((noinline)) int do_watched(const struct operation *o)
 		if (o->call == IRECV) {
 			m->awaited = o->in;
 			m->awaited_in = o->to;
-			m->pending = l->over && l->recv.exactly != l->recv.bits
-					     ? 0
-					     : sn_requests_at(o->request, 0);
+			m->pending =
+				l->over && l->recv.exactly != l->recv.bits ? 0 : sn_mpi_nth(o->request, 0);
 		} else if (in) {
 			sn_learn_recv(in, o->to, watched_with.status);
 		}
@@ -358,7 +357,7 @@ static int ends(int call, int p, void *a, void *b)
 	union function mpi = SN_FUNCTION(&next[p][call]);
 	if (threads() == NOTHING)
 		return mpi.ends(a, b);
-	handle was = !comm || !a ? 0 : sn_mpi_wide() ? *(handle *)a : *(uint32_t *)a;
+	handle was = !comm || !a ? 0 : sn_mpi_nth(a, 0);
 	struct sn_meet_ending ending;
 	sn_requests_give();
 	sn_quick_forget();
@@ -478,8 +477,9 @@ void *sn_quick_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', call = call_named(name);
 	bool varying = sn_varying_is(name), collective = varying || sn_collective_is(name);
+	bool matched = sn_matched_is(name);
 	sn_mpi_find_family();
-	if (call == CALLS && !collective && !sn_matched_is(name)) {
+	if (call == CALLS && !collective && !matched) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
 		if (!stand_in)
 			stand_in = sn_mended_stand_in(name, definition);
@@ -488,7 +488,6 @@ void *sn_quick_stand_in(const char *name, void *definition)
 		stand_in = sn_requests_stand_in(name, definition);
 		return stand_in && (!definition || sn_quick_possible()) ? stand_in : definition;
 	}
-	bool matched = sn_matched_is(name);
 	if (!definition && sn_mpi_family == UNKNOWN)
 		return NULL;
 	if (!definition)

@@ -24,11 +24,6 @@ _Atomic uintptr_t sn_own_names;
 struct slot *sn_own_free, *_Atomic sn_own_returned;
 static struct slot posted = {.before = &posted, .after = &posted}; /* in their order */
 
-handle sn_requests_at(const void *requests, int i)
-{
-	return at(requests, i);
-}
-
 bool sn_requests_undecided(void)
 {
 	return !sn_requests_are_ready() && !atomic_load_explicit(&off, memory_order_relaxed);

@@ -50,7 +50,6 @@ bool sn_requests_undecided(void);
 bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf, void *request);
 /* A request that is complete. */
 void sn_requests_complete(void *request);
-handle sn_requests_at(const void *requests, int i);
 /* All that are pending become the MPI's. By a thread that is not in the MPI. */
 void sn_requests_give(void);
 /* Likewise by one that reads the MPI's queue, which may be any. */
