@@ -8,12 +8,10 @@
  *     blocks [-w | -v | -s | -m]
  *         -w, -v, -s: as sums.c, and each call is the MPI's; -m: with MPI_THREAD_MULTIPLE, several threads at once
  */
-#include "before.h"
 #define NAME "blocks"
-#include "blocks_check.h"
+#include "blocks_run.h"
 #include "told.h"
 #include <mpi.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -481,41 +479,15 @@ static void *in_thread(void *arg)
 	return NULL;
 }
 
-static void threads(void)
-{
-	MPI_Comm comms[3];
-	pthread_t t[3];
-	for (int i = 0; i < 3; i++)
-		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-	for (int i = 0; i < 3; i++)
-		pthread_create(&t[i], NULL, in_thread, &comms[i]);
-	for (int i = 0; i < 3; i++)
-		pthread_join(t[i], NULL);
-	for (int i = 0; i < 3; i++)
-		MPI_Comm_free(&comms[i]);
-}
-
 int main(int argc, char **argv)
 {
-	const char *how = argc > 1 ? argv[1] : "";
-	bool many = !strcmp(how, "-m"), ours = !*how || many;
-	int provided, all_faults = 0, all_calls = 0;
 	struct memory m;
-	if (!strcmp(how, "-w"))
-		without(argv);
-	if (!strcmp(how, "-v"))
-		variable();
-	if (!strcmp(how, "-s"))
-		session_begins();
-	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	begin(argc, argv);
 	memory_new(&m);
 	make_types();
-	alarm(100);
 	all_lengths(&m, MPI_COMM_WORLD);
-	all_types(&m, MPI_COMM_WORLD, ours);
-	types_again(&m, MPI_COMM_WORLD, ours);
+	all_types(&m, MPI_COMM_WORLD, run_ours);
+	types_again(&m, MPI_COMM_WORLD, run_ours);
 	mixed(&m, MPI_COMM_WORLD);
 	ahead(&m, MPI_COMM_WORLD);
 	beside_lent_sums(&m, MPI_COMM_WORLD);
@@ -524,17 +496,10 @@ int main(int argc, char **argv)
 	communicators(&m);
 	between_groups(&m);
 	beside_messages(&m, MPI_COMM_WORLD, one_beside);
-	if (many)
-		threads();
-	wrongs(&m, ours);
+	if (run_many)
+		threads(in_thread);
+	wrongs(&m, run_ours);
 	free_types();
 	memory_free(&m);
-	MPI_Reduce(&faults, &all_faults, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-	MPI_Reduce(&calls, &all_calls, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-	if (!rank && !all_faults)
-		printf("blocks: %d calls, every byte right\n", all_calls);
-	MPI_Finalize();
-	if (!strcmp(how, "-s"))
-		session_ends();
-	return all_faults != 0;
+	return end();
 }

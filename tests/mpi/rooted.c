@@ -11,12 +11,10 @@
  *     rooted -d WORD [-b]
  *         the root ends; another rank writes the file WORD when it hears of it
  */
-#include "before.h"
 #define NAME "rooted"
-#include "blocks_check.h"
+#include "blocks_run.h"
 #include "told.h"
 #include <mpi.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -468,20 +466,6 @@ static void *in_thread(void *arg)
 	return NULL;
 }
 
-static void threads(void)
-{
-	MPI_Comm comms[3];
-	pthread_t t[3];
-	for (int i = 0; i < 3; i++)
-		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-	for (int i = 0; i < 3; i++)
-		pthread_create(&t[i], NULL, in_thread, &comms[i]);
-	for (int i = 0; i < 3; i++)
-		pthread_join(t[i], NULL);
-	for (int i = 0; i < 3; i++)
-		MPI_Comm_free(&comms[i]);
-}
-
 /* Whoever has no place any more waits for one that has ended. */
 static void death(const char *word)
 {
@@ -500,21 +484,9 @@ static void death(const char *word)
 
 int main(int argc, char **argv)
 {
-	const char *how = argc > 1 ? argv[1] : "";
-	bool many = !strcmp(how, "-m"), ours = !*how || many;
-	int provided, all_faults = 0, all_calls = 0;
 	struct memory m;
-	if (!strcmp(how, "-w"))
-		without(argv);
-	if (!strcmp(how, "-v"))
-		variable();
-	if (!strcmp(how, "-s"))
-		session_begins();
-	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	alarm(100);
-	if (!strcmp(how, "-d") && argc > 2)
+	begin(argc, argv);
+	if (!strcmp(run_how, "-d") && argc > 2)
 		death(argv[2]);
 	memory_new(&m);
 	make_types();
@@ -529,17 +501,10 @@ int main(int argc, char **argv)
 	communicators(&m);
 	between_groups();
 	beside_messages(&m, MPI_COMM_WORLD, any_beside);
-	if (many)
-		threads();
-	wrongs(&m, ours);
+	if (run_many)
+		threads(in_thread);
+	wrongs(&m, run_ours);
 	free_types();
 	memory_free(&m);
-	MPI_Allreduce(&faults, &all_faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-	MPI_Allreduce(&calls, &all_calls, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-	if (!rank && !all_faults)
-		printf("rooted: %d calls, every byte right\n", all_calls);
-	MPI_Finalize();
-	if (!strcmp(how, "-s"))
-		session_ends();
-	return all_faults != 0;
+	return end();
 }

@@ -10,13 +10,11 @@
  *     vary -l
  *         and where there are as many communicators as the MPI has, before that
  */
-#include "before.h"
 #define NAME "vary"
-#include "blocks_check.h"
+#include "blocks_run.h"
 #include "large.h"
 #include "told.h"
 #include <mpi.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -448,39 +446,13 @@ static void *in_thread(void *arg)
 	return NULL;
 }
 
-static void threads(void)
-{
-	MPI_Comm comms[3];
-	pthread_t t[3];
-	for (int i = 0; i < 3; i++)
-		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-	for (int i = 0; i < 3; i++)
-		pthread_create(&t[i], NULL, in_thread, &comms[i]);
-	for (int i = 0; i < 3; i++)
-		pthread_join(t[i], NULL);
-	for (int i = 0; i < 3; i++)
-		MPI_Comm_free(&comms[i]);
-}
-
 int main(int argc, char **argv)
 {
-	const char *how = argc > 1 ? argv[1] : "";
-	bool many = !strcmp(how, "-m"), ours = !*how || many;
-	int provided, all_faults = 0, all_calls = 0;
 	struct memory m;
-	if (!strcmp(how, "-w"))
-		without(argv);
-	if (!strcmp(how, "-v"))
-		variable();
-	if (!strcmp(how, "-s"))
-		session_begins();
-	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	begin(argc, argv);
 	memory_new(&m);
 	make_types();
-	alarm(100);
-	if (!strcmp(how, "-l"))
+	if (!strcmp(run_how, "-l"))
 		all_communicators(&m);
 	all_lengths(&m, MPI_COMM_WORLD);
 	ahead(&m, MPI_COMM_WORLD);
@@ -492,17 +464,10 @@ int main(int argc, char **argv)
 	long_and_short(&m, MPI_COMM_WORLD);
 	one_is_long(&m, MPI_COMM_WORLD);
 	beside_messages(&m, MPI_COMM_WORLD, any_beside);
-	if (many)
-		threads();
-	wrongs(&m, ours);
+	if (run_many)
+		threads(in_thread);
+	wrongs(&m, run_ours);
 	free_types();
 	memory_free(&m);
-	MPI_Reduce(&faults, &all_faults, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-	MPI_Reduce(&calls, &all_calls, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-	if (!rank && !all_faults)
-		printf("vary: %d calls, every byte right\n", all_calls);
-	MPI_Finalize();
-	if (!strcmp(how, "-s"))
-		session_ends();
-	return all_faults != 0;
+	return end();
 }
