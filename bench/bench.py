@@ -35,7 +35,7 @@ ONE_CORE = (30, 50)  # and there, whether the two were now and then one core's t
 GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
-LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "alltoallv", "gatherv", "scatterv", "probed", "asked", "fresh", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
+LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "alltoallv", "gatherv", "scatterv", "iallreduce", "ibcast", "ialltoall", "probed", "asked", "fresh", "neighbours", "idle", "wake", "total", "away", "suite", "capilat",
                   "capipost", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "capipost": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
          "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "served": "us", "total": "x", "away": "us", "threads": "M/s",
@@ -136,6 +136,7 @@ def jobs(quick):
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoall", "allreduce", "bcast", "exchange") for n in spread]
     rows += [f"{kind}:{n}:{short}" for kind in ("reduce", "gather", "scatter", "allgatherv") for n in spread[:3]]
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoallv", "gatherv", "scatterv") for n in spread[:2]] + [f"probed:8:{short}"]
+    rows += [f"{kind}:{n}:{short}" for kind in ("iallreduce", "ibcast", "ialltoall") for n in spread[:2]]
     rows += [f"{kind}:{n}:{short}" for kind in ("asked", "fresh") for n in (8, 1024)]
     rows += ["idle:0"]
     crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange", "reduce") for n in (8, 65536)] + ["neighbours:65536:100", "rates:8:100"]

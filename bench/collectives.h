@@ -43,6 +43,19 @@ static void vary(const char *kind, int n, int root)
 		MPI_Scatterv(mine, counts, displs, MPI_BYTE, theirs, n, MPI_BYTE, root, MPI_COMM_WORLD);
 }
 
+/* Those that do not block, and MPI_Wait. */
+static void begun(const char *kind, int n, int root)
+{
+	MPI_Request req;
+	if (!strcmp(kind, "iallreduce"))
+		MPI_Iallreduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &req);
+	else if (!strcmp(kind, "ibcast"))
+		MPI_Ibcast(mine, n, MPI_BYTE, root, MPI_COMM_WORLD, &req);
+	else
+		MPI_Ialltoall(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, MPI_COMM_WORLD, &req);
+	MPI_Wait(&req, MPI_STATUS_IGNORE);
+}
+
 /* How long it is the receiver asks, as Python does for objects. */
 static void probed(int n, int to, int from)
 {
@@ -98,6 +111,8 @@ static double collective(const char *kind, size_t len, long rounds)
 			MPI_Scatter(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all);
 		else if (kind[strlen(kind) - 1] == 'v')
 			vary(kind, n, root);
+		else if (*kind == 'i')
+			begun(kind, n, root);
 		else if (!strcmp(kind, "probed"))
 			probed(n, right, left);
 		else if (!strcmp(kind, "fresh") || !strcmp(kind, "asked"))

@@ -17,7 +17,7 @@ STREAMS = ("bw", "cold", "used")
 
 
 def kinds_in_order(rows):
-    order = [k for k in bench.TITLES if not k.startswith(bench.THREADS)] + ["alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "alltoallv", "gatherv", "scatterv"]
+    order = [k for k in bench.TITLES if not k.startswith(bench.THREADS)] + ["alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "alltoallv", "gatherv", "scatterv", "iallreduce", "ibcast", "ialltoall"]
     order += [k for k in bench.TITLES if k.startswith(bench.THREADS)]
     return sorted(rows, key=lambda r: (int(r.partition("@")[2] or 2), order.index(bench.kind_of(r)),
                                        int(r.split("@")[0].split(":")[1])))

@@ -17,6 +17,7 @@
  *              origin does something else for GAP between two of them
  *   alltoall, allreduce, bcast, exchange, reduce, gather, scatter   us a call; each rank in turns is the root
  *   allgatherv, alltoallv, gatherv, scatterv   likewise
+ *   iallreduce, ibcast, ialltoall   likewise, with MPI_Wait
  *   probed     us, a message to the right and one from the left, which MPI_Mprobe finds and MPI_Mrecv receives
  *   asked      us, four messages to the right and four from the left, until MPI_Testall says that all are over
  *   fresh      likewise with MPI_Waitall, and none of 1 to SIZE bytes is like another: new tags, lengths, buffers

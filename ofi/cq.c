@@ -344,9 +344,11 @@ static ssize_t look(struct sn_ofi_cq *cq, void *buf, size_t count, fi_addr_t *sr
 	return (ssize_t)given;
 }
 
-static bool taught(struct sn_ofi_cq *cq)
+/* Is there what becomes the MPI's, or ends, when it reads? */
+static inline bool is_to_give(struct sn_ofi_cq *cq)
 {
-	return atomic_load_explicit(&cq->taught, memory_order_relaxed);
+	return (atomic_load_explicit(&cq->taught, memory_order_relaxed) && sn_ofi_any_stays()) ||
+	       sn_ofi_any_given();
 }
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
@@ -354,7 +356,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	struct sn_ofi_cq *cq = sn_container(fid, struct sn_ofi_cq, fid);
 	bool serial = cq->domain->serial;
 
-	if (sn_unlikely(taught(cq)) && sn_ofi_any_stays())
+	if (sn_unlikely(is_to_give(cq)))
 		sn_ofi_give();
 	if (sn_likely(serial && cq->head == cq->tail && count && !cq->overrun))
 		return look(cq, buf, count, src);
@@ -439,7 +441,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	uint64_t end = sn_ofi_deadline(timeout);
 	size_t want = 1;
 
-	if (sn_unlikely(taught(cq)) && sn_ofi_any_stays())
+	if (sn_unlikely(is_to_give(cq)))
 		sn_ofi_give();
 	if (cq->threshold && cond)
 		want = SN_MAX_OF(SN_MIN_OF(*(const size_t *)cond, count), (size_t)1);

@@ -338,6 +338,12 @@ void sn_ofi_lesson_spoil(void); /* this cannot be done again */
  * answers, and the MPI can answer nothing but what it reads here: so all of them become the MPI's when it reads.
  */
 extern _Atomic uint32_t *_Atomic sn_ofi_stays; /* how many there are (shim.h) */
+extern _Atomic uint32_t *_Atomic sn_ofi_given; /* and what else it sees to then, whoever reads */
+static inline bool sn_ofi_any_given(void)
+{
+	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_given, memory_order_relaxed),
+				    memory_order_relaxed) != 0;
+}
 static inline bool sn_ofi_any_stays(void)
 {
 	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_stays, memory_order_relaxed),

@@ -129,7 +129,9 @@ struct sn_shim_thread *sn_ofi_waiting_thread(const struct sn_shim *shim)
 {
 	struct sn_shim_thread *t = sn_ofi_calling_thread(shim);
 
-	return t && t->kind == SN_SHIM_WAITS && !atomic_load_explicit(&shim->elsewhere, memory_order_relaxed)
+	return t && t->kind == SN_SHIM_WAITS &&
+			       !atomic_load_explicit(&shim->elsewhere, memory_order_relaxed) &&
+			       !atomic_load_explicit(&shim->given, memory_order_relaxed)
 		       ? t
 		       : NULL;
 }

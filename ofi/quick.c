@@ -315,6 +315,7 @@ struct sn_shim_ahead *_Atomic sn_ofi_ahead;
 
 static _Atomic uint32_t none;
 _Atomic uint32_t *_Atomic sn_ofi_stays = &none;
+_Atomic uint32_t *_Atomic sn_ofi_given = &none;
 
 static inline void stays_change(int32_t by)
 {
@@ -496,6 +497,7 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 	if (!shim)
 		return;
 	atomic_store(&sn_ofi_stays, &shim->stays);
+	atomic_store(&sn_ofi_given, &shim->given);
 	atomic_store(&shim->quick, &quick);
 }
 

@@ -229,6 +229,8 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		       const union function *slowly)
 {
 	sn_quick_told();
+	if (!likely(!atomic_load_explicit(&sn_meet_waiting, memory_order_relaxed)))
+		sn_meet_in_time(c->comm);
 	struct sn_meet *m = sn_flat_of(c);
 	if (m)
 		return sn_flat_do(m, c, from, to);

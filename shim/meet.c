@@ -2,6 +2,7 @@
 #include "meet.h"
 #include "base/copy.h"
 #include "base/launched.h"
+#include "begun.h"
 #include "beside.h"
 #include "gpu.h"
 #include "here.h"
@@ -107,13 +108,22 @@ static struct sn_meet *find_or_take(handle comm)
 	return m;
 }
 
+static void no_more_waits(struct sn_meet *m)
+{
+	if (m->waits)
+		atomic_fetch_sub(&sn_meet_waiting, 1);
+	m->waits = false;
+}
+
 struct sn_meet *sn_meet_never(handle comm)
 {
 	struct sn_meet *m = find_or_take(comm);
-	if (m)
+	if (m) {
+		no_more_waits(m);
 		atomic_store(&m->counted, SN_MEET_CALLS);
-	else
+	} else {
 		sn_proof_failed(comm);
+	}
 	return m;
 }
 
@@ -124,6 +134,34 @@ struct sn_meet *sn_meet_after(handle comm)
 	if (!m)
 		sn_proof_failed(comm);
 	return m && atomic_fetch_add(&m->counted, 1) + 1 >= SN_MEET_CALLS ? sn_meet_here(comm) : NULL;
+}
+
+_Atomic unsigned sn_meet_waiting;
+
+void sn_meet_counts(handle comm, bool sums)
+{
+	struct sn_meet *m = find_or_take(comm);
+	if (!m)
+		return;
+	if (!m->waits)
+		atomic_fetch_add(&sn_meet_waiting, 1);
+	m->waits = true;
+	m->sums_went |= sums;
+	if (atomic_load(&m->counted) < SN_MEET_CALLS - 1)
+		atomic_fetch_add(&m->counted, 1);
+}
+
+bool sn_meet_counted(handle comm, bool sums)
+{
+	const struct sn_meet *m = find(sn_meet_plain(comm));
+	return m && m->waits && (!sums || m->sums_went) && atomic_load(&m->counted) >= SN_MEET_CALLS - 1;
+}
+
+void sn_meet_in_time(handle comm)
+{
+	struct sn_meet *m = is_none(comm) || sn_meet_is_ending(comm) ? NULL : find(sn_meet_plain(comm));
+	if (m && m->waits && atomic_load(&m->counted) == SN_MEET_CALLS - 1)
+		sn_meet_here(comm);
 }
 
 /* ---- the memory ---- */
@@ -221,11 +259,11 @@ static void find_handles(void)
 	self = sn_mpi_handle(SN_COMM_SELF);
 }
 
-/* For either kind of sums. Flat: those of half of them, and one more of a pair. */
+/* For all kinds of sums, of which begun.h's are the longest. Flat: those of half of them, and one more of a pair. */
 static char *sums_of(unsigned ranks)
 {
 	size_t flat = ((size_t)ranks / 2 + 1) * SN_MEET_ROOM;
-	return aligned_alloc(64, flat > SN_MEET_SUMS ? flat : SN_MEET_SUMS);
+	return aligned_alloc(64, flat > SN_MEET_BRINGS ? flat : SN_MEET_BRINGS);
 }
 
 /* Whoever lacks something takes part as far as it is said to the others. */
@@ -262,6 +300,7 @@ static void share(struct sn_meet *m, handle comm)
 		m->mem = mem;
 		atomic_fetch_add(&with_memory, 1);
 		borrow(m, comm, type, min);
+		m->begins = all_say(sn_begun_may(), comm, type, min);
 	} else if (mem) {
 		munmap(mem, sn_meet_bytes(m->ranks));
 	}
@@ -320,6 +359,8 @@ bool sn_meet_is_ending(handle comm)
 void sn_meet_ends(struct sn_meet_ending *e, handle comm)
 {
 	*e = (struct sn_meet_ending){sn_meet_plain(comm), ending, find(sn_meet_plain(comm))};
+	if (e->meet)
+		sn_begun_end_all(e->meet);
 	ending = e->comm;
 	if (e->meet)
 		sn_beside_free(e->meet);
@@ -332,6 +373,7 @@ void sn_meet_ended(struct sn_meet_ending *e, bool ended)
 	struct sn_meet *m = e->meet;
 	ending = e->outer;
 	if (m && ended) {
+		no_more_waits(m);
 		if (m->mem) {
 			munmap(m->mem, sn_meet_bytes(m->ranks));
 			atomic_fetch_sub(&with_memory, 1);
@@ -355,6 +397,12 @@ int sn_meet_size(struct sn_meet *m, const struct sn_collective *c)
 	m->generation = c->generation;
 	m->size = size;
 	return size;
+}
+
+void sn_meet_each(void (*what)(struct sn_meet *m))
+{
+	for (struct sn_meet *m = atomic_load(&meets); m; m = m->older)
+		what(m);
 }
 
 void sn_meet_gone(const void *ep)
@@ -442,6 +490,21 @@ static bool has_ended(const struct sn_meet_memory *mem, unsigned rank)
 	return known ? now != mem->began[rank] : kill(mem->pid[rank], 0) < 0 && errno == ESRCH;
 }
 
+bool sn_meet_has_ended(const struct sn_meet *m, unsigned rank)
+{
+	return has_ended(m->mem, rank);
+}
+
+void sn_meet_fails(struct sn_meet *m, unsigned rank)
+{
+	fprintf(stderr,
+		"sennit: process %d, rank %u of a communicator, has ended before a collective that the "
+		"others "
+		"are in\n",
+		m->mem->pid[rank], rank);
+	atomic_store(&m->mem->failed, 1);
+}
+
 static __attribute__((noinline)) int wait_for(struct sn_meet *m, handle comm, unsigned rank,
 					      const _Atomic uint64_t *word, uint64_t number)
 {
@@ -460,13 +523,8 @@ static __attribute__((noinline)) int wait_for(struct sn_meet *m, handle comm, un
 		bool ended = ++naps % ASKED == 0 && has_ended(m->mem, rank);
 		bool failed = atomic_load(&m->mem->failed);
 		here = come(&w);
-		if (!here && ended) {
-			fprintf(stderr,
-				"sennit: process %d, rank %u of a communicator, has ended before a "
-				"collective that the others are in\n",
-				m->mem->pid[rank], rank);
-			atomic_store(&m->mem->failed, 1);
-		}
+		if (!here && ended)
+			sn_meet_fails(m, rank);
 		if (!here && (ended || failed))
 			return sn_proof_failed(comm);
 	}
@@ -503,11 +561,14 @@ int sn_meet_await(struct sn_meet *m, handle comm, unsigned rank, const _Atomic u
 
 bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c)
 {
-	if (likely(m->from == c->from && m->to == c->to))
-		return m->gpu;
-	m->from = c->from;
-	m->to = c->to;
-	return m->gpu = sn_gpu_is_here();
+	if (likely(atomic_load_explicit(&m->from, memory_order_relaxed) == c->from &&
+		   atomic_load_explicit(&m->to, memory_order_relaxed) == c->to))
+		return atomic_load_explicit(&m->gpu, memory_order_relaxed);
+	bool gpu = sn_gpu_is_here();
+	atomic_store_explicit(&m->from, c->from, memory_order_relaxed);
+	atomic_store_explicit(&m->to, c->to, memory_order_relaxed);
+	atomic_store_explicit(&m->gpu, gpu, memory_order_relaxed);
+	return gpu;
 }
 
 /*

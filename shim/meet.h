@@ -37,7 +37,11 @@
 #define SN_MEET_BLOCK                                                                                        \
 	((size_t)16                                                                                          \
 	 << 10) /* blocks.h, bcast.h, rooted.h: bytes of a block. Longer ones go as fast by messages, of which each is copied once */
-#define SN_MEET_CALLS  16 /* blocks.h, bcast.h: to make the memory takes as long as some of them */
+#define SN_MEET_BEGUN                                                                                        \
+	16 /* begun.h: calls of a rank that all but the slowest have read by the next time round */
+#define SN_MEET_MORE   256   /* likewise: that it may be ahead of those */
+#define SN_MEET_BRINGS 16384 /* likewise: bytes that a rank brings along */
+#define SN_MEET_CALLS  16    /* blocks.h, bcast.h: to make the memory takes as long as some of them */
 #define SN_MEET_PERIOD 64 /* calls, or pieces, of which one looks for the MPI, that its own affairs go on */
 
 struct sn_meet_line {	       /* flat.h: one rank's */
@@ -60,9 +64,15 @@ struct sn_meet_words {	       /* long.h: one rank's */
 _Static_assert(sizeof(struct sn_meet_words) == 192,
 	       "lines of the cache, and no neighbour's, which is fetched with one");
 
+struct sn_meet_begun {		 /* begun.h: one rank's */
+	_Atomic uint64_t posted; /*  0 so many of its calls it has brought along what there is */
+	_Atomic uint64_t done;	 /*  8 and so many it has read what others have */
+};
+
 /*
  * Then words[ranks], line[2][ranks], read[ranks], taken[ranks], places[PLACES], up[PLACES][ranks], cell[2][ranks][ranks], what does not fit into lines
- * [2][ranks][ROOM], and into places [PLACES][PLACE], rings[ranks + 1], and what does not fit into up [ranks][PLACES][PLACE].
+ * [2][ranks][ROOM], and into places [PLACES][PLACE], rings[ranks + 1], and what does not fit into up [ranks][PLACES][PLACE]; and of each rank begun,
+ * line[BEGUN + MORE], and what does not fit into these.
  */
 struct sn_meet_memory {
 	uint64_t key;		   /*    0 not another's */
@@ -108,9 +118,10 @@ struct sn_meet {
 	handle type; /* of the last call, and its size, in that generation */
 	int size;
 	unsigned generation;
-	char *sums;	    /* room for some */
-	uintptr_t from, to; /* its regions, and whether they may be a GPU's */
-	bool gpu;
+	char *sums; /* room for some */
+	_Atomic uintptr_t from,
+		to; /* its regions, and whether they may be a GPU's; and of what ends beside it */
+	atomic_bool gpu;
 	/* flat.h */
 	uint64_t call;
 	unsigned forms;
@@ -127,6 +138,14 @@ struct sn_meet {
 	unsigned char roots[SN_MEET_PLACES]; /* of the last ones */
 	handle beside;			     /* beside.h */
 	bool beside_asked;
+	/* begun.h */
+	bool begins;			  /* all of its ranks can */
+	bool sums_went;			  /* some whose bits depend on the order were the MPI's */
+	bool waits;			  /* some have been counted */
+	uint64_t begun, begun_read;	  /* so far, and of so many all have said that they have read them */
+	unsigned pending;		  /* of this rank's: not over */
+	struct sn_begun *oldest, *newest; /* of this rank's, that are not over */
+	struct sn_meet_type begun_types[2];
 	/* long.h */
 	bool here;		   /* its ranks are all of this job, and all have this library */
 	uint64_t calls, pieces;	   /* so far */
@@ -181,6 +200,15 @@ struct sn_meet *sn_meet_set_up(handle comm, bool here);
 struct sn_meet *sn_meet_here(handle comm);
 /* Likewise, with the SN_MEET_CALLSth of such calls; NULL before that. */
 struct sn_meet *sn_meet_after(handle comm);
+/*
+ * Likewise of a call that does not block: all ranks cannot be asked in it, but in the next one that does, of whatever
+ * kind.
+ */
+void sn_meet_counts(handle comm, bool sums);
+/* Would that change nothing any more? */
+bool sn_meet_counted(handle comm, bool sums);
+extern _Atomic unsigned sn_meet_waiting; /* communicators with such calls, whose ranks have not been asked */
+void sn_meet_in_time(handle comm);
 /* It shall have none. */
 struct sn_meet *sn_meet_never(handle comm);
 /* Do all of its ranks say so? They call it at once. */
@@ -209,6 +237,11 @@ char *sn_meet_up_room(const struct sn_meet *m, uint64_t call, unsigned rank, siz
 /* vary.h: of what this rank has for that one, in this generation. */
 struct sn_meet_line *sn_meet_cell(const struct sn_meet *m, unsigned generation, unsigned from, unsigned to);
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank);
+/* begun.h: that rank's; and the line of its call is one of these two. */
+struct sn_meet_begun *sn_meet_begun(const struct sn_meet *m, unsigned rank);
+struct sn_meet_line *sn_meet_begun_line(const struct sn_meet *m, unsigned rank, uint64_t call);
+struct sn_meet_line *sn_meet_more_line(const struct sn_meet *m, unsigned rank, uint64_t call);
+char *sn_meet_begun_room(const struct sn_meet *m, unsigned rank, struct sn_meet_line *line, size_t len);
 
 /*
  * Where the next piece goes in each rank's ring: behind the last one, or at its beginning, after `lap` bytes if that
@@ -246,6 +279,9 @@ static inline void sn_meet_heard(struct sn_meet_turns *t, bool mpis)
 	t->rest = (unsigned char)(t->fails / 2);
 }
 
+/* Has that process ended? And if that is before it has come: the user is told, and whoever waits. */
+bool sn_meet_has_ended(const struct sn_meet *m, unsigned rank);
+void sn_meet_fails(struct sn_meet *m, unsigned rank);
 /* The MPI's own affairs. */
 void sn_meet_look(const struct sn_meet *m);
 /* May this call's buffers be a GPU's? Asked where they are not the last one's. */
@@ -253,6 +289,8 @@ bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c);
 /* A copy out of the program's memory, or into it. */
 void sn_meet_copy(struct sn_meet *m, const struct sn_collective *c, void *to, const void *from, size_t len);
 
+/* Whatever there is, with memory or without. */
+void sn_meet_each(void (*what)(struct sn_meet *m));
 /* The endpoint is closed. */
 void sn_meet_gone(const void *ep);
 

@@ -6,6 +6,7 @@
 #ifndef SN_SHIM_OWN_H
 #define SN_SHIM_OWN_H
 
+#include "begun.h"
 #include "holder.h"
 #include "requests.h"
 
@@ -52,13 +53,15 @@ enum {
 };
 
 /*
- * A receive of ours. It is complete, or posted, or by now the MPI's, and then its name stays ours: the program may
+ * A receive of ours, or a collective that does not block (begun.h). It is complete, or posted, or by now the MPI's, and then its name stays ours: the program may
  * have copies of it.
  */
 struct slot {
 	struct sn_shim_ahead ahead; /* posted NULL: it has come, or is the MPI's */
 	int64_t len; /* that have come; negative: not yet. While it is posted the provider writes it */
 	handle real; /* the MPI's */
+	struct sn_begun
+		*begun; /* it is no receive, but such a collective that is not over; NULL afterwards */
 	struct entry *entry;
 	struct call call;
 	struct slot *before, *after; /* among those that are posted */
@@ -76,6 +79,8 @@ extern _Atomic uintptr_t sn_own_names; /* the first of SLOTS + 1; 0: none was ev
 
 /* It had not come, and is the MPI's from now on, unless it has come now. */
 void sn_own_too_late(struct slot *s);
+/* Of one that is no receive: 0: it is over; SN_SHIM_NOT_YET; SN_SHIM_NEVER: it has failed, and is the MPI's. */
+int64_t sn_own_look_begun(struct slot *s);
 /* The MPI's for this one, whatever has become of it; NULL: for a send that is complete. */
 handle sn_own_real(struct slot *s);
 /* No more are given. */
@@ -226,7 +231,7 @@ static inline __attribute__((always_inline)) int64_t look(struct slot *s, uint32
 		return 0;
 	int64_t len = __atomic_load_n(&s->len, __ATOMIC_ACQUIRE);
 	if (!likely(s->ahead.posted))
-		return len >= 0 ? len : SN_SHIM_NEVER;
+		return len >= 0 ? len : s->begun ? sn_own_look_begun(s) : SN_SHIM_NEVER;
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
 	if (!likely(len >= 0))
 		len = q->test(s->ahead.posted, s->ahead.way.exactly, looks, &s->len);

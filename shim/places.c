@@ -63,9 +63,20 @@ static size_t up_rooms_at(unsigned ranks)
 	return rings_at(ranks) + ((size_t)ranks + 1) * sn_meet_ring_of(ranks);
 }
 
+static size_t begun_at(unsigned ranks)
+{
+	return (up_rooms_at(ranks) + (size_t)ranks * SN_MEET_PLACES * ROOM + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Of one rank: its words, its lines, and what does not fit into these. */
+#define BEGUN_LINES (SN_MEET_BEGUN + SN_MEET_MORE)
+#define BEGUN_ROOM  ((size_t)SN_MEET_BRINGS + 64)
+#define BEGUN_WORDS (2 * 64 + BEGUN_LINES * sizeof(struct sn_meet_line))
+#define BEGUN	    ((BEGUN_WORDS + BEGUN_LINES * BEGUN_ROOM + PAGE - 1) / PAGE * PAGE)
+
 size_t sn_meet_bytes(unsigned ranks)
 {
-	return up_rooms_at(ranks) + (size_t)ranks * SN_MEET_PLACES * ROOM;
+	return begun_at(ranks) + ranks * BEGUN;
 }
 
 struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank)
@@ -113,4 +124,32 @@ struct sn_meet_line *sn_meet_cell(const struct sn_meet *m, unsigned generation, 
 char *sn_meet_ring(const struct sn_meet *m, unsigned rank)
 {
 	return (char *)m->mem + rings_at(m->ranks) + rank * m->ring;
+}
+
+struct sn_meet_begun *sn_meet_begun(const struct sn_meet *m, unsigned rank)
+{
+	char *words = (char *)m->mem + begun_at(m->ranks) + rank * BEGUN;
+	return (struct sn_meet_begun *)(void *)words;
+}
+
+static struct sn_meet_line *begun_lines(const struct sn_meet *m, unsigned rank)
+{
+	return (struct sn_meet_line *)(void *)((char *)sn_meet_begun(m, rank) + 2 * (size_t)64);
+}
+
+struct sn_meet_line *sn_meet_begun_line(const struct sn_meet *m, unsigned rank, uint64_t call)
+{
+	return begun_lines(m, rank) + call % SN_MEET_BEGUN;
+}
+
+struct sn_meet_line *sn_meet_more_line(const struct sn_meet *m, unsigned rank, uint64_t call)
+{
+	return begun_lines(m, rank) + SN_MEET_BEGUN + call % SN_MEET_MORE;
+}
+
+char *sn_meet_begun_room(const struct sn_meet *m, unsigned rank, struct sn_meet_line *line, size_t len)
+{
+	size_t n = (size_t)(line - begun_lines(m, rank));
+	return len <= SN_MEET_SHORT ? line->data
+				    : (char *)sn_meet_begun(m, rank) + BEGUN_WORDS + n * BEGUN_ROOM;
 }

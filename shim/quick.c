@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "beginning.h"
 #include "collective.h"
 #include "flat.h"
 #include "here.h"
@@ -476,8 +477,8 @@ unsigned char sn_quick_idle(const char *name)
 void *sn_quick_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', call = call_named(name);
-	bool varying = sn_varying_is(name), collective = varying || sn_collective_is(name);
-	bool matched = sn_matched_is(name);
+	bool varying = sn_varying_is(name), beginning = sn_beginning_is(name);
+	bool collective = varying || beginning || sn_collective_is(name), matched = sn_matched_is(name);
 	sn_mpi_find_family();
 	if (call == CALLS && !collective && !matched) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
@@ -491,9 +492,10 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	if (!definition && sn_mpi_family == UNKNOWN)
 		return NULL;
 	if (!definition)
-		return varying	 ? sn_varying_stand_in(name, NULL)
-		       : matched ? sn_matched_stand_in(name, NULL)
-				 : NULL;
+		return varying	   ? sn_varying_stand_in(name, NULL)
+		       : beginning ? sn_beginning_stand_in(name, NULL)
+		       : matched   ? sn_matched_stand_in(name, NULL)
+				   : NULL;
 	bool off = (call <= BOTH || collective || matched) &&
 		   (sn_mpi_family == UNKNOWN || !sn_quick_possible() ||
 		    (!p && sn_quick_is_tools(name, definition)));
@@ -506,8 +508,9 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	if (matched)
 		return sn_matched_stand_in(name, definition);
 	if (collective)
-		return varying ? sn_varying_stand_in(name, definition)
-			       : sn_collective_stand_in(name, definition);
+		return varying	   ? sn_varying_stand_in(name, definition)
+		       : beginning ? sn_beginning_stand_in(name, definition)
+				   : sn_collective_stand_in(name, definition);
 	/* several threads may be at their first call of it */
 	SN_FUNCTION_IS(&next[p][call], definition);
 	if (call == BOTH && !SN_FUNCTION(&next[1][RECV]).symbol)

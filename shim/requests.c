@@ -70,6 +70,40 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf,
 	return true;
 }
 
+/* By whichever thread: nobody but who asks of it changes it. */
+bool sn_requests_begin(struct sn_begun *b, void *request)
+{
+	if (!sn_requests_are_ready() || !sn_own_enter())
+		return false;
+	if (!sn_own_free)
+		sn_own_free = atomic_exchange_explicit(&sn_own_returned, NULL, memory_order_acquire);
+	struct slot *s = sn_own_free;
+	if (s) {
+		sn_own_free = s->next;
+		s->len = -1;
+		s->begun = b;
+		s->call.peer = sn_mpi_any_source();
+		s->tag = sn_mpi_any_tag();
+		s->asked = 0;
+		put(request, 0, name_of(s));
+	}
+	sn_own_leave();
+	return s != NULL;
+}
+
+int64_t sn_own_look_begun(struct slot *s)
+{
+	enum sn_begun_state state = sn_begun_look(s->begun);
+	if (state == SN_BEGUN_PENDING)
+		return SN_SHIM_NOT_YET;
+	s->begun = NULL;
+	if (state == SN_BEGUN_FAILED)
+		s->real = sn_told_request(s->call.peer, s->tag, 0, sn_mpi_err_other());
+	else
+		s->len = 0;
+	return state == SN_BEGUN_OVER ? 0 : SN_SHIM_NEVER;
+}
+
 void sn_requests_complete(void *request)
 {
 	put(request, 0, atomic_load_explicit(&sn_own_names, memory_order_relaxed) + SLOTS);
@@ -116,6 +150,11 @@ static void make_real(struct slot *s)
 void sn_own_too_late(struct slot *s)
 {
 	const struct sn_shim_quick *q = atomic_load(&sn_mpi_shim.quick);
+	if (s->begun) {
+		s->real = sn_begun_real(s->begun);
+		s->begun = NULL;
+		return;
+	}
 	if (!q->hold(s->ahead.posted, &s->len)) { /* the provider's own thread has looked */
 		come(s);
 		return;
@@ -177,6 +216,8 @@ void sn_requests_ahead(void)
 /* Who visits may wait for what is locked here: this does not wait for him. */
 void sn_requests_read(void)
 {
+	if (sn_begun_any_real())
+		sn_begun_end_real();
 	if (threads() == ONE) {
 		sn_own_give_all();
 		return;
@@ -264,6 +305,8 @@ static int wait_before(void *request, void *status)
 static int wait_real(void *request, void *status)
 {
 	uint64_t unused[8];
+	if (!likely(!sn_begun_any_real()) && request)
+		sn_begun_wait_real(at(request, 0));
 	if (!request || !to_learn(at(request, 0)) || !sn_seen_goes_on())
 		return wait_before(request, status);
 	void *seen = wanted(status) ? status : unused;
@@ -318,8 +361,18 @@ static int waitall_real(int n, void *requests, void *statuses, int learned)
 
 /* ---- MPI_Wait, MPI_Waitall ---- */
 
+/* Without keeping out others, however long it takes. */
+static void wait_begun(struct slot *s)
+{
+	if (s->begun)
+		sn_begun_wait(s->begun);
+	look(s, 0);
+}
+
 static __attribute__((noinline)) int wait_late(void *request, struct slot *s, void *status)
 {
+	if (s->begun)
+		wait_begun(s);
 	bool entered = sn_own_enter();
 	if (s->ahead.posted)
 		sn_own_too_late(s);
@@ -384,6 +437,13 @@ static struct all end_all(int n, void *requests, void *statuses)
 		struct slot *s = slot_of(k);
 		bool here = look(s, looks) >= 0;
 		a.ours++;
+		if (!likely(here) && s->begun) {
+			if (entered)
+				sn_own_leave();
+			wait_begun(s);
+			entered = sn_own_enter();
+			here = s->len >= 0;
+		}
 		if (!likely(here) && s->ahead.posted) {
 			sn_own_too_late(s);
 			here = s->len >= 0;

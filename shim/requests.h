@@ -48,6 +48,9 @@ static inline bool sn_requests_are_ready(void)
 bool sn_requests_undecided(void);
 /* A receive like the one of the entry. False: nothing was done. */
 bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf, void *request);
+/* A collective that does not block (begun.h), and is not over. False: there is no such request now. */
+struct sn_begun;
+bool sn_requests_begin(struct sn_begun *b, void *request);
 /* A request that is complete. */
 void sn_requests_complete(void *request);
 /* All that are pending become the MPI's. By a thread that is not in the MPI. */

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 20
+#define SN_SHIM_VERSION 21
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -207,6 +207,11 @@ struct sn_shim {
 	 * become the MPI's.
 	 */
 	void (*give)(void);
+	/*
+	 * Likewise while there are requests of the MPI's that only somebody who looks elsewhere finds to be over (begun.h): so
+	 * many.
+	 */
+	_Atomic uint32_t given;
 	/*
 	 * Several threads: after a read that found nothing, in a call that waits, the MPI lets its lock go and takes it
 	 * again; in between wait() is called, the provider's, where that has left it something to wait for (owed).

@@ -44,7 +44,9 @@ static enum state state_of(struct slot *s, bool counts, uint32_t looks)
 	if (!s)
 		return HERE;
 	if (look(s, looks) == SN_SHIM_NOT_YET) {
-		if (!counts || !is_late(s))
+		if (s->begun && counts && ++s->asked % ASKED == 0)
+			sn_begun_meanwhile(s->begun);
+		if (s->begun || !counts || !is_late(s))
 			return PENDING;
 		sn_own_too_late(s);
 	}

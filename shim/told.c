@@ -43,20 +43,42 @@ static int cancel(void *state, int is_complete)
 	return 0;
 }
 
-handle sn_told_request(int source, int tag, int64_t len, int error)
+/* With its state, and not complete yet. */
+static handle begin(struct told **state)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find);
-	struct told *t = malloc(sizeof(*t));
+	struct told *t = *state = malloc(sizeof(*t));
 	handle request = 0; /* half as wide ones are written into the lower half */
-	if (t)
-		*t = (struct told){source, tag, error, len};
 	if (!t || !start.symbol || !complete.symbol || start.start(query, drop, cancel, t, &request)) {
 		fprintf(stderr, "sennit: what has been received cannot become a request of the MPI's: %s\n",
 			t ? "no generalized request" : "no memory");
 		abort();
 	}
-	complete.complete(request);
 	/* cppcheck-suppress memleak ; the request has it, until drop() */
 	return request;
+}
+
+handle sn_told_request(int source, int tag, int64_t len, int error)
+{
+	struct told *t;
+	handle request = begin(&t);
+	*t = (struct told){source, tag, error, len};
+	complete.complete(request);
+	return request;
+}
+
+handle sn_told_later(void **state)
+{
+	struct told *t;
+	handle request = begin(&t);
+	*state = t;
+	return request;
+}
+
+void sn_told_now(handle request, void *state, int source, int tag, int error)
+{
+	struct told *t = state;
+	*t = (struct told){source, tag, error, 0};
+	complete.complete(request);
 }

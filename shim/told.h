@@ -8,4 +8,8 @@
 /* error: what it ends with, or 0. Ends the program where there is no memory. */
 handle sn_told_request(int source, int tag, int64_t len, int error);
 
+/* Likewise, of what has not ended yet, and then has. */
+handle sn_told_later(void **state);
+void sn_told_now(handle request, void *state, int source, int tag, int error);
+
 #endif

@@ -49,5 +49,19 @@ int WEAK MPI_Alltoallv_c(const void *out, const MPI_Count *counts, const MPI_Ain
 int WEAK MPI_Alltoallw_c(const void *out, const MPI_Count *counts, const MPI_Aint *displs,
 			 const MPI_Datatype *types, void *in, const MPI_Count *in_counts,
 			 const MPI_Aint *in_displs, const MPI_Datatype *in_types, MPI_Comm comm);
+int WEAK MPI_Ibcast_c(void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm,
+		      MPI_Request *request);
+int WEAK MPI_Iallreduce_c(const void *from, void *to, MPI_Count count, MPI_Datatype type, MPI_Op op,
+			  MPI_Comm comm, MPI_Request *request);
+int WEAK MPI_Ireduce_c(const void *from, void *to, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
+		       MPI_Comm comm, MPI_Request *request);
+int WEAK MPI_Ialltoall_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
+			 MPI_Datatype in_type, MPI_Comm comm, MPI_Request *request);
+int WEAK MPI_Iallgather_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
+			  MPI_Datatype in_type, MPI_Comm comm, MPI_Request *request);
+int WEAK MPI_Igather_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
+		       MPI_Datatype in_type, int root, MPI_Comm comm, MPI_Request *request);
+int WEAK MPI_Iscatter_c(const void *out, MPI_Count count, MPI_Datatype type, void *in, MPI_Count in_count,
+			MPI_Datatype in_type, int root, MPI_Comm comm, MPI_Request *request);
 
 #endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "underway.h"
+#include "own.h"
+#include "told.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SPIN	256	 /* looks at the line that is waited for, before others' ways to wait */
+#define SELDOM	1024	 /* looks in vain, after which it is asked whether somebody has ended */
+#define LONG_NS 10000000 /* and it is not asked sooner */
+
+static struct sn_begun *reals, *unused;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool busy __attribute__((tls_model("initial-exec"))); /* this thread has entered */
+
+/* Where one thread at a time calls there is nobody to lock out. */
+bool sn_underway_enter(void)
+{
+	bool several = threads() != ONE;
+	if (several)
+		pthread_mutex_lock(&lock);
+	busy = true;
+	return several;
+}
+
+void sn_underway_leave(bool entered)
+{
+	busy = false;
+	if (entered)
+		pthread_mutex_unlock(&lock);
+}
+
+/* ---- which they are ---- */
+
+void sn_underway_say_done(struct sn_meet *m)
+{
+	uint64_t done = m->oldest ? m->oldest->call - 1 : m->begun;
+	atomic_store_explicit(&sn_meet_begun(m, m->rank)->done, done, memory_order_release);
+}
+
+/*
+ * Others may wait for who has not read what they have brought along. So who has many to read does so whenever the MPI looks
+ * for completions, too, whatever he waits for.
+ */
+#define MANY (SN_MEET_MORE / 2)
+
+static void append(struct sn_meet *m, struct sn_begun *b)
+{
+	if (m->pending++ == MANY)
+		atomic_fetch_add(&sn_mpi_shim.given, 1);
+	b->after = NULL;
+	b->before = m->newest;
+	*(m->newest ? &m->newest->after : &m->oldest) = b;
+	m->newest = b;
+}
+
+/* It is over. */
+static void ends(struct sn_begun *b, bool failed)
+{
+	struct sn_meet *m = b->m;
+	*(b->before ? &b->before->after : &m->oldest) = b->after;
+	*(b->after ? &b->after->before : &m->newest) = b->before;
+	if (--m->pending == MANY)
+		atomic_fetch_sub(&sn_mpi_shim.given, 1);
+	b->m = NULL;
+	b->failed = failed;
+	if (b->kept)
+		sn_begun_mpi.type_free(&b->kept);
+	b->kept = 0;
+	sn_underway_say_done(m);
+}
+
+struct sn_begun *sn_underway_keep(const struct sn_begun *b)
+{
+	struct sn_begun *k = unused;
+	if (k)
+		unused = k->link;
+	else if (!(k = malloc(sizeof(*k)))) {
+		fprintf(stderr, "sennit: no memory for one more collective that does not block\n");
+		return NULL;
+	}
+	*k = *b;
+	if (k->in.size && !k->in.stays && !sn_begun_mpi.type_dup(k->in.type, &k->kept))
+		k->in.type = k->kept;
+	append(k->m, k);
+	return k;
+}
+
+static void put_away(struct sn_begun *b)
+{
+	b->link = unused;
+	unused = b;
+}
+
+/* Somebody may have ended who is waited for; after that it is looked once more whether he had come. */
+static __attribute__((noinline)) bool is_lost(struct sn_begun *b)
+{
+	uint64_t now = sn_quick_now_ns();
+	struct sn_meet *m = b->m;
+	if (atomic_load(&m->mem->failed))
+		return !sn_begun_all_come(b);
+	if (now - b->since < LONG_NS)
+		return false;
+	b->since = now;
+	if (!sn_meet_has_ended(m, b->next) || sn_begun_all_come(b))
+		return false;
+	sn_meet_fails(m, b->next);
+	return true;
+}
+
+/* Is it over, or can it be so now? */
+static void try(struct sn_begun *b)
+{
+	if (!b->m)
+		return;
+	if (sn_begun_all_come(b))
+		ends(b, !sn_begun_finish(b));
+	else if (++b->looks % SELDOM == 0 && is_lost(b))
+		ends(b, true);
+}
+
+static void end_those_there(struct sn_meet *m)
+{
+	for (struct sn_begun *b = m->oldest, *after; b; b = after) {
+		after = b->after;
+		try(b);
+	}
+}
+
+static inline enum sn_begun_state state_of(const struct sn_begun *b)
+{
+	return b->m ? SN_BEGUN_PENDING : b->failed ? SN_BEGUN_FAILED : SN_BEGUN_OVER;
+}
+
+enum sn_begun_state sn_begun_look(struct sn_begun *b)
+{
+	bool entered = sn_underway_enter();
+	try(b);
+	enum sn_begun_state state = state_of(b);
+	if (state != SN_BEGUN_PENDING)
+		put_away(b);
+	sn_underway_leave(entered);
+	return state;
+}
+
+void sn_begun_meanwhile(const struct sn_begun *b)
+{
+	const struct sn_meet *m = b->m;
+	if (m)
+		sn_meet_look(m);
+}
+
+/*
+ * By what it is, and not by the struct, which may be put away by whoever looks in between: in another thread, or here,
+ * where the MPI looks. False: it fails.
+ */
+static bool await(struct sn_begun w)
+{
+	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	for (unsigned looks = q->crowded() ? SPIN : 0; looks < SPIN; looks++)
+		if (sn_begun_all_come(&w))
+			return true;
+	int rc = 0;
+	for (unsigned end = sn_begun_end(&w); w.next < end && !rc; w.next++)
+		rc = sn_meet_await(w.m, w.c.comm, w.next, &sn_meet_begun(w.m, w.next)->posted, w.call);
+	return !rc;
+}
+
+/*
+ * One after the other: of an older one everybody has brought along what there is before he does so of this one. And others
+ * may wait until that is read.
+ */
+void sn_begun_wait(struct sn_begun *b)
+{
+	bool entered = sn_underway_enter();
+	struct sn_meet *m = b->m;
+	uint64_t call = b->call;
+	while (m && m->oldest && m->oldest->call <= call) {
+		struct sn_begun *oldest = m->oldest, copy = *oldest;
+		sn_underway_leave(entered);
+		bool well = await(copy);
+		entered = sn_underway_enter();
+		if (m->oldest != oldest || oldest->call != copy.call)
+			continue;
+		if (likely(well))
+			try(oldest);
+		else
+			ends(oldest, true);
+	}
+	sn_underway_leave(entered);
+}
+
+void sn_begun_end_all(struct sn_meet *m)
+{
+	while (m->newest)
+		sn_begun_wait(m->newest);
+}
+
+/* ---- as requests of the MPI's ---- */
+
+handle sn_begun_real(struct sn_begun *b)
+{
+	bool entered = sn_underway_enter();
+	handle real = b->real = sn_told_later(&b->state);
+	b->link = reals;
+	reals = b;
+	atomic_fetch_add(&sn_mpi_shim.given, 1);
+	sn_underway_leave(entered);
+	return real;
+}
+
+void sn_begun_end_real(void)
+{
+	if (busy)
+		return;
+	bool entered = sn_underway_enter();
+	sn_meet_each(end_those_there);
+	for (struct sn_begun **at = &reals, *b; (b = *at);) {
+		try(b);
+		if (b->m) {
+			at = &b->link;
+			continue;
+		}
+		*at = b->link;
+		sn_told_now(b->real, b->state, sn_mpi_any_source(), sn_mpi_any_tag(),
+			    b->failed ? sn_mpi_err_other() : 0);
+		atomic_fetch_sub(&sn_mpi_shim.given, 1);
+		put_away(b);
+	}
+	sn_underway_leave(entered);
+}
+
+void sn_begun_wait_real(handle request)
+{
+	bool entered = sn_underway_enter();
+	struct sn_begun *b = reals;
+	while (b && b->real != request)
+		b = b->link;
+	sn_underway_leave(entered);
+	if (!b)
+		return;
+	sn_begun_wait(b);
+	sn_begun_end_real();
+}
+
+/* ---- where the next one goes ---- */
+
+/* Have all ranks read all that was brought along up to this call? */
+static bool is_read(struct sn_meet *m, uint64_t call)
+{
+	if (likely(call <= m->begun_read))
+		return true;
+	uint64_t least = UINT64_MAX;
+	for (unsigned r = 0; r < m->ranks; r++) {
+		uint64_t done = atomic_load_explicit(&sn_meet_begun(m, r)->done, memory_order_acquire);
+		least = done < least ? done : least;
+	}
+	m->begun_read = least;
+	return call <= least;
+}
+
+/* NULL: those who have not read what lies there are behind by too many calls. */
+static struct sn_meet_line *line_for(struct sn_meet *m, uint64_t call)
+{
+	struct sn_meet_line *l = sn_meet_begun_line(m, m->rank, call);
+	if (likely(is_read(m, atomic_load_explicit(&l->call, memory_order_relaxed))))
+		return l;
+	l = sn_meet_more_line(m, m->rank, call);
+	return is_read(m, atomic_load_explicit(&l->call, memory_order_relaxed)) ? l : NULL;
+}
+
+/* Of those whom this one waits for; they may have ended. */
+static bool any_has_ended(struct sn_meet *m, uint64_t call)
+{
+	for (unsigned r = 0; r < m->ranks; r++)
+		if (atomic_load(&sn_meet_begun(m, r)->done) < call && sn_meet_has_ended(m, r)) {
+			sn_meet_fails(m, r);
+			return true;
+		}
+	return atomic_load(&m->mem->failed);
+}
+
+struct sn_meet_line *sn_underway_line(struct sn_meet *m)
+{
+	struct sn_meet_line *l = line_for(m, m->begun + 1);
+	for (unsigned turns = 1; !likely(l); turns++) {
+		bool entered = sn_underway_enter();
+		end_those_there(m);
+		sn_underway_leave(entered);
+		sn_meet_look(m);
+		sched_yield();
+		l = line_for(m, m->begun + 1);
+		if (!l && turns % SELDOM == 0 && any_has_ended(m, m->begun + 1 - SN_MEET_MORE))
+			return NULL;
+	}
+	return l;
+}
