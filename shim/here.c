@@ -2,6 +2,7 @@
 #include "here.h"
 #include "base/launched.h"
 #include "gpu.h"
+#include "meet.h"
 #include "proof.h"
 #include "topology.h"
 #include "unlocks.h"
@@ -131,6 +132,8 @@ static const char *agree(void)
 static void look(void)
 {
 	const char *words = agree();
+	if (sn_here_all) /* most programs' collectives are this one's, and from the first one on they go one way */
+		sn_meet_here(sn_mpi_handle(SN_COMM_WORLD));
 	if (job.all > 1 && !sn_gpu_tell())
 		sn_quick_tell(words);
 }

@@ -12,7 +12,9 @@
  * namespace of its number. Where neither says, nobody is here. A name that somebody else has is one that is there; of
  * another user, it is not.
  *
- * Budget: once, some system calls for each rank, and one MPI_Allreduce of four bytes.
+ * Then MPI_COMM_WORLD has its memory (meet.h), so that collectives on it go one way from the first one on.
+ *
+ * Budget: once, some system calls for each rank, and one MPI_Allreduce of four bytes; and what the memory takes, 0.1 ms of two ranks.
  */
 #ifndef SN_SHIM_HERE_H
 #define SN_SHIM_HERE_H

@@ -403,7 +403,9 @@ int main(int argc, char **argv)
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	same_bits(comm);
 	MPI_Comm_free(&comm);
-	warm_up(ops, MPI_COMM_WORLD);
+	for (int i = 0; i < 15;
+	     i++) /* of these ranks the first ones are ours, and so no sums have gone to the MPI */
+		one(&ops[0], i % KINDS, i % ranks, false, BYTES, BYTES, 8, MPI_COMM_WORLD, i);
 	all_lengths(ops, MPI_COMM_WORLD);
 	all_types(ops, MPI_COMM_WORLD);
 #ifdef MPICH
