@@ -27,16 +27,26 @@ union function {
 
 EXPORT int MPI_Alloc_mem(intptr_t size, handle info, void *base);
 EXPORT int MPI_Free_mem(void *base);
+EXPORT int PMPI_Alloc_mem(intptr_t size, handle info, void *base);
 EXPORT int PMPI_Free_mem(void *base);
 
 static union function alloc_mem, free_mem;
+static union function alloc_seen, free_seen; /* a tool's, which calls by the other name */
 static bool ours;
 static void *given; /* a tree of what came from here and is not freed */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void *tools(const char *name)
+{
+	void *is = sn_mpi_find(name);
+	return is && sn_quick_is_tools(name, is) ? is : NULL;
+}
+
 static void find(void)
 {
 	sn_mpi_find_family();
+	alloc_seen.symbol = tools("MPI_Alloc_mem");
+	free_seen.symbol = tools("MPI_Free_mem");
 	alloc_mem.symbol = sn_mpi_find("PMPI_Alloc_mem");
 	free_mem.symbol = sn_mpi_find("PMPI_Free_mem");
 	ours = sn_mpi_family == MPICH && sn_mpi_is_intels() && sn_lend_own().bytes;
@@ -72,7 +82,7 @@ static void *give(intptr_t size)
 }
 
 /* With a hint of the program's it is the MPI's. */
-int MPI_Alloc_mem(intptr_t size, handle info, void *base)
+int PMPI_Alloc_mem(intptr_t size, handle info, void *base)
 {
 	find_once();
 	void *at = ours && (uint32_t)info == INFO_NULL ? give(size) : NULL;
@@ -82,7 +92,7 @@ int MPI_Alloc_mem(intptr_t size, handle info, void *base)
 	return 0;
 }
 
-static int free_any(void *base)
+int PMPI_Free_mem(void *base)
 {
 	find_once();
 	pthread_mutex_lock(&lock);
@@ -94,13 +104,14 @@ static int free_any(void *base)
 	return 0;
 }
 
-int MPI_Free_mem(void *base)
+int MPI_Alloc_mem(intptr_t size, handle info, void *base)
 {
-	return free_any(base);
+	find_once();
+	return alloc_seen.symbol ? alloc_seen.alloc(size, info, base) : PMPI_Alloc_mem(size, info, base);
 }
 
-/* A tool that wants to see only what is freed calls this. */
-int PMPI_Free_mem(void *base)
+int MPI_Free_mem(void *base)
 {
-	return free_any(base);
+	find_once();
+	return free_seen.symbol ? free_seen.free(base) : PMPI_Free_mem(base);
 }

@@ -3,6 +3,7 @@
 #include "base/small_file.h"
 #include "meet.h"
 #include "proof.h"
+#include "quick.h"
 #include "shared.h"
 #include <limits.h>
 #include <pthread.h>
@@ -436,6 +437,8 @@ void *sn_node_stand_in(const char *name, void *definition)
 		return without[call == QUERY_C].symbol;
 	pthread_once(&once, find);
 	if (!ours || (call == SPLIT_TYPE && !splits))
+		return NULL;
+	if (!p && sn_quick_is_tools(name, definition)) /* what that calls by the other name comes here */
 		return NULL;
 	SN_FUNCTION_IS(&next[p][call], definition);
 	return calls[call].stand_in[p].symbol;

@@ -367,7 +367,9 @@ static int ends(int call, int p, void *a, void *b)
 		sn_meet_ends(&ending, was);
 	}
 	int rc;
-	if (call != COMM_DISCONNECT || !was || !sn_intel_disconnects(a, was, &rc))
+	bool mended = call == COMM_DISCONNECT && was &&
+		      (p || !sn_quick_is_tools("MPI_Comm_disconnect", mpi.symbol));
+	if (!mended || !sn_intel_disconnects(a, was, &rc))
 		rc = mpi.ends(a, b);
 	if (was)
 		sn_meet_ended(&ending, !rc);

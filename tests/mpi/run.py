@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, requests, pending, holds, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, requests, pending, holds, seen, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -67,9 +67,10 @@ PROGRAMS = {
     "matched": ["matched.c"],
     "together": ["together.c", "together_flat.c"],
     "together_tool": ["together.c", "together_flat.c"],
+    "seen": ["seen.c"],
 }
 # A library that such a program is linked with, made of this.
-TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c"}
+TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c", "seen": "tool_seen.c"}
 # Those that are compiled for the ABI of MPI 5, too: what depends on how handles, constants and statuses look.
 OF_MPI5 = ("stress", "first", "mended", "node", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "vary", "begun", "matched", "together")
 # What each prints at its end.
@@ -720,7 +721,7 @@ def main():
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "node": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "together": together, "together_tool": together,
-            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":
