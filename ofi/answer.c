@@ -17,6 +17,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #define ASKED	 (UINT64_C(1) << 32)
@@ -52,21 +53,46 @@ static bool is_open_mpi(const void *code, int before_version)
 	return yes;
 }
 
-static void answer(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag, const void *reader, int before_version)
+/* The code that was last found to be another's, and to be Open MPI's: to find out takes as long as ten short messages. */
+struct found {
+	const void *_Atomic code[2];
+};
+
+static bool is_known(struct found *f, const void *code, int before_version)
 {
-	if ((tag & (ASKED | ANSWERED)) == ASKED && is_open_mpi(reader, before_version))
-		sn_inject(ep->sn, peer, NULL, 0, tag ^ (ASKED | ANSWERED), 0, 0);
+	if (code == atomic_load_explicit(&f->code[1], memory_order_relaxed))
+		return true;
+	if (code == atomic_load_explicit(&f->code[0], memory_order_relaxed))
+		return false;
+	bool yes = is_open_mpi(code, before_version);
+	atomic_store_explicit(&f->code[yes], code, memory_order_relaxed);
+	return yes;
+}
+
+static void answer(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag)
+{
+	sn_inject(ep->sn, peer, NULL, 0, tag ^ (ASKED | ANSWERED), 0, 0);
+}
+
+static bool asks(uint64_t tag)
+{
+	return (tag & (ASKED | ANSWERED)) == ASKED;
 }
 
 void sn_ofi_answer_short(const struct sn_ofi_event *e, const void *reader)
 {
+	static struct found found;
 	const uint64_t sort = FI_TAGGED | FI_RECV | FI_REMOTE_CQ_DATA;
 
-	if (e->err == FI_ETRUNC && e->ep && (e->e.flags & sort) == sort)
-		answer(e->ep, e->peer, e->e.tag, reader, INT_MAX);
+	if (e->err == FI_ETRUNC && e->ep && (e->e.flags & sort) == sort && asks(e->e.tag) &&
+	    is_known(&found, reader, INT_MAX))
+		answer(e->ep, e->peer, e->e.tag);
 }
 
 void sn_ofi_answer_claimed(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag, const void *reader)
 {
-	answer(ep, peer, tag, reader, 5);
+	static struct found found;
+
+	if (asks(tag) && is_known(&found, reader, 5))
+		answer(ep, peer, tag);
 }

@@ -7,10 +7,13 @@
  *  - persistent sends of types that do not begin where the buffer does, and MPI_Alltoallv and MPI_Alltoallw of such types;
  *  - persistent buffered sends that are started more than once, each time of something else;
  *  - matched receives into types with holes, or in another order; of less than fits, and into more elements than come;
- *  - synchronous sends to matched receives, also between two groups;
+ *  - synchronous sends to matched receives, also between two groups; whose code it is that reads of them is found out once,
+ *    for it takes as long as ten such messages;
  *  - MPI_Comm_disconnect after those.
  */
+#include <dlfcn.h>
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -417,6 +420,25 @@ static void synchronous(MPI_Comm c, int other)
 	MPI_Type_free(&t);
 }
 
+static _Atomic int looked_up;
+
+/* Before the C library's. */
+int dladdr(const void *code, Dl_info *info)
+{
+	int (*next)(const void *, Dl_info *);
+	*(void **)&next = dlsym(RTLD_NEXT, "dladdr");
+	atomic_fetch_add(&looked_up, 1);
+	return next(code, info);
+}
+
+static void synchronous_again(MPI_Comm c, int other)
+{
+	int before = atomic_load(&looked_up);
+	synchronous(c, other);
+	if (atomic_load(&looked_up) > before)
+		fault("code that is known is looked up again", atomic_load(&looked_up) - before, 0);
+}
+
 int main(int argc, char **argv)
 {
 	MPI_Comm own, between, copy;
@@ -431,6 +453,7 @@ int main(int argc, char **argv)
 	into_shapes();
 	too_long();
 	synchronous(MPI_COMM_WORLD, !rank);
+	synchronous_again(MPI_COMM_WORLD, !rank);
 	MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &own);
 	MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, !rank, 1, &between);
 	synchronous(between, 0);
