@@ -4,6 +4,7 @@
  * may be the C library's or any other; its hooks, and those that MPI libraries set for it, are left as they are.
  */
 #include "heap.h"
+#include "object.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -62,6 +63,43 @@ static void find(void *slot, const char *name)
 	memcpy(slot, &at, sizeof(at));
 }
 
+/*
+ * A tool that watches memory has a free of its own, and gives back by the one behind that what it has for itself; while what
+ * it allocates by a name that it does not watch, or by none of its own, comes here (Extrae: posix_memalign). So it gets nothing
+ * from the arena. This is where its code is, if it stands right behind us.
+ */
+static struct {
+	uintptr_t from, bytes;
+} tool;
+
+#define OURS	     NULL /* called by nobody else */
+#define CALLER	     __builtin_return_address(0)
+#define IS_TOOLS(by) ((uintptr_t)(by)-tool.from < tool.bytes)
+
+struct frees {
+	uintptr_t next, of_libc;
+};
+
+static int note_tool(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const struct frees *f = arg;
+	uintptr_t from = UINTPTR_MAX, to = 0;
+	(void)size;
+	if (!sn_object_holds(info, f->next))
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum && !sn_object_holds(info, f->of_libc); i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t at = info->dlpi_addr + p->p_vaddr;
+		if (p->p_type != PT_LOAD)
+			continue;
+		from = at < from ? at : from;
+		to = at + p->p_memsz > to ? at + p->p_memsz : to;
+	}
+	tool.from = from;
+	tool.bytes = to > from ? to - from : 0;
+	return 1;
+}
+
 /* False: it is this very call that looks for them. The first call comes before there are threads. */
 static bool ready(void)
 {
@@ -78,22 +116,32 @@ static bool ready(void)
 	find(&next.aligned_alloc, "aligned_alloc");
 	find(&next.memalign, "memalign");
 	find(&next.usable, "malloc_usable_size");
+	struct frees f = {(uintptr_t)next.free, (uintptr_t)dlsym(RTLD_NEXT, "gnu_get_libc_version")};
+	if (f.of_libc)
+		dl_iterate_phdr(note_tool, &f);
 	atomic_store_explicit(&state, 2, memory_order_release);
 	return true;
 }
 
-static void *large(size_t align, size_t size, size_t spare)
+static void *large(const void *by, size_t align, size_t size, size_t spare)
 {
 	bool zero;
-	return size >= SN_HEAP_MIN && size <= PTRDIFF_MAX ? sn_arena_alloc(align, size, spare, &zero) : NULL;
+	return size >= SN_HEAP_MIN && size <= PTRDIFF_MAX && !IS_TOOLS(by)
+		       ? sn_arena_alloc(align, size, spare, &zero)
+		       : NULL;
+}
+
+static void *alloc(const void *by, size_t size)
+{
+	if (!ready())
+		return early_alloc(size);
+	void *p = large(by, 16, size, 0);
+	return p ? p : next.malloc(size);
 }
 
 EXPORT void *malloc(size_t size)
 {
-	if (!ready())
-		return early_alloc(size);
-	void *p = large(16, size, 0);
-	return p ? p : next.malloc(size);
+	return alloc(CALLER, size);
 }
 
 bool sn_malloc_is_ours(void)
@@ -114,7 +162,8 @@ EXPORT void *calloc(size_t count, size_t each)
 	bool zero;
 	if (!ready()) /* that memory was never used before */
 		return __builtin_mul_overflow(count, each, &size) ? NULL : early_alloc(size);
-	if (__builtin_mul_overflow(count, each, &size) || size < SN_HEAP_MIN || size > PTRDIFF_MAX)
+	if (__builtin_mul_overflow(count, each, &size) || size < SN_HEAP_MIN || size > PTRDIFF_MAX ||
+	    IS_TOOLS(CALLER))
 		return next.calloc(count, each);
 	void *p = sn_arena_alloc(16, size, 0, &zero);
 	if (!p)
@@ -142,9 +191,9 @@ static size_t size_of(void *p)
 EXPORT void *realloc(void *p, size_t size)
 {
 	if (!p)
-		return malloc(size);
+		return alloc(CALLER, size);
 	bool ours = is_early(p) || sn_arena_owns(p);
-	if (!ours && ready() && (size < SN_HEAP_MIN || !sn_arena_takes(size)))
+	if (!ours && ready() && (size < SN_HEAP_MIN || IS_TOOLS(CALLER) || !sn_arena_takes(size)))
 		return next.realloc(p, size); /* which need not copy */
 	if (ours && !size) {
 		free(p);
@@ -156,8 +205,8 @@ EXPORT void *realloc(void *p, size_t size)
 	if (!ours && old >= size) /* it fits where it is, or malloc knows better */
 		return next.realloc(p, size);
 	/* what has grown, and has to move, is given room, so that it need not soon again */
-	void *fresh = ours && !is_early(p) && size > old ? large(16, size, size / 2) : NULL;
-	fresh = fresh ? fresh : malloc(size);
+	void *fresh = ours && !is_early(p) && size > old ? large(OURS, 16, size, size / 2) : NULL;
+	fresh = fresh ? fresh : alloc(OURS, size);
 	if (!fresh)
 		return NULL;
 	memcpy(fresh, p, old < size ? old : size);
@@ -176,7 +225,7 @@ EXPORT int posix_memalign(void **out, size_t align, size_t size)
 		return ENOMEM;
 	if (!power_of_two(align) || align % sizeof(void *))
 		return EINVAL;
-	void *p = large(align, size, 0);
+	void *p = large(CALLER, align, size, 0);
 	if (!p)
 		return next.posix_memalign(out, align, size);
 	*out = p;
@@ -185,24 +234,29 @@ EXPORT int posix_memalign(void **out, size_t align, size_t size)
 
 EXPORT void *aligned_alloc(size_t align, size_t size)
 {
-	void *p = ready() && power_of_two(align) ? large(align, size, 0) : NULL;
+	void *p = ready() && power_of_two(align) ? large(CALLER, align, size, 0) : NULL;
 	return p || !ready() ? p : next.aligned_alloc(align, size);
+}
+
+static void *aligned(const void *by, size_t align, size_t size)
+{
+	void *p = ready() && power_of_two(align) ? large(by, align, size, 0) : NULL;
+	return p || !ready() ? p : next.memalign(align, size);
 }
 
 EXPORT void *memalign(size_t align, size_t size)
 {
-	void *p = ready() && power_of_two(align) ? large(align, size, 0) : NULL;
-	return p || !ready() ? p : next.memalign(align, size);
+	return aligned(CALLER, align, size);
 }
 
 EXPORT void *valloc(size_t size)
 {
-	return memalign(4096, size);
+	return aligned(CALLER, 4096, size);
 }
 
 EXPORT void *pvalloc(size_t size)
 {
-	return memalign(4096, (size + 4095) & ~(size_t)4095);
+	return aligned(CALLER, 4096, (size + 4095) & ~(size_t)4095);
 }
 
 EXPORT size_t malloc_usable_size(void *p)

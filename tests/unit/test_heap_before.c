@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Libraries of a program run their constructors before the shareable heap runs its own: what they allocate is
- * inherited across a fork, with the heap and with the heap switched off. The program runs itself again with both
- * libraries in front; SENNIT_HEAP_LIB and SENNIT_BEFORE_LIB say where they are.
+ * inherited across a fork, with the heap and with the heap switched off. And a tool that watches memory gives back what it
+ * has for itself without the heap. The program runs itself again with the libraries in front; SENNIT_HEAP_LIB,
+ * SENNIT_BEFORE_LIB and SENNIT_TOOL_LIB say where they are.
  */
 #include "check.h"
 #include "copy/heap.h"
@@ -46,6 +47,12 @@ static int look(bool off)
 {
 	struct sn_heap_info own;
 	int status;
+	union {
+		void *symbol;
+		void (*allocates)(void);
+	} tool = {dlsym(RTLD_DEFAULT, "sennit_test_tool")};
+	if (tool.symbol)
+		tool.allocates();
 	unsigned char **at = (unsigned char **)dlsym(RTLD_DEFAULT, "sennit_test_before");
 	CHECK(at && *at);
 	if (!off && !sn_heap_own(&own)) {
@@ -90,13 +97,15 @@ static int again(const char *mode, const char *preload)
 
 int main(int argc, char **argv)
 {
-	const char *heap = getenv("SENNIT_HEAP_LIB"), *before = getenv("SENNIT_BEFORE_LIB");
+	const char *heap = getenv("SENNIT_HEAP_LIB"), *before = getenv("SENNIT_BEFORE_LIB"),
+		   *tool = getenv("SENNIT_TOOL_LIB");
 	char preload[4096];
 	if (argc > 1)
 		return look(!strcmp(argv[1], "no"));
-	if (!heap || !before || access(heap, R_OK) || access(before, R_OK)) {
+	if (!heap || !before || !tool || access(heap, R_OK) || access(before, R_OK) || access(tool, R_OK)) {
 		fprintf(stderr,
-			"SENNIT_HEAP_LIB or SENNIT_BEFORE_LIB names no library: this build has none\n");
+			"SENNIT_HEAP_LIB, SENNIT_BEFORE_LIB or SENNIT_TOOL_LIB names no library: this "
+			"build has none\n");
 		return 77;
 	}
 	CHECK((size_t)snprintf(preload, sizeof(preload), "%s:%s", heap, before) < sizeof(preload));
@@ -105,5 +114,7 @@ int main(int argc, char **argv)
 	if (WIFEXITED(with) && WEXITSTATUS(with) == 77)
 		return 77;
 	CHECK(with == 0);
+	CHECK((size_t)snprintf(preload, sizeof(preload), "%s:%s:%s", heap, tool, before) < sizeof(preload));
+	CHECK(again("yes", preload) == 0);
 	return 0;
 }
