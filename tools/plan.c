@@ -450,6 +450,8 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		free(p->argv[0]);
 		p->argv[0] = sn_tool_strdup(l->path);
 	}
+	if (any)
+		sn_plan_for_srun(p);
 	if (l->mpi != SN_MPI_PROGRAM)
 		sn_plan_in_front_by_arguments(p);
 	return 0;

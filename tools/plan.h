@@ -63,6 +63,10 @@ void sn_plan_in_front_by_arguments(struct sn_plan *p);
  * NULL: it is not there. */
 char *sn_plan_ours(const char *provider, const char *name);
 
+/* ---- srun.c ---- */
+/* What srun is told to hand on of the environment is then too little: add what has been set (p->env, p->argv). */
+void sn_plan_for_srun(struct sn_plan *p);
+
 /* ---- mpich_abi.c: programs linked with a libmpich.so.12 that was built without libfabric ---- */
 /* Which MPI library does the program in argv ask for: "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", or NULL if that
  * does not show (a script, Python). */
