@@ -3,12 +3,14 @@
 #include "copy/tune.h"
 #include "base/base.h"
 #include "base/conf.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "sennit/sennit.h"
 #include "tool.h"
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TRIES	  5
@@ -148,15 +150,21 @@ int sn_tool_tune(int argc, char **argv)
 	return 0;
 }
 
+/* One of several ranks, which would all measure at once and take each other's cores: seconds, for nothing. */
+static bool is_among_ranks(void)
+{
+	return sn_launched().all > 1 &&
+	       (getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK"));
+}
+
 void sn_tool_tune_first(void)
 {
 	struct sn_tune t;
 	enum sn_tune_class class;
-	char path[512];
-	/* Nowhere to keep it: the next run would only do it again. */
-	if (!sn_conf_num(SN_CONF_TUNE) || sn_tune_known() || !sn_tune_path(SN_TUNE_NEAR, path, sizeof(path)))
+	if (!sn_conf_num(SN_CONF_TUNE) || sn_tune_known() || is_among_ranks())
 		return;
-	if (sn_tune_measure(&t, &class) || sn_tune_save(class, &t))
+	/* Without a place to keep it in (no home, or a read-only one) the next run would only do it again. */
+	if (sn_tune_place() || sn_tune_measure(&t, &class) || sn_tune_save(class, &t))
 		sn_info("this machine's copies were not measured: %s; the built-in thresholds are used",
 			sn_last_error());
 	else

@@ -218,15 +218,28 @@ static void write_all(FILE *f, enum sn_tune_class class, struct sn_tune *t)
 				fprintf(f, "%s.%d = %" PRId64 "\n", way_names[way], i, t->ns[way][i]);
 }
 
-int sn_tune_save(enum sn_tune_class class, const struct sn_tune *t)
+int sn_tune_place(void)
 {
-	char home[400], dir[450], path[512], temporary[540];
-	struct sn_tune copy = *t;
-	if (!cache_home(home, sizeof(home)) || !sn_tune_path(class, path, sizeof(path)))
+	char home[400], dir[450];
+	if (!cache_home(home, sizeof(home)))
 		return sn_fail(SN_ERR_UNSUPPORTED, "neither XDG_CACHE_HOME nor HOME is set");
 	snprintf(dir, sizeof(dir), "%s/sennit", home);
 	if ((mkdir(home, 0700) && errno != EEXIST) || (mkdir(dir, 0700) && errno != EEXIST))
 		return sn_fail(SN_ERR_PERM, "%s cannot be made: %s", dir, strerror(errno));
+	return access(dir, W_OK | X_OK)
+		       ? sn_fail(SN_ERR_PERM, "%s cannot be written: %s", dir, strerror(errno))
+		       : 0;
+}
+
+int sn_tune_save(enum sn_tune_class class, const struct sn_tune *t)
+{
+	char path[512], temporary[540];
+	struct sn_tune copy = *t;
+	int rc = sn_tune_place();
+	if (rc)
+		return rc;
+	if (!sn_tune_path(class, path, sizeof(path)))
+		return sn_fail(SN_ERR_UNSUPPORTED, "the path of the home is too long");
 	snprintf(temporary, sizeof(temporary), "%s.%ld", path, (long)getpid());
 	FILE *f = fopen(temporary, "we");
 	if (!f)

@@ -63,6 +63,8 @@ bool sn_tune_known(void);
 bool sn_tune_far(void);
 /* Where a class is kept; false: nowhere (no home). */
 bool sn_tune_path(enum sn_tune_class class, char *out, size_t room);
+/* Make the directory of those files. 0, or an error with its sentence: none can be kept. */
+int sn_tune_place(void);
 /* Keep it. 0 or an error with its sentence. */
 int sn_tune_save(enum sn_tune_class class, const struct sn_tune *t);
 

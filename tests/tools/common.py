@@ -11,7 +11,7 @@ SENNIT = os.environ["SENNIT"]
 SOURCE = os.environ["SOURCE"]
 
 # Variables that change what is tested: each test sets those that it is about.
-FOREIGN = ("FI_", "GLIBC_TUNABLES", "LD_PRELOAD", "OMPI_", "MPIR_", "I_MPI_", "SENNIT", "LD_LIBRARY_PATH", "SLURM_", "VIRTUAL_ENV", "CONDA_PREFIX")
+FOREIGN = ("FI_", "GLIBC_TUNABLES", "LD_PRELOAD", "OMPI_", "MPIR_", "PMI", "I_MPI_", "SENNIT", "LD_LIBRARY_PATH", "SLURM_", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 class ToolTest(unittest.TestCase):

@@ -171,6 +171,32 @@ class Programs(RunTest):
             self.assertEqual(out.read(), "it's cm\n")
 
 
+class FirstRun(RunTest):
+    """Of a machine: what copies cost there is measured and kept. On one core that ends at once, with a sentence, where it begins."""
+
+    def setUp(self):
+        super().setUp()
+        cores = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, {min(cores)})
+
+    def said(self, **env):
+        return self.run_("--", "true", **{"SENNIT_LOG": "info", "SENNIT_TUNE": "yes", **env}).stderr
+
+    def test_it_is_measured(self):
+        self.assertIn("a measurement needs two cores", self.said())
+        self.assertIn("a measurement needs two cores", self.said(PMI_RANK="0", PMI_SIZE="1"))
+
+    def test_not_where_it_cannot_be_kept(self):
+        self.assertIn("/nowhere/at/all/sennit cannot be made", self.said(XDG_CACHE_HOME="/nowhere/at/all"))
+        self.assertFalse(os.path.exists("/nowhere"))
+
+    def test_not_by_all_ranks_of_a_job_at_once(self):
+        for env in ({"PMI_RANK": "0", "PMI_SIZE": "2"}, {"PMIX_RANK": "1", "SLURM_NTASKS": "2"},
+                    {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}):
+            self.assertEqual(self.said(**env), "")
+
+
 class Preload(RunTest):
     """libsennit-mpi.so beside the provider, or where it is installed, goes in front of the program."""
 
