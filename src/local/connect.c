@@ -17,6 +17,7 @@
 #include "local/local.h"
 #include "progress/memfd.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -371,22 +372,45 @@ static void accepted(struct sn_rail *rail, int fd)
 		conn_gone(conn, status);
 }
 
+/* By a filter of system calls: it stays so. */
+static bool is_refused(int error)
+{
+	return error == EPERM || error == ENOSYS || error == EACCES;
+}
+
+/* The next one of the backlog. Some filters know accept() alone. */
+static int backlog_next(int listener)
+{
+	/* cppcheck-suppress nullPointer ; its table does not know that no address may be wanted */
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0 || !is_refused(errno))
+		return fd;
+	/* cppcheck-suppress nullPointer ; likewise */
+	fd = accept(listener, NULL, NULL);
+	if (fd < 0 || (!fcntl(fd, F_SETFD, FD_CLOEXEC) && !fcntl(fd, F_SETFL, O_NONBLOCK)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
 static void backlog_take(struct sn_rail *rail)
 {
 	while (rail->listener.fd >= 0) {
-		/* cppcheck-suppress nullPointer ; its table does not know that no address may be wanted */
-		int fd = accept4(rail->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = backlog_next(rail->listener.fd);
 		if (fd >= 0) {
 			accepted(rail, fd);
 			continue;
 		}
 		if (errno == EINTR || errno == ECONNABORTED || (errno == EMFILE && sn_fd_limit_raise()))
 			continue;
-		if (errno != EAGAIN) {
-			sn_warn("accepting a local connection: %s", strerror(errno));
-			/* Out of descriptors: the listener stays ready. Do not spin on it. */
+		int error = errno;
+		if (error == EAGAIN)
+			return;
+		sn_warn("accepting a local connection: %s", strerror(error));
+		if (is_refused(error)) /* from now on: who waits for an answer learns so */
+			sn_service_unwatch(&rail->listener);
+		else /* out of descriptors: the listener stays ready; do not spin on it */
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		}
 		return;
 	}
 }
@@ -567,7 +591,9 @@ int sn_conn_listen(struct sn_rail *rail)
 	if (fd < 0)
 		return sn_fail(SN_ERR_NOMEM, "socket: %s", strerror(errno));
 	rail->listener.ready = listener_ready;
-	if (bind(fd, (struct sockaddr *)&sa, len) || listen(fd, BACKLOG)) {
+	/* where nobody can be accepted, peers would wait for an answer for ever */
+	if (bind(fd, (struct sockaddr *)&sa, len) || listen(fd, BACKLOG) ||
+	    (backlog_next(fd) < 0 && is_refused(errno))) {
 		int rc = sn_fail(SN_ERR_PERM, "listening on an abstract socket: %s", strerror(errno));
 		close(fd);
 		return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A seccomp filter of our own (no library): three system calls are answered with an error, everything else is allowed. */
+/* A seccomp filter of our own (no library): a few system calls are answered with an error, everything else is allowed. */
 #include "sides.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 bool refuse_copies(unsigned ops, int error)
 {
@@ -19,10 +20,14 @@ bool refuse_copies(unsigned ops, int error)
 		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_WRITE ? answer : SECCOMP_RET_ALLOW),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_MEMFD ? answer : SECCOMP_RET_ALLOW),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_accept4, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_ACCEPT4 ? answer : SECCOMP_RET_ALLOW),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_accept, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_ACCEPT ? answer : SECCOMP_RET_ALLOW),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
 
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0;
+	       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) == 0;
 }

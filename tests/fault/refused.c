@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The kernel refuses to copy between two processes: from the start, later, in the middle of a message, for one of them
- * only; by a filter, by their being undumpable, by namespaces. Nothing fails and every byte is right; the counters show
+ * only; by a filter, by their being undumpable, by namespaces. Or to accept connections. Nothing fails and every byte is right; the counters show
  * which way the bytes went.
  *
  *   refused CASE      exit status 77: this machine does not let the test set it up
@@ -47,6 +47,18 @@ static void refuse_enosys(void)
 static void refuse_memfds(void)
 {
 	if (!refuse_copies(REFUSE_MEMFD, EPERM))
+		skip("this kernel has no seccomp filters");
+}
+
+static void refuse_accept4(void)
+{
+	if (!refuse_copies(REFUSE_ACCEPT4, EPERM))
+		skip("this kernel has no seccomp filters");
+}
+
+static void refuse_accepting(void)
+{
+	if (!refuse_copies(REFUSE_ACCEPT4 | REFUSE_ACCEPT, ENOSYS))
 		skip("this kernel has no seccomp filters");
 }
 
@@ -136,6 +148,29 @@ static void short_copies(struct side *s)
 	CHECK(by_both(s, kernel_copied(s)) > 0, "no message went by kernel copy");
 }
 
+/* Nobody can be accepted: what goes between processes of one node goes as between hosts. */
+static void only_net(struct side *s)
+{
+	exchange(s, 1 - s->me, ROUNDS, LONGEST);
+	CHECK(counter(s, "local.peers") == 0, "a local peer although none can be accepted");
+}
+
+/* The filter comes after the endpoint, before anybody has connected: who sends is told, and does not wait for ever. */
+static void accepting_refused_later(struct side *s)
+{
+	char byte = 0;
+
+	if (s->me == 1)
+		refuse_accepting();
+	atomic_fetch_add(&s->b->step, 1);
+	await(&s->b->step, 2);
+	if (s->me == 0)
+		CHECK(finish(s, post_send(s, 1, &byte, 1, 1, SN_SYNC)).status < 0,
+		      "a message reached a process that nobody can connect to");
+	atomic_fetch_add(&s->b->step, 1);
+	await(&s->b->step, 4);
+}
+
 /* Another user than root, or capabilities would help; then nothing in /proc/PID may be read by others either. */
 static void undumpable(void)
 {
@@ -222,6 +257,12 @@ static int run(const char *name)
 		return pair(refuse_memfds, refuse_memfds, either);
 	if (strcmp(name, "memfd-one") == 0)
 		return pair(refuse_memfds, NULL, either);
+	if (strcmp(name, "accept4") == 0)
+		return pair(refuse_accept4, refuse_accept4, either);
+	if (strcmp(name, "accept") == 0)
+		return pair(refuse_accepting, refuse_accepting, only_net);
+	if (strcmp(name, "accept-later") == 0)
+		return pair(NULL, NULL, accepting_refused_later);
 	if (strcmp(name, "one-side") == 0)
 		return pair(refuse_eperm, NULL, either);
 	if (strcmp(name, "read") == 0)
