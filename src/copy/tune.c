@@ -3,8 +3,9 @@
  * Measured figures: reading, keeping, and making them settings.
  *
  * A file holds one class of one machine: lines "name = number", and "way.i = nanoseconds" for the curves. Its name
- * carries a hash of what the figures depend on (host name, processor, number of cores, kernel), so that a home shared by
- * several machines, or a new kernel, does not mix them up. It is written beside its place and renamed: readers see all
+ * carries a hash of what the figures depend on (processor, number of cores, kernel), so that a home shared by several machines, or
+ * a new kernel, does not mix them up. Not the host's name: the nodes of a cluster are alike, and each container has another,
+ * which would measure anew and leave a file. It is written beside its place and renamed: readers see all
  * of it or nothing. What does not parse, or lies outside the range of its setting, counts as not measured.
  */
 #include "copy/tune.h"
@@ -73,7 +74,7 @@ static uint64_t machine(void)
 	struct utsname u;
 	uint64_t h = hash_text(RULES, t->cpu_model) ^ (uint64_t)t->cpus;
 	if (!uname(&u))
-		h = hash_text(hash_text(hash_text(h, u.nodename), u.release), u.version);
+		h = hash_text(hash_text(h, u.release), u.version);
 	return h;
 }
 

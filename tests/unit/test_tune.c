@@ -4,6 +4,7 @@
 #include "copy/tune.h"
 #include "sennit/sennit.h"
 #include "unit.h"
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -132,6 +133,26 @@ static void it_can_be_switched_off(void **state)
 	unsetenv("SENNIT_TUNE");
 }
 
+/* 77: this user may not give names. */
+static int known_under_another_name(void)
+{
+	if (unshare(CLONE_NEWUTS) && unshare(CLONE_NEWUSER | CLONE_NEWUTS))
+		return 77;
+	if (sethostname("f39ba9d8fdd7", 12))
+		return 77;
+	return !sn_tune_known();
+}
+
+/* Each container has a name of its own, and would leave a file in a home that it is given. */
+static void a_container_knows_what_its_host_does(void **state)
+{
+	assert_int_equal(sn_tune_save(SN_TUNE_NEAR, &example), 0);
+	int status = in_child(known_under_another_name);
+	if (status == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 static void a_damaged_file_counts_as_none(void **state)
 {
 	static const char *const damaged[] = {
@@ -239,6 +260,7 @@ int main(void)
 		cmocka_unit_test_teardown(figures_come_back_and_become_settings, clean),
 		cmocka_unit_test_teardown(a_setting_is_stronger, clean),
 		cmocka_unit_test_teardown(it_can_be_switched_off, clean),
+		cmocka_unit_test_teardown(a_container_knows_what_its_host_does, clean),
 		cmocka_unit_test_teardown(a_damaged_file_counts_as_none, clean),
 		cmocka_unit_test_teardown(the_file_is_private_and_alone, clean),
 		cmocka_unit_test(thresholds_follow_from_the_curves),
