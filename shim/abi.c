@@ -85,8 +85,14 @@ handle sn_mpi_handle(enum sn_mpi_named which)
 		return table[which].mpichs;
 	if (sn_mpi_abi == STANDARD)
 		return table[which].standard;
-	void *global = dlsym(RTLD_DEFAULT, table[which].open_mpis);
-	return (handle)(global ? global : sn_mpi_find(table[which].open_mpis));
+	static _Atomic handle known[sizeof(table) / sizeof(table[0])];
+	handle h = atomic_load_explicit(&known[which], memory_order_relaxed);
+	if (!likely(h)) { /* to look for a name takes as long as a message */
+		void *global = dlsym(RTLD_DEFAULT, table[which].open_mpis);
+		h = (handle)(global ? global : sn_mpi_find(table[which].open_mpis));
+		atomic_store_explicit(&known[which], h, memory_order_relaxed);
+	}
+	return h;
 }
 
 /* Where Open MPI's own lie: in its library, or where a program that is not position-independent has copies of them. */

@@ -24,6 +24,12 @@ static inline bool sn_mpi_wide(void)
 	return sn_mpi_abi != MPICHS;
 }
 
+/* What is passed itself: MPICH's are numbers, with whatever lies above them. */
+static inline handle sn_mpi_plain(handle h)
+{
+	return sn_mpi_wide() ? h : (uint32_t)h;
+}
+
 /* Of several, as the program or the MPI has them in memory. */
 static inline handle sn_mpi_nth(const void *handles, int i)
 {

@@ -55,7 +55,7 @@ int sn_own_cancel(void *request)
 /* NULL of the MPI's: it is complete, and that is all there is to say. */
 static handle real_of(handle request)
 {
-	uintptr_t i = own(value(request));
+	uintptr_t i = own(sn_mpi_plain(request));
 	others_ask(i <= SLOTS);
 	return i > SLOTS ? request : i == SLOTS ? sn_own_null : sn_own_real(slot_of(i));
 }
@@ -141,7 +141,7 @@ int sn_own_is_complete(handle request)
 /* Somebody means to call in another language, where a request is a number of the MPI's. */
 static handle for_others(handle request)
 {
-	uintptr_t i = own(value(request));
+	uintptr_t i = own(sn_mpi_plain(request));
 	others_ask(true);
 	return i > SLOTS ? request : sn_own_real(slot_of(i));
 }

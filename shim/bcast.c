@@ -17,21 +17,23 @@ static inline bool fits(const struct sn_meet_type *t, const struct sn_collective
 }
 
 /*
- * Remembered, as two ranks ask for it in each call. Handles of communicators are others' only in another generation.
+ * Remembered, as two ranks ask for it in each call, until a communicator may have been freed.
  * 0: it cannot be told, now.
  */
 static unsigned ranks_of(const struct sn_collective *c)
 {
 	static _Thread_local struct {
 		handle comm;
-		unsigned generation, ranks;
+		unsigned generation, freed, ranks;
 	} last __attribute__((tls_model("initial-exec")));
 	int ranks;
-	if (!likely(last.comm == c->comm && last.generation == c->generation)) {
+	unsigned freed = sn_freed(c->comm);
+	if (!likely(last.comm == c->comm && last.generation == c->generation && last.freed == freed)) {
 		if (sn_proof_mpi.comm_size(c->comm, &ranks)) /* it may be one by the next call */
 			return 0;
 		last.comm = c->comm;
 		last.generation = c->generation;
+		last.freed = freed;
 		last.ranks = (unsigned)ranks;
 	}
 	return last.ranks;

@@ -83,7 +83,7 @@ bool sn_beside_made(struct sn_meet *m, handle comm)
 	m->beside_asked = true;
 	sn_requests_before();
 	bool mine = known && split(comm, (int)m->rank, &made);
-	made = mine ? sn_meet_plain(made) : 0;
+	made = mine ? sn_mpi_plain(made) : 0;
 	if (mine)
 		sn_proof_mpi.comm_set_errhandler(made, sn_mpi_handle(SN_ERRORS_RETURN));
 	if (sn_meet_all(mine, comm))

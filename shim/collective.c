@@ -50,7 +50,8 @@ static inline bool same(const struct sn_collective *a, const struct sn_collectiv
 {
 	return a->kind == b->kind && a->comm == b->comm && a->count == b->count && a->root == b->root &&
 	       a->type == b->type && a->op == b->op && a->from == b->from && a->to == b->to &&
-	       a->in_count == b->in_count && a->in_type == b->in_type && a->generation == b->generation;
+	       a->in_count == b->in_count && a->in_type == b->in_type && a->generation == b->generation &&
+	       a->freed == b->freed;
 }
 
 unsigned sn_collective_generation(void)
@@ -225,8 +226,7 @@ static __attribute__((noinline)) int do_watched(const struct sn_collective *c, c
 	return rc;
 }
 
-static inline int call(const struct sn_collective *c, const void *from, void *to,
-		       const union function *slowly)
+static inline int call(struct sn_collective *c, const void *from, void *to, const union function *slowly)
 {
 	sn_quick_told();
 	if (!likely(!atomic_load_explicit(&sn_meet_waiting, memory_order_relaxed)))
@@ -246,6 +246,7 @@ static inline int call(const struct sn_collective *c, const void *from, void *to
 		return sn_rooted_do(m, c, from, to);
 	if (!likely(!atomic_load_explicit(&sn_mpi_many, memory_order_relaxed)) || c->kind > SN_ALLGATHER)
 		return do_slowly(c, from, to, slowly);
+	c->freed = sn_freed(c->comm) + sn_freed(c->type) + sn_freed(c->in_type);
 	struct sn_seen *e = entry_of(c);
 	const struct sn_shim_quick *q = quick(e, c);
 	if (!likely(q))

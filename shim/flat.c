@@ -42,7 +42,7 @@ static bool has(const struct sn_meet *m, const struct sn_meet_form *wanted)
 
 static struct sn_meet_form form_of(struct sn_meet *m, const struct sn_collective *c)
 {
-	return (struct sn_meet_form){c->kind, c->count, size_of(m, c), sn_meet_plain(c->op)};
+	return (struct sn_meet_form){c->kind, c->count, size_of(m, c), sn_mpi_plain(c->op)};
 }
 
 struct sn_meet *sn_flat_of(const struct sn_collective *c)

@@ -14,7 +14,7 @@ _Static_assert(SN_KINS == 1 << (64 - 58), "the upper bits of the product");
 static inline bool is_one(const struct sn_kin *k, const struct call *c)
 {
 	const struct call *of = &k->entry.call;
-	return of->peer == c->peer && of->comm == c->comm && of->type == c->type &&
+	return of->peer == c->peer && of->comm == c->comm && of->type == c->type && of->freed == c->freed &&
 	       (k->tag < 0) == (c->tag < 0);
 }
 

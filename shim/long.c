@@ -67,7 +67,7 @@ static bool is_whole(handle type)
 static size_t ask_quietly(handle type, handle op)
 {
 	handle handlers[2];
-	if (surely_right(sn_meet_plain(type), sn_meet_plain(op)))
+	if (surely_right(sn_mpi_plain(type), sn_mpi_plain(op)))
 		return ask(type, op);
 	sn_proof_quiet(handlers);
 	size_t size = ask(type, op);
@@ -95,7 +95,7 @@ __attribute__((noinline)) size_t sn_long_element(handle type, handle op, bool *a
 		whole = known[i].whole;
 	} else if (sn_mpi_builtin(type) && sn_mpi_builtin(op)) {
 		size = ask_quietly(type, op);
-		whole = is_whole(sn_meet_plain(type));
+		whole = is_whole(sn_mpi_plain(type));
 		i = count++ % KNOWN;
 		known[i].type = type;
 		known[i].op = op;

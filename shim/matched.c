@@ -64,7 +64,7 @@ static handle first_name(void)
 
 static struct slot *slot_of(handle h)
 {
-	handle i = sn_meet_plain(h) - first_name();
+	handle i = sn_mpi_plain(h) - first_name();
 	return i < MOST ? &slots[i] : NULL;
 }
 
@@ -134,7 +134,7 @@ void sn_matched_ends(handle comm)
 {
 	for (struct slot *s = slots; s < slots + MOST; s++)
 		if (atomic_load_explicit(&s->state, memory_order_relaxed) >= FULL && hold(s)) {
-			if (sn_meet_plain(s->call.comm) == sn_meet_plain(comm))
+			if (sn_mpi_plain(s->call.comm) == sn_mpi_plain(comm))
 				real_of(s);
 			set(s, FULL);
 		}
@@ -185,7 +185,7 @@ static int hand_over(struct slot *s, const struct call *c, void *message, void *
 
 static int mprobe(int p, int from, int tag, handle comm, void *message, void *status)
 {
-	const struct call c = {.comm = comm, .peer = from, .tag = tag};
+	const struct call c = {.comm = comm, .peer = from, .tag = tag, .freed = sn_freed(comm)};
 	const union function *slowly = &next[p][MPROBE];
 	const struct sn_shim_quick *q = sn_quick();
 	if (!q || from < 0 || (tag < 0 && tag != sn_mpi_any_tag()) || !message ||

@@ -45,7 +45,7 @@ static bool is_none(handle comm)
 	static _Atomic handle none;
 	if (!likely(none))
 		none = sn_mpi_handle(SN_COMM_NULL);
-	return sn_meet_plain(comm) == none;
+	return sn_mpi_plain(comm) == none;
 }
 
 static inline bool is_of(const struct sn_meet *m, handle comm)
@@ -70,7 +70,7 @@ static inline bool asked(const struct sn_meet *m)
 struct sn_meet *sn_meet_of(handle comm)
 {
 	static _Thread_local struct sn_meet *last __attribute__((tls_model("initial-exec")));
-	comm = sn_meet_plain(comm);
+	comm = sn_mpi_plain(comm);
 	if (likely(last && is_of(last, comm) && asked(last)))
 		return last;
 	struct sn_meet *m = find(comm);
@@ -99,7 +99,7 @@ static struct sn_meet *take(handle comm)
 
 static struct sn_meet *find_or_take(handle comm)
 {
-	comm = sn_meet_plain(comm);
+	comm = sn_mpi_plain(comm);
 	pthread_mutex_lock(&lock);
 	struct sn_meet *m = find(comm);
 	if (!m)
@@ -153,13 +153,13 @@ void sn_meet_counts(handle comm, bool sums)
 
 bool sn_meet_counted(handle comm, bool sums)
 {
-	const struct sn_meet *m = find(sn_meet_plain(comm));
+	const struct sn_meet *m = find(sn_mpi_plain(comm));
 	return m && m->waits && (!sums || m->sums_went) && atomic_load(&m->counted) >= SN_MEET_CALLS - 1;
 }
 
 void sn_meet_in_time(handle comm)
 {
-	struct sn_meet *m = is_none(comm) || sn_meet_is_ending(comm) ? NULL : find(sn_meet_plain(comm));
+	struct sn_meet *m = is_none(comm) || sn_meet_is_ending(comm) ? NULL : find(sn_mpi_plain(comm));
 	if (m && m->waits && atomic_load(&m->counted) == SN_MEET_CALLS - 1)
 		sn_meet_here(comm);
 }
@@ -353,12 +353,12 @@ unsigned sn_meet_ranks(const struct sn_collective *c)
 
 bool sn_meet_is_ending(handle comm)
 {
-	return ending && ending == sn_meet_plain(comm);
+	return ending && ending == sn_mpi_plain(comm);
 }
 
 void sn_meet_ends(struct sn_meet_ending *e, handle comm)
 {
-	*e = (struct sn_meet_ending){sn_meet_plain(comm), ending, find(sn_meet_plain(comm))};
+	*e = (struct sn_meet_ending){sn_mpi_plain(comm), ending, find(sn_mpi_plain(comm))};
 	if (e->meet)
 		sn_begun_end_all(e->meet);
 	ending = e->comm;
@@ -389,12 +389,13 @@ void sn_meet_ended(struct sn_meet_ending *e, bool ended)
 int sn_meet_size(struct sn_meet *m, const struct sn_collective *c)
 {
 	int size = 0;
-	if (likely(m->type == c->type && m->generation == c->generation))
+	unsigned generation = sn_type_generation(c->type, c->generation);
+	if (likely(m->type == c->type && m->generation == generation))
 		return m->size;
 	if (sn_proof_mpi.type_size(c->type, &size))
 		return 0;
 	m->type = c->type;
-	m->generation = c->generation;
+	m->generation = generation;
 	m->size = size;
 	return size;
 }

@@ -20,6 +20,7 @@
 #define SN_SHIM_MEET_H
 
 #include "copy/far.h"
+#include "freed.h"
 #include "lend.h"
 #include "proof.h"
 
@@ -92,6 +93,12 @@ struct sn_meet_form {
 	handle op;
 };
 
+/* The number of this generation (collective.c) for this type, which may be freed in it. */
+static inline unsigned sn_type_generation(handle type, unsigned generation)
+{
+	return generation + sn_freed(type);
+}
+
 struct sn_meet_type { /* blocks.h: as it was in this generation (collective.c) */
 	handle type;
 	unsigned generation;
@@ -160,12 +167,6 @@ struct sn_meet {
 	uint64_t reach[SN_MEET_RANKS];	  /* so much of them can be read, or more */
 	struct sn_far far;
 };
-
-/* What is passed itself: MPICH's are numbers, with whatever lies above them. */
-static inline handle sn_meet_plain(handle h)
-{
-	return sn_mpi_wide() ? h : (uint32_t)h;
-}
 
 /* NULL: its ranks have not been asked. */
 struct sn_meet *sn_meet_of(handle comm);

@@ -190,7 +190,7 @@ static int64_t room_for(intptr_t size, handle info)
 	char value[8] = "";
 	int flag = 0;
 	int64_t page = sysconf(_SC_PAGESIZE);
-	bool none = sn_meet_plain(info) == sn_mpi_handle(SN_INFO_NULL);
+	bool none = sn_mpi_plain(info) == sn_mpi_handle(SN_INFO_NULL);
 	bool apart = !none && info_get.symbol &&
 		     !info_get.info_get(info, "alloc_shared_noncontig", sizeof(value) - 1, value, &flag) &&
 		     flag && (!strcmp(value, "true") || !strcmp(value, "1"));
@@ -223,7 +223,7 @@ static char *part_of(const struct window *w, int rank)
 /* take: it is none any more. */
 static struct window *window_of(handle win, bool take)
 {
-	handle name = sn_meet_plain(win);
+	handle name = sn_mpi_plain(win);
 	pthread_mutex_lock(&lock);
 	struct window **at = &windows, *w;
 	while ((w = *at) && w->win != name)

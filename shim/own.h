@@ -157,12 +157,6 @@ static inline void put(void *requests, int i, handle h)
 	sn_mpi_put(requests, i, h);
 }
 
-/* What is passed itself, and not its address. */
-static inline handle value(handle h)
-{
-	return sn_mpi_wide() ? h : (uint32_t)h;
-}
-
 static inline void *status_at(void *statuses, int i)
 {
 	return wanted(statuses) ? (char *)statuses + (size_t)i * status_size() : statuses;

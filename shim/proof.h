@@ -56,6 +56,7 @@ struct sn_collective {
 	int64_t each;		      /* MPI_Gatherv, MPI_Scatterv: of what this rank sends, or gets */
 	int kind, count, in_count, root;
 	unsigned generation;
+	uint32_t freed; /* of its handles (freed.h) */
 };
 
 struct sn_step {

@@ -79,7 +79,8 @@ static ALWAYS struct entry *find_recv(const struct call *c)
 
 static inline struct call call_of(const void *buf, int count, handle type, int peer, int tag, handle comm)
 {
-	return (struct call){type, comm, (uintptr_t)buf >> SN_QUICK_REGION, count, peer, tag};
+	return (struct call){type, comm, (uintptr_t)buf >> SN_QUICK_REGION, count,
+			     peer, tag,	 sn_freed(type) + sn_freed(comm)};
 }
 
 bool sn_quick_serial(void)
@@ -349,19 +350,33 @@ static inline int both(const struct operation *o)
 
 /* ---- calls after which a handle may mean something else ---- */
 
+_Atomic uint32_t sn_freed_counts[SN_FREED];
+
+/* A type, or a communicator; else whatever was seen means something else. */
+static void forget(int call, handle freed)
+{
+	if (freed && call != COMM_DISCONNECT)
+		sn_freed_is(freed);
+	else
+		sn_quick_forget();
+}
+
 /*
  * After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there.
  */
 static int ends(int call, int p, void *a, void *b)
 {
-	bool comm = call == COMM_FREE || call == COMM_DISCONNECT;
+	bool comm = call == COMM_FREE || call == COMM_DISCONNECT, one = comm || call == TYPE_FREE;
 	union function mpi = SN_FUNCTION(&next[p][call]);
 	if (threads() == NOTHING)
 		return mpi.ends(a, b);
-	handle was = !comm || !a ? 0 : sn_mpi_nth(a, 0);
+	handle freed = !one || !a ? 0 : sn_mpi_nth(a, 0), was = comm ? freed : 0;
 	struct sn_meet_ending ending;
-	sn_requests_give();
-	sn_quick_forget();
+	if (freed && threads() == ONE)
+		sn_requests_give_of(sn_mpi_plain(freed));
+	else
+		sn_requests_give();
+	forget(call, freed);
 	if (was) {
 		sn_matched_ends(was);
 		sn_meet_ends(&ending, was);
@@ -373,7 +388,7 @@ static int ends(int call, int p, void *a, void *b)
 		rc = mpi.ends(a, b);
 	if (was)
 		sn_meet_ended(&ending, !rc);
-	sn_quick_forget();
+	forget(call, freed);
 	return rc;
 }
 

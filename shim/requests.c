@@ -202,6 +202,23 @@ void sn_requests_give(void)
 	sn_own_leave();
 }
 
+static bool any_posted_of(handle h)
+{
+	const struct slot *s = posted.after;
+	while (s != &posted && sn_mpi_plain(s->call.type) != h && sn_mpi_plain(s->call.comm) != h)
+		s = s->after;
+	return s != &posted;
+}
+
+void sn_requests_give_of(handle h)
+{
+	if (!sn_own_enter())
+		return;
+	if (any_posted_of(h))
+		sn_own_give_all();
+	sn_own_leave();
+}
+
 /* Whatever lies there is looked for before: it has not been late. */
 void sn_requests_ahead(void)
 {

@@ -55,6 +55,8 @@ bool sn_requests_begin(struct sn_begun *b, void *request);
 void sn_requests_complete(void *request);
 /* All that are pending become the MPI's. By a thread that is not in the MPI. */
 void sn_requests_give(void);
+/* Likewise, if any is of this type, or communicator. */
+void sn_requests_give_of(handle h);
 /* Likewise by one that reads the MPI's queue, which may be any. */
 void sn_requests_read(void);
 extern _Atomic uint32_t sn_own_asked; /* another thread would call the MPI */

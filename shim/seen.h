@@ -4,11 +4,13 @@
 #define SN_SHIM_SEEN_H
 
 #include "abi.h"
+#include "freed.h"
 
 struct call {
 	handle type, comm;
 	uintptr_t region;
 	int count, peer, tag;
+	uint32_t freed; /* of its handles (freed.h) */
 };
 
 struct entry {
@@ -26,7 +28,7 @@ struct entry {
 static inline bool same(const struct call *a, const struct call *b)
 {
 	return a->tag == b->tag && a->peer == b->peer && a->comm == b->comm && a->count == b->count &&
-	       a->type == b->type && a->region == b->region;
+	       a->type == b->type && a->region == b->region && a->freed == b->freed;
 }
 
 /*

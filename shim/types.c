@@ -20,7 +20,7 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 	handle handlers[2];
 	intptr_t low = 0;
 	bool serial = sn_quick_serial(), own = !sn_mpi_builtin(type);
-	if (sn_meet_plain(type) == sn_mpi_handle(SN_TYPE_NULL))
+	if (sn_mpi_plain(type) == sn_mpi_handle(SN_TYPE_NULL))
 		return (struct sn_meet_type){.type = type};
 	if (serial)
 		sn_proof_quiet(handlers);
@@ -37,10 +37,11 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 	return t;
 }
 
-struct sn_meet_type sn_type_find(handle type, unsigned generation)
+struct sn_meet_type sn_type_find(handle type, unsigned of_all)
 {
 	static struct sn_meet_type known[KNOWN];
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	unsigned generation = sn_type_generation(type, of_all);
 	struct sn_meet_type *at = &known[(type ^ type >> 6 ^ type >> 12) % KNOWN];
 	pthread_mutex_lock(&lock);
 	struct sn_meet_type t = *at;

@@ -18,7 +18,7 @@ struct sn_meet_type sn_type_find(handle type, unsigned generation);
 static inline const struct sn_meet_type *sn_type_of(struct sn_meet_type *last, handle type,
 						    unsigned generation)
 {
-	if (!likely(last->type == type && last->generation == generation))
+	if (!likely(last->type == type && last->generation == sn_type_generation(type, generation)))
 		*last = sn_type_find(type, generation);
 	return last;
 }

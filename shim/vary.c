@@ -61,7 +61,7 @@ static inline bool in_of(const struct vary *v, unsigned rank, struct block *b)
 	const struct sn_collective *c = v->c;
 	if (!sn_count_of(&c->in, rank))
 		return no_block(b);
-	handle type = c->in_types ? sn_meet_plain(sn_mpi_nth(c->in_types, (int)rank)) : c->in_type;
+	handle type = c->in_types ? sn_mpi_plain(sn_mpi_nth(c->in_types, (int)rank)) : c->in_type;
 	const struct sn_meet_type *t = sn_type_of(&v->m->types[0], type, c->generation);
 	return block(b, t, v->to, sn_displ_of(&c->in, rank) * (c->in_types ? 1 : t->extent),
 		     sn_count_of(&c->in, rank));
@@ -75,7 +75,7 @@ static inline bool out_of(const struct vary *v, unsigned rank, struct block *b)
 		return in_of(v, rank, b);
 	if (!sn_count_of(&c->out, rank))
 		return no_block(b);
-	handle type = c->types ? sn_meet_plain(sn_mpi_nth(c->types, (int)rank)) : c->type;
+	handle type = c->types ? sn_mpi_plain(sn_mpi_nth(c->types, (int)rank)) : c->type;
 	const struct sn_meet_type *t = sn_type_of(&v->m->types[1], type, c->generation);
 	return block(b, t, v->from, sn_displ_of(&c->out, rank) * (c->types ? 1 : t->extent),
 		     sn_count_of(&c->out, rank));

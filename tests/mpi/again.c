@@ -5,7 +5,8 @@
  * ways to send, lengths, wildcards, messages that are too long, communicators and types that are freed and whose
  * handles come again.
  *
- *     again [-m]     -m: with MPI_THREAD_MULTIPLE, of which one thread calls
+ *     again [-m | -f]     -m: with MPI_THREAD_MULTIPLE, of which one thread calls
+ *                         -f: only that what is freed are others' types and communicators (libraries make some for each message)
  *
  * Linked with a tool of the profiling interface (tool.c), it checks that the tool has seen each call.
  */
@@ -292,6 +293,32 @@ static void types(void)
 	}
 }
 
+static void others_freed(void)
+{
+	int v[ROOM];
+	for (int i = 0; i < 3000; i++) {
+		MPI_Datatype type;
+		MPI_Comm comm;
+		MPI_Type_contiguous(1 + i % 3, MPI_INT, &type);
+		MPI_Type_commit(&type);
+		if (i % 4 == 0)
+			MPI_Comm_dup(MPI_COMM_SELF, &comm);
+		if (rank == 0)
+			fill(v, ROOM, i);
+		if (rank == 0)
+			MPI_Send(v, ROOM, MPI_INT, 1, 12, MPI_COMM_WORLD);
+		MPI_Type_free(&type);
+		if (rank < 2)
+			MPI_Recv(v, ROOM, MPI_INT, !rank, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		if (rank == 1)
+			MPI_Send(v, ROOM, MPI_INT, 0, 12, MPI_COMM_WORLD);
+		if (rank == 0)
+			check(v, ROOM, i, "a message beside what is freed");
+		if (i % 4 == 0)
+			MPI_Comm_free(&comm);
+	}
+}
+
 static void exchanges(void)
 {
 	int out[ROOM], in[ROOM];
@@ -454,7 +481,7 @@ static void any_tags(void)
 
 int main(int argc, char **argv)
 {
-	bool many = argc > 1 && !strcmp(argv[1], "-m");
+	bool many = argc > 1 && !strcmp(argv[1], "-m"), freed = argc > 1 && !strcmp(argv[1], "-f");
 	int provided, ranks;
 	MPI_Init_thread(&argc, &argv, many ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -464,7 +491,9 @@ int main(int argc, char **argv)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
 	alarm(100);
-	for (int i = 0; i < 2; i++) {
+	if (freed)
+		others_freed();
+	for (int i = 0; i < 2 && !freed; i++) {
 		lengths();
 		longer();
 		order();

@@ -493,6 +493,15 @@ static void given_up(void)
 	}
 }
 
+/* A setting of a communicator ends what was seen of all calls: what comes next is learned anew, whatever was late before. */
+static void forgotten(void)
+{
+	MPI_Info info;
+	MPI_Info_create(&info);
+	MPI_Comm_set_info(aside, info);
+	MPI_Info_free(&info);
+}
+
 /* A communicator may be freed while receives are under way in it. */
 static void communicators(void)
 {
@@ -572,6 +581,7 @@ int main(int argc, char **argv)
 		places();
 		truncated();
 		communicators();
+		forgotten();
 		endings(i >= 2); /* from then on, no more are the library's */
 		if (i < 2) {
 			beside_an_error();
