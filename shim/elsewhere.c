@@ -31,9 +31,9 @@ static void say(void)
  */
 static bool window(const char *name)
 {
-	static const char *const makes[] = {"MPI_Win_allocate", "MPI_Win_allocate_shared",
-					    "MPI_Win_allocate_shared_c", "MPI_Win_create",
-					    "MPI_Win_create_dynamic"};
+	static const char *const makes[] = {"MPI_Win_allocate",	       "MPI_Win_allocate_c",
+					    "MPI_Win_allocate_shared", "MPI_Win_allocate_shared_c",
+					    "MPI_Win_create",	       "MPI_Win_create_dynamic"};
 	bool profiled = *name == 'P', made = false;
 	name += profiled;
 	if (strcmp(name, "MPI_Win_free") == 0) {

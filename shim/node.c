@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "node.h"
+#include "base/copy.h"
 #include "base/small_file.h"
+#include "collective.h"
+#include "gpu.h"
 #include "meet.h"
 #include "proof.h"
 #include "quick.h"
 #include "shared.h"
+#include "types.h"
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +20,20 @@
 #define NAME   "sennit-window"
 #define NOBODY UINT64_MAX /* no host's number: its rank shares with none */
 
-enum { SPLIT_TYPE, ALLOCATE, ALLOCATE_C, QUERY, QUERY_C, GET_ATTR, WIN_FREE, CALLS };
+enum {
+	SPLIT_TYPE,
+	ALLOCATE,
+	ALLOCATE_C,
+	ALLOCATE_APART,
+	ALLOCATE_APART_C,
+	QUERY,
+	QUERY_C,
+	GET_ATTR,
+	WIN_FREE,
+	PUT,
+	GET,
+	CALLS
+};
 
 union function {
 	void *symbol;
@@ -27,6 +44,10 @@ union function {
 	int (*query_c)(handle win, int rank, intptr_t *size, intptr_t *unit, void *base);
 	int (*get_attr)(handle win, int key, void *value, int *flag);
 	int (*win_free)(void *win);
+	int (*put)(const void *from, int count, handle type, int rank, intptr_t at, int at_count,
+		   handle at_type, handle win);
+	int (*get)(void *to, int count, handle type, int rank, intptr_t at, int at_count, handle at_type,
+		   handle win);
 	int (*split)(handle comm, int color, int key, void *made);
 	int (*allgather)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			 handle comm);
@@ -158,8 +179,10 @@ struct window {
 	char *mem;
 	size_t bytes;
 	struct told parts;
+	bool shared; /* by MPI_Win_allocate_shared, else by MPI_Win_allocate */
 };
 static struct window *windows;
+static _Atomic unsigned freed = 1; /* windows, so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* All have it, or none: NULL. */
@@ -185,15 +208,19 @@ static char *share(handle comm, bool first, size_t bytes)
  * Parts need not lie one right behind the other: then each has its own pages, as in MPICH, so that it can be used for
  * any type, and its rank's part of the machine.
  */
-static int64_t room_for(intptr_t size, handle info)
+static bool says(handle info, const char *key, const char *what, const char *short_what)
 {
 	char value[8] = "";
 	int flag = 0;
+	return sn_mpi_plain(info) != sn_mpi_handle(SN_INFO_NULL) && info_get.symbol &&
+	       !info_get.info_get(info, key, sizeof(value) - 1, value, &flag) && flag &&
+	       (!strcmp(value, what) || !strcmp(value, short_what));
+}
+
+static int64_t room_for(intptr_t size, handle info, bool shared)
+{
 	int64_t page = sysconf(_SC_PAGESIZE);
-	bool none = sn_mpi_plain(info) == sn_mpi_handle(SN_INFO_NULL);
-	bool apart = !none && info_get.symbol &&
-		     !info_get.info_get(info, "alloc_shared_noncontig", sizeof(value) - 1, value, &flag) &&
-		     flag && (!strcmp(value, "true") || !strcmp(value, "1"));
+	bool apart = !shared || says(info, "alloc_shared_noncontig", "true", "1");
 	return apart && size <= INT64_MAX - page ? (size + page - 1) / page * page : size;
 }
 
@@ -266,11 +293,13 @@ static int begin(struct window *w, handle info, handle comm, void *base, void *w
 }
 
 /* False: the MPI has to. */
-static bool allocate(intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win, int *rc)
+static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, handle comm, void *base,
+		     void *win, int *rc)
 {
-	bool well = size >= 0 && unit > 0 && unit <= INT_MAX && base && win;
-	struct told t =
-		tell(comm, (struct said){well ? host : NOBODY, size, unit, well ? room_for(size, info) : 0});
+	bool well = size >= 0 && unit > 0 && unit <= INT_MAX && base && win &&
+		    (shared || !says(info, "alloc_shm", "false", "0"));
+	struct told t = tell(comm, (struct said){well ? host : NOBODY, size, unit,
+						 well ? room_for(size, info, shared) : 0});
 	size_t bytes = t.all && t.ranks > 1 ? room_of(&t) : 0;
 	struct window *w = bytes ? calloc(1, sizeof(*w)) : NULL;
 	if (!w) {
@@ -280,6 +309,7 @@ static bool allocate(intptr_t size, intptr_t unit, handle info, handle comm, voi
 	}
 	w->bytes = bytes;
 	w->parts = t;
+	w->shared = shared;
 	*rc = begin(w, info, comm, base, win);
 	if (*rc)
 		drop(w);
@@ -288,22 +318,25 @@ static bool allocate(intptr_t size, intptr_t unit, handle info, handle comm, voi
 	return true;
 }
 
-static int win_allocate(int p, intptr_t size, int unit, handle info, handle comm, void *base, void *win)
-{
-	int rc;
-	if (allocate(size, unit, info, comm, base, win, &rc))
-		return rc;
-	return SN_FUNCTION(&next[p][ALLOCATE]).allocate(size, unit, info, comm, base, win);
-}
+#define ALLOCATES(name, call, shared)                                                                        \
+	static int name(int p, intptr_t size, int unit, handle info, handle comm, void *base, void *win)     \
+	{                                                                                                    \
+		int rc;                                                                                      \
+		if (allocate(shared, size, unit, info, comm, base, win, &rc))                                \
+			return rc;                                                                           \
+		return SN_FUNCTION(&next[p][call]).allocate(size, unit, info, comm, base, win);              \
+	}                                                                                                    \
+	static int name##_c(int p, intptr_t size, intptr_t unit, handle info, handle comm, void *base,       \
+			    void *win)                                                                       \
+	{                                                                                                    \
+		int rc;                                                                                      \
+		if (allocate(shared, size, unit, info, comm, base, win, &rc))                                \
+			return rc;                                                                           \
+		return SN_FUNCTION(&next[p][call##_C]).allocate_c(size, unit, info, comm, base, win);        \
+	}
 
-static int win_allocate_c(int p, intptr_t size, intptr_t unit, handle info, handle comm, void *base,
-			  void *win)
-{
-	int rc;
-	if (allocate(size, unit, info, comm, base, win, &rc))
-		return rc;
-	return SN_FUNCTION(&next[p][ALLOCATE_C]).allocate_c(size, unit, info, comm, base, win);
-}
+ALLOCATES(win_allocate, ALLOCATE, true)
+ALLOCATES(win_allocate_apart, ALLOCATE_APART, false)
 
 /* MPI_PROC_NULL: the first that has a part at all. False: it is none of ours, or no rank of it. */
 static bool query(handle win, int rank, intptr_t *size, intptr_t *unit, void *base)
@@ -342,12 +375,15 @@ static int win_query_c(int p, handle win, int rank, intptr_t *size, intptr_t *un
 
 static int get_attr(int p, handle win, int key, void *value, int *flag)
 {
-	static int shared; /* MPI_WIN_FLAVOR_SHARED */
+	static int flavors[2]; /* MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED */
 	bool standard = sn_mpi_abi == STANDARD;
 	int rc = SN_FUNCTION(&next[p][GET_ATTR]).get_attr(win, key, value, flag);
-	if (!rc && *flag && key == (standard ? 604 : 0x66000007) && window_of(win, false)) {
-		shared = standard ? 314 : 4;
-		*(int **)value = &shared;
+	bool flavor = !rc && *flag && key == (standard ? 604 : 0x66000007);
+	const struct window *w = flavor ? window_of(win, false) : NULL;
+	if (w) {
+		flavors[0] = standard ? 312 : 2;
+		flavors[1] = standard ? 314 : 4;
+		*(int **)value = &flavors[w->shared];
 	}
 	return rc;
 }
@@ -356,6 +392,7 @@ static int get_attr(int p, handle win, int key, void *value, int *flag)
 static int win_free(int p, void *win)
 {
 	struct window *w = win ? window_of(sn_mpi_nth(win, 0), true) : NULL;
+	atomic_fetch_add(&freed, 1);
 	int rc = SN_FUNCTION(&next[p][WIN_FREE]).win_free(win);
 	if (w && rc)
 		keep(w);
@@ -364,15 +401,108 @@ static int win_free(int p, void *win)
 	return rc;
 }
 
+/* ---- MPI_Put, MPI_Get ---- */
+
+/*
+ * The last one is remembered, until one is freed. What is looked up, and then freed by another thread, is the program's
+ * fault.
+ */
+static const struct window *known_window(handle win)
+{
+	static _Thread_local struct {
+		const struct window *window;
+		handle win;
+		unsigned freed;
+	} last __attribute__((tls_model("initial-exec")));
+	unsigned now = atomic_load_explicit(&freed, memory_order_relaxed);
+	if (!likely(last.win == win && last.freed == now)) {
+		last.window = window_of(win, false);
+		last.win = win;
+		last.freed = now;
+	}
+	return last.window;
+}
+
+/* Where so many bytes of that rank's part begin. NULL: for the MPI, whatever it says of it. */
+static char *target(handle win, int rank, intptr_t at, const struct sn_meet_type *t, int count, size_t bytes)
+{
+	const struct window *w = known_window(win);
+	intptr_t begin;
+	if (!w || rank < 0 || rank >= w->parts.ranks || at < 0 || count < 0 || !t->plain)
+		return NULL;
+	const struct said *s = &w->parts.all[rank];
+	if (__builtin_mul_overflow(at, (intptr_t)s->b, &begin) || sn_type_bytes(t, count) != bytes ||
+	    bytes > (size_t)s->a || begin > s->a - (intptr_t)bytes)
+		return NULL;
+	return part_of(w, rank) + begin;
+}
+
+struct operation {
+	char *theirs;
+	size_t bytes; /* 0: the MPI does it */
+};
+
+static struct operation operation(const void *buf, int count, handle type, int rank, intptr_t at,
+				  int at_count, handle at_type, handle win)
+{
+	static _Thread_local struct sn_meet_type last __attribute__((tls_model("initial-exec")));
+	unsigned generation = sn_collective_generation();
+	struct operation o = {0};
+	struct sn_meet_type t = *sn_type_of(&last, type, generation);
+	if (!t.plain || count <= 0 || !buf || sn_gpu_is_here())
+		return o;
+	o.bytes = sn_type_bytes(&t, count);
+	struct sn_meet_type there = at_type == type ? t : sn_type_find(at_type, generation);
+	o.theirs = target(win, rank, at, &there, at_count, o.bytes);
+	return o;
+}
+
+/*
+ * Straight, as MPIs do where they share memory, and so whatever makes an epoch leaves room for that. Whether there is one, the MPI
+ * says of nothing that is moved.
+ */
+static int put(int p, const void *from, int count, handle type, int rank, intptr_t at, int at_count,
+	       handle at_type, handle win)
+{
+	struct operation o = operation(from, count, type, rank, at, at_count, at_type, win);
+	int n = o.theirs ? 0 : count, at_n = o.theirs ? 0 : at_count;
+	int rc = SN_FUNCTION(&next[p][PUT]).put(from, n, type, rank, at, at_n, at_type, win);
+	if (!rc && o.theirs) {
+		sn_copy_between(o.theirs, from, o.bytes);
+		atomic_thread_fence(memory_order_release);
+	}
+	return rc;
+}
+
+static int get(int p, void *to, int count, handle type, int rank, intptr_t at, int at_count, handle at_type,
+	       handle win)
+{
+	struct operation o = operation(to, count, type, rank, at, at_count, at_type, win);
+	int n = o.theirs ? 0 : count, at_n = o.theirs ? 0 : at_count;
+	int rc = SN_FUNCTION(&next[p][GET]).get(to, n, type, rank, at, at_n, at_type, win);
+	if (!rc && o.theirs) {
+		atomic_thread_fence(memory_order_acquire);
+		sn_copy_between(to, o.theirs, o.bytes);
+	}
+	return rc;
+}
+
 /* ---- where the MPI has no such function ---- */
 
 int PMPI_Win_allocate_shared(intptr_t size, int unit, handle info, handle comm, void *base, void *win);
+int PMPI_Win_allocate(intptr_t size, int unit, handle info, handle comm, void *base, void *win);
 int PMPI_Win_shared_query(handle win, int rank, intptr_t *size, int *unit, void *base);
 
 /* A unit that an int has no room for is one that the MPI refuses. */
 static int allocate_without(intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win)
 {
 	return PMPI_Win_allocate_shared(size, unit == (int)unit ? (int)unit : -1, info, comm, base, win);
+}
+
+static int allocate_apart_without(intptr_t size, intptr_t unit, handle info, handle comm, void *base,
+				  void *win)
+{
+	return PMPI_Win_allocate(size, unit == (int)unit ? (int)unit : -1, info, comm, base, win);
 }
 
 static int query_without(handle win, int rank, intptr_t *size, intptr_t *unit, void *base)
@@ -400,6 +530,16 @@ BOTH(win_allocate, (intptr_t size, int unit, handle info, handle comm, void *bas
      WITH(size, unit, info, comm, base, win))
 BOTH(win_allocate_c, (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
      WITH(size, unit, info, comm, base, win))
+BOTH(win_allocate_apart, (intptr_t size, int unit, handle info, handle comm, void *base, void *win),
+     WITH(size, unit, info, comm, base, win))
+BOTH(win_allocate_apart_c, (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
+     WITH(size, unit, info, comm, base, win))
+BOTH(put,
+     (const void *from, int count, handle type, int rank, intptr_t at, int at_count, handle at_type,
+      handle win),
+     WITH(from, count, type, rank, at, at_count, at_type, win))
+BOTH(get, (void *to, int count, handle type, int rank, intptr_t at, int at_count, handle at_type, handle win),
+     WITH(to, count, type, rank, at, at_count, at_type, win))
 BOTH(win_query, (handle win, int rank, intptr_t *size, int *unit, void *base),
      WITH(win, rank, size, unit, base))
 BOTH(win_query_c, (handle win, int rank, intptr_t *size, intptr_t *unit, void *base),
@@ -419,22 +559,29 @@ void *sn_node_stand_in(const char *name, void *definition)
 			      {{.allocate = win_allocate_0}, {.allocate = win_allocate_1}}},
 		[ALLOCATE_C] = {"MPI_Win_allocate_shared_c",
 				{{.allocate_c = win_allocate_c_0}, {.allocate_c = win_allocate_c_1}}},
+		[ALLOCATE_APART] = {"MPI_Win_allocate",
+				    {{.allocate = win_allocate_apart_0}, {.allocate = win_allocate_apart_1}}},
+		[ALLOCATE_APART_C] = {"MPI_Win_allocate_c",
+				      {{.allocate_c = win_allocate_apart_c_0},
+				       {.allocate_c = win_allocate_apart_c_1}}},
+		[PUT] = {"MPI_Put", {{.put = put_0}, {.put = put_1}}},
+		[GET] = {"MPI_Get", {{.get = get_0}, {.get = get_1}}},
 		[QUERY] = {"MPI_Win_shared_query", {{.query = win_query_0}, {.query = win_query_1}}},
 		[QUERY_C] = {"MPI_Win_shared_query_c",
 			     {{.query_c = win_query_c_0}, {.query_c = win_query_c_1}}},
 		[GET_ATTR] = {"MPI_Win_get_attr", {{.get_attr = get_attr_0}, {.get_attr = get_attr_1}}},
 		[WIN_FREE] = {"MPI_Win_free", {{.win_free = win_free_0}, {.win_free = win_free_1}}},
 	};
-	static const union function without[2] = {{.allocate_c = allocate_without},
-						  {.query_c = query_without}};
+	static const union function without[CALLS] = {
+		[ALLOCATE_C] = {.allocate_c = allocate_without},
+		[ALLOCATE_APART_C] = {.allocate_c = allocate_apart_without},
+		[QUERY_C] = {.query_c = query_without}};
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(name + p, calls[call].name) != 0)
 		call++;
-	if (call == CALLS || (!definition && call != ALLOCATE_C && call != QUERY_C))
-		return NULL;
-	if (!definition)
-		return without[call == QUERY_C].symbol;
+	if (call == CALLS || !definition)
+		return call == CALLS ? NULL : without[call].symbol;
 	pthread_once(&once, find);
 	if (!ours || (call == SPLIT_TYPE && !splits))
 		return NULL;

@@ -2,12 +2,15 @@
 /*
  * What the MPI says of ranks that share a node is what it says without sennit, also where it is told that each has a node of
  * its own (shim/node.h): MPI_Comm_split_type(MPI_COMM_TYPE_SHARED) and MPI_Win_allocate_shared. All ranks on one node.
+ * And MPI_Win_allocate, whose memory they share, too: what is put there goes where and when it shall, and no target has to
+ * call the MPI for it.
  */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ROUNDS	    40
 #define DESCRIPTORS 1024
@@ -177,6 +180,170 @@ static void apart(MPI_Comm comm)
 	MPI_Win_free(&win);
 }
 
+/* ---- MPI_Win_allocate ---- */
+
+static MPI_Win allocated(MPI_Comm comm, int n, long **mine)
+{
+	MPI_Win win;
+	void *base;
+	int there, *flavor, *unit;
+	MPI_Aint *size;
+	MPI_Win_allocate(n * (MPI_Aint)sizeof(long), sizeof(long), MPI_INFO_NULL, comm, mine, &win);
+	MPI_Win_get_attr(win, MPI_WIN_CREATE_FLAVOR, &flavor, &there);
+	is("a window's flavor", there ? *flavor : -1, MPI_WIN_FLAVOR_ALLOCATE);
+	MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &there);
+	is("a window's base", there && (base == *mine || !n), 1);
+	MPI_Win_get_attr(win, MPI_WIN_SIZE, &size, &there);
+	is("a window's size", there ? (long)*size : -1, n * (long)sizeof(long));
+	MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, &unit, &there);
+	is("a window's unit", there ? *unit : -1, sizeof(long));
+	return win;
+}
+
+/* Each puts into the next one's, which is ready late, and gets from the one before; every other element, too. */
+static void fences(MPI_Win win, long *mine, int n, int round)
+{
+	long out[64], in[64];
+	MPI_Datatype other;
+	int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
+	MPI_Type_vector(n / 2, 1, 2, MPI_LONG, &other);
+	MPI_Type_commit(&other);
+	for (int i = 0; i < n; i++)
+		out[i] = value_of(rank, i, round);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == round % ranks)
+		usleep(300);
+	for (int i = 0; i < n; i++)
+		mine[i] = -1;
+	MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
+	if (round % 3 == 0)
+		MPI_Put(out, 1, other, next, 0, 1, other, win);
+	else if (round % 3 == 1)
+		MPI_Put(out, n, MPI_LONG, next, 0, n * (int)sizeof(long), MPI_BYTE, win);
+	else
+		MPI_Put(out + 3, 2, MPI_LONG, next, 3, 2, MPI_LONG, win);
+	MPI_Win_fence(0, win);
+	for (int i = 0; i < n; i++) {
+		int put = round % 3 == 0 ? i % 2 == 0 : round % 3 == 1 || i == 3 || i == 4;
+		is("what was put", mine[i], put ? value_of(last, i, round) : -1);
+	}
+	MPI_Get(in, n, MPI_LONG, last, 0, n, MPI_LONG, win);
+	MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+	for (int i = 0; i < n; i++) {
+		int put = round % 3 == 0 ? i % 2 == 0 : round % 3 == 1 || i == 3 || i == 4;
+		is("what was got", in[i], put ? value_of((last + ranks - 1) % ranks, i, round) : -1);
+	}
+	MPI_Type_free(&other);
+}
+
+/* One after the other, each adds one. */
+static void locks(MPI_Win win, long *mine)
+{
+	MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
+	*mine = 0;
+	MPI_Win_unlock(rank, win);
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int i = 0; i < 200; i++) {
+		long v = -1;
+		MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+		MPI_Get(&v, 1, MPI_LONG, 0, 0, 1, MPI_LONG, win);
+		MPI_Win_flush(0, win);
+		v++;
+		MPI_Put(&v, 1, MPI_LONG, 0, 0, 1, MPI_LONG, win);
+		MPI_Win_unlock(0, win);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+	is("a counter", *mine, rank ? 0 : 200L * ranks);
+	MPI_Win_unlock(rank, win);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Nothing is put before it may be. */
+static void posts(MPI_Win win, long *mine, int round)
+{
+	MPI_Group all, other;
+	int one = 1, none = 0;
+	long v = 7 + round;
+	MPI_Comm_group(MPI_COMM_WORLD, &all);
+	MPI_Group_incl(all, 1, rank ? &none : &one, &other);
+	*mine = -3;
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 0) {
+		MPI_Win_start(other, 0, win);
+		MPI_Put(&v, 1, MPI_LONG, 1, 0, 1, MPI_LONG, win);
+		MPI_Win_complete(win);
+	} else if (rank == 1) {
+		usleep(1000);
+		is("what was put too early", *mine, -3);
+		MPI_Win_post(other, 0, win);
+		MPI_Win_wait(win);
+		is("what was put when it might be", *mine, v);
+	}
+	MPI_Group_free(&other);
+	MPI_Group_free(&all);
+}
+
+/* The target looks at its memory, and calls nothing. */
+static void unasked(MPI_Win win, long *mine)
+{
+	volatile long *here = mine;
+	*here = 0;
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 0) {
+		long v = 5;
+		MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Put(&v, 1, MPI_LONG, 1, 0, 1, MPI_LONG, win);
+		MPI_Win_flush(1, win);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Win_unlock(1, win);
+	} else {
+		MPI_Barrier(MPI_COMM_WORLD);
+		while (rank == 1 && *here != 5)
+			;
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Nor is anything put outside an epoch: the MPI says so. */
+static void out_of_epoch(MPI_Win win, long *mine)
+{
+#ifdef MPICH
+	long v = 9;
+	*mine = 4;
+	MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+	MPI_Barrier(MPI_COMM_WORLD);
+	is("outside an epoch", MPI_Put(&v, 1, MPI_LONG, !rank, 0, 1, MPI_LONG, win) != MPI_SUCCESS, 1);
+	MPI_Barrier(MPI_COMM_WORLD);
+	is("what was put outside an epoch", *mine, 4);
+	MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL);
+#else
+	(void)win;
+	(void)mine;
+#endif
+}
+
+static void one_sided(void)
+{
+	long *mine;
+	for (int round = 0; round < 12; round++) {
+		int n = 10 + 2 * round;
+		MPI_Win win = allocated(MPI_COMM_WORLD, n, &mine);
+		fences(win, mine, n, round);
+		if (ranks > 1 && round % 4 == 0) {
+			locks(win, mine);
+			posts(win, mine, round);
+			unasked(win, mine);
+			out_of_epoch(win, mine);
+		}
+		MPI_Win_free(&win);
+	}
+	MPI_Win win = allocated(MPI_COMM_WORLD, rank % 2 ? 0 : 5, &mine); /* some have none */
+	MPI_Win_free(&win);
+}
+
 static long files(void)
 {
 	long n = 0;
@@ -204,6 +371,7 @@ int main(int argc, char **argv)
 		window(pair, round);
 		window(MPI_COMM_SELF, round);
 	}
+	one_sided();
 	if (files() > before + SPARE)
 		fault("files that stay open", files() - before);
 	MPI_Comm_free(&pair);
