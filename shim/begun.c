@@ -308,36 +308,43 @@ bool sn_begun_finish(const struct sn_begun *b)
 
 /* ---- the call ---- */
 
-static void post(struct sn_begun *b, const void *from, struct sn_meet_line *line)
+static void post(struct sn_begun *b, const void *from)
 {
 	struct sn_meet *m = b->m;
 	uint64_t sent = 0;
-	char *room = sn_meet_begun_room(m, m->rank, line, brought(&b->c, b->len, m->ranks));
+	size_t len = brought(&b->c, b->len, m->ranks);
+	struct sn_meet_line *line = sn_underway_line(m);
+	struct sn_begun_held *held = likely(line) ? NULL : sn_underway_hold(m, b->call, len);
+	if (!likely(line || held)) {
+		b->failed = true;
+		return;
+	}
+	char *room = likely(line) ? sn_meet_begun_room(m, m->rank, line, len) : held->data;
 	b->failed = b->failed || bring(b, from, room, &sent) != 0;
-	line->said = said(b, b->failed ? NOTHING : sent);
-	atomic_store_explicit(&line->call, b->call, memory_order_release);
-	sn_meet_say(m, &sn_meet_begun(m, m->rank)->posted, b->call);
+	uint64_t says = said(b, b->failed ? NOTHING : sent);
+	if (likely(line))
+		sn_underway_post(m, line, b->call, says);
+	else
+		held->said = says;
 }
 
 /* What lies in it is looked for at once: of two ranks it is there for one of them. */
-static struct sn_begun *begin(struct sn_begun *b, const void *from, struct sn_meet_line *line)
+static struct sn_begun *begin(struct sn_begun *b, const void *from)
 {
 	struct sn_meet *m = b->m;
 	bool root = is_root(m, &b->c);
-	b->call = ++m->begun;
-	if (brings(b, root))
-		post(b, from, line);
-	if (b->failed || !reads(b, root)) {
-		sn_underway_say_done(m);
-		return NULL;
-	}
+	b->call = m->begun + 1;
+	b->reads = reads(b, root);
 	b->next = sn_begun_is_of_one(&b->c) ? (unsigned)b->c.root : 0;
-	if (!sn_begun_all_come(b)) {
+	if (brings(b, root))
+		post(b, from);
+	m->begun = b->call;
+	if (!b->failed && !sn_begun_may_end(b)) {
 		struct sn_begun *kept = sn_underway_keep(b);
 		b->failed = !kept;
 		return kept;
 	}
-	b->failed = !sn_begun_finish(b);
+	b->failed = b->failed || (b->reads && !sn_begun_finish(b));
 	sn_underway_say_done(m);
 	return NULL;
 }
@@ -373,9 +380,6 @@ int sn_begun_do(struct sn_meet *m, const struct sn_collective *c, const void *fr
 	b.in_place = sn_mpi_in_place(c->kind == SN_SCATTER ? to : from);
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
-	struct sn_meet_line *line = sn_underway_line(m);
-	if (!likely(line))
-		return sn_proof_failed(c->comm);
 	bool entered = sn_underway_enter();
 	b.len = is_sum(c) ? m->element * (size_t)c->count : len_of(m->begun_types, c, root);
 	if (reads(&b, root) && c->kind != SN_BARRIER && !is_sum(c)) {
@@ -383,7 +387,7 @@ int sn_begun_do(struct sn_meet *m, const struct sn_collective *c, const void *fr
 		b.in = *sn_type_of(&m->begun_types[in ? 0 : 1], in ? c->in_type : c->type, c->generation);
 	}
 	b.failed = is_wrong(&b, root);
-	struct sn_begun *kept = begin(&b, from, line);
+	struct sn_begun *kept = begin(&b, from);
 	sn_underway_leave(entered);
 	if (m->begun % SN_MEET_PERIOD == 0)
 		sn_meet_look(m);

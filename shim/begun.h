@@ -15,8 +15,9 @@
  *
  * Any number may be under way, and ranks may be ahead of each other. Each has SN_MEET_BEGUN lines in turns. A line is
  * written again when all ranks have said that they are done with all calls up to that one; if they are not, one of
- * SN_MEET_MORE others is, and who is ahead by so many waits for them, and reads in the meantime what is there for him. Who
- * reads finds the call's number in one line or in the other. A type of the program's own is kept until it is read by.
+ * SN_MEET_MORE others is. Who is ahead by more than that waits for nobody where he begins: he keeps what he brings along, in
+ * memory of his own, and writes it when he looks, and then it is over for him. Who reads finds the call's number in one line
+ * or in the other. A type of the program's own is kept until it is read by.
  *
  * The request is one of ours (requests.h), which is over when a look finds that all are there. What nobody but the MPI can
  * be asked (with others that are the MPI's, in Fortran over Open MPI) becomes a generalized request, and is looked

@@ -150,8 +150,9 @@ struct sn_meet {
 	bool sums_went;			  /* some whose bits depend on the order were the MPI's */
 	bool waits;			  /* some have been counted */
 	uint64_t begun, begun_read;	  /* so far, and of so many all have said that they have read them */
-	unsigned pending;		  /* of this rank's: not over */
+	bool behind;			  /* others may wait for what this rank does (underway.c) */
 	struct sn_begun *oldest, *newest; /* of this rank's, that are not over */
+	struct sn_begun_held *held, *held_last; /* what it brings along, and there is no room for yet */
 	struct sn_meet_type begun_types[2];
 	/* long.h */
 	bool here;		   /* its ranks are all of this job, and all have this library */

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SPIN	256	 /* looks at the line that is waited for, before others' ways to wait */
 #define SELDOM	1024	 /* looks in vain, after which it is asked whether somebody has ended */
@@ -32,28 +33,106 @@ void sn_underway_leave(bool entered)
 		pthread_mutex_unlock(&lock);
 }
 
+/* ---- where the next one goes ---- */
+
+static void no_memory(void)
+{
+	fprintf(stderr, "sennit: no memory for one more collective that does not block\n");
+}
+
+/* Have all ranks read all that was brought along up to this call? */
+static bool is_read(struct sn_meet *m, uint64_t call)
+{
+	if (likely(call <= m->begun_read))
+		return true;
+	uint64_t least = UINT64_MAX;
+	for (unsigned r = 0; r < m->ranks; r++) {
+		uint64_t done = atomic_load_explicit(&sn_meet_begun(m, r)->done, memory_order_acquire);
+		least = done < least ? done : least;
+	}
+	m->begun_read = least;
+	return call <= least;
+}
+
+/* NULL: those who have not read what lies there are behind by too many calls. */
+static struct sn_meet_line *line_for(struct sn_meet *m, uint64_t call)
+{
+	struct sn_meet_line *l = sn_meet_begun_line(m, m->rank, call);
+	if (likely(is_read(m, atomic_load_explicit(&l->call, memory_order_relaxed))))
+		return l;
+	l = sn_meet_more_line(m, m->rank, call);
+	return is_read(m, atomic_load_explicit(&l->call, memory_order_relaxed)) ? l : NULL;
+}
+
+void sn_underway_post(struct sn_meet *m, struct sn_meet_line *line, uint64_t call, uint64_t said)
+{
+	line->said = said;
+	atomic_store_explicit(&line->call, call, memory_order_release);
+	sn_meet_say(m, &sn_meet_begun(m, m->rank)->posted, call);
+}
+
+struct sn_begun_held *sn_underway_hold(struct sn_meet *m, uint64_t call, size_t len)
+{
+	struct sn_begun_held *h = malloc(sizeof(*h) + len);
+	if (!h) {
+		no_memory();
+		return NULL;
+	}
+	*h = (struct sn_begun_held){.call = call, .len = len};
+	*(m->held ? &m->held_last->after : &m->held) = h;
+	m->held_last = h;
+	return h;
+}
+
+/* In their order, as far as there is room. */
+static void post_those_held(struct sn_meet *m)
+{
+	struct sn_meet_line *line;
+	for (struct sn_begun_held *h; (h = m->held) && (line = line_for(m, h->call));) {
+		memcpy(sn_meet_begun_room(m, m->rank, line, h->len), h->data, h->len);
+		sn_underway_post(m, line, h->call, h->said);
+		m->held = h->after;
+		free(h);
+	}
+}
+
+struct sn_meet_line *sn_underway_line(struct sn_meet *m)
+{
+	post_those_held(m);
+	return likely(!m->held) ? line_for(m, m->begun + 1) : NULL;
+}
+
 /* ---- which they are ---- */
+
+/*
+ * Others may wait for who has not read what they have brought along, or has not brought along what is held. So who has one
+ * that is so old, or held, sees to it whenever the MPI looks for completions, too, whatever he waits for.
+ */
+#define OLD (SN_MEET_MORE / 2)
+
+static inline void count_behind(struct sn_meet *m)
+{
+	bool behind = m->held || (m->oldest && m->begun - m->oldest->call >= OLD);
+	if (likely(behind == m->behind))
+		return;
+	m->behind = behind;
+	atomic_fetch_add(&sn_mpi_shim.given, behind ? 1 : -1U);
+}
 
 void sn_underway_say_done(struct sn_meet *m)
 {
 	uint64_t done = m->oldest ? m->oldest->call - 1 : m->begun;
 	atomic_store_explicit(&sn_meet_begun(m, m->rank)->done, done, memory_order_release);
+	count_behind(m);
 }
-
-/*
- * Others may wait for who has not read what they have brought along. So who has many to read does so whenever the MPI looks
- * for completions, too, whatever he waits for.
- */
-#define MANY (SN_MEET_MORE / 2)
 
 static void append(struct sn_meet *m, struct sn_begun *b)
 {
-	if (m->pending++ == MANY)
-		atomic_fetch_add(&sn_mpi_shim.given, 1);
 	b->after = NULL;
 	b->before = m->newest;
 	*(m->newest ? &m->newest->after : &m->oldest) = b;
 	m->newest = b;
+	count_behind(m);
 }
 
 /* It is over. */
@@ -62,8 +141,6 @@ static void ends(struct sn_begun *b, bool failed)
 	struct sn_meet *m = b->m;
 	*(b->before ? &b->before->after : &m->oldest) = b->after;
 	*(b->after ? &b->after->before : &m->newest) = b->before;
-	if (--m->pending == MANY)
-		atomic_fetch_sub(&sn_mpi_shim.given, 1);
 	b->m = NULL;
 	b->failed = failed;
 	if (b->kept)
@@ -78,7 +155,7 @@ struct sn_begun *sn_underway_keep(const struct sn_begun *b)
 	if (k)
 		unused = k->link;
 	else if (!(k = malloc(sizeof(*k)))) {
-		fprintf(stderr, "sennit: no memory for one more collective that does not block\n");
+		no_memory();
 		return NULL;
 	}
 	*k = *b;
@@ -94,16 +171,29 @@ static void put_away(struct sn_begun *b)
 	unused = b;
 }
 
+/* Of those whom this one waits for; they may have ended. */
+static bool any_has_ended(struct sn_meet *m, uint64_t call)
+{
+	for (unsigned r = 0; r < m->ranks; r++)
+		if (atomic_load(&sn_meet_begun(m, r)->done) < call && sn_meet_has_ended(m, r)) {
+			sn_meet_fails(m, r);
+			return true;
+		}
+	return atomic_load(&m->mem->failed);
+}
+
 /* Somebody may have ended who is waited for; after that it is looked once more whether he had come. */
 static __attribute__((noinline)) bool is_lost(struct sn_begun *b)
 {
 	uint64_t now = sn_quick_now_ns();
 	struct sn_meet *m = b->m;
 	if (atomic_load(&m->mem->failed))
-		return !sn_begun_all_come(b);
+		return !sn_begun_may_end(b);
 	if (now - b->since < LONG_NS)
 		return false;
 	b->since = now;
+	if (m->held && m->held->call <= b->call)
+		return any_has_ended(m, m->held->call - SN_MEET_MORE) && !sn_begun_may_end(b);
 	if (!sn_meet_has_ended(m, b->next) || sn_begun_all_come(b))
 		return false;
 	sn_meet_fails(m, b->next);
@@ -115,14 +205,16 @@ static void try(struct sn_begun *b)
 {
 	if (!b->m)
 		return;
-	if (sn_begun_all_come(b))
-		ends(b, !sn_begun_finish(b));
+	if (sn_begun_may_end(b))
+		ends(b, b->reads && !sn_begun_finish(b));
 	else if (++b->looks % SELDOM == 0 && is_lost(b))
 		ends(b, true);
 }
 
 static void end_those_there(struct sn_meet *m)
 {
+	post_those_held(m);
+	count_behind(m);
 	for (struct sn_begun *b = m->oldest, *after; b; b = after) {
 		after = b->after;
 		try(b);
@@ -137,6 +229,8 @@ static inline enum sn_begun_state state_of(const struct sn_begun *b)
 enum sn_begun_state sn_begun_look(struct sn_begun *b)
 {
 	bool entered = sn_underway_enter();
+	if (b->m)
+		post_those_held(b->m);
 	try(b);
 	enum sn_begun_state state = state_of(b);
 	if (state != SN_BEGUN_PENDING)
@@ -168,6 +262,23 @@ static bool await(struct sn_begun w)
 	return !rc;
 }
 
+/* Until this call is posted, by who has not entered. False: a rank has ended. */
+static bool await_room(struct sn_meet *m, uint64_t call)
+{
+	for (unsigned turns = 1;; turns++) {
+		bool entered = sn_underway_enter();
+		if (m->held)
+			end_those_there(m);
+		bool here = !m->held || m->held->call > call;
+		bool lost = !here && turns % SELDOM == 0 && any_has_ended(m, m->held->call - SN_MEET_MORE);
+		sn_underway_leave(entered);
+		if (likely(here || lost))
+			return here;
+		sn_meet_look(m);
+		sched_yield();
+	}
+}
+
 /*
  * One after the other: of an older one everybody has brought along what there is before he does so of this one. And others
  * may wait until that is read.
@@ -180,7 +291,7 @@ void sn_begun_wait(struct sn_begun *b)
 	while (m && m->oldest && m->oldest->call <= call) {
 		struct sn_begun *oldest = m->oldest, copy = *oldest;
 		sn_underway_leave(entered);
-		bool well = await(copy);
+		bool well = await_room(m, copy.call) && (!copy.reads || await(copy));
 		entered = sn_underway_enter();
 		if (m->oldest != oldest || oldest->call != copy.call)
 			continue;
@@ -196,6 +307,15 @@ void sn_begun_end_all(struct sn_meet *m)
 {
 	while (m->newest)
 		sn_begun_wait(m->newest);
+	if (!m->held)
+		return;
+	/* of calls that have failed */
+	await_room(m, m->begun);
+	for (struct sn_begun_held *h; (h = m->held);) {
+		m->held = h->after;
+		free(h);
+	}
+	count_behind(m);
 }
 
 /* ---- as requests of the MPI's ---- */
@@ -243,57 +363,4 @@ void sn_begun_wait_real(handle request)
 		return;
 	sn_begun_wait(b);
 	sn_begun_end_real();
-}
-
-/* ---- where the next one goes ---- */
-
-/* Have all ranks read all that was brought along up to this call? */
-static bool is_read(struct sn_meet *m, uint64_t call)
-{
-	if (likely(call <= m->begun_read))
-		return true;
-	uint64_t least = UINT64_MAX;
-	for (unsigned r = 0; r < m->ranks; r++) {
-		uint64_t done = atomic_load_explicit(&sn_meet_begun(m, r)->done, memory_order_acquire);
-		least = done < least ? done : least;
-	}
-	m->begun_read = least;
-	return call <= least;
-}
-
-/* NULL: those who have not read what lies there are behind by too many calls. */
-static struct sn_meet_line *line_for(struct sn_meet *m, uint64_t call)
-{
-	struct sn_meet_line *l = sn_meet_begun_line(m, m->rank, call);
-	if (likely(is_read(m, atomic_load_explicit(&l->call, memory_order_relaxed))))
-		return l;
-	l = sn_meet_more_line(m, m->rank, call);
-	return is_read(m, atomic_load_explicit(&l->call, memory_order_relaxed)) ? l : NULL;
-}
-
-/* Of those whom this one waits for; they may have ended. */
-static bool any_has_ended(struct sn_meet *m, uint64_t call)
-{
-	for (unsigned r = 0; r < m->ranks; r++)
-		if (atomic_load(&sn_meet_begun(m, r)->done) < call && sn_meet_has_ended(m, r)) {
-			sn_meet_fails(m, r);
-			return true;
-		}
-	return atomic_load(&m->mem->failed);
-}
-
-struct sn_meet_line *sn_underway_line(struct sn_meet *m)
-{
-	struct sn_meet_line *l = line_for(m, m->begun + 1);
-	for (unsigned turns = 1; !likely(l); turns++) {
-		bool entered = sn_underway_enter();
-		end_those_there(m);
-		sn_underway_leave(entered);
-		sn_meet_look(m);
-		sched_yield();
-		l = line_for(m, m->begun + 1);
-		if (!l && turns % SELDOM == 0 && any_has_ended(m, m->begun + 1 - SN_MEET_MORE))
-			return NULL;
-	}
-	return l;
 }

@@ -14,6 +14,7 @@ struct sn_begun {
 	struct sn_collective c;
 	char *to;
 	bool in_place;
+	bool reads; /* what others have, or its own */
 	struct sn_meet_type in;
 	handle kept; /* that type is this one of ours, to be freed */
 	uint64_t call;
@@ -25,6 +26,14 @@ struct sn_begun {
 	handle real;			 /* 0: the MPI does not know of it */
 	void *state;			 /* that request's */
 	struct sn_begun *link;		 /* among those, or among those that are no more */
+};
+
+/* What this rank brings along, as long as there is no room for it where others can read it. */
+struct sn_begun_held {
+	struct sn_begun_held *after;
+	uint64_t call, said;
+	size_t len;
+	char data[];
 };
 
 extern struct sn_begun_mpi {
@@ -66,6 +75,13 @@ static inline bool sn_begun_all_come(struct sn_begun *b)
 	return b->next >= end;
 }
 
+/* Nothing is left to be waited for. */
+static inline bool sn_begun_may_end(struct sn_begun *b)
+{
+	const struct sn_begun_held *h = b->m->held;
+	return likely(b->reads) ? sn_begun_all_come(b) : !h || h->call > b->call;
+}
+
 /* ---- begun.c ---- */
 /* All have come. False: it fails. */
 bool sn_begun_finish(const struct sn_begun *b);
@@ -76,11 +92,11 @@ struct sn_begun *sn_underway_keep(const struct sn_begun *b);
 /* One more of this rank's calls is over, or none of those before: so far it has read all that others had for it. */
 void sn_underway_say_done(struct sn_meet *m);
 
-/* ---- and by who has not ---- */
-/*
- * Where this rank's next one goes. Where somebody has not read what lies there this waits, and reads meanwhile what there is
- * for this rank, which others may wait for. NULL: a rank has ended.
- */
+/* Where this rank's next one goes. NULL: somebody has not read what lies there, so it is to be held. */
 struct sn_meet_line *sn_underway_line(struct sn_meet *m);
+/* That call of this rank's, of so many bytes; who looks sees to it that it is posted. NULL: no memory. */
+struct sn_begun_held *sn_underway_hold(struct sn_meet *m, uint64_t call, size_t len);
+/* What has been written for that call others may read. */
+void sn_underway_post(struct sn_meet *m, struct sn_meet_line *line, uint64_t call, uint64_t said);
 
 #endif

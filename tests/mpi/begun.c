@@ -139,36 +139,89 @@ static void windows(struct op *ops, MPI_Comm comm)
 	}
 }
 
-/* One is ahead of the others by more than there is room for, and its own are ended last. */
+/*
+ * One is ahead of the others by more than there is room for, and its own are ended last. In half of the turns they begin
+ * none before they have a message, which it sends when it has begun all.
+ */
 static void ahead(MPI_Comm comm)
 {
-	enum { ALL = 700 };
-	static int in[ALL], out[ALL], sums[ALL];
+	enum { ALL = 700, LEN = 20 };
+	static int in[ALL], out[ALL][LEN], sums[ALL];
 	static MPI_Request r[2 * ALL];
-	for (int turn = 0; turn < 4; turn++) {
-		int root = turn % ranks, bad = 0;
-		if (rank != root)
+	for (int turn = 0; turn < 8; turn++) {
+		int root = turn % ranks, bad = 0, word = turn;
+		bool tells = turn / 2 % 2;
+		if (rank != root && tells)
+			MPI_Recv(&word, 1, MPI_INT, root, 3, comm, MPI_STATUS_IGNORE);
+		else if (rank != root)
 			usleep(5000);
 		for (int i = 0; i < ALL; i++) {
-			out[i] = rank == root ? i + turn : -1;
+			for (int k = 0; k < LEN; k++)
+				out[i][k] = rank == root ? i + k + turn : -1;
 			in[i] = i + rank;
-			MPI_Ibcast(&out[i], 1, MPI_INT, root, comm, &r[i]);
+			MPI_Ibcast(out[i], i % 2 ? LEN : 1, MPI_INT, root, comm, &r[i]);
 			if (turn % 2)
 				MPI_Iallreduce(&in[i], &sums[i], 1, MPI_INT, MPI_SUM, comm, &r[ALL + i]);
 			else
 				MPI_Ireduce(&in[i], &sums[i], 1, MPI_INT, MPI_SUM, root, comm, &r[ALL + i]);
 		}
+		for (int k = 0; k < ranks && tells && rank == root; k++)
+			if (k != rank)
+				MPI_Send(&word, 1, MPI_INT, k, 3, comm);
 		for (int i = ALL; i-- > ALL / 2;) {
+			int flag = 0;
+			while (!flag && turn >= 6)
+				MPI_Test(&r[i], &flag, MPI_STATUS_IGNORE);
 			MPI_Wait(&r[i], MPI_STATUS_IGNORE);
 			MPI_Wait(&r[ALL + i], MPI_STATUS_IGNORE);
 		}
 		MPI_Waitall(ALL / 2, r, MPI_STATUSES_IGNORE);
 		MPI_Waitall(ALL / 2, r + ALL, MPI_STATUSES_IGNORE);
-		for (int i = 0; i < ALL; i++)
-			bad += out[i] != i + turn ||
-			       ((turn % 2 || rank == root) && sums[i] != i * ranks + ranks * (ranks - 1) / 2);
+		for (int i = 0; i < ALL; i++) {
+			for (int k = 0; k < (i % 2 ? LEN : 1); k++)
+				bad += out[i][k] != i + k + turn;
+			bad += (turn % 2 || rank == root) && sums[i] != i * ranks + ranks * (ranks - 1) / 2;
+		}
 		expect(!bad, "one that is ahead", bad);
 		calls += 2 * ALL;
+	}
+}
+
+/*
+ * Who waits for a message reads meanwhile what others wait for, though there are few, if one of them is old: the first one,
+ * after which all but the last ones are over as soon as they are begun.
+ */
+static void an_old_one(MPI_Comm comm)
+{
+	enum { THERE = 260, ALL = 320 };
+	static int v[ALL];
+	static MPI_Request r[ALL];
+	for (int turn = 0; turn < 3; turn++) {
+		int bad = 0;
+		MPI_Barrier(comm);
+		if (rank == 0)
+			usleep(2000);
+		for (int i = 0; i < ALL; i++) {
+			v[i] = rank ? -1 : i + turn;
+			MPI_Ibcast(&v[i], 1, MPI_INT, 0, comm, &r[i]);
+			for (int k = 1; k < ranks && rank == 0 && i == THERE; k++)
+				MPI_Send(&turn, 1, MPI_INT, k, 3, comm);
+			if (rank && i == 0)
+				MPI_Recv(&bad, 1, MPI_INT, 0, 3, comm, MPI_STATUS_IGNORE);
+		}
+		if (rank == 0)
+			MPI_Waitall(ALL, r, MPI_STATUSES_IGNORE);
+		for (int k = 1; k < ranks && rank == 0; k++)
+			MPI_Send(&turn, 1, MPI_INT, k, 3, comm);
+		if (rank)
+			MPI_Recv(&bad, 1, MPI_INT, 0, 3, comm, MPI_STATUS_IGNORE);
+		if (rank)
+			MPI_Waitall(ALL, r, MPI_STATUSES_IGNORE);
+		bad = 0;
+		for (int i = 0; i < ALL; i++)
+			bad += v[i] != i + turn;
+		expect(!bad, "an old one", bad);
+		calls += ALL;
 	}
 }
 
@@ -419,6 +472,8 @@ int main(int argc, char **argv)
 	with_messages = ops;
 	beside_messages(NULL, MPI_COMM_WORLD, any);
 	ahead(MPI_COMM_WORLD);
+	if (ranks > 1)
+		an_old_one(MPI_COMM_WORLD);
 	communicators(ops);
 	if (ranks > 1)
 		between_groups();
