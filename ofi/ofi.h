@@ -77,6 +77,11 @@ struct sn_ofi_set {
 	_Atomic uint64_t turn;	/* at the last read that found nothing in a crowd, of who may not nap */
 	_Atomic uint32_t given; /* the thread's yields at the last one of who may nap */
 	_Atomic uint32_t waits; /* such ones since those were others, up to a few */
+	uint64_t
+		vain_stamp; /* at the last one beside what rings no bell; of one thread, like the next three */
+	uint32_t vain_in;   /* in this call of the MPI */
+	unsigned vain;	    /* such ones in it since something came */
+	uint64_t vain_idle; /* sn_relax's memory after many */
 };
 
 struct sn_ofi_fabric {

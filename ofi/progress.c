@@ -460,6 +460,28 @@ static bool nothing_else(struct sn_ofi_set *set, const struct sn_shim_thread *t)
 }
 
 /*
+ * Requests that end when somebody looks at what others have written (shim.h, given) have no bell. Who waits for such ones,
+ * or beside them, looks as often as one that polls, and then for a moment at a time, as where collectives are waited for:
+ * it may be long, and others want the core.
+ */
+#define VAIN_LOOKS 4096
+#define VAIN_NAP   1000u
+static bool is_in_vain(struct sn_ofi_set *set, const struct sn_shim *shim)
+{
+	const struct sn_shim_thread *t = sn_ofi_any_given() ? sn_ofi_calling_thread(shim) : NULL;
+
+	if (!t || t->kind != SN_SHIM_WAITS || !sn_ofi_one_thread(shim) ||
+	    atomic_load_explicit(&shim->elsewhere, memory_order_relaxed))
+		return false;
+	if (set->vain_in != t->calls || set->vain_stamp != sn_ofi_events()) {
+		set->vain_in = t->calls;
+		set->vain_stamp = sn_ofi_events();
+		set->vain_idle = set->vain = 0;
+	}
+	return ++set->vain > VAIN_LOOKS && set->count;
+}
+
+/*
  * MPI libraries read a queue until it is empty, and only then look whether what they wait for is done. So the first read
  * that finds nothing after one that found something says nothing: waiting there would delay the answer to a message that
  * has just come, and with more ranks than cores give the core away for a round of the others (0.8 us each).
@@ -483,6 +505,14 @@ bool sn_ofi_set_relax(struct sn_ofi_set *set, uint64_t until_ns, uint64_t mark)
 		/* not in a crowd: a library that yields now does what the next look would do */
 		if (wait || !crowded)
 			looked(shim, t, found);
+		return found;
+	}
+	if (!until_ns && sn_unlikely(is_in_vain(set, shim)) && sn_ofi_set_use(set)) {
+		found = sn_relax_wait(set->eps, set->count, &set->vain_idle, SN_MIN_OF(set->nap, VAIN_NAP)) >
+			0;
+		sn_ofi_set_used(set);
+		if (found)
+			sn_ofi_found(1);
 		return found;
 	}
 	if (!until_ns && (t = crowded_thread(shim)))

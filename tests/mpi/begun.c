@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 /* ---- one after the other ---- */
 
@@ -307,6 +308,42 @@ static void asked(MPI_Comm comm)
 	}
 }
 
+static double seconds(void)
+{
+	struct rusage u;
+	getrusage(RUSAGE_SELF, &u);
+	return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
+	       1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* Who waits for long leaves his core to others, whatever he waits by. */
+static void sleeps(MPI_Comm comm)
+{
+	enum { ALL = 200 };
+	static int in[ALL];
+	static MPI_Request r[ALL];
+	for (int turn = 0; turn < 3; turn++) {
+		int one = 1, which, some, n = turn == 2 ? ALL : 1;
+		MPI_Barrier(comm);
+		if (rank == 0)
+			usleep(400000);
+		double used = seconds();
+		for (int i = 0; i < n; i++)
+			MPI_Iallreduce(&one, &in[i], 1, MPI_INT, MPI_SUM, comm, &r[i]);
+		for (int k = 1; k < ranks && rank == 0 && turn == 2; k++)
+			MPI_Send(&one, 1, MPI_INT, k, 3, comm);
+		if (turn == 0)
+			MPI_Waitany(1, r, &which, MPI_STATUS_IGNORE);
+		else if (turn == 1)
+			MPI_Waitsome(1, r, &some, &which, MPI_STATUSES_IGNORE);
+		else if (rank)
+			MPI_Recv(&one, 1, MPI_INT, 0, 3, comm, MPI_STATUS_IGNORE);
+		used = seconds() - used;
+		MPI_Waitall(n, r, MPI_STATUSES_IGNORE);
+		expect(rank == 0 || used < 0.1, "ms of a core, of 400 that it waits", (int)(used * 1000));
+	}
+}
+
 /* The handler is called, of who is wrong and of who would need what he brings; what follows is right again. */
 static void wrongs(struct op *ops)
 {
@@ -464,8 +501,10 @@ int main(int argc, char **argv)
 #ifdef MPICH
 	run_ours &= !run_many; /* with threads it is left alone */
 #endif
-	if (run_ours && !run_many)
+	if (run_ours && !run_many) {
 		computing(ops, MPI_COMM_WORLD);
+		sleeps(MPI_COMM_WORLD);
+	}
 	if (run_ours) /* which Open MPI does not survive by itself */
 		freed(ops);
 	windows(ops, MPI_COMM_WORLD);
