@@ -19,8 +19,8 @@ struct sn_begun_mpi sn_begun_mpi;
 
 static void find(void)
 {
-	void *found[] = {sn_mpi_find("PMPI_Type_dup"), sn_mpi_find("PMPI_Type_free"),
-			 sn_mpi_find("PMPI_Sendrecv")};
+	void *found[] = {sn_mpi_find("PMPI_Type_contiguous"), sn_mpi_find("PMPI_Type_commit"),
+			 sn_mpi_find("PMPI_Type_free"), sn_mpi_find("PMPI_Sendrecv")};
 	memcpy(&sn_begun_mpi, found, sizeof(found));
 }
 
@@ -51,7 +51,8 @@ bool sn_begun_may(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find);
-	bool may = sn_begun_mpi.type_dup && sn_begun_mpi.type_free && sn_begun_mpi.sendrecv &&
+	bool may = sn_begun_mpi.type_contiguous && sn_begun_mpi.type_commit && sn_begun_mpi.type_free &&
+		   sn_begun_mpi.sendrecv &&
 		   (threads() == ONE || (threads() == SEVERAL && sn_mpi_family == OPEN_MPI));
 	if (may)
 		learn();

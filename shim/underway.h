@@ -37,7 +37,8 @@ struct sn_begun_held {
 };
 
 extern struct sn_begun_mpi {
-	int (*type_dup)(handle type, void *made);
+	int (*type_contiguous)(int count, handle type, void *made);
+	int (*type_commit)(void *type);
 	int (*type_free)(void *type);
 	int (*sendrecv)(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
 			int in_count, handle in_type, int from, int in_tag, handle comm, void *status);

@@ -65,6 +65,35 @@ static void all_types(struct op *ops, MPI_Comm comm)
 				    (i / LAYOUTS + 2 * rank) % LAYOUTS, 24 * times[k], comm, i);
 }
 
+static int copies;
+
+static int copy(MPI_Datatype type, int key, void *extra, void *in, void *out, int *flag)
+{
+	(void)type;
+	(void)key;
+	(void)extra;
+	*(void **)out = in;
+	*flag = 1;
+	copies++;
+	return MPI_SUCCESS;
+}
+
+/* What the program says of its types is its own: nobody copies it. */
+static void attributes(struct op *ops)
+{
+	int key;
+	MPI_Type_create_keyval(copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
+	MPI_Type_set_attr(layouts[APART].type, key, &key);
+	for (int i = 0; i < 20; i++) {
+		if (rank == 0)
+			usleep(500);
+		one(&ops[0], BCAST, 0, false, APART, APART, 48, MPI_COMM_WORLD, i);
+	}
+	expect(!copies, "a type's attributes copied", copies);
+	MPI_Type_delete_attr(layouts[APART].type, key);
+	MPI_Type_free_keyval(&key);
+}
+
 /* A type is freed before what it is for is over, and so is a communicator. */
 static void freed(struct op *ops)
 {
@@ -507,6 +536,7 @@ int main(int argc, char **argv)
 	}
 	if (run_ours) /* which Open MPI does not survive by itself */
 		freed(ops);
+	attributes(ops);
 	windows(ops, MPI_COMM_WORLD);
 	with_messages = ops;
 	beside_messages(NULL, MPI_COMM_WORLD, any);
