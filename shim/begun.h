@@ -47,6 +47,8 @@ enum sn_begun_state { SN_BEGUN_PENDING, SN_BEGUN_OVER, SN_BEGUN_FAILED };
 enum sn_begun_state sn_begun_look(struct sn_begun *b);
 /* Until a look finds it over, or failed. */
 void sn_begun_wait(struct sn_begun *b);
+/* Until over(arg), which looks at this one and perhaps at others. */
+void sn_begun_await(int (*over)(void *arg), void *arg, const struct sn_begun *b);
 /* The MPI's own affairs, by who asks again and again. */
 void sn_begun_meanwhile(const struct sn_begun *b);
 /* It becomes a request of the MPI's. */
@@ -61,5 +63,7 @@ static inline bool sn_begun_any_real(void)
 void sn_begun_end_real(void);
 /* If it is one of them: until it has ended. */
 void sn_begun_wait_real(handle request);
+/* If all of these are, but for null ones: until one of them has. */
+void sn_begun_await_real(int n, const void *requests);
 
 #endif

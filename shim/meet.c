@@ -483,6 +483,13 @@ static void nap(const struct awaited *w)
 	atomic_fetch_sub(&mem->sleepers, 1);
 }
 
+void sn_meet_nap(struct sn_meet *m, unsigned rank, const _Atomic uint64_t *word, uint64_t number)
+{
+	struct awaited w = {m, word, number, rank, 0, 0};
+	if (!others_depend())
+		nap(&w);
+}
+
 /* Not by its number alone, which may be another's by now. */
 static bool has_ended(const struct sn_meet_memory *mem, unsigned rank)
 {

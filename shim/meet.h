@@ -264,6 +264,8 @@ void sn_meet_said(struct sn_meet *m);
 /* Until this rank's word is so much, or more: 0, or an error of the MPI's, whose handler has been called. */
 int sn_meet_await(struct sn_meet *m, handle comm, unsigned rank, const _Atomic uint64_t *word,
 		  uint64_t number);
+/* For a moment, unless it is so much; not where others depend on this one's looks. */
+void sn_meet_nap(struct sn_meet *m, unsigned rank, const _Atomic uint64_t *word, uint64_t number);
 /* In place of what a call ends with: it is the MPI's after all. All ranks hear the same. */
 #define SN_MEET_MPIS (-1)
 #define SN_MEET_REST 32 /* calls, at most, that are the MPI's unasked where so many were before */

@@ -369,9 +369,19 @@ static int waitall_learning(int n, void *requests, void *statuses, int i)
 	return rc;
 }
 
+/* As in wait_real(). */
+static __attribute__((noinline)) void wait_for_begun(int n, const void *requests)
+{
+	for (int i = 0; i < n && sn_begun_any_real(); i++)
+		if (at(requests, i) != sn_own_null)
+			sn_begun_wait_real(at(requests, i));
+}
+
 static int waitall_real(int n, void *requests, void *statuses, int learned)
 {
 	sn_requests_before();
+	if (!likely(!sn_begun_any_real()))
+		wait_for_begun(n, requests);
 	return likely(learned < 0) ? sn_own_mpi[WAITALL].all(n, requests, statuses)
 				   : waitall_learning(n, requests, statuses, learned);
 }
@@ -493,6 +503,8 @@ static struct all end_all(int n, void *requests, void *statuses)
 static int waitall_others(const struct all *a, void *requests, void *statuses)
 {
 	sn_requests_before();
+	if (!likely(!sn_begun_any_real()))
+		wait_for_begun(a->end - a->begin, from(requests, a->begin));
 	return sn_own_mpi[WAITALL].all(a->end - a->begin, from(requests, a->begin), statuses);
 }
 

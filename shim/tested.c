@@ -298,6 +298,59 @@ static struct any look_for(int n, const void *requests, bool waits)
 	return a;
 }
 
+/*
+ * Where there is nothing in a list but collectives that do not block (begun.h), and none of them is over, who waits does so
+ * here: they would have to become the MPI's, which looks for theirs without giving the core to those who have not come.
+ */
+static struct slot *first_of_begun(int n, const void *requests)
+{
+	struct slot *first = NULL;
+	for (int i = 0; i < n; i++) {
+		handle h = at(requests, i);
+		uintptr_t k = own(h);
+		struct slot *s = slot_of(k);
+		if (k > SLOTS && h == sn_own_null)
+			continue;
+		if (!s || !s->begun)
+			return NULL;
+		first = first ? first : s;
+	}
+	return first;
+}
+
+struct among {
+	int n;
+	const void *requests;
+	unsigned looks;
+};
+
+/* Nobody but who asks of it changes one. */
+static int any_is_over(void *arg)
+{
+	struct among *a = arg;
+	struct slot *first = NULL;
+	for (int i = 0; i < a->n; i++) {
+		uintptr_t k = own(at(a->requests, i));
+		if (k > SLOTS)
+			continue;
+		if (look(slot_of(k), 0) != SN_SHIM_NOT_YET)
+			return 1;
+		first = first ? first : slot_of(k);
+	}
+	if (++a->looks % ASKED == 0 && first)
+		sn_begun_meanwhile(first->begun);
+	return 0;
+}
+
+static bool await_begun(int n, const void *requests)
+{
+	struct slot *first = first_of_begun(n, requests);
+	struct among a = {.n = n, .requests = requests};
+	if (first)
+		sn_begun_await(any_is_over, &a, first->begun);
+	return first;
+}
+
 static void one(int i, void *requests, void *status)
 {
 	end(requests, i, slot_of(own(at(requests, i))), status, true);
@@ -307,6 +360,8 @@ static __attribute__((noinline)) int any_slowly(int n, void *requests, int *inde
 {
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
+	if (!flag && sn_begun_any_real())
+		sn_begun_await_real(n, requests);
 	int rc = flag ? sn_own_mpi[TESTANY].testany(n, requests, index, flag, status)
 		      : sn_own_mpi[WAITANY].any(n, requests, index, status);
 	bool ended = !rc && (!flag || *flag) && *index == l.at;
@@ -318,13 +373,18 @@ static __attribute__((noinline)) int any_slowly(int n, void *requests, int *inde
 /* flag: NULL for who waits. */
 static int any(int n, void *requests, int *index, int *flag, void *status)
 {
-	if (!requests || n <= 0 || !sn_requests_about() || !sn_own_enter())
-		return any_slowly(n, requests, index, flag, status);
-	struct any a = look_for(n, requests, !flag);
-	bool found = a.here >= 0, none = flag && !found && a.pending;
-	if (found)
-		one(a.here, requests, status);
-	sn_own_leave();
+	struct any a;
+	bool found;
+	do {
+		if (!requests || n <= 0 || !sn_requests_about() || !sn_own_enter())
+			return any_slowly(n, requests, index, flag, status);
+		a = look_for(n, requests, !flag);
+		found = a.here >= 0;
+		if (found)
+			one(a.here, requests, status);
+		sn_own_leave();
+	} while (!found && !flag && a.pending && await_begun(n, requests));
+	bool none = flag && !found && a.pending;
 	if (!found && !none)
 		return any_slowly(n, requests, index, flag, status);
 	*index = found ? a.here : UNDEFINED;
@@ -350,6 +410,8 @@ static __attribute__((noinline)) int some_slowly(int call, int n, void *requests
 {
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
+	if (call == WAITSOME && sn_begun_any_real())
+		sn_begun_await_real(n, requests);
 	int rc = sn_own_mpi[call].some(n, requests, count, indices, statuses), found = -1;
 	for (int i = 0; !rc && l.at >= 0 && i < *count; i++)
 		if (indices[i] == l.at)
@@ -362,20 +424,24 @@ static __attribute__((noinline)) int some_slowly(int call, int n, void *requests
 /* All of ours that have come by now. */
 static int some(int call, int n, void *requests, int *count, int *indices, void *statuses)
 {
-	if (!requests || n <= 0 || !sn_requests_about() || !sn_own_enter())
-		return some_slowly(call, n, requests, count, indices, statuses);
-	struct any a = look_for(n, requests, call == WAITSOME);
+	struct any a;
 	int found = 0;
-	bool mine = a.here >= 0;
-	for (int i = mine ? a.here : n; i < n; i++) {
-		uintptr_t k = own(at(requests, i));
-		if (k > SLOTS || state_of(slot_of(k), false, 0) != HERE)
-			continue;
-		fill_one_of(statuses, found, slot_of(k));
-		one(i, requests, NULL);
-		indices[found++] = i;
-	}
-	sn_own_leave();
+	bool mine;
+	do {
+		if (!requests || n <= 0 || !sn_requests_about() || !sn_own_enter())
+			return some_slowly(call, n, requests, count, indices, statuses);
+		a = look_for(n, requests, call == WAITSOME);
+		mine = a.here >= 0;
+		for (int i = mine ? a.here : n; i < n; i++) {
+			uintptr_t k = own(at(requests, i));
+			if (k > SLOTS || state_of(slot_of(k), false, 0) != HERE)
+				continue;
+			fill_one_of(statuses, found, slot_of(k));
+			one(i, requests, NULL);
+			indices[found++] = i;
+		}
+		sn_own_leave();
+	} while (!mine && call == WAITSOME && a.pending && await_begun(n, requests));
 	if (!mine && !(call == TESTSOME && a.pending))
 		return some_slowly(call, n, requests, count, indices, statuses);
 	*count = found;

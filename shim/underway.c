@@ -10,6 +10,7 @@
 
 #define SPIN	256	 /* looks at the line that is waited for, before others' ways to wait */
 #define SELDOM	1024	 /* looks in vain, after which it is asked whether somebody has ended */
+#define LOOKED	16	 /* looks at several that are waited for, of which one is the MPI's, too */
 #define LONG_NS 10000000 /* and it is not asked sooner */
 
 static struct sn_begun *reals, *unused;
@@ -252,11 +253,35 @@ enum sn_begun_state sn_begun_look(struct sn_begun *b)
 	return state;
 }
 
+/* For a moment, unless somebody has written for it. */
+static void nap_for(const struct sn_begun *b)
+{
+	bool entered = sn_underway_enter();
+	struct sn_meet *m = b->m;
+	unsigned rank = m && b->next < m->ranks ? b->next : 0;
+	uint64_t call = b->call;
+	sn_underway_leave(entered);
+	if (m)
+		sn_meet_nap(m, rank, &sn_meet_begun(m, rank)->posted, call);
+}
+
 void sn_begun_meanwhile(const struct sn_begun *b)
 {
 	const struct sn_meet *m = b->m;
 	if (m)
 		sn_meet_look(m);
+}
+
+void sn_begun_await(int (*over)(void *arg), void *arg, const struct sn_begun *b)
+{
+	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
+	bool is_over = q->awake(over, arg);
+	while (!is_over) {
+		uint64_t events = q->events();
+		nap_for(b);
+		sn_begun_meanwhile(b);
+		is_over = over(arg) || (q->events() != events && q->awake(over, arg));
+	}
 }
 
 /*
@@ -303,6 +328,7 @@ void sn_begun_wait(struct sn_begun *b)
 	uint64_t call = b->call;
 	while (m && m->oldest && m->oldest->call <= call) {
 		struct sn_begun *oldest = m->oldest, copy = *oldest;
+		copy.m = m; /* as it is, which the analyzer cannot know */
 		sn_underway_leave(entered);
 		bool well = await_room(m, copy.call) && (!copy.reads || await(copy));
 		entered = sn_underway_enter();
@@ -365,15 +391,53 @@ void sn_begun_end_real(void)
 	sn_underway_leave(entered);
 }
 
-void sn_begun_wait_real(handle request)
+static struct sn_begun *real_of(handle request)
 {
 	bool entered = sn_underway_enter();
 	struct sn_begun *b = reals;
 	while (b && b->real != request)
 		b = b->link;
 	sn_underway_leave(entered);
+	return b;
+}
+
+void sn_begun_wait_real(handle request)
+{
+	struct sn_begun *b = real_of(request);
 	if (!b)
 		return;
 	sn_begun_wait(b);
 	sn_begun_end_real();
+}
+
+struct among {
+	int n;
+	const void *requests;
+	struct sn_begun *first;
+	unsigned looks;
+};
+
+/* Or is there another one among them? */
+static int any_is_over(void *arg)
+{
+	struct among *a = arg;
+	if (++a->looks % LOOKED == 0 && a->first)
+		sn_begun_meanwhile(a->first);
+	a->first = NULL;
+	sn_begun_end_real();
+	for (int i = 0; i < a->n; i++) {
+		handle h = at(a->requests, i);
+		struct sn_begun *b = h == sn_own_null ? NULL : real_of(h);
+		if (!b && h != sn_own_null)
+			return 1;
+		a->first = a->first ? a->first : b;
+	}
+	return !a->first;
+}
+
+void sn_begun_await_real(int n, const void *requests)
+{
+	struct among a = {.n = n, .requests = requests};
+	if (requests && !any_is_over(&a))
+		sn_begun_await(any_is_over, &a, a.first);
 }
