@@ -261,8 +261,9 @@ static void an_old_one(MPI_Comm comm)
 static void same_bits(MPI_Comm comm)
 {
 	double v[3], first[3] = {0}, sum[3] = {0};
-	for (int k = 0; k < 3; k++)
-		v[k] = 1.0 / (3 + 7 * rank + k) * (rank % 2 ? 1e10 : 1e-6);
+	static const double parts[3][3] = {{1e16, 1, -1e16}, {1, 1e16, -1e16}, {1e16, -1e16, 1}};
+	for (int k = 0; k < 3; k++) /* of which each order makes another sum */
+		v[k] = parts[k][rank % 3];
 	for (int i = 0; i < 60; i++) {
 		MPI_Request r;
 		MPI_Iallreduce(v, i ? sum : first, 3, MPI_DOUBLE, MPI_SUM, comm, &r);
@@ -416,7 +417,7 @@ static void wrongs(struct op *ops)
 	MPI_Comm_set_errhandler(comm, handler);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-	for (int i = 0; i < 3 * ranks; i++) {
+	for (int i = 0; i < 4 * ranks; i++) {
 		MPI_Request r = MPI_REQUEST_NULL;
 		int who = i % ranks, rc;
 		told = 0;
@@ -425,9 +426,12 @@ static void wrongs(struct op *ops)
 					    comm, &r);
 		else if (i / ranks == 1)
 			rc = MPI_Ibcast(rank == who ? NULL : buf, 8, MPI_BYTE, who, comm, &r);
-		else
+		else if (i / ranks == 2)
 			rc = MPI_Iallgather(buf, rank == who ? 16 : 8, MPI_BYTE, buf + 64, 8, MPI_BYTE, comm,
 					    &r);
+		else
+			rc = MPI_Iallgather(buf, 8, MPI_BYTE, rank == who ? NULL : buf + 64, 8, MPI_BYTE,
+					    comm, &r);
 		if (rank == who)
 			expect(told == 1 && rc != MPI_SUCCESS, "who is wrong", i);
 		else
