@@ -11,6 +11,8 @@
  * Budget, MPI_Test of a receive of ours: one look.
  */
 #include "own.h"
+#include "told.h"
+#include <stdatomic.h>
 
 #define ASKED	    16
 #define LATE_NS	    20000u
@@ -51,6 +53,42 @@ static enum state state_of(struct slot *s, bool counts, uint32_t looks)
 		sn_own_too_late(s);
 	}
 	return s->len >= 0 ? HERE : REAL;
+}
+
+/* ---- collectives that do not block (begun.h) ---- */
+
+/* By whichever thread: nobody but who asks of it changes it. */
+bool sn_requests_begin(struct sn_begun *b, void *request)
+{
+	if (!sn_requests_are_ready() || !sn_own_enter())
+		return false;
+	if (!sn_own_free)
+		sn_own_free = atomic_exchange_explicit(&sn_own_returned, NULL, memory_order_acquire);
+	struct slot *s = sn_own_free;
+	if (s) {
+		sn_own_free = s->next;
+		s->len = -1;
+		s->begun = b;
+		s->call.peer = sn_mpi_any_source();
+		s->tag = sn_mpi_any_tag();
+		s->asked = 0;
+		put(request, 0, name_of(s));
+	}
+	sn_own_leave();
+	return s != NULL;
+}
+
+int64_t sn_own_look_begun(struct slot *s)
+{
+	enum sn_begun_state state = sn_begun_look(s->begun);
+	if (state == SN_BEGUN_PENDING)
+		return SN_SHIM_NOT_YET;
+	s->begun = NULL;
+	if (state == SN_BEGUN_FAILED)
+		s->real = sn_told_request(s->call.peer, s->tag, 0, sn_mpi_err_other());
+	else
+		s->len = 0;
+	return state == SN_BEGUN_OVER ? 0 : SN_SHIM_NEVER;
 }
 
 /* ---- by the MPI ---- */
