@@ -132,8 +132,12 @@ static const char *agree(void)
 static void look(void)
 {
 	const char *words = agree();
-	if (sn_here_all) /* most programs' collectives are this one's, and from the first one on they go one way */
-		sn_meet_here(sn_mpi_handle(SN_COMM_WORLD));
+	/*
+	 * Most programs' collectives are this one's, and from the first one on they go one way. That it has these ranks is known: to
+	 * ask quietly would set its error handler, which those that are made of it have from it then, and else not (MPICH).
+	 */
+	if (sn_here_all)
+		sn_meet_set_up(sn_mpi_handle(SN_COMM_WORLD), true);
 	if (job.all > 1 && !sn_gpu_tell())
 		sn_quick_tell(words);
 }

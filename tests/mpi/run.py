@@ -290,7 +290,7 @@ def matched(args, runner):
     receives = sum(c.get("core.receives", 0) for c in result.counters().values())
     calls = int(re.search(r": (\d+) calls", result.text)[1])
     print(f"  {receives} receives of the MPI's for {calls} calls")
-    if receives > 0.8 * calls:
+    if receives > (0.92 if "-m" in args.rest else 0.8) * calls:  # beside other threads more are late, where others want the cores
         fail("that many are not expected")
 
 
