@@ -280,7 +280,6 @@ static void drop(struct window *w)
 static int begin(struct window *w, handle info, handle comm, void *base, void *win)
 {
 	const struct said *mine = &w->parts.all[w->parts.rank];
-	w->mem = share(comm, !w->parts.rank, w->bytes);
 	if (!w->mem)
 		return sn_proof_failed(comm);
 	char *at = part_of(w, w->parts.rank);
@@ -292,7 +291,10 @@ static int begin(struct window *w, handle info, handle comm, void *base, void *w
 	return 0;
 }
 
-/* False: the MPI has to. */
+/*
+ * False: the MPI has to; also of MPI_Win_allocate where a rank may not have all parts (ulimit -v, -f): all know that, and none
+ * needs more than its own.
+ */
 static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, handle comm, void *base,
 		     void *win, int *rc)
 {
@@ -310,6 +312,11 @@ static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, han
 	w->bytes = bytes;
 	w->parts = t;
 	w->shared = shared;
+	w->mem = share(comm, !t.rank, bytes);
+	if (!w->mem && !shared) {
+		drop(w);
+		return false;
+	}
 	*rc = begin(w, info, comm, base, win);
 	if (*rc)
 		drop(w);

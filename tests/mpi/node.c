@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define ROUNDS	    40
 #define DESCRIPTORS 1024
+#define FILE_MOST   (1 << 20)
 #define SPARE	    12 /* descriptors that an MPI may keep for itself */
 
 static int rank, ranks;
@@ -325,6 +327,28 @@ static void out_of_epoch(MPI_Win win, long *mine)
 #endif
 }
 
+/* Where the first may write no file that is long enough for all parts, each has its own. */
+static void short_of_room(void)
+{
+#ifdef MPICH
+	struct rlimit was, less;
+	long *mine, v = 11 + rank;
+	MPI_Win win;
+	getrlimit(RLIMIT_FSIZE, &was);
+	less = was;
+	less.rlim_cur = FILE_MOST;
+	if (rank == 0)
+		setrlimit(RLIMIT_FSIZE, &less);
+	MPI_Win_allocate(FILE_MOST, sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+	setrlimit(RLIMIT_FSIZE, &was);
+	MPI_Win_fence(0, win);
+	MPI_Put(&v, 1, MPI_LONG, (rank + 1) % ranks, 2, 1, MPI_LONG, win);
+	MPI_Win_fence(0, win);
+	is("what was put where a rank is short of room", mine[2], 11 + (rank + ranks - 1) % ranks);
+	MPI_Win_free(&win);
+#endif
+}
+
 static void one_sided(void)
 {
 	long *mine;
@@ -342,6 +366,7 @@ static void one_sided(void)
 	}
 	MPI_Win win = allocated(MPI_COMM_WORLD, rank % 2 ? 0 : 5, &mine); /* some have none */
 	MPI_Win_free(&win);
+	short_of_room();
 }
 
 static long files(void)
