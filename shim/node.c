@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "node.h"
 #include "base/copy.h"
-#include "base/small_file.h"
 #include "collective.h"
 #include "gpu.h"
 #include "meet.h"
@@ -18,7 +17,7 @@
 #include <unistd.h>
 
 #define NAME   "sennit-window"
-#define NOBODY UINT64_MAX /* no host's number: its rank shares with none */
+#define NOBODY SN_SHARED_NOBODY
 
 enum {
 	SPLIT_TYPE,
@@ -29,6 +28,8 @@ enum {
 	QUERY,
 	QUERY_C,
 	GET_ATTR,
+	WIN_START,
+	WIN_COMPLETE,
 	WIN_FREE,
 	PUT,
 	GET,
@@ -43,6 +44,8 @@ union function {
 	int (*query)(handle win, int rank, intptr_t *size, int *unit, void *base);
 	int (*query_c)(handle win, int rank, intptr_t *size, intptr_t *unit, void *base);
 	int (*get_attr)(handle win, int key, void *value, int *flag);
+	int (*win_start)(handle group, int assert, handle win);
+	int (*win_complete)(handle win);
 	int (*win_free)(void *win);
 	int (*put)(const void *from, int count, handle type, int rank, intptr_t at, int at_count,
 		   handle at_type, handle win);
@@ -58,20 +61,6 @@ static union function next[2][CALLS]; /* without a P, and with it */
 static union function split, allgather, create, info_get;
 static uint64_t host; /* this one's number */
 static bool ours, splits;
-
-/* Ranks with the same number can open each other's files by /proc. */
-static uint64_t number_of_host(void)
-{
-	char boot[64], space[64] = "", all[160];
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	if (!sn_read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) ||
-	    readlink("/proc/self/ns/pid", space, sizeof(space) - 1) <= 0 || !sn_shared_may())
-		return NOBODY;
-	snprintf(all, sizeof(all), "%s %s %u", boot, space, geteuid());
-	for (const char *c = all; *c; c++)
-		hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-	return hash;
-}
 
 static bool has_value(const char *name, const char *value)
 {
@@ -91,7 +80,7 @@ static void find(void)
 	create.symbol = sn_mpi_find("PMPI_Win_create");
 	info_get.symbol = sn_mpi_find("PMPI_Info_get"); /* the ABI of MPI 5 may do without */
 	ours = sn_proof_find() && split.symbol && allgather.symbol && create.symbol;
-	host = ours ? number_of_host() : NOBODY;
+	host = ours ? sn_shared_host() : NOBODY;
 }
 
 /* ---- what the ranks tell each other ---- */
@@ -180,6 +169,7 @@ struct window {
 	size_t bytes;
 	struct told parts;
 	bool shared; /* by MPI_Win_allocate_shared, else by MPI_Win_allocate */
+	atomic_bool started;
 };
 static struct window *windows;
 static _Atomic unsigned freed = 1; /* windows, so far */
@@ -395,6 +385,28 @@ static int get_attr(int p, handle win, int key, void *value, int *flag)
 	return rc;
 }
 
+/*
+ * MPICH waits in MPI_Win_start until it has as many posts as there are targets, and for ever where it finds more at once: those
+ * for the epoch after this, of ranks that no target has kept from it. Each MPI_Put that is a message does.
+ */
+static int started(handle win, bool is, int rc)
+{
+	struct window *w = rc ? NULL : window_of(win, false);
+	if (w)
+		atomic_store_explicit(&w->started, is, memory_order_relaxed);
+	return rc;
+}
+
+static int win_start(int p, handle group, int assert, handle win)
+{
+	return started(win, true, SN_FUNCTION(&next[p][WIN_START]).win_start(group, assert, win));
+}
+
+static int win_complete(int p, handle win)
+{
+	return started(win, false, SN_FUNCTION(&next[p][WIN_COMPLETE]).win_complete(win));
+}
+
 /* Its name may be another's before this returns. */
 static int win_free(int p, void *win)
 {
@@ -435,7 +447,8 @@ static char *target(handle win, int rank, intptr_t at, const struct sn_meet_type
 {
 	const struct window *w = known_window(win);
 	intptr_t begin;
-	if (!w || rank < 0 || rank >= w->parts.ranks || at < 0 || count < 0 || !t->plain)
+	if (!w || rank < 0 || rank >= w->parts.ranks || at < 0 || count < 0 || !t->plain ||
+	    atomic_load_explicit(&w->started, memory_order_relaxed))
 		return NULL;
 	const struct said *s = &w->parts.all[rank];
 	if (__builtin_mul_overflow(at, (intptr_t)s->b, &begin) || sn_type_bytes(t, count) != bytes ||
@@ -552,6 +565,8 @@ BOTH(win_query, (handle win, int rank, intptr_t *size, int *unit, void *base),
 BOTH(win_query_c, (handle win, int rank, intptr_t *size, intptr_t *unit, void *base),
      WITH(win, rank, size, unit, base))
 BOTH(get_attr, (handle win, int key, void *value, int *flag), WITH(win, key, value, flag))
+BOTH(win_start, (handle group, int assert, handle win), WITH(group, assert, win))
+BOTH(win_complete, (handle win), WITH(win))
 BOTH(win_free, (void *win), WITH(win))
 
 void *sn_node_stand_in(const char *name, void *definition)
@@ -577,6 +592,9 @@ void *sn_node_stand_in(const char *name, void *definition)
 		[QUERY_C] = {"MPI_Win_shared_query_c",
 			     {{.query_c = win_query_c_0}, {.query_c = win_query_c_1}}},
 		[GET_ATTR] = {"MPI_Win_get_attr", {{.get_attr = get_attr_0}, {.get_attr = get_attr_1}}},
+		[WIN_START] = {"MPI_Win_start", {{.win_start = win_start_0}, {.win_start = win_start_1}}},
+		[WIN_COMPLETE] = {"MPI_Win_complete",
+				  {{.win_complete = win_complete_0}, {.win_complete = win_complete_1}}},
 		[WIN_FREE] = {"MPI_Win_free", {{.win_free = win_free_0}, {.win_free = win_free_1}}},
 	};
 	static const union function without[CALLS] = {

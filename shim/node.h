@@ -15,8 +15,8 @@
  * Here ranks that can open each other's files by the numbers of their processes are of one node, and MPI_Comm_split makes its
  * communicator (MPICH). What they share is memory of the first one's, without a name, and the window is one of
  * MPI_Win_create over it; of which MPI_Win_shared_query is answered here, and that it is shared (MPI_Win_get_attr). MPI_Put and
- * MPI_Get of types without holes are copies, also to and from windows of MPI_Win_allocate; what begins and ends epochs is
- * the MPI's, and so are all other calls, each of which sees the same memory.
+ * MPI_Get of types without holes are copies, also to and from windows of MPI_Win_allocate, but between
+ * MPI_Win_start and MPI_Win_complete (node.c); what begins and ends epochs is the MPI's, and so are all other calls, each of which sees the same memory.
  *
  * Whatever else is asked of either is the MPI's. All ranks hear the same of each other, and so decide alike. Budget: an
  * MPI_Allgather of 24 bytes; of a window an MPI_Bcast and an MPI_Allreduce, too. MPI_Put, a call of the MPI's that moves nothing,

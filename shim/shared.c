@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shared.h"
 #include "base/launched.h"
+#include "base/small_file.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,19 @@ bool sn_shared_may(void)
 {
 	char me[16] = "";
 	return readlink("/proc/self", me, sizeof(me) - 1) > 0 && sn_decimal(me) == (uint64_t)getpid();
+}
+
+uint64_t sn_shared_host(void)
+{
+	char boot[64], space[64] = "", all[160];
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	if (!sn_read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) ||
+	    readlink("/proc/self/ns/pid", space, sizeof(space) - 1) <= 0 || !sn_shared_may())
+		return SN_SHARED_NOBODY;
+	snprintf(all, sizeof(all), "%s %s %u", boot, space, geteuid());
+	for (const char *c = all; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+	return hash;
 }
 
 static void *map(int fd, size_t bytes)

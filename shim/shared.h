@@ -17,6 +17,9 @@ struct sn_shared_place {
 
 /* Are /proc's numbers of processes those of this one's namespace? */
 bool sn_shared_may(void);
+#define SN_SHARED_NOBODY UINT64_MAX /* no host's number: its rank shares with none */
+/* This host's: ranks with the same number can open each other's files by /proc. */
+uint64_t sn_shared_host(void);
 /* name: of this kind of memory. NULL: it cannot be had; then no descriptor is open. To be unmapped. */
 void *sn_shared_make(const char *name, size_t bytes, struct sn_shared_place *at);
 /* NULL: it cannot be had, or what is there is of another kind or length. Likewise. */
