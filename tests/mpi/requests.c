@@ -557,6 +557,25 @@ static void numbers(void)
 	}
 }
 
+/* Likewise a type: what comes later goes where it said. */
+static void freed_types(void)
+{
+	MPI_Datatype type = MPI_DATATYPE_NULL;
+	MPI_Request r;
+	int v[ROOM], w[ROOM];
+	for (int i = 0; i < 60; i++) {
+		if (i % 10 == 0 && !MPI_Type_contiguous(ROOM, MPI_INT, &type))
+			MPI_Type_commit(&type);
+		MPI_Irecv(v, 1, type, peer, 18, MPI_COMM_WORLD, &r);
+		if (i % 10 == 9 && !MPI_Type_free(&type) && rank)
+			usleep(20000);
+		fill(w, ROOM, i);
+		MPI_Send(w, ROOM, MPI_INT, peer, 18, MPI_COMM_WORLD);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		check(v, ROOM, i, "a message of a type that was freed");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	many = argc > 1 && !strcmp(argv[1], "-m");
@@ -581,6 +600,7 @@ int main(int argc, char **argv)
 		places();
 		truncated();
 		communicators();
+		freed_types();
 		forgotten();
 		endings(i >= 2); /* from then on, no more are the library's */
 		if (i < 2) {
