@@ -66,8 +66,9 @@ class Srun(RunTest):
         for value in ("NIL", ""):
             self.assertNotIn("SLURM_EXPORT_ENV", self.exports(self.dry(self.srun, "true", SLURM_EXPORT_ENV=value)))
         self.assertEqual(self.exports(self.dry(self.srun, "true", SLURM_EXPORT_ENV="ALL"))["SLURM_EXPORT_ENV"], "ALL")
-        said = self.run_("--", self.script("env", "echo $SLURM_EXPORT_ENV"), SLURM_EXPORT_ENV="A").stdout
-        self.assertEqual(self.exported(said.strip(), "")["A"], "")
+        run = self.run_("--", self.script("env", "echo $SLURM_EXPORT_ENV"), SLURM_EXPORT_ENV="A")
+        if "ASan runtime does not come first" not in run.stderr or not os.environ["SANITIZE"]:
+            self.assertEqual(self.exported(run.stdout.strip(), "")["A"], "")
 
 
 if __name__ == "__main__":
