@@ -65,6 +65,33 @@ static inline int call(int name, struct sn_collective *c, const void *from, void
 	return m ? sn_begun_do(m, c, from, to, request) : do_slowly(name, c, from, to, request);
 }
 
+static inline int sums(int name, int kind, const void *from, void *to, int count, handle type, handle op,
+		       int root, handle comm, void *request)
+{
+	struct sn_collective c = {.kind = kind,
+				  .comm = comm,
+				  .type = type,
+				  .in_type = type,
+				  .op = op,
+				  .count = count,
+				  .in_count = count,
+				  .root = root};
+	return call(name, &c, from, to, request);
+}
+
+static inline int blocks(int name, int kind, const void *out, int count, handle type, void *in, int in_count,
+			 handle in_type, int root, handle comm, void *request)
+{
+	struct sn_collective c = {.kind = kind,
+				  .comm = comm,
+				  .type = type,
+				  .in_type = in_type,
+				  .count = count,
+				  .in_count = in_count,
+				  .root = root};
+	return call(name, &c, out, in, request);
+}
+
 #define STAND_INS(p)                                                                                         \
 	static int barrier_##p(handle comm, void *request)                                                   \
 	{                                                                                                    \
@@ -80,59 +107,32 @@ static inline int call(int name, struct sn_collective *c, const void *from, void
 	static int reduce_##p(const void *from, void *to, int count, handle type, handle op, int root,       \
 			      handle comm, void *request)                                                    \
 	{                                                                                                    \
-		struct sn_collective c = {.kind = SN_REDUCE,                                                 \
-					  .comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .in_type = type,                                                   \
-					  .op = op,                                                          \
-					  .count = count,                                                    \
-					  .in_count = count,                                                 \
-					  .root = root};                                                     \
-		return call(p, &c, from, to, request);                                                       \
+		return sums(p, SN_REDUCE, from, to, count, type, op, root, comm, request);                   \
 	}                                                                                                    \
 	static int allreduce_##p(const void *from, void *to, int count, handle type, handle op, handle comm, \
 				 void *request)                                                              \
 	{                                                                                                    \
-		struct sn_collective c = {.kind = SN_ALLREDUCE,                                              \
-					  .comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .in_type = type,                                                   \
-					  .op = op,                                                          \
-					  .count = count,                                                    \
-					  .in_count = count};                                                \
-		return call(p, &c, from, to, request);                                                       \
-	}                                                                                                    \
-	static int blocks_##p(int kind, const void *out, int count, handle type, void *in, int in_count,     \
-			      handle in_type, int root, handle comm, void *request)                          \
-	{                                                                                                    \
-		struct sn_collective c = {.kind = kind,                                                      \
-					  .comm = comm,                                                      \
-					  .type = type,                                                      \
-					  .in_type = in_type,                                                \
-					  .count = count,                                                    \
-					  .in_count = in_count,                                              \
-					  .root = root};                                                     \
-		return call(p, &c, out, in, request);                                                        \
+		return sums(p, SN_ALLREDUCE, from, to, count, type, op, 0, comm, request);                   \
 	}                                                                                                    \
 	static int alltoall_##p(const void *out, int count, handle type, void *in, int in_count,             \
 				handle in_type, handle comm, void *request)                                  \
 	{                                                                                                    \
-		return blocks_##p(SN_ALLTOALL, out, count, type, in, in_count, in_type, 0, comm, request);   \
+		return blocks(p, SN_ALLTOALL, out, count, type, in, in_count, in_type, 0, comm, request);    \
 	}                                                                                                    \
 	static int allgather_##p(const void *out, int count, handle type, void *in, int in_count,            \
 				 handle in_type, handle comm, void *request)                                 \
 	{                                                                                                    \
-		return blocks_##p(SN_ALLGATHER, out, count, type, in, in_count, in_type, 0, comm, request);  \
+		return blocks(p, SN_ALLGATHER, out, count, type, in, in_count, in_type, 0, comm, request);   \
 	}                                                                                                    \
 	static int gather_##p(const void *out, int count, handle type, void *in, int in_count,               \
 			      handle in_type, int root, handle comm, void *request)                          \
 	{                                                                                                    \
-		return blocks_##p(SN_GATHER, out, count, type, in, in_count, in_type, root, comm, request);  \
+		return blocks(p, SN_GATHER, out, count, type, in, in_count, in_type, root, comm, request);   \
 	}                                                                                                    \
 	static int scatter_##p(const void *out, int count, handle type, void *in, int in_count,              \
 			       handle in_type, int root, handle comm, void *request)                         \
 	{                                                                                                    \
-		return blocks_##p(SN_SCATTER, out, count, type, in, in_count, in_type, root, comm, request); \
+		return blocks(p, SN_SCATTER, out, count, type, in, in_count, in_type, root, comm, request);  \
 	}
 
 STAND_INS(PLAIN)

@@ -8,7 +8,6 @@
 #include "underway.h"
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NOTHING UINT64_C(0xffffff) /* in place of the bytes that are sent */
@@ -335,7 +334,6 @@ static struct sn_begun *begin(struct sn_begun *b, const void *from)
 	struct sn_meet *m = b->m;
 	bool root = is_root(m, &b->c);
 	b->call = m->begun + 1;
-	b->reads = reads(b, root);
 	b->next = sn_begun_is_of_one(&b->c) ? (unsigned)b->c.root : 0;
 	if (brings(b, root))
 		post(b, from);
@@ -369,7 +367,7 @@ static bool is_wrong(const struct sn_begun *b, bool root)
 	const struct sn_collective *c = &b->c;
 	if (b->in_place && (c->kind == SN_GATHER || c->kind == SN_REDUCE || c->kind == SN_SCATTER) && !root)
 		return true;
-	if (!reads(b, root) || c->kind == SN_BARRIER)
+	if (!b->reads || c->kind == SN_BARRIER)
 		return false;
 	return is_sum(c) ? !b->to || sn_mpi_in_place(b->to) : !b->in.size || sn_type_nowhere(&b->in, b->to);
 }
@@ -383,7 +381,8 @@ int sn_begun_do(struct sn_meet *m, const struct sn_collective *c, const void *fr
 		return sn_proof_failed(c->comm);
 	bool entered = sn_underway_enter();
 	b.len = is_sum(c) ? m->element * (size_t)c->count : len_of(m->begun_types, c, root);
-	if (reads(&b, root) && c->kind != SN_BARRIER && !is_sum(c)) {
+	b.reads = reads(&b, root);
+	if (b.reads && c->kind != SN_BARRIER && !is_sum(c)) {
 		bool in = c->kind != SN_BCAST;
 		b.in = *sn_type_of(&m->begun_types[in ? 0 : 1], in ? c->in_type : c->type, c->generation);
 	}

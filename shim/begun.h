@@ -9,7 +9,8 @@
  *
  * Which calls these are all ranks say alike, by what MPI demands to be the same on all of them: the kind, the root, and
  * how many bytes there are; of sums the type and the operation are the MPI's own. The memory is that of all such calls (meet.h).
- * To make it takes a call that blocks: the next one of any kind after SN_MEET_CALLS - 1 on the communicator. Sums go in the
+ * MPI_COMM_WORLD has it from MPI_Init on; to make it for another one takes a call that blocks: the next one of any kind after
+ * SN_MEET_CALLS - 1 on the communicator. Sums go in the
  * order of the ranks, the last one's first. Where more than two ranks have made some by the MPI whose bits may depend on
  * that order, these stay the MPI's: so with the same operands each result is the same, to the bit.
  *

@@ -11,8 +11,8 @@
  * one that the MPI gives for a message to nobody). Nothing needs to be known of the MPI, but for its number for
  * nobody, and how it lays out an MPI_Status, which is compared with what it wrote itself.
  *
- * It holds as long as the handles mean the same: a communicator or a type that is freed, a setting of a communicator,
- * and an endpoint that is closed end it for all. And a buffer elsewhere (SN_QUICK_REGION) is another call: an MPI may
+ * It holds as long as the handles mean the same: a communicator or a type that is freed ends it for what had that (freed.h), a
+ * setting of a communicator, and an endpoint that is closed, for all. And a buffer elsewhere (SN_QUICK_REGION) is another call: an MPI may
  * treat memory of a device in another way. Calls that differ in nothing but tag, count and buffer are known, too, where
  * a few of them have shown how these go into what the MPI asks for (kin.h).
  *
