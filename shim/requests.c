@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "own.h"
+#include "stale.h"
 #include "told.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -348,6 +349,7 @@ static int waitall_real(int n, void *requests, void *statuses, int learned)
 	sn_requests_before();
 	if (!likely(!sn_begun_any_real()))
 		wait_for_begun(n, requests);
+	sn_stale_clear(n, requests);
 	return likely(learned < 0) ? sn_own_mpi[WAITALL].all(n, requests, statuses)
 				   : waitall_learning(n, requests, statuses, learned);
 }
@@ -471,6 +473,7 @@ static int waitall_others(const struct all *a, void *requests, void *statuses)
 	sn_requests_before();
 	if (!likely(!sn_begun_any_real()))
 		wait_for_begun(a->end - a->begin, from(requests, a->begin));
+	sn_stale_clear(a->end - a->begin, from(requests, a->begin));
 	return sn_own_mpi[WAITALL].all(a->end - a->begin, from(requests, a->begin), statuses);
 }
 

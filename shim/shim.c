@@ -8,6 +8,7 @@
 #include "node.h"
 #include "object.h"
 #include "requests.h"
+#include "stale.h"
 #include "unlocks.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -251,6 +252,7 @@ void *sn_mpi_enter(uint32_t index)
 	stand_in = sn_node_stand_in(names[index], next);
 	if (sn_elsewhere_begins(names[index]))
 		return stand_in ? stand_in : next;
+	next = sn_stale_stand_in(names[index], next);
 	atomic_store_explicit(&real[index], next, memory_order_relaxed);
 	atomic_store_explicit(&idle[index], sn_quick_idle(names[index]), memory_order_relaxed);
 	if (!stand_in)

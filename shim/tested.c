@@ -11,6 +11,7 @@
  * Budget, MPI_Test of a receive of ours: one look.
  */
 #include "own.h"
+#include "stale.h"
 #include "told.h"
 #include <stdatomic.h>
 
@@ -113,6 +114,7 @@ static struct slot *lend(int n, void *requests)
 		lent = s;
 	}
 	sn_requests_before();
+	sn_stale_clear(n, requests);
 	return lent;
 }
 
@@ -245,6 +247,7 @@ static int testall_others(int n, void *requests, int *flag, void *statuses)
 			put(requests, i, is_here(slot_of(k)) ? sn_own_null : slot_of(k)->real);
 	}
 	sn_requests_before();
+	sn_stale_clear(n, requests);
 	*flag = 0;
 	int rc = sn_own_mpi[TESTALL].testall(n, requests, flag, statuses);
 	if (!rc && *flag && sn_mpi_family == OPEN_MPI)
