@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "node.h"
-#include "base/copy.h"
-#include "collective.h"
 #include "gpu.h"
 #include "meet.h"
 #include "proof.h"
 #include "quick.h"
 #include "shared.h"
-#include "types.h"
+#include "window.h"
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -31,8 +29,6 @@ enum {
 	WIN_START,
 	WIN_COMPLETE,
 	WIN_FREE,
-	PUT,
-	GET,
 	CALLS
 };
 
@@ -47,10 +43,6 @@ union function {
 	int (*win_start)(handle group, int assert, handle win);
 	int (*win_complete)(handle win);
 	int (*win_free)(void *win);
-	int (*put)(const void *from, int count, handle type, int rank, intptr_t at, int at_count,
-		   handle at_type, handle win);
-	int (*get)(void *to, int count, handle type, int rank, intptr_t at, int at_count, handle at_type,
-		   handle win);
 	int (*split)(handle comm, int color, int key, void *made);
 	int (*allgather)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
 			 handle comm);
@@ -84,17 +76,6 @@ static void find(void)
 }
 
 /* ---- what the ranks tell each other ---- */
-
-struct said {
-	uint64_t host;
-	int64_t a, b; /* MPI_Comm_split_type: the type; windows: how long this rank's part is, and its unit */
-	int64_t room; /* windows: from where it begins to the next one */
-};
-
-struct told {
-	int ranks, rank;
-	struct said *all; /* NULL: nobody has been asked, or it has failed */
-};
 
 /* Is it one group, and none that the MPI would have to refuse? */
 static bool is_group(handle comm)
@@ -153,7 +134,7 @@ static int color_of(const struct told *t)
 
 static int split_type(int p, handle comm, int type, int key, handle info, void *made)
 {
-	struct told t = tell(comm, (struct said){host, type, 0, 0});
+	struct told t = tell(comm, (struct said){.host = host, .a = type});
 	int color = t.all ? color_of(&t) : -1;
 	free(t.all);
 	return color == -1 ? SN_FUNCTION(&next[p][SPLIT_TYPE]).split_type(comm, type, key, info, made)
@@ -162,15 +143,6 @@ static int split_type(int p, handle comm, int type, int key, handle info, void *
 
 /* ---- the memory of a window ---- */
 
-struct window {
-	struct window *next;
-	handle win;
-	char *mem;
-	size_t bytes;
-	struct told parts;
-	bool shared; /* by MPI_Win_allocate_shared, else by MPI_Win_allocate */
-	atomic_bool started;
-};
 static struct window *windows;
 static _Atomic unsigned freed = 1; /* windows, so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -214,20 +186,21 @@ static int64_t room_for(intptr_t size, handle info, bool shared)
 	return apart && size <= INT64_MAX - page ? (size + page - 1) / page * page : size;
 }
 
-/* One behind the other; 0: not all of them share, or there is no memory that long. */
-static size_t room_of(const struct told *t)
+/* One behind the other, and then the locks, at *locks; 0: not all of them share, or there is no memory that long. */
+static size_t room_of(const struct told *t, size_t *locks)
 {
-	size_t bytes = 0;
+	size_t bytes = sizeof(struct sn_window_lock) - 1;
 	for (int r = 0; r < t->ranks; r++) {
 		const struct said *s = &t->all[r];
 		if (s->host == NOBODY || s->host != t->all[0].host ||
-		    __builtin_add_overflow(bytes, (size_t)s->room, &bytes) || bytes > PTRDIFF_MAX)
+		    __builtin_add_overflow(bytes, (size_t)s->room, &bytes) || bytes > PTRDIFF_MAX / 2)
 			return 0;
 	}
-	return bytes ? bytes : 1;
+	*locks = bytes / sizeof(struct sn_window_lock) * sizeof(struct sn_window_lock);
+	return *locks + (size_t)t->ranks * sizeof(struct sn_window_lock);
 }
 
-static char *part_of(const struct window *w, int rank)
+char *sn_window_part(const struct window *w, int rank)
 {
 	char *at = w->mem;
 	for (int r = 0; r < rank; r++)
@@ -251,6 +224,23 @@ static struct window *window_of(handle win, bool take)
 	return w;
 }
 
+/* Until one is freed. What is looked up, and then freed by another thread, is the program's fault. */
+struct window *sn_window_known(handle win)
+{
+	static _Thread_local struct {
+		struct window *window;
+		handle win;
+		unsigned freed;
+	} last __attribute__((tls_model("initial-exec")));
+	unsigned now = atomic_load_explicit(&freed, memory_order_relaxed);
+	if (!likely(last.win == win && last.freed == now)) {
+		last.window = window_of(win, false);
+		last.win = win;
+		last.freed = now;
+	}
+	return last.window;
+}
+
 static void keep(struct window *w)
 {
 	pthread_mutex_lock(&lock);
@@ -272,7 +262,7 @@ static int begin(struct window *w, handle info, handle comm, void *base, void *w
 	const struct said *mine = &w->parts.all[w->parts.rank];
 	if (!w->mem)
 		return sn_proof_failed(comm);
-	char *at = part_of(w, w->parts.rank);
+	char *at = sn_window_part(w, w->parts.rank);
 	int rc = create.create(at, (intptr_t)mine->a, (int)mine->b, info, comm, win);
 	if (rc)
 		return rc;
@@ -291,8 +281,8 @@ static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, han
 	bool well = size >= 0 && unit > 0 && unit <= INT_MAX && base && win &&
 		    (shared || !says(info, "alloc_shm", "false", "0"));
 	struct told t = tell(comm, (struct said){well ? host : NOBODY, size, unit,
-						 well ? room_for(size, info, shared) : 0});
-	size_t bytes = t.all && t.ranks > 1 ? room_of(&t) : 0;
+						 well ? room_for(size, info, shared) : 0, !sn_gpu_is_here()});
+	size_t at = 0, bytes = t.all && t.ranks > 1 ? room_of(&t, &at) : 0;
 	struct window *w = bytes ? calloc(1, sizeof(*w)) : NULL;
 	if (!w) {
 		free(t.all);
@@ -300,9 +290,14 @@ static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, han
 		return bytes;
 	}
 	w->bytes = bytes;
+	w->pid = (uint32_t)getpid();
 	w->parts = t;
 	w->shared = shared;
+	w->plain = true;
+	for (int r = 0; r < t.ranks; r++)
+		w->plain &= t.all[r].plain;
 	w->mem = share(comm, !t.rank, bytes);
+	w->locks = w->mem ? (struct sn_window_lock *)(void *)(w->mem + at) : NULL;
 	if (!w->mem && !shared) {
 		drop(w);
 		return false;
@@ -347,10 +342,11 @@ static bool query(handle win, int rank, intptr_t *size, intptr_t *unit, void *ba
 		while (rank < w->parts.ranks && !w->parts.all[rank].a)
 			rank++;
 	}
-	bool none = rank == w->parts.ranks;
+	bool none =
+		rank == w->parts.ranks || !w->parts.all[rank].a; /* MPICH's tests want NULL of a part of 0 */
 	*size = none ? 0 : (intptr_t)w->parts.all[rank].a;
-	*unit = none ? 0 : (intptr_t)w->parts.all[rank].b;
-	*(char **)base = none ? NULL : part_of(w, rank);
+	*unit = rank == w->parts.ranks ? 0 : (intptr_t)w->parts.all[rank].b;
+	*(char **)base = none ? NULL : sn_window_part(w, rank);
 	return true;
 }
 
@@ -420,93 +416,6 @@ static int win_free(int p, void *win)
 	return rc;
 }
 
-/* ---- MPI_Put, MPI_Get ---- */
-
-/*
- * The last one is remembered, until one is freed. What is looked up, and then freed by another thread, is the program's
- * fault.
- */
-static const struct window *known_window(handle win)
-{
-	static _Thread_local struct {
-		const struct window *window;
-		handle win;
-		unsigned freed;
-	} last __attribute__((tls_model("initial-exec")));
-	unsigned now = atomic_load_explicit(&freed, memory_order_relaxed);
-	if (!likely(last.win == win && last.freed == now)) {
-		last.window = window_of(win, false);
-		last.win = win;
-		last.freed = now;
-	}
-	return last.window;
-}
-
-/* Where so many bytes of that rank's part begin. NULL: for the MPI, whatever it says of it. */
-static char *target(handle win, int rank, intptr_t at, const struct sn_meet_type *t, int count, size_t bytes)
-{
-	const struct window *w = known_window(win);
-	intptr_t begin;
-	if (!w || rank < 0 || rank >= w->parts.ranks || at < 0 || count < 0 || !t->plain ||
-	    atomic_load_explicit(&w->started, memory_order_relaxed))
-		return NULL;
-	const struct said *s = &w->parts.all[rank];
-	if (__builtin_mul_overflow(at, (intptr_t)s->b, &begin) || sn_type_bytes(t, count) != bytes ||
-	    bytes > (size_t)s->a || begin > s->a - (intptr_t)bytes)
-		return NULL;
-	return part_of(w, rank) + begin;
-}
-
-struct operation {
-	char *theirs;
-	size_t bytes; /* 0: the MPI does it */
-};
-
-static struct operation operation(const void *buf, int count, handle type, int rank, intptr_t at,
-				  int at_count, handle at_type, handle win)
-{
-	static _Thread_local struct sn_meet_type last __attribute__((tls_model("initial-exec")));
-	unsigned generation = sn_collective_generation();
-	struct operation o = {0};
-	struct sn_meet_type t = *sn_type_of(&last, type, generation);
-	if (!t.plain || count <= 0 || !buf || sn_gpu_is_here())
-		return o;
-	o.bytes = sn_type_bytes(&t, count);
-	struct sn_meet_type there = at_type == type ? t : sn_type_find(at_type, generation);
-	o.theirs = target(win, rank, at, &there, at_count, o.bytes);
-	return o;
-}
-
-/*
- * Straight, as MPIs do where they share memory, and so whatever makes an epoch leaves room for that. Whether there is one, the MPI
- * says of nothing that is moved.
- */
-static int put(int p, const void *from, int count, handle type, int rank, intptr_t at, int at_count,
-	       handle at_type, handle win)
-{
-	struct operation o = operation(from, count, type, rank, at, at_count, at_type, win);
-	int n = o.theirs ? 0 : count, at_n = o.theirs ? 0 : at_count;
-	int rc = SN_FUNCTION(&next[p][PUT]).put(from, n, type, rank, at, at_n, at_type, win);
-	if (!rc && o.theirs) {
-		sn_copy_between(o.theirs, from, o.bytes);
-		atomic_thread_fence(memory_order_release);
-	}
-	return rc;
-}
-
-static int get(int p, void *to, int count, handle type, int rank, intptr_t at, int at_count, handle at_type,
-	       handle win)
-{
-	struct operation o = operation(to, count, type, rank, at, at_count, at_type, win);
-	int n = o.theirs ? 0 : count, at_n = o.theirs ? 0 : at_count;
-	int rc = SN_FUNCTION(&next[p][GET]).get(to, n, type, rank, at, at_n, at_type, win);
-	if (!rc && o.theirs) {
-		atomic_thread_fence(memory_order_acquire);
-		sn_copy_between(to, o.theirs, o.bytes);
-	}
-	return rc;
-}
-
 /* ---- where the MPI has no such function ---- */
 
 int PMPI_Win_allocate_shared(intptr_t size, int unit, handle info, handle comm, void *base, void *win);
@@ -554,12 +463,6 @@ BOTH(win_allocate_apart, (intptr_t size, int unit, handle info, handle comm, voi
      WITH(size, unit, info, comm, base, win))
 BOTH(win_allocate_apart_c, (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
      WITH(size, unit, info, comm, base, win))
-BOTH(put,
-     (const void *from, int count, handle type, int rank, intptr_t at, int at_count, handle at_type,
-      handle win),
-     WITH(from, count, type, rank, at, at_count, at_type, win))
-BOTH(get, (void *to, int count, handle type, int rank, intptr_t at, int at_count, handle at_type, handle win),
-     WITH(to, count, type, rank, at, at_count, at_type, win))
 BOTH(win_query, (handle win, int rank, intptr_t *size, int *unit, void *base),
      WITH(win, rank, size, unit, base))
 BOTH(win_query_c, (handle win, int rank, intptr_t *size, intptr_t *unit, void *base),
@@ -568,6 +471,13 @@ BOTH(get_attr, (handle win, int key, void *value, int *flag), WITH(win, key, val
 BOTH(win_start, (handle group, int assert, handle win), WITH(group, assert, win))
 BOTH(win_complete, (handle win), WITH(win))
 BOTH(win_free, (void *win), WITH(win))
+
+static bool has_ours(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, find);
+	return ours;
+}
 
 void *sn_node_stand_in(const char *name, void *definition)
 {
@@ -586,8 +496,6 @@ void *sn_node_stand_in(const char *name, void *definition)
 		[ALLOCATE_APART_C] = {"MPI_Win_allocate_c",
 				      {{.allocate_c = win_allocate_apart_c_0},
 				       {.allocate_c = win_allocate_apart_c_1}}},
-		[PUT] = {"MPI_Put", {{.put = put_0}, {.put = put_1}}},
-		[GET] = {"MPI_Get", {{.get = get_0}, {.get = get_1}}},
 		[QUERY] = {"MPI_Win_shared_query", {{.query = win_query_0}, {.query = win_query_1}}},
 		[QUERY_C] = {"MPI_Win_shared_query_c",
 			     {{.query_c = win_query_c_0}, {.query_c = win_query_c_1}}},
@@ -601,14 +509,16 @@ void *sn_node_stand_in(const char *name, void *definition)
 		[ALLOCATE_C] = {.allocate_c = allocate_without},
 		[ALLOCATE_APART_C] = {.allocate_c = allocate_apart_without},
 		[QUERY_C] = {.query_c = query_without}};
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(name + p, calls[call].name) != 0)
 		call++;
-	if (call == CALLS || !definition)
-		return call == CALLS ? NULL : without[call].symbol;
-	pthread_once(&once, find);
-	if (!ours || (call == SPLIT_TYPE && !splits))
+	if (call == CALLS)
+		return sn_onesided_is(name) && (!definition || has_ours())
+			       ? sn_onesided_stand_in(name, definition)
+			       : NULL;
+	if (!definition)
+		return without[call].symbol;
+	if (!has_ours() || (call == SPLIT_TYPE && !splits))
 		return NULL;
 	if (!p && sn_quick_is_tools(name, definition)) /* what that calls by the other name comes here */
 		return NULL;

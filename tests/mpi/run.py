@@ -39,6 +39,7 @@ PROGRAMS = {
     "first": ["first.c"],
     "mended": ["mended.c"],
     "node": ["node.c"],
+    "onesided": ["onesided.c"],
     "leave": ["leave.c"],
     "threads": ["threads.c", "util.c"],
     "neighbours": ["neighbours.c"],
@@ -72,9 +73,9 @@ PROGRAMS = {
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c", "seen": "tool_seen.c"}
 # Those that are compiled for the ABI of MPI 5, too: what depends on how handles, constants and statuses look.
-OF_MPI5 = ("stress", "first", "mended", "node", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "vary", "begun", "matched", "together")
+OF_MPI5 = ("stress", "first", "mended", "node", "onesided", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "vary", "begun", "matched", "together")
 # What each prints at its end.
-SAID = {"node": r"the ranks of a node share it", "pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
+SAID = {"node": r"the ranks of a node share it", "onesided": r"every sum right", "pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0, and Open MPI 6 deprecates MPI_Get_elements_x for what MPI 3 has not.
 FLAGS = ["-O1", "-g1", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-stringop-overflow",
          "-Wno-stringop-overread", "-Wno-deprecated-declarations"]
@@ -719,7 +720,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "node": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "onesided.h"
+#include "proof.h"
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPINS 64   /* looks at a lock, before the core is given away */
+#define ASKED 4096 /* looks, of which one asks whether who has it lives */
+
+/* ---- the lock ---- */
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#else
+	__asm__ volatile("yield");
+#endif
+}
+
+static void take(const struct access *a)
+{
+	_Atomic uint32_t *l = &a->w->locks[a->rank].pid;
+	for (unsigned looks = 1;; looks++) {
+		uint32_t has = atomic_load_explicit(l, memory_order_relaxed);
+		bool dead = has && looks % ASKED == 0 && kill((pid_t)has, 0) && errno == ESRCH;
+		if ((!has || dead) && atomic_compare_exchange_strong_explicit(
+					      l, &has, a->w->pid, memory_order_acquire, memory_order_relaxed))
+			return;
+		if (looks % SPINS == 0)
+			sched_yield();
+		else
+			relax();
+	}
+}
+
+static void give(const struct access *a)
+{
+	atomic_store_explicit(&a->w->locks[a->rank].pid, 0, memory_order_release);
+}
+
+/* ---- what types are made of ---- */
+
+static union {
+	void *symbol;
+	int (*envelope)(handle type, int *ints, int *addresses, int *types, int *combiner);
+	int (*contents)(handle type, int ints, int addresses, int types, int *i, intptr_t *a, void *t);
+	int (*drop)(void *type);
+} envelope, contents, type_free;
+
+bool sn_change_find(void)
+{
+	envelope.symbol = sn_mpi_find("PMPI_Type_get_envelope");
+	contents.symbol = sn_mpi_find("PMPI_Type_get_contents");
+	type_free.symbol = sn_mpi_find("PMPI_Type_free");
+	return envelope.symbol && contents.symbol && type_free.symbol;
+}
+
+struct parts {
+	int ints, addresses, types, combiner;
+};
+
+/* False: it is one of the MPI's, also a pair of its types, and made of nothing. */
+static bool is_made(handle type, struct parts *p)
+{
+	return !sn_mpi_builtin(type) &&
+	       !envelope.envelope(type, &p->ints, &p->addresses, &p->types, &p->combiner) && p->types > 0;
+}
+
+static void drop(handle type)
+{
+	struct parts p;
+	uint64_t copy[1];
+	sn_mpi_put(copy, 0, type);
+	if (is_made(type, &p))
+		type_free.drop(copy);
+}
+
+/* The first type that it is made of: of what is accumulated all are the same one. 0: nobody knows. */
+static handle first_of(handle type, const struct parts *p)
+{
+	size_t types = (size_t)p->types, addresses = (size_t)p->addresses, ints = (size_t)p->ints;
+	char *t = malloc((types + addresses) * 8 + ints * sizeof(int));
+	if (!t)
+		return 0;
+	char *a = t + types * 8, *i = a + addresses * 8;
+	handle first = 0;
+	if (!contents.contents(type, p->ints, p->addresses, p->types, (int *)(void *)i, (intptr_t *)(void *)a,
+			       t)) {
+		first = sn_mpi_nth(t, 0);
+		for (int k = 1; k < p->types; k++)
+			drop(sn_mpi_nth(t, k));
+	}
+	free(t);
+	return first;
+}
+
+/* A type of the MPI's; 0: nobody knows. */
+static handle element_of(handle type)
+{
+	struct parts p;
+	handle now = type;
+	while (now && is_made(now, &p)) {
+		handle first = first_of(now, &p);
+		if (now != type)
+			drop(now);
+		now = first;
+	}
+	return now;
+}
+
+/* ---- MPI_Accumulate and its like ---- */
+
+static handle op_of(bool none) /* MPI_NO_OP, MPI_REPLACE */
+{
+	return (sn_mpi_abi == STANDARD ? 0x3c : 0x5800000d) + none;
+}
+
+static bool is_mpis_op(handle op)
+{
+	handle first = sn_mpi_abi == STANDARD ? 0x21 : 0x58000001;
+	return op >= first && op <= op_of(true);
+}
+
+static int change(const struct change *c, void *there, const void *from)
+{
+	int rc = 0;
+	if (c->op == op_of(true))
+		return 0;
+	if (c->op == op_of(false)) {
+		sn_side_copy(there, from, (size_t)c->elements * c->extent);
+		return 0;
+	}
+	for (int64_t at = 0, n; at < c->elements && !rc; at += n) {
+		n = c->elements - at < INT_MAX ? c->elements - at : INT_MAX;
+		rc = sn_proof_mpi.reduce_local((const char *)from + (size_t)at * c->extent,
+					       (char *)there + (size_t)at * c->extent, (int)n, c->element,
+					       c->op);
+	}
+	return rc;
+}
+
+/* From how the program has them to one behind the other, or back; 0, or an error of the MPI's. */
+static int repack(const void *from, int64_t n, handle type, void *to, int64_t to_n, handle to_type,
+		  size_t bytes)
+{
+	int at = 0, end = 0;
+	handle self = sn_mpi_handle(SN_COMM_SELF);
+	char *packed = malloc(bytes ? bytes : 1);
+	if (!packed)
+		return sn_proof_failed(self);
+	int rc = sn_proof_mpi.pack(from, (int)n, type, packed, (int)bytes, &end, self);
+	if (!rc)
+		rc = sn_proof_mpi.unpack(packed, end, &at, to, (int)to_n, to_type, self);
+	free(packed);
+	return rc;
+}
+
+static int gather(const struct change *c, const struct side *s, void *to)
+{
+	return repack(s->buf, s->count, s->t.type, to, c->elements, c->element, sn_side_bytes(s));
+}
+
+static int scatter(const struct change *c, const void *from, const struct side *s)
+{
+	return repack(from, c->elements, c->element, (void *)(uintptr_t)s->buf, s->count, s->t.type,
+		      sn_side_bytes(s));
+}
+
+/* Its elements lie one behind the other. */
+static bool is_array(const struct change *c, const struct side *s)
+{
+	return sn_mpi_plain(s->t.type) == c->element;
+}
+
+/* So many bytes of these elements, as an array or such that the MPI can pack them? */
+static bool fits(const struct change *c, const struct side *s, size_t bytes)
+{
+	return sn_side_bytes(s) == bytes && (is_array(c, s) || (s->count <= INT_MAX && bytes <= INT_MAX));
+}
+
+/* With the lock. */
+static int change_scattered(const struct change *c)
+{
+	const struct side *mine = &c->mine, *there = &c->there, *result = &c->result;
+	size_t bytes = (size_t)c->elements * c->extent;
+	bool none = c->op == op_of(true), whole = is_array(c, there), as_is = none || is_array(c, mine);
+	char *array = whole ? (char *)(uintptr_t)there->buf : c->room;
+	int rc = whole ? 0 : gather(c, there, array);
+	if (!rc && !as_is)
+		rc = gather(c, mine, c->room + bytes);
+	if (!rc && c->gets && is_array(c, result))
+		sn_side_copy((void *)(uintptr_t)result->buf, array, bytes);
+	else if (!rc && c->gets)
+		rc = scatter(c, array, result);
+	if (!rc)
+		rc = change(c, array, as_is ? mine->buf : c->room + bytes);
+	if (!rc && !whole && !none)
+		rc = scatter(c, array, there);
+	return rc;
+}
+
+/* Is it one of ours? Then there is what it takes. */
+static bool begins(struct change *c)
+{
+	size_t bytes = sn_side_bytes(&c->there);
+	bool none = c->op == op_of(true);
+	if (!c->a.at || !c->a.w->plain || !is_mpis_op(c->op) || !bytes)
+		return false;
+	c->element = sn_mpi_plain(c->there.t.stays ? c->there.t.type : element_of(c->there.t.type));
+	struct sn_meet_type e = is_array(c, &c->there) ? c->there.t : sn_side_of(NULL, 1, c->element).t;
+	if (!c->element || e.size <= 0 || bytes % (size_t)e.size || !fits(c, &c->there, bytes) ||
+	    (!none && !fits(c, &c->mine, bytes)) || (c->gets && !fits(c, &c->result, bytes)))
+		return false;
+	c->extent = (size_t)e.extent;
+	c->elements = (int64_t)(bytes / (size_t)e.size);
+	bool array = is_array(c, &c->there);
+	if (array && (size_t)c->elements * c->extent > (uint64_t)c->a.room)
+		return false;
+	if (array && (none || is_array(c, &c->mine)) && (!c->gets || is_array(c, &c->result)))
+		return true;
+	c->room = malloc(2 * (size_t)c->elements * c->extent);
+	return c->room;
+}
+
+struct change sn_change_of(const void *from, int64_t n, handle type, int rank, intptr_t at, int64_t at_n,
+			   handle at_type, handle op, handle win)
+{
+	struct change c = {.a = sn_access_of(win, rank, at), .n = n, .at_n = at_n, .op = sn_mpi_plain(op)};
+	c.mine = sn_side_of(from, n, type);
+	c.there = sn_side_of(c.a.at, at_n, at_type);
+	return c;
+}
+
+void sn_change_begin(struct change *c)
+{
+	if (begins(c))
+		c->n = c->to_n = c->at_n = 0;
+	else
+		c->a.at = NULL;
+}
+
+bool sn_change_over(const struct change *c, int *rc)
+{
+	if (!c->a.at)
+		return false;
+	if (!*rc) {
+		take(&c->a);
+		if (c->room) {
+			*rc = change_scattered(c);
+		} else {
+			if (c->gets)
+				sn_side_copy((void *)(uintptr_t)c->result.buf, c->a.at,
+					     (size_t)c->elements * c->extent);
+			*rc = change(c, c->a.at, c->mine.buf);
+		}
+		give(&c->a);
+	}
+	free(c->room);
+	return true;
+}
+
+struct change sn_change_and_get(struct change c, void *to, int64_t to_n, handle to_type)
+{
+	c.result = sn_side_of(to, to_n, to_type);
+	c.to_n = to_n;
+	c.gets = true;
+	sn_change_begin(&c);
+	return c;
+}
+
+bool sn_change_may_swap(const struct access *a, const struct sn_meet_type *t)
+{
+	return a->at && a->w->plain && t->plain && t->size <= a->room;
+}
+
+void sn_change_swap(const struct access *a, const struct sn_meet_type *t, const void *from, const void *with,
+		    void *to)
+{
+	size_t bytes = (size_t)t->size;
+	take(a);
+	bool same = !memcmp(a->at, with, bytes);
+	sn_side_copy(to, a->at, bytes);
+	if (same)
+		sn_side_copy(a->at, from, bytes);
+	give(a);
+}
