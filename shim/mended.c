@@ -21,6 +21,10 @@ enum {
 	REQUEST_FREE,
 	ALLTOALLV,
 	ALLTOALLW,
+	PROBE,
+	IPROBE,
+	MPROBE,
+	IMPROBE,
 	CALLS
 };
 
@@ -41,6 +45,10 @@ union function {
 		    const int *in_counts, const int *in_at, handle in_type, handle comm);
 	int (*vary_types)(const void *out, const int *counts, const int *at, const handle *types, void *in,
 			  const int *in_counts, const int *in_at, const handle *in_types, handle comm);
+	int (*probe)(int from, int tag, handle comm, void *status);
+	int (*iprobe)(int from, int tag, handle comm, int *flag, void *status);
+	int (*mprobe)(int from, int tag, handle comm, void *message, void *status);
+	int (*improbe)(int from, int tag, handle comm, int *flag, void *message, void *status);
 };
 static union function next[2][CALLS]; /* without a P, and with it */
 static union function true_extent, contiguous, hindexed, commit, drop, real, bsend, send_init, request_free,
@@ -399,7 +407,19 @@ static int free_request(int p, void *request)
 	return SN_FUNCTION(&next[p][REQUEST_FREE]).one(request);
 }
 
+/* ---- MPI_Probe and its kin ---- */
+
+/* flag: NULL: it has been found. */
+static int found(int rc, const int *flag, void *status)
+{
+	if (!rc && (!flag || *flag) && wanted(status))
+		((struct status_of_open_mpi *)status)->cancelled = 0;
+	return rc;
+}
+
 /* ---- standing in ---- */
+
+#define NEXT(P, call) SN_FUNCTION(&next[P][call])
 
 #define STAND_INS(P)                                                                                         \
 	static int mrecv_##P(void *buf, int count, handle type, void *message, void *status)                 \
@@ -439,6 +459,23 @@ static int free_request(int p, void *request)
 	{                                                                                                    \
 		return alltoallw(P, out, counts, at, types, in, in_counts, in_at, in_types, comm);           \
 	}                                                                                                    \
+	static int probe_##P(int from, int tag, handle comm, void *status)                                   \
+	{                                                                                                    \
+		return found(NEXT(P, PROBE).probe(from, tag, comm, status), NULL, status);                   \
+	}                                                                                                    \
+	static int iprobe_##P(int from, int tag, handle comm, int *flag, void *status)                       \
+	{                                                                                                    \
+		return found(NEXT(P, IPROBE).iprobe(from, tag, comm, flag, status), flag, status);           \
+	}                                                                                                    \
+	static int mprobe_##P(int from, int tag, handle comm, void *message, void *status)                   \
+	{                                                                                                    \
+		return found(NEXT(P, MPROBE).mprobe(from, tag, comm, message, status), NULL, status);        \
+	}                                                                                                    \
+	static int improbe_##P(int from, int tag, handle comm, int *flag, void *message, void *status)       \
+	{                                                                                                    \
+		return found(NEXT(P, IMPROBE).improbe(from, tag, comm, flag, message, status), flag,         \
+			     status);                                                                        \
+	}                                                                                                    \
 	INIT(rsend_init, RSEND_INIT, P)                                                                      \
 	INIT(ssend_init, SSEND_INIT, P)
 #define INIT(name, call, P)                                                                                  \
@@ -465,6 +502,10 @@ static const struct {
 	[REQUEST_FREE] = {"MPI_Request_free", {{.one = free_request_0}, {.one = free_request_1}}},
 	[ALLTOALLV] = {"MPI_Alltoallv", {{.vary = alltoallv_0}, {.vary = alltoallv_1}}},
 	[ALLTOALLW] = {"MPI_Alltoallw", {{.vary_types = alltoallw_0}, {.vary_types = alltoallw_1}}},
+	[PROBE] = {"MPI_Probe", {{.probe = probe_0}, {.probe = probe_1}}},
+	[IPROBE] = {"MPI_Iprobe", {{.iprobe = iprobe_0}, {.iprobe = iprobe_1}}},
+	[MPROBE] = {"MPI_Mprobe", {{.mprobe = mprobe_0}, {.mprobe = mprobe_1}}},
+	[IMPROBE] = {"MPI_Improbe", {{.improbe = improbe_0}, {.improbe = improbe_1}}},
 };
 
 static int call_named(const char *name)

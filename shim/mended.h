@@ -16,6 +16,8 @@
  *  - MPI_Bsend_init, all versions so far: from the second start on what the first one sent is sent again, or several
  *    times as many bytes from there on (mca_pml_cm_start goes on with what it made of the buffer). Here the program
  *    gets a request that sends nothing to nobody, and each start sends as MPI_Bsend does, which is over as it returns.
+ *  - MPI_Probe, MPI_Iprobe, MPI_Mprobe, MPI_Improbe, all versions so far: their status does not say whether the message was
+ *    cancelled (ompi_mtl_ofi_iprobe_generic), and MPI_Test_cancelled tells what lay on the stack. It was not.
  */
 #ifndef SN_SHIM_MENDED_H
 #define SN_SHIM_MENDED_H

@@ -10,6 +10,8 @@
 /* MPI_ERR_PROC_FAILED, MPI_ERR_PROC_FAILED_PENDING, MPI_ERR_REVOKED: fault tolerance marks what is pending by these */
 #define MARK_FIRST 75
 #define MARK_LAST  77
+/* What a send may fail with: MPI_ERR_INTERN and MPI_ERR_TRUNCATE of ompi_mtl_ofi_send_error_callback() */
+#define ERR_INTERN 17
 
 /* As it lies in a request. */
 struct end {
@@ -20,7 +22,14 @@ struct end {
 	void *_Atomic complete; /* NULL, or whoever waits for it, while it is not; (void *)1: it is */
 };
 
-static int at_known; /* negative: it is not known */
+/* Each object of the MPI's begins with what it is, and that with its name. */
+struct class
+{
+	const char *name;
+};
+
+static int at_known;	   /* negative: it is not known */
+static bool classes_known; /* where they lie */
 
 /* Of one that is complete, from this source. */
 static int find_in(const char *request, int32_t source)
@@ -37,22 +46,55 @@ static int find_in(const char *request, int32_t source)
 	return -1;
 }
 
+static const struct class *class_of(handle request)
+{
+	return *(const struct class *const *)request;
+}
+
 static void find(void)
 {
+	const struct class *requests = sn_mpi_find("ompi_request_t_class");
+	classes_known = requests && class_of(sn_mpi_handle(SN_REQUEST_NULL)) == requests &&
+			!strcmp(requests->name, "ompi_request_t");
 	int null = find_in((const char *)sn_mpi_handle(SN_REQUEST_NULL), sn_mpi_any_source());
 	int empty = find_in(sn_mpi_find("ompi_request_empty"), sn_mpi_nobody());
 	at_known = null == empty ? null : -1;
 }
 
-/*
- * Another thread may be about to say that one has failed: the error is there before it is complete. Then what may be an
- * error is left alone.
- */
-void sn_stale_clear_of(int n, const void *requests)
+static void find_once(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, find);
-	bool alone = threads() == ONE;
+}
+
+/* Of pml/cm; this is the class of all that it has. */
+static bool is_a_send(handle request)
+{
+	return classes_known && !strcmp(class_of(request)->name, "mca_pml_cm_hvy_send_request_t");
+}
+
+bool sn_stale_is_a_send(handle request)
+{
+	if (sn_mpi_family != OPEN_MPI || !request || own(request) <= SLOTS)
+		return false;
+	find_once();
+	return is_a_send(request);
+}
+
+/*
+ * Another thread may be about to say that one has failed: the error is there before it is complete. Then what may be an
+ * error is left alone; of a send that is little.
+ */
+static bool may_be_real(handle request, int error)
+{
+	if (threads() == ONE || error < 0 || error > CLASSES)
+		return false;
+	return !is_a_send(request) || error == MPI_ERR_TRUNCATE || error == ERR_INTERN;
+}
+
+void sn_stale_clear_of(int n, const void *requests)
+{
+	find_once();
 	for (int i = 0; i < n && at_known >= 0; i++) {
 		handle h = sn_mpi_nth(requests, i);
 		if (!h)
@@ -62,7 +104,7 @@ void sn_stale_clear_of(int n, const void *requests)
 		if (likely(!error) || atomic_load_explicit(&e->complete, memory_order_acquire) == (void *)1 ||
 		    (error >= MARK_FIRST && error <= MARK_LAST))
 			continue;
-		if (alone || error < 0 || error > CLASSES)
+		if (!may_be_real(h, error))
 			atomic_compare_exchange_strong(&e->error, &error, 0);
 	}
 }
@@ -98,6 +140,11 @@ static union function next[2][CALLS];
 	static int testsome_##p(int n, void *requests, int *count, int *indices, void *statuses)             \
 	{                                                                                                    \
 		return BEFORE(p, TESTSOME, n, requests).some(n, requests, count, indices, statuses);         \
+	}                                                                                                    \
+	static int cancel_##p(void *request)                                                                 \
+	{                                                                                                    \
+		bool stays = request && sn_stale_is_a_send(*(const handle *)request);                        \
+		return stays ? 0 : SN_FUNCTION(&next[p][CANCEL]).one(request);                               \
 	}
 
 STAND_INS(0)
@@ -113,6 +160,7 @@ static const struct {
 	[TESTALL] = {"MPI_Testall", {{.testall = testall_0}, {.testall = testall_1}}},
 	[TESTANY] = {"MPI_Testany", {{.testany = testany_0}, {.testany = testany_1}}},
 	[TESTSOME] = {"MPI_Testsome", {{.some = testsome_0}, {.some = testsome_1}}},
+	[CANCEL] = {"MPI_Cancel", {{.one = cancel_0}, {.one = cancel_1}}},
 };
 
 void *sn_stale_stand_in(const char *name, void *definition)

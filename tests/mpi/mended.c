@@ -420,68 +420,6 @@ static void synchronous(MPI_Comm c, int other)
 	MPI_Type_free(&t);
 }
 
-#ifdef OPEN_MPI
-/* What memory the library gets now has been used before, and is not zero. */
-static void used_memory(void)
-{
-	enum { MOST = 40 };
-	char *at[MOST];
-	for (int i = 0; i < MOST; i++) {
-		size_t len = (size_t)3000 << i / 5;
-		at[i] = malloc(len);
-		if (at[i])
-			memset(at[i], 0x55, len);
-	}
-	for (int i = 0; i < MOST; i++)
-		free(at[i]);
-}
-
-/*
- * One of them fails while sends are pending: they stay as they are, and where they lie is read later. Other MPIs end
- * such calls when all have ended.
- */
-static void beside_one_that_fails(int how)
-{
-	enum { SENDS = 200, LEN = 20000 };
-	static char from[SENDS][LEN], to[LEN];
-	MPI_Request r[SENDS + 1];
-	MPI_Status s[SENDS + 1];
-	int index, count, indices[SENDS + 1];
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	MPI_Barrier(MPI_COMM_WORLD);
-	if (!rank) {
-		used_memory();
-		MPI_Irecv(to, 1, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &r[SENDS]);
-		for (int i = 0; i < SENDS; i++) {
-			memset(from[i], i, LEN);
-			MPI_Issend(from[i], LEN, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &r[i]);
-		}
-		MPI_Send(NULL, 0, MPI_BYTE, 1, 3, MPI_COMM_WORLD);
-		int failed = how == 0	? MPI_Waitall(SENDS + 1, r, s)
-			     : how == 1 ? MPI_Waitany(SENDS + 1, r, &index, s)
-					: MPI_Waitsome(SENDS + 1, r, &count, indices, s);
-		if (!failed)
-			fault("a receive that is too short does not fail", how, 0);
-		for (int i = 0; i < SENDS; i++)
-			if (r[i] == MPI_REQUEST_NULL)
-				fault("a send that is pending is dropped", how, i);
-		MPI_Send(NULL, 0, MPI_BYTE, 1, 3, MPI_COMM_WORLD);
-		MPI_Waitall(SENDS, r, MPI_STATUSES_IGNORE);
-	} else {
-		MPI_Recv(NULL, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		MPI_Send(to, 2, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
-		MPI_Recv(NULL, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		for (int i = 0; i < SENDS; i++) {
-			MPI_Recv(to, LEN, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-			for (int k = 0; k < LEN; k++)
-				if (to[k] != (char)i)
-					fault("what was sent beside one that fails", i, k);
-		}
-	}
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
-}
-#endif
-
 static _Atomic int looked_up;
 
 /* Before the C library's. */
@@ -514,10 +452,6 @@ int main(int argc, char **argv)
 	buffered();
 	into_shapes();
 	too_long();
-#ifdef OPEN_MPI
-	for (int i = 0; i < 3; i++)
-		beside_one_that_fails(i);
-#endif
 	synchronous(MPI_COMM_WORLD, !rank);
 	synchronous_again(MPI_COMM_WORLD, !rank);
 	MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &own);

@@ -38,6 +38,7 @@ PROGRAMS = {
     "short": ["short.c", "util.c"],
     "first": ["first.c"],
     "mended": ["mended.c"],
+    "stale": ["stale.c"],
     "node": ["node.c"],
     "onesided": ["onesided.c"],
     "leave": ["leave.c"],
@@ -720,7 +721,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
