@@ -5,6 +5,9 @@
 #include "tool.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
 /* One library more of ours. */
 static void preload(struct sn_plan *p, const char *library)
@@ -78,10 +81,27 @@ static bool resets_environment(char *const *argv)
 	       (!strcmp(argv[1], "-i") || !strcmp(argv[1], "-") || !strcmp(argv[1], "--ignore-environment"));
 }
 
+/*
+ * Does its file give it rights that who starts it has not (set-user-ID, setcap)? Then the C library leaves out what is
+ * to be loaded, and ours reads no setting from the environment (secure_getenv()).
+ */
+static bool gains_rights(const char *name)
+{
+	struct stat s;
+	char *file = sn_tool_which(name);
+	bool gains = false;
+	if (file && !stat(file, &s))
+		gains = ((s.st_mode & S_ISUID) && s.st_uid != getuid()) ||
+			((s.st_mode & S_ISGID) && (s.st_mode & S_IXGRP) && s.st_gid != getgid()) ||
+			(getuid() && getxattr(file, "security.capability", NULL, 0) > 0);
+	free(file);
+	return gains;
+}
+
 /* What goes in front of the program: not of one that would die of it. */
 void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *const *argv, const char *provider)
 {
-	const char *name;
+	const char *name = NULL;
 	enum sn_program kind = sn_mpich_program_kind(argv + (l->mpi != SN_MPI_PROGRAM), &name);
 	if (kind != SN_PROGRAM_OPEN)
 		sn_plan_note(p,
@@ -94,6 +114,14 @@ void sn_plan_in_front(struct sn_plan *p, const struct sn_launcher *l, char *cons
 		sn_plan_note(
 			p, "%s may take the environment away, and sennit with it: put `sennit run` behind it",
 			argv[0]);
+	else if (kind == SN_PROGRAM_OPEN && name && gains_rights(name))
+		sn_plan_note(
+			p,
+			"%s is given rights by its file (set-user-ID, setcap), so the system loads nothing "
+			"under it and "
+			"settings in the environment are not read: messages go over sennit, without what its "
+			"libraries do and mend",
+			name);
 	if (kind != SN_PROGRAM_OTHER_LIBC) {
 		in_front(p, provider);
 		without_rseq(p);

@@ -218,6 +218,17 @@ class Preload(RunTest):
             self.assertTrue(any(program + " is made for another C library" in line for line in lines), lines)
             self.assertNotIn("LD_PRELOAD", self.exports(lines))
 
+    @unittest.skipIf(os.getuid(), "only root can make such a file")
+    def test_a_program_that_is_given_rights_is_named(self):
+        program = self.dir + "/rights"
+        shutil.copy("/bin/true", program)
+        for owner, mode, said in ((0, 0o4755, False), (65534, 0o755, False), (65534, 0o4755, True)):
+            os.chown(program, owner, 0)
+            os.chmod(program, mode)
+            for start in ([], [self.launcher("mpirun", "mpirun (Open MPI) 4.1.4"), "-n", "2"]):
+                lines = self.dry(*start, program)
+                self.assertEqual(any(program + " is given rights by its file" in line for line in lines), said, lines)
+
     def test_a_program_that_takes_the_environment_away_is_named(self):
         for words, taken in ((["sudo", "-n", "true"], True), (["env", "-i", "true"], True), (["env", "true"], False)):
             path = self.script(words[0], "exit 0")
