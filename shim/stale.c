@@ -20,7 +20,10 @@ struct end {
 	int32_t cancelled;
 	uint64_t len;
 	void *_Atomic complete; /* NULL, or whoever waits for it, while it is not; (void *)1: it is */
+	int32_t state; /* INACTIVE: persistent, and not started: it was over, or has never been started */
 };
+
+enum { INACTIVE = 1, ACTIVE };
 
 /* Each object of the MPI's begins with what it is, and that with its name. */
 struct class
@@ -31,17 +34,19 @@ struct class
 static int at_known;	   /* negative: it is not known */
 static bool classes_known; /* where they lie */
 
-/* Of one that is complete, from this source. */
-static int find_in(const char *request, int32_t source)
+/* Of one that is complete, from this source, and that state. */
+static int find_in(const char *request, int32_t source, int32_t state)
 {
 	const struct {
 		int32_t source, tag, error, cancelled;
 		uint64_t len;
 		uintptr_t complete;
-	} empty = {.source = source, .tag = -1, .complete = 1};
+		int32_t state;
+	} empty = {.source = source, .tag = -1, .complete = 1, .state = state};
+	const size_t len = offsetof(struct end, state) + sizeof(empty.state);
 	_Static_assert(sizeof(empty) == sizeof(struct end), "as it lies there");
 	for (int i = 0; request && i <= MOST; i += 8)
-		if (!memcmp(request + i, &empty, sizeof(empty)))
+		if (!memcmp(request + i, &empty, len))
 			return i;
 	return -1;
 }
@@ -56,8 +61,8 @@ static void find(void)
 	const struct class *requests = sn_mpi_find("ompi_request_t_class");
 	classes_known = requests && class_of(sn_mpi_handle(SN_REQUEST_NULL)) == requests &&
 			!strcmp(requests->name, "ompi_request_t");
-	int null = find_in((const char *)sn_mpi_handle(SN_REQUEST_NULL), sn_mpi_any_source());
-	int empty = find_in(sn_mpi_find("ompi_request_empty"), sn_mpi_nobody());
+	int null = find_in((const char *)sn_mpi_handle(SN_REQUEST_NULL), sn_mpi_any_source(), INACTIVE);
+	int empty = find_in(sn_mpi_find("ompi_request_empty"), sn_mpi_nobody(), ACTIVE);
 	at_known = null == empty ? null : -1;
 }
 
@@ -92,6 +97,12 @@ static bool may_be_real(handle request, int error)
 	return !is_a_send(request) || error == MPI_ERR_TRUNCATE || error == ERR_INTERN;
 }
 
+/* And is still to be told of, with its error. */
+static bool is_over(const struct end *e)
+{
+	return atomic_load_explicit(&e->complete, memory_order_acquire) == (void *)1 && e->state != INACTIVE;
+}
+
 void sn_stale_clear_of(int n, const void *requests)
 {
 	find_once();
@@ -101,8 +112,7 @@ void sn_stale_clear_of(int n, const void *requests)
 			continue;
 		struct end *e = (struct end *)(h + (uintptr_t)at_known);
 		int32_t error = atomic_load_explicit(&e->error, memory_order_relaxed);
-		if (likely(!error) || atomic_load_explicit(&e->complete, memory_order_acquire) == (void *)1 ||
-		    (error >= MARK_FIRST && error <= MARK_LAST))
+		if (likely(!error) || is_over(e) || (error >= MARK_FIRST && error <= MARK_LAST))
 			continue;
 		if (!may_be_real(h, error))
 			atomic_compare_exchange_strong(&e->error, &error, 0);

@@ -9,7 +9,10 @@
  * MPI_REQUEST_NULL, writes into the buffer, and that is what arrives. Only requests that were never used before, so some
  * of a program's first ones.
  *
- * So before such a call what is pending is said to have no error. Where that lies in a request is found in the two of
+ * Of one that
+ * is persistent and was never started the error is what such a call returns, in place of that of the one that failed.
+ *
+ * So before such a call what is pending, or not started, is said to have no error. Where that lies in a request is found in the two of
  * the MPI's that are known, MPI_REQUEST_NULL and the one that is empty; if they do not agree nothing is done.
  *
  * Open MPI 4 looks for the communicator of a send that is to be cancelled where only a receive has it

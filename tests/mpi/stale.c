@@ -4,6 +4,7 @@
  * a program with several threads.
  *
  *  - sends that are pending while another request of one call fails: they stay as they are;
+ *  - so do those that are persistent and were never started;
  *  - sends that are to be cancelled, each kind: none is, and all come;
  *  - the status of a message that is looked for: it was not cancelled.
  */
@@ -88,6 +89,28 @@ static void beside_one_that_fails(int how, int word)
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* What is persistent, and was never started, has not failed. They are freed at the end: the next ones are new as well. */
+static MPI_Request unstarted[200 + 1];
+
+static void beside_one_not_started(int word)
+{
+	enum { SENDS = 200 };
+	int index, kind;
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank) {
+		MPI_Send(out, 2, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+		return;
+	}
+	used_memory(word);
+	for (int i = 0; i < SENDS; i++)
+		MPI_Send_init(out, 1, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &unstarted[i]);
+	MPI_Irecv(in, 1, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &unstarted[SENDS]);
+	MPI_Error_class(MPI_Waitany(SENDS + 1, unstarted, &index, MPI_STATUS_IGNORE), &kind);
+	if (kind != MPI_ERR_TRUNCATE)
+		fault("another error than that of who fails", kind, index);
+}
+
 static void cancelled(void)
 {
 	enum { KINDS = 4, LEN = ROOM };
@@ -169,15 +192,18 @@ static void looked_for(void)
 int main(int argc, char **argv)
 {
 	bool threads = argc > 1 && !strcmp(argv[1], "-m");
-	int provided;
+	int provided, word = threads ? MPI_ERR_OTHER : 0x55555555; /* an error, or none */
 	MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	for (int i = 0; i < ROOM; i++)
 		out[i] = (char)(i * 7 + i / 251 + 3);
-	for (int i = 0; i < 3; i++) /* a word that is no error, and one that may be one */
-		beside_one_that_fails(i, threads ? MPI_ERR_OTHER : 0x55555555);
+	beside_one_not_started(word);
+	for (int i = 0; i < 3; i++)
+		beside_one_that_fails(i, word);
 	cancelled();
 	looked_for();
+	for (int i = 0; !rank && i < 200; i++)
+		MPI_Request_free(&unstarted[i]);
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (!rank)
 		printf("stale: every byte right, and nothing taken for what it is not\n");
