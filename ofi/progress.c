@@ -408,36 +408,6 @@ static struct sn_shim_thread *crowded_thread(const struct sn_shim *shim)
 static _Atomic uint64_t turns;
 
 /*
- * In a crowd, of who may not nap, as the call may return at once, or the library waits for other things, too: it
- * looks for them between two reads, of this queue and of others. So one yield must do for all that it looks at, and
- * none is due before it has looked at everything again after something came. A library that has yielded since the
- * last read here does so by itself, and only if it has found nothing anywhere: that is the better place.
- */
-static bool take_turn(struct sn_ofi_set *set, const struct sn_shim *shim, struct sn_shim_thread *t,
-		      uint64_t mark)
-{
-	uint32_t theirs = t->yields;
-	uint64_t ours = atomic_load_explicit(&turns, memory_order_relaxed), events = sn_ofi_events();
-	uint64_t turn = (ours + events) << 32 | theirs;
-	uint64_t last = atomic_exchange_explicit(&set->turn, turn, memory_order_relaxed);
-	bool called = t->kind == SN_SHIM_WAITS && t->call_seen != t->calls;
-
-	t->call_seen = t->calls;
-	t->looked = 0;
-	if (mark_moved(set, mark) || called || turn != last) {
-		sn_relax_turn(true);
-		return false;
-	}
-	sn_relax_turn(false);
-	atomic_store_explicit(&turns, ours + 1, memory_order_relaxed);
-	atomic_store_explicit(&set->turn, (ours + 1 + events) << 32 | theirs, memory_order_relaxed);
-	bool found = sn_ofi_set_progress(set);
-	if (t->kind == SN_SHIM_WAITS)
-		looked(shim, t, found);
-	return found;
-}
-
-/*
  * Has the library, too, found nothing since the last read here that found nothing? One that yields by itself does so
  * only then (Open MPI; MPICH does always). Else it goes on with what does not wait for messages, such as the next
  * step of a collective that does not block, and to give the core away now would be to keep others waiting. But one
@@ -457,6 +427,39 @@ static bool nothing_else(struct sn_ofi_set *set, const struct sn_shim_thread *t)
 		return true;
 	atomic_store_explicit(&set->waits, reads + 1, memory_order_relaxed);
 	return false;
+}
+
+/*
+ * In a crowd, of who may not nap, as the call may return at once, or the library waits for other things, too: it
+ * looks for them between two reads, of this queue and of others. So one yield must do for all that it looks at, and
+ * none is due before it has looked at everything again after something came. A library that has yielded since the
+ * last read here does so by itself, and only if it has found nothing anywhere: that is the better place. So does one that
+ * has lately, and then has found something: MPI_Iprobe finds a message, reads once more what is empty, and does not yield;
+ * the next one finds nothing, and yields (nothing_else).
+ */
+static bool take_turn(struct sn_ofi_set *set, const struct sn_shim *shim, struct sn_shim_thread *t,
+		      uint64_t mark)
+{
+	uint32_t theirs = t->yields;
+	uint64_t ours = atomic_load_explicit(&turns, memory_order_relaxed), events = sn_ofi_events();
+	uint64_t turn = (ours + events) << 32 | theirs;
+	uint64_t last = atomic_exchange_explicit(&set->turn, turn, memory_order_relaxed);
+	bool called = t->kind == SN_SHIM_WAITS && t->call_seen != t->calls;
+	bool nothing = nothing_else(set, t);
+
+	t->call_seen = t->calls;
+	t->looked = 0;
+	if (mark_moved(set, mark) || called || turn != last || !nothing) {
+		sn_relax_turn(true);
+		return false;
+	}
+	sn_relax_turn(false);
+	atomic_store_explicit(&turns, ours + 1, memory_order_relaxed);
+	atomic_store_explicit(&set->turn, (ours + 1 + events) << 32 | theirs, memory_order_relaxed);
+	bool found = sn_ofi_set_progress(set);
+	if (t->kind == SN_SHIM_WAITS)
+		looked(shim, t, found);
+	return found;
 }
 
 /*

@@ -100,6 +100,7 @@ static void one_queue_and_two(struct side *s, enum sn_shim_kind kind)
 	CHECK(yields_in(kind, cqs, 2, false) == READS);
 	CHECK(yields_in(kind, cqs, 1, true) == 0);
 	CHECK(yields_in(kind, cqs, 2, true) == 0);
+	calls.yields = 0;
 	CHECK(yields_in(kind, &cqs[1], 1, false) == READS); /* the other is read no more */
 	CHECK_OK(fi_close(&cqs[1]->fid));
 }
@@ -116,6 +117,26 @@ static void beside_a_window(struct side *s)
 	atomic_store(&shim.elsewhere, 0);
 	one_queue_and_two(s, SN_SHIM_POLLS);
 	call(SN_SHIM_WAITS);
+}
+
+/*
+ * MPI_Iprobe in turn finds something, and reads in vain what is empty then, and finds nothing: a library that yields by
+ * itself does so after the second only. When it has not for long, others' turn is the provider's to give.
+ */
+static void now_and_then(struct side *s)
+{
+	meet(s);
+	if (s->me)
+		return;
+	CHECK(yields_count());
+	call(SN_SHIM_POLLS);
+	yields_of(&s->cq, 1, 2, true);
+	unsigned yields = 0;
+	for (unsigned i = 0; i < READS; i++)
+		yields += yields_of(&s->cq, 1, 1, false) + yields_of(&s->cq, 1, 1, true);
+	CHECK(yields == 0);
+	yields_of(&s->cq, 1, 10, false);
+	CHECK(yields_of(&s->cq, 1, READS, false) == READS);
 }
 
 /* What comes ends the wait: the reads right after it say nothing, whichever queue they are of. */
@@ -187,6 +208,12 @@ static void who_looks_at_other_things_too_gives_the_core_away_once_for_all(void 
 	run_pair(&many_threads, beside_a_window);
 }
 
+static void who_yields_by_himself_where_nothing_is_found_does_so_alone(void **state)
+{
+	run_pair(&one_thread, now_and_then);
+	run_pair(&many_threads, now_and_then);
+}
+
 static void a_message_is_a_reason_to_look_at_all_once_more(void **state)
 {
 	run_pair(&one_thread, after_a_message);
@@ -216,6 +243,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_looks_at_other_things_too_gives_the_core_away_once_for_all),
+		cmocka_unit_test(who_yields_by_himself_where_nothing_is_found_does_so_alone),
 		cmocka_unit_test(a_message_is_a_reason_to_look_at_all_once_more),
 		cmocka_unit_test(who_yields_by_himself_and_has_not_is_let_go_on),
 	};
