@@ -24,7 +24,7 @@ static inline void relax(void)
 
 static void take(const struct access *a)
 {
-	_Atomic uint32_t *l = &a->w->locks[a->rank].pid;
+	_Atomic uint32_t *l = &a->w->parts[a->rank].pid;
 	for (unsigned looks = 1;; looks++) {
 		uint32_t has = atomic_load_explicit(l, memory_order_relaxed);
 		bool dead = has && looks % ASKED == 0 && kill((pid_t)has, 0) && errno == ESRCH;
@@ -40,7 +40,7 @@ static void take(const struct access *a)
 
 static void give(const struct access *a)
 {
-	atomic_store_explicit(&a->w->locks[a->rank].pid, 0, memory_order_release);
+	atomic_store_explicit(&a->w->parts[a->rank].pid, 0, memory_order_release);
 }
 
 /* ---- what types are made of ---- */
@@ -144,9 +144,8 @@ static int change(const struct change *c, void *there, const void *from)
 	return rc;
 }
 
-/* From how the program has them to one behind the other, or back; 0, or an error of the MPI's. */
-static int repack(const void *from, int64_t n, handle type, void *to, int64_t to_n, handle to_type,
-		  size_t bytes)
+int sn_side_repack(const void *from, int64_t n, handle type, void *to, int64_t to_n, handle to_type,
+		   size_t bytes)
 {
 	int at = 0, end = 0;
 	handle self = sn_mpi_handle(SN_COMM_SELF);
@@ -162,13 +161,13 @@ static int repack(const void *from, int64_t n, handle type, void *to, int64_t to
 
 static int gather(const struct change *c, const struct side *s, void *to)
 {
-	return repack(s->buf, s->count, s->t.type, to, c->elements, c->element, sn_side_bytes(s));
+	return sn_side_repack(s->buf, s->count, s->t.type, to, c->elements, c->element, sn_side_bytes(s));
 }
 
 static int scatter(const struct change *c, const void *from, const struct side *s)
 {
-	return repack(from, c->elements, c->element, (void *)(uintptr_t)s->buf, s->count, s->t.type,
-		      sn_side_bytes(s));
+	return sn_side_repack(from, c->elements, c->element, (void *)(uintptr_t)s->buf, s->count, s->t.type,
+			      sn_side_bytes(s));
 }
 
 /* Its elements lie one behind the other. */
@@ -209,7 +208,11 @@ static bool begins(struct change *c)
 {
 	size_t bytes = sn_side_bytes(&c->there);
 	bool none = c->op == op_of(true);
-	if (!c->a.at || !c->a.w->plain || !is_mpis_op(c->op) || !bytes)
+	if (!c->a.at || !is_mpis_op(c->op))
+		return false;
+	if (!c->at_n && (none || !c->n) && (!c->gets || !c->to_n)) /* nothing */
+		return true;
+	if (!bytes)
 		return false;
 	c->element = sn_mpi_plain(c->there.t.stays ? c->there.t.type : element_of(c->there.t.type));
 	struct sn_meet_type e = is_array(c, &c->there) ? c->there.t : sn_side_of(NULL, 1, c->element).t;
@@ -238,30 +241,30 @@ struct change sn_change_of(const void *from, int64_t n, handle type, int rank, i
 
 void sn_change_begin(struct change *c)
 {
-	if (begins(c))
-		c->n = c->to_n = c->at_n = 0;
-	else
+	if (!begins(c))
 		c->a.at = NULL;
+	c->ours = c->a.at || sn_access_is_nobodys(&c->a);
 }
 
-bool sn_change_over(const struct change *c, int *rc)
+int sn_change_do(const struct change *c)
 {
+	int rc = 0;
 	if (!c->a.at)
-		return false;
-	if (!*rc) {
+		return 0;
+	if (c->elements) {
 		take(&c->a);
 		if (c->room) {
-			*rc = change_scattered(c);
+			rc = change_scattered(c);
 		} else {
 			if (c->gets)
 				sn_side_copy((void *)(uintptr_t)c->result.buf, c->a.at,
 					     (size_t)c->elements * c->extent);
-			*rc = change(c, c->a.at, c->mine.buf);
+			rc = change(c, c->a.at, c->mine.buf);
 		}
 		give(&c->a);
 	}
 	free(c->room);
-	return true;
+	return rc;
 }
 
 struct change sn_change_and_get(struct change c, void *to, int64_t to_n, handle to_type)
@@ -275,7 +278,7 @@ struct change sn_change_and_get(struct change c, void *to, int64_t to_n, handle 
 
 bool sn_change_may_swap(const struct access *a, const struct sn_meet_type *t)
 {
-	return a->at && a->w->plain && t->plain && t->size <= a->room;
+	return a->at && t->plain && t->size <= a->room;
 }
 
 void sn_change_swap(const struct access *a, const struct sn_meet_type *t, const void *from, const void *with,

@@ -63,6 +63,17 @@ void sn_elsewhere_freed(void)
 	say();
 }
 
+void sn_elsewhere_not_made(int p)
+{
+	atomic_fetch_sub(&windows[p], 1);
+	say();
+}
+
+void sn_elsewhere_not_freed(int p)
+{
+	sn_mpi_thread.freeing &= ~(1u << p);
+}
+
 /* ---- requests that go on by steps ---- */
 
 /*

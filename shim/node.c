@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "node.h"
-#include "gpu.h"
 #include "meet.h"
 #include "proof.h"
 #include "quick.h"
@@ -26,8 +25,6 @@ enum {
 	QUERY,
 	QUERY_C,
 	GET_ATTR,
-	WIN_START,
-	WIN_COMPLETE,
 	WIN_FREE,
 	CALLS
 };
@@ -40,8 +37,6 @@ union function {
 	int (*query)(handle win, int rank, intptr_t *size, int *unit, void *base);
 	int (*query_c)(handle win, int rank, intptr_t *size, intptr_t *unit, void *base);
 	int (*get_attr)(handle win, int key, void *value, int *flag);
-	int (*win_start)(handle group, int assert, handle win);
-	int (*win_complete)(handle win);
 	int (*win_free)(void *win);
 	int (*split)(handle comm, int color, int key, void *made);
 	int (*allgather)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
@@ -186,25 +181,26 @@ static int64_t room_for(intptr_t size, handle info, bool shared)
 	return apart && size <= INT64_MAX - page ? (size + page - 1) / page * page : size;
 }
 
-/* One behind the other, and then the locks, at *locks; 0: not all of them share, or there is no memory that long. */
-static size_t room_of(const struct told *t, size_t *locks)
+/* One behind the other, and then, at *behind, what is epochs.c's; 0: not all of them share, or there is no memory that long. */
+static size_t room_of(const struct told *t, size_t *behind)
 {
-	size_t bytes = sizeof(struct sn_window_lock) - 1;
+	const size_t line = sizeof(struct sn_window_part), ranks = (size_t)t->ranks;
+	size_t bytes = line - 1;
 	for (int r = 0; r < t->ranks; r++) {
 		const struct said *s = &t->all[r];
 		if (s->host == NOBODY || s->host != t->all[0].host ||
 		    __builtin_add_overflow(bytes, (size_t)s->room, &bytes) || bytes > PTRDIFF_MAX / 2)
 			return 0;
 	}
-	*locks = bytes / sizeof(struct sn_window_lock) * sizeof(struct sn_window_lock);
-	return *locks + (size_t)t->ranks * sizeof(struct sn_window_lock);
+	*behind = bytes / line * line;
+	return *behind + (ranks + 1) * line + ranks * ranks * sizeof(uint32_t);
 }
 
-char *sn_window_part(const struct window *w, int rank)
+char *sn_window_at(const struct window *w, int rank)
 {
 	char *at = w->mem;
 	for (int r = 0; r < rank; r++)
-		at += w->parts.all[r].room;
+		at += w->of.all[r].room;
 	return at;
 }
 
@@ -253,16 +249,16 @@ static void drop(struct window *w)
 {
 	if (w->mem)
 		munmap(w->mem, w->bytes);
-	free(w->parts.all);
+	free(w->of.all);
 	free(w);
 }
 
 static int begin(struct window *w, handle info, handle comm, void *base, void *win)
 {
-	const struct said *mine = &w->parts.all[w->parts.rank];
+	const struct said *mine = &w->of.all[w->of.rank];
 	if (!w->mem)
 		return sn_proof_failed(comm);
-	char *at = sn_window_part(w, w->parts.rank);
+	char *at = sn_window_at(w, w->of.rank);
 	int rc = create.create(at, (intptr_t)mine->a, (int)mine->b, info, comm, win);
 	if (rc)
 		return rc;
@@ -271,19 +267,26 @@ static int begin(struct window *w, handle info, handle comm, void *base, void *w
 	return 0;
 }
 
+static void lay_out(struct window *w, size_t at)
+{
+	w->parts = (void *)(w->mem + at);
+	w->fence = (void *)(w->parts + w->of.ranks);
+	w->posted = (void *)(w->fence + 1);
+}
+
 /*
  * False: the MPI has to; also of MPI_Win_allocate where a rank may not have all parts (ulimit -v, -f): all know that, and none
  * needs more than its own.
  */
-static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, handle comm, void *base,
+static bool allocate(int p, bool shared, intptr_t size, intptr_t unit, handle info, handle comm, void *base,
 		     void *win, int *rc)
 {
 	bool well = size >= 0 && unit > 0 && unit <= INT_MAX && base && win &&
 		    (shared || !says(info, "alloc_shm", "false", "0"));
 	struct told t = tell(comm, (struct said){well ? host : NOBODY, size, unit,
-						 well ? room_for(size, info, shared) : 0, !sn_gpu_is_here()});
+						 well ? room_for(size, info, shared) : 0, sn_window_may()});
 	size_t at = 0, bytes = t.all && t.ranks > 1 ? room_of(&t, &at) : 0;
-	struct window *w = bytes ? calloc(1, sizeof(*w)) : NULL;
+	struct window *w = bytes ? calloc(1, sizeof(*w) + (size_t)t.ranks * sizeof(*w->mine)) : NULL;
 	if (!w) {
 		free(t.all);
 		*rc = bytes ? sn_proof_failed(comm) : 0;
@@ -291,22 +294,26 @@ static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, han
 	}
 	w->bytes = bytes;
 	w->pid = (uint32_t)getpid();
-	w->parts = t;
+	w->of = t;
 	w->shared = shared;
 	w->plain = true;
 	for (int r = 0; r < t.ranks; r++)
 		w->plain &= t.all[r].plain;
 	w->mem = share(comm, !t.rank, bytes);
-	w->locks = w->mem ? (struct sn_window_lock *)(void *)(w->mem + at) : NULL;
+	if (w->mem)
+		lay_out(w, at);
 	if (!w->mem && !shared) {
 		drop(w);
 		return false;
 	}
 	*rc = begin(w, info, comm, base, win);
-	if (*rc)
+	if (*rc) {
 		drop(w);
-	else
-		keep(w);
+		return true;
+	}
+	keep(w);
+	if (w->plain)
+		sn_elsewhere_not_made(p);
 	return true;
 }
 
@@ -314,7 +321,7 @@ static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, han
 	static int name(int p, intptr_t size, int unit, handle info, handle comm, void *base, void *win)     \
 	{                                                                                                    \
 		int rc;                                                                                      \
-		if (allocate(shared, size, unit, info, comm, base, win, &rc))                                \
+		if (allocate(p, shared, size, unit, info, comm, base, win, &rc))                             \
 			return rc;                                                                           \
 		return SN_FUNCTION(&next[p][call]).allocate(size, unit, info, comm, base, win);              \
 	}                                                                                                    \
@@ -322,7 +329,7 @@ static bool allocate(bool shared, intptr_t size, intptr_t unit, handle info, han
 			    void *win)                                                                       \
 	{                                                                                                    \
 		int rc;                                                                                      \
-		if (allocate(shared, size, unit, info, comm, base, win, &rc))                                \
+		if (allocate(p, shared, size, unit, info, comm, base, win, &rc))                             \
 			return rc;                                                                           \
 		return SN_FUNCTION(&next[p][call##_C]).allocate_c(size, unit, info, comm, base, win);        \
 	}
@@ -335,18 +342,17 @@ static bool query(handle win, int rank, intptr_t *size, intptr_t *unit, void *ba
 {
 	const struct window *w = window_of(win, false);
 	bool any = rank == sn_mpi_nobody();
-	if (!w || (!any && (rank < 0 || rank >= w->parts.ranks)))
+	if (!w || (!any && (rank < 0 || rank >= w->of.ranks)))
 		return false;
 	if (any) {
 		rank = 0;
-		while (rank < w->parts.ranks && !w->parts.all[rank].a)
+		while (rank < w->of.ranks && !w->of.all[rank].a)
 			rank++;
 	}
-	bool none =
-		rank == w->parts.ranks || !w->parts.all[rank].a; /* MPICH's tests want NULL of a part of 0 */
-	*size = none ? 0 : (intptr_t)w->parts.all[rank].a;
-	*unit = rank == w->parts.ranks ? 0 : (intptr_t)w->parts.all[rank].b;
-	*(char **)base = none ? NULL : sn_window_part(w, rank);
+	bool none = rank == w->of.ranks || !w->of.all[rank].a; /* MPICH's tests want NULL of a part of 0 */
+	*size = none ? 0 : (intptr_t)w->of.all[rank].a;
+	*unit = rank == w->of.ranks ? 0 : (intptr_t)w->of.all[rank].b;
+	*(char **)base = none ? NULL : sn_window_at(w, rank);
 	return true;
 }
 
@@ -381,34 +387,19 @@ static int get_attr(int p, handle win, int key, void *value, int *flag)
 	return rc;
 }
 
-/*
- * MPICH waits in MPI_Win_start until it has as many posts as there are targets, and for ever where it finds more at once: those
- * for the epoch after this, of ranks that no target has kept from it. Each MPI_Put that is a message does.
- */
-static int started(handle win, bool is, int rc)
-{
-	struct window *w = rc ? NULL : window_of(win, false);
-	if (w)
-		atomic_store_explicit(&w->started, is, memory_order_relaxed);
-	return rc;
-}
-
-static int win_start(int p, handle group, int assert, handle win)
-{
-	return started(win, true, SN_FUNCTION(&next[p][WIN_START]).win_start(group, assert, win));
-}
-
-static int win_complete(int p, handle win)
-{
-	return started(win, false, SN_FUNCTION(&next[p][WIN_COMPLETE]).win_complete(win));
-}
-
 /* Its name may be another's before this returns. */
 static int win_free(int p, void *win)
 {
-	struct window *w = win ? window_of(sn_mpi_nth(win, 0), true) : NULL;
+	struct window *w = win ? window_of(sn_mpi_nth(win, 0), false) : NULL;
+	int rc = 0;
+	if (w && w->plain)
+		sn_elsewhere_not_freed(p);
+	if (w && !sn_epochs_are_over(w, &rc))
+		return rc;
+	if (w)
+		window_of(w->win, true);
 	atomic_fetch_add(&freed, 1);
-	int rc = SN_FUNCTION(&next[p][WIN_FREE]).win_free(win);
+	rc = SN_FUNCTION(&next[p][WIN_FREE]).win_free(win);
 	if (w && rc)
 		keep(w);
 	else if (w)
@@ -468,8 +459,6 @@ BOTH(win_query, (handle win, int rank, intptr_t *size, int *unit, void *base),
 BOTH(win_query_c, (handle win, int rank, intptr_t *size, intptr_t *unit, void *base),
      WITH(win, rank, size, unit, base))
 BOTH(get_attr, (handle win, int key, void *value, int *flag), WITH(win, key, value, flag))
-BOTH(win_start, (handle group, int assert, handle win), WITH(group, assert, win))
-BOTH(win_complete, (handle win), WITH(win))
 BOTH(win_free, (void *win), WITH(win))
 
 static bool has_ours(void)
@@ -500,9 +489,6 @@ void *sn_node_stand_in(const char *name, void *definition)
 		[QUERY_C] = {"MPI_Win_shared_query_c",
 			     {{.query_c = win_query_c_0}, {.query_c = win_query_c_1}}},
 		[GET_ATTR] = {"MPI_Win_get_attr", {{.get_attr = get_attr_0}, {.get_attr = get_attr_1}}},
-		[WIN_START] = {"MPI_Win_start", {{.win_start = win_start_0}, {.win_start = win_start_1}}},
-		[WIN_COMPLETE] = {"MPI_Win_complete",
-				  {{.win_complete = win_complete_0}, {.win_complete = win_complete_1}}},
 		[WIN_FREE] = {"MPI_Win_free", {{.win_free = win_free_0}, {.win_free = win_free_1}}},
 	};
 	static const union function without[CALLS] = {
@@ -512,10 +498,11 @@ void *sn_node_stand_in(const char *name, void *definition)
 	int p = *name == 'P', call = 0;
 	while (call < CALLS && strcmp(name + p, calls[call].name) != 0)
 		call++;
+	if (call == CALLS && sn_onesided_is(name))
+		return !definition || has_ours() ? sn_onesided_stand_in(name, definition) : NULL;
 	if (call == CALLS)
-		return sn_onesided_is(name) && (!definition || has_ours())
-			       ? sn_onesided_stand_in(name, definition)
-			       : NULL;
+		return sn_epochs_are(name) && definition && has_ours() ? sn_epochs_stand_in(name, definition)
+								       : NULL;
 	if (!definition)
 		return without[call].symbol;
 	if (!has_ours() || (call == SPLIT_TYPE && !splits))

@@ -14,14 +14,17 @@
  *
  * Here ranks that can open each other's files by the numbers of their processes are of one node, and MPI_Comm_split makes its
  * communicator (MPICH). What they share is memory of the first one's, without a name, and the window is one of
- * MPI_Win_create over it; of which MPI_Win_shared_query is answered here, and that it is shared (MPI_Win_get_attr). MPI_Put,
- * MPI_Get, MPI_Accumulate and their like are done by who asks for them (onesided.c), also on windows of MPI_Win_allocate, but
- * between MPI_Win_start and MPI_Win_complete (node.c); what begins and ends epochs is the MPI's, and so are all other
- * calls, each of which sees the same memory.
+ * MPI_Win_create over it, for its name, its attributes and its error handler; of which MPI_Win_shared_query is answered here,
+ * and that it is shared (MPI_Win_get_attr). What is moved is moved by who asks for it (onesided.c, accumulate.c), and epochs
+ * begin and end in that memory (epochs.c): also of windows of MPI_Win_allocate, unless any rank has an accelerator, whose
+ * memory may be among the buffers. Then all of that is the MPI's.
+ *
+ * As the MPI moves nothing in such windows, other calls go as quickly, and ranks that wait may sleep, while there are some
+ * (elsewhere.c).
  *
  * Whatever else is asked of either is the MPI's. All ranks hear the same of each other, and so decide alike. Budget: an
- * MPI_Allgather of 40 bytes; of a window an MPI_Bcast and an MPI_Allreduce, too. MPI_Put, a call of the MPI's that moves nothing,
- * and the copy; MPI_Accumulate, besides, two locked instructions at most. No allocation but for types with holes.
+ * MPI_Allgather of 40 bytes; of a window an MPI_Bcast and an MPI_Allreduce, too. MPI_Put, a copy; MPI_Accumulate, besides, two
+ * locked instructions at most, as MPI_Win_lock and MPI_Win_unlock. No allocation but for types with holes, and groups.
  */
 #ifndef SN_SHIM_NODE_H
 #define SN_SHIM_NODE_H

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is moved to and from windows that all ranks share (node.h), by who asks for it, before the call returns.
+ * What is moved to and from windows that all ranks share (node.h), by who asks for it, before the call returns. Types
+ * without holes are copied, others packed and unpacked by the MPI.
  *
- * MPI_Accumulate and its like are atomic to each other, for each element. So all of them go this way, whatever the
- * types, under a lock of the part that is changed, and the MPI moves none; but between MPI_Win_start and
- * MPI_Win_complete, where it moves all of them (node.c), and nobody else may touch that part. Operations are the MPI's
- * (MPI_Reduce_local). Who has the lock writes the number of its process there: that of one which has ended is taken
- * over.
+ * MPI_Accumulate and its like are atomic to each other, for each element: all go this way, whatever the types, under a
+ * lock of the part that is changed. Operations are the MPI's (MPI_Reduce_local). Who has the lock writes the number of
+ * its process there: that of one which has ended is taken over.
  *
- * MPI_Put and MPI_Get of types without holes are copies; others are the MPI's. Whatever is called, the MPI is called,
- * too, with a count of 0: it says what is wrong, and whether there is an epoch; and it makes the request that is
- * complete. As long as it has moved nothing MPI_Win_flush has nothing to wait for.
+ * Epochs are ours, too (epochs.c), so the MPI is called for nothing but what is wrong, or without an epoch: it knows
+ * of none, and says so.
  */
 #include "onesided.h"
 #include "base/copy.h"
 #include "collective.h"
 #include "gpu.h"
+#include <limits.h>
 #include <pthread.h>
 #include <string.h>
-
-#define FLUSHES 16 /* of which one is the MPI's, which may have to answer others */
 
 enum {
 	PUT,
@@ -40,14 +37,6 @@ enum {
 	RGET_ACCUMULATE_C,
 	FETCH_AND_OP,
 	COMPARE_AND_SWAP,
-	LOCK,
-	LOCK_ALL,
-	UNLOCK,
-	UNLOCK_ALL,
-	FLUSH,
-	FLUSH_LOCAL,
-	FLUSH_ALL,
-	FLUSH_LOCAL_ALL,
 	CALLS
 };
 
@@ -79,36 +68,40 @@ union function {
 			    handle win);
 	int (*compare_and_swap)(const void *from, const void *with, void *to, handle type, int rank,
 				intptr_t at, handle win);
-	int (*lock)(int how, int rank, int assert, handle win);
-	int (*lock_all)(int assert, handle win);
-	int (*of_rank)(int rank, handle win);
-	int (*of_all)(handle win);
+	int (*isend)(const void *buf, int n, handle type, int to, int tag, handle comm, void *request);
 };
 static union function next[2][CALLS]; /* without a P, and with it */
-static union function put_of_mpi;
+static union function isend;
+static bool has_all(void);
 
 /* ---- where ---- */
+
+bool sn_window_may(void)
+{
+	return has_all() && !sn_gpu_is_here();
+}
 
 struct access sn_access_of(handle win, int rank, intptr_t at)
 {
 	struct access a = {.w = sn_window_known(win), .rank = rank};
 	intptr_t begin;
-	if (!a.w || rank < 0 || rank >= a.w->parts.ranks || at < 0 || sn_gpu_is_here() ||
-	    atomic_load_explicit(&a.w->started, memory_order_relaxed))
+	if (!a.w || !a.w->plain || rank < 0 || rank >= a.w->of.ranks || at < 0 ||
+	    !(a.w->fenced || a.w->mine[rank].epoch))
 		return a;
-	const struct said *s = &a.w->parts.all[rank];
+	const struct said *s = &a.w->of.all[rank];
 	if (__builtin_mul_overflow(at, (intptr_t)s->b, &begin) || begin > s->a)
 		return a;
 	a.room = s->a - begin;
-	a.at = sn_window_part(a.w, rank) + begin;
+	a.at = sn_window_at(a.w, rank) + begin;
 	return a;
 }
 
-/* The MPI has been called to move something. After that: who waits for it by a flush in between does not wait for this one. */
-static void is_message(const struct access *a)
+/* With a request that is complete, which is what the MPI gives for a message to nobody. */
+static int completes(int rc, void *request)
 {
-	if (a->w)
-		atomic_store(&a->w->messages, true);
+	return rc ? rc
+		  : isend.isend(NULL, 0, sn_mpi_handle(SN_BYTE), sn_mpi_nobody(), 0,
+				sn_mpi_handle(SN_COMM_SELF), request);
 }
 
 struct side sn_side_of(const void *buf, int64_t count, handle type)
@@ -134,89 +127,100 @@ void sn_side_copy(void *to, const void *from, size_t n)
 
 /* ---- MPI_Put, MPI_Get ---- */
 
-/* n, at_n: what the MPI is called with; 0 where it moves nothing. */
 struct move {
 	struct access a;
-	int64_t n, at_n;
+	struct side mine, there;
 	size_t bytes;
+	bool plain; /* a copy, else packed */
+	bool ours;
 };
 
-/* Can it be a copy? */
+static bool is_move(const struct move *m)
+{
+	if (!m->a.at || m->mine.count < 0 || m->there.count < 0)
+		return false;
+	if (!m->mine.count && !m->there.count)
+		return true;
+	if (!m->bytes || m->bytes != sn_side_bytes(&m->there))
+		return false;
+	if (m->plain)
+		return m->mine.buf && m->bytes <= (uint64_t)m->a.room;
+	return m->mine.count <= INT_MAX && m->there.count <= INT_MAX && m->bytes <= INT_MAX;
+}
+
 static struct move move(const void *buf, int64_t n, handle type, int rank, intptr_t at, int64_t at_n,
 			handle at_type, handle win)
 {
-	struct move m = {sn_access_of(win, rank, at), n, at_n, 0};
-	struct side mine = sn_side_of(buf, n, type), there = sn_side_of(m.a.at, at_n, at_type);
-	m.bytes = sn_side_bytes(&mine);
-	if (!mine.t.plain || !there.t.plain || n <= 0 || at_n <= 0 || !buf ||
-	    sn_side_bytes(&there) != m.bytes || m.bytes > (uint64_t)m.a.room)
+	struct move m = {.a = sn_access_of(win, rank, at)};
+	m.mine = sn_side_of(buf, n, type);
+	m.there = sn_side_of(m.a.at, at_n, at_type);
+	m.bytes = sn_side_bytes(&m.mine);
+	m.plain = m.mine.t.plain && m.there.t.plain;
+	if (!is_move(&m))
 		m.a.at = NULL;
-	if (m.a.at)
-		m.n = m.at_n = 0;
+	m.ours = m.a.at || sn_access_is_nobodys(&m.a);
 	return m;
 }
 
-/*
- * Straight, as MPIs do where they share memory, and so whatever makes an epoch leaves room for that.
- */
-static int put_over(const struct move *m, const void *from, int rc)
+static int do_put(const struct move *m)
 {
-	if (!m->a.at) {
-		is_message(&m->a);
-	} else if (!rc) {
-		sn_side_copy(m->a.at, from, m->bytes);
-		atomic_thread_fence(memory_order_release);
-	}
+	int rc = 0;
+	if (!m->a.at || !m->bytes)
+		return 0;
+	if (m->plain)
+		sn_side_copy(m->a.at, m->mine.buf, m->bytes);
+	else
+		rc = sn_side_repack(m->mine.buf, m->mine.count, m->mine.t.type, m->a.at, m->there.count,
+				    m->there.t.type, m->bytes);
+	atomic_thread_fence(memory_order_release);
 	return rc;
 }
 
-static int get_over(const struct move *m, void *to, int rc)
+static int do_get(const struct move *m)
 {
-	if (!m->a.at) {
-		is_message(&m->a);
-	} else if (!rc) {
-		atomic_thread_fence(memory_order_acquire);
-		sn_side_copy(to, m->a.at, m->bytes);
-	}
-	return rc;
+	void *to = (void *)(uintptr_t)m->mine.buf;
+	if (!m->a.at || !m->bytes)
+		return 0;
+	atomic_thread_fence(memory_order_acquire);
+	if (!m->plain)
+		return sn_side_repack(m->a.at, m->there.count, m->there.t.type, to, m->mine.count,
+				      m->mine.t.type, m->bytes);
+	sn_side_copy(to, m->a.at, m->bytes);
+	return 0;
 }
 
 #define PUTS_AND_GETS(name, NAME, count_t)                                                                   \
-	static int put##name(int p, const void *from, count_t n, handle type, int rank, intptr_t at,         \
+	static int put##name(int p, const void *buf, count_t n, handle type, int rank, intptr_t at,          \
 			     count_t at_n, handle at_type, handle win)                                       \
 	{                                                                                                    \
-		struct move m = move(from, n, type, rank, at, at_n, at_type, win);                           \
-		return put_over(&m, from,                                                                    \
-				SN_FUNCTION(&next[p][PUT##NAME])                                             \
-					.put##name(from, (count_t)m.n, type, rank, at, (count_t)m.at_n,      \
-						   at_type, win));                                           \
+		struct move x = move(buf, n, type, rank, at, at_n, at_type, win);                            \
+		return x.ours ? do_put(&x)                                                                   \
+			      : SN_FUNCTION(&next[p][PUT##NAME])                                             \
+					.put##name(buf, n, type, rank, at, at_n, at_type, win);              \
 	}                                                                                                    \
-	static int get##name(int p, void *to, count_t n, handle type, int rank, intptr_t at, count_t at_n,   \
-			     handle at_type, handle win)                                                     \
-	{                                                                                                    \
-		struct move m = move(to, n, type, rank, at, at_n, at_type, win);                             \
-		return get_over(&m, to,                                                                      \
-				SN_FUNCTION(&next[p][GET##NAME])                                             \
-					.get##name(to, (count_t)m.n, type, rank, at, (count_t)m.at_n,        \
-						   at_type, win));                                           \
-	}                                                                                                    \
-	static int rput##name(int p, const void *from, count_t n, handle type, int rank, intptr_t at,        \
+	static int rput##name(int p, const void *buf, count_t n, handle type, int rank, intptr_t at,         \
 			      count_t at_n, handle at_type, handle win, void *request)                       \
 	{                                                                                                    \
-		struct move m = move(from, n, type, rank, at, at_n, at_type, win);                           \
-		return put_over(&m, from,                                                                    \
-				SN_FUNCTION(&next[p][RPUT##NAME])                                            \
-					.rput##name(from, (count_t)m.n, type, rank, at, (count_t)m.at_n,     \
-						    at_type, win, request));                                 \
+		struct move x = move(buf, n, type, rank, at, at_n, at_type, win);                            \
+		return x.ours ? completes(do_put(&x), request)                                               \
+			      : SN_FUNCTION(&next[p][RPUT##NAME])                                            \
+					.rput##name(buf, n, type, rank, at, at_n, at_type, win, request);    \
 	}                                                                                                    \
-	static int rget##name(int p, void *to, count_t n, handle type, int rank, intptr_t at, count_t at_n,  \
+	static int get##name(int p, void *buf, count_t n, handle type, int rank, intptr_t at, count_t at_n,  \
+			     handle at_type, handle win)                                                     \
+	{                                                                                                    \
+		struct move x = move(buf, n, type, rank, at, at_n, at_type, win);                            \
+		return x.ours ? do_get(&x)                                                                   \
+			      : SN_FUNCTION(&next[p][GET##NAME])                                             \
+					.get##name(buf, n, type, rank, at, at_n, at_type, win);              \
+	}                                                                                                    \
+	static int rget##name(int p, void *buf, count_t n, handle type, int rank, intptr_t at, count_t at_n, \
 			      handle at_type, handle win, void *request)                                     \
 	{                                                                                                    \
-		struct move m = move(to, n, type, rank, at, at_n, at_type, win);                             \
-		return get_over(&m, to,                                                                      \
-				SN_FUNCTION(&next[p][RGET##NAME])                                            \
-					.rget##name(to, (count_t)m.n, type, rank, at, (count_t)m.at_n,       \
-						    at_type, win, request));                                 \
+		struct move x = move(buf, n, type, rank, at, at_n, at_type, win);                            \
+		return x.ours ? completes(do_get(&x), request)                                               \
+			      : SN_FUNCTION(&next[p][RGET##NAME])                                            \
+					.rget##name(buf, n, type, rank, at, at_n, at_type, win, request);    \
 	}
 
 PUTS_AND_GETS(, , int)
@@ -224,70 +228,59 @@ PUTS_AND_GETS(_c, _C, int64_t)
 
 /* ---- MPI_Accumulate and its like ---- */
 
-static int change_over(const struct change *c, int rc)
-{
-	if (!sn_change_over(c, &rc))
-		is_message(&c->a);
-	return rc;
-}
-
 #define ACCUMULATES(name, NAME, count_t)                                                                     \
 	static int accumulate##name(int p, const void *from, count_t n, handle type, int rank, intptr_t at,  \
 				    count_t at_n, handle at_type, handle op, handle win)                     \
 	{                                                                                                    \
-		struct change c = sn_change_of(from, n, type, rank, at, at_n, at_type, op, win);             \
-		sn_change_begin(&c);                                                                         \
-		return change_over(&c, SN_FUNCTION(&next[p][ACCUMULATE##NAME])                               \
-					       .accumulate##name(from, (count_t)c.n, type, rank, at,         \
-								 (count_t)c.at_n, at_type, op, win));        \
+		struct change x = sn_change_of(from, n, type, rank, at, at_n, at_type, op, win);             \
+		sn_change_begin(&x);                                                                         \
+		return x.ours ? sn_change_do(&x)                                                             \
+			      : SN_FUNCTION(&next[p][ACCUMULATE##NAME])                                      \
+					.accumulate##name(from, n, type, rank, at, at_n, at_type, op, win);  \
 	}                                                                                                    \
 	static int raccumulate##name(int p, const void *from, count_t n, handle type, int rank, intptr_t at, \
 				     count_t at_n, handle at_type, handle op, handle win, void *request)     \
 	{                                                                                                    \
-		struct change c = sn_change_of(from, n, type, rank, at, at_n, at_type, op, win);             \
-		sn_change_begin(&c);                                                                         \
-		return change_over(&c,                                                                       \
-				   SN_FUNCTION(&next[p][RACCUMULATE##NAME])                                  \
-					   .raccumulate##name(from, (count_t)c.n, type, rank, at,            \
-							      (count_t)c.at_n, at_type, op, win, request));  \
+		struct change x = sn_change_of(from, n, type, rank, at, at_n, at_type, op, win);             \
+		sn_change_begin(&x);                                                                         \
+		return x.ours ? completes(sn_change_do(&x), request)                                         \
+			      : SN_FUNCTION(&next[p][RACCUMULATE##NAME])                                     \
+					.raccumulate##name(from, n, type, rank, at, at_n, at_type, op, win,  \
+							   request);                                         \
 	}                                                                                                    \
 	static int get_accumulate##name(int p, const void *from, count_t n, handle type, void *to,           \
 					count_t to_n, handle to_type, int rank, intptr_t at, count_t at_n,   \
 					handle at_type, handle op, handle win)                               \
 	{                                                                                                    \
-		struct change c = sn_change_and_get(                                                         \
+		struct change x = sn_change_and_get(                                                         \
 			sn_change_of(from, n, type, rank, at, at_n, at_type, op, win), to, to_n, to_type);   \
-		return change_over(&c, SN_FUNCTION(&next[p][GET_ACCUMULATE##NAME])                           \
-					       .get_accumulate##name(from, (count_t)c.n, type, to,           \
-								     (count_t)c.to_n, to_type, rank, at,     \
-								     (count_t)c.at_n, at_type, op, win));    \
+		return x.ours ? sn_change_do(&x)                                                             \
+			      : SN_FUNCTION(&next[p][GET_ACCUMULATE##NAME])                                  \
+					.get_accumulate##name(from, n, type, to, to_n, to_type, rank, at,    \
+							      at_n, at_type, op, win);                       \
 	}                                                                                                    \
 	static int rget_accumulate##name(int p, const void *from, count_t n, handle type, void *to,          \
 					 count_t to_n, handle to_type, int rank, intptr_t at, count_t at_n,  \
 					 handle at_type, handle op, handle win, void *request)               \
 	{                                                                                                    \
-		struct change c = sn_change_and_get(                                                         \
+		struct change x = sn_change_and_get(                                                         \
 			sn_change_of(from, n, type, rank, at, at_n, at_type, op, win), to, to_n, to_type);   \
-		return change_over(&c, SN_FUNCTION(&next[p][RGET_ACCUMULATE##NAME])                          \
-					       .rget_accumulate##name(from, (count_t)c.n, type, to,          \
-								      (count_t)c.to_n, to_type, rank, at,    \
-								      (count_t)c.at_n, at_type, op, win,     \
-								      request));                             \
+		return x.ours ? completes(sn_change_do(&x), request)                                         \
+			      : SN_FUNCTION(&next[p][RGET_ACCUMULATE##NAME])                                 \
+					.rget_accumulate##name(from, n, type, to, to_n, to_type, rank, at,   \
+							       at_n, at_type, op, win, request);             \
 	}
 
 ACCUMULATES(, , int)
 ACCUMULATES(_c, _C, int64_t)
 
-/* Of these two the MPI is asked as of an MPI_Put of nothing. */
 static int fetch_and_op(int p, const void *from, void *to, handle type, int rank, intptr_t at, handle op,
 			handle win)
 {
-	struct change c =
+	struct change x =
 		sn_change_and_get(sn_change_of(from, 1, type, rank, at, 1, type, op, win), to, 1, type);
-	return change_over(
-		&c,
-		c.a.at ? put_of_mpi.put(from, 0, type, rank, at, 0, type, win)
-		       : SN_FUNCTION(&next[p][FETCH_AND_OP]).fetch_and_op(from, to, type, rank, at, op, win));
+	return x.ours ? sn_change_do(&x)
+		      : SN_FUNCTION(&next[p][FETCH_AND_OP]).fetch_and_op(from, to, type, rank, at, op, win);
 }
 
 static int compare_and_swap(int p, const void *from, const void *with, void *to, handle type, int rank,
@@ -295,104 +288,13 @@ static int compare_and_swap(int p, const void *from, const void *with, void *to,
 {
 	struct access a = sn_access_of(win, rank, at);
 	struct sn_meet_type t = sn_side_of(from, 1, type).t;
-	if (!sn_change_may_swap(&a, &t)) {
-		is_message(&a);
+	if (sn_access_is_nobodys(&a))
+		return 0;
+	if (!sn_change_may_swap(&a, &t))
 		return SN_FUNCTION(&next[p][COMPARE_AND_SWAP])
 			.compare_and_swap(from, with, to, type, rank, at, win);
-	}
-	int rc = put_of_mpi.put(from, 0, type, rank, at, 0, type, win);
-	if (!rc)
-		sn_change_swap(&a, &t, from, with, to);
-	return rc;
-}
-
-/* ---- MPI_Win_flush and its like ---- */
-
-static int began(handle win, int rc)
-{
-	struct window *w = rc ? NULL : sn_window_known(win);
-	if (w)
-		atomic_fetch_add(&w->held, 1);
-	return rc;
-}
-
-static int win_lock(int p, int how, int rank, int assert, handle win)
-{
-	return began(win, SN_FUNCTION(&next[p][LOCK]).lock(how, rank, assert, win));
-}
-
-static int win_lock_all(int p, int assert, handle win)
-{
-	return began(win, SN_FUNCTION(&next[p][LOCK_ALL]).lock_all(assert, win));
-}
-
-static int ended(handle win, int rc)
-{
-	struct window *w = rc ? NULL : sn_window_known(win);
-	if (w)
-		atomic_fetch_sub(&w->held, 1);
-	return rc;
-}
-
-static int win_unlock(int p, int rank, handle win)
-{
-	return ended(win, SN_FUNCTION(&next[p][UNLOCK]).of_rank(rank, win));
-}
-
-/* What is moved in this epoch by another thread after this is not to be missed. */
-static void no_messages(handle win)
-{
-	struct window *w = sn_window_known(win);
-	if (w)
-		atomic_store(&w->messages, false);
-}
-
-static int win_unlock_all(int p, handle win)
-{
-	no_messages(win);
-	return ended(win, SN_FUNCTION(&next[p][UNLOCK_ALL]).of_all(win));
-}
-
-/* Is there nothing to wait for? Now and then the MPI is asked all the same. */
-static bool is_flushed(handle win)
-{
-	static _Thread_local unsigned turn __attribute__((tls_model("initial-exec")));
-	const struct window *w = sn_window_known(win);
-	bool flushed = w && w->plain && !atomic_load(&w->messages) &&
-		       atomic_load_explicit(&w->held, memory_order_relaxed) > 0 && ++turn % FLUSHES;
-	if (flushed)
-		atomic_thread_fence(memory_order_seq_cst);
-	return flushed;
-}
-
-static int flush_of(int p, int call, int rank, handle win)
-{
-	const struct window *w = sn_window_known(win);
-	bool one = w && rank >= 0 && rank < w->parts.ranks;
-	return one && is_flushed(win) ? 0 : SN_FUNCTION(&next[p][call]).of_rank(rank, win);
-}
-
-static int win_flush(int p, int rank, handle win)
-{
-	return flush_of(p, FLUSH, rank, win);
-}
-
-static int win_flush_local(int p, int rank, handle win)
-{
-	return flush_of(p, FLUSH_LOCAL, rank, win);
-}
-
-static int win_flush_all(int p, handle win)
-{
-	if (is_flushed(win))
-		return 0;
-	no_messages(win);
-	return SN_FUNCTION(&next[p][FLUSH_ALL]).of_all(win);
-}
-
-static int win_flush_local_all(int p, handle win)
-{
-	return is_flushed(win) ? 0 : SN_FUNCTION(&next[p][FLUSH_LOCAL_ALL]).of_all(win);
+	sn_change_swap(&a, &t, from, with, to);
+	return 0;
 }
 
 /* ---- where the MPI has no such function ---- */
@@ -524,15 +426,6 @@ BOTH(fetch_and_op, (const void *from, void *to, handle type, int rank, intptr_t 
 BOTH(compare_and_swap,
      (const void *from, const void *with, void *to, handle type, int rank, intptr_t at, handle win),
      WITH(from, with, to, type, rank, at, win))
-BOTH(win_lock, (int how, int rank, int assert, handle win), WITH(how, rank, assert, win))
-BOTH(win_lock_all, (int assert, handle win), WITH(assert, win))
-BOTH(win_unlock, (int rank, handle win), WITH(rank, win))
-BOTH(win_unlock_all, (handle win), WITH(win))
-BOTH(win_flush, (int rank, handle win), WITH(rank, win))
-BOTH(win_flush_local, (int rank, handle win), WITH(rank, win))
-BOTH(win_flush_all, (handle win), WITH(win))
-BOTH(win_flush_local_all, (handle win), WITH(win))
-
 #define MEMBER(member, call)                                                                                 \
 	{                                                                                                    \
 		{.member = call##_0},                                                                        \
@@ -571,14 +464,6 @@ static const struct {
 			       {.rget_accumulate_c = rget_accumulate_without}},
 	[FETCH_AND_OP] = {"MPI_Fetch_and_op", MEMBER(fetch_and_op, fetch_and_op), {NULL}},
 	[COMPARE_AND_SWAP] = {"MPI_Compare_and_swap", MEMBER(compare_and_swap, compare_and_swap), {NULL}},
-	[LOCK] = {"MPI_Win_lock", MEMBER(lock, win_lock), {NULL}},
-	[LOCK_ALL] = {"MPI_Win_lock_all", MEMBER(lock_all, win_lock_all), {NULL}},
-	[UNLOCK] = {"MPI_Win_unlock", MEMBER(of_rank, win_unlock), {NULL}},
-	[UNLOCK_ALL] = {"MPI_Win_unlock_all", MEMBER(of_all, win_unlock_all), {NULL}},
-	[FLUSH] = {"MPI_Win_flush", MEMBER(of_rank, win_flush), {NULL}},
-	[FLUSH_LOCAL] = {"MPI_Win_flush_local", MEMBER(of_rank, win_flush_local), {NULL}},
-	[FLUSH_ALL] = {"MPI_Win_flush_all", MEMBER(of_all, win_flush_all), {NULL}},
-	[FLUSH_LOCAL_ALL] = {"MPI_Win_flush_local_all", MEMBER(of_all, win_flush_local_all), {NULL}},
 };
 
 static int call_named(const char *name)
@@ -598,18 +483,23 @@ static bool found;
 
 static void find(void)
 {
-	put_of_mpi.symbol = sn_mpi_find("PMPI_Put");
-	found = sn_change_find() && put_of_mpi.symbol;
+	isend.symbol = sn_mpi_find("PMPI_Isend");
+	found = sn_change_find() && isend.symbol;
+}
+
+static bool has_all(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, find);
+	return found;
 }
 
 void *sn_onesided_stand_in(const char *name, void *definition)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int p = *name == 'P', call = call_named(name + p);
 	if (!definition)
 		return calls[call].without.symbol;
-	pthread_once(&once, find);
-	if (!found)
+	if (!has_all())
 		return NULL;
 	if (!p && sn_quick_is_tools(name, definition)) /* what that calls by the other name comes here */
 		return NULL;

@@ -27,7 +27,7 @@
  *    message before;
  *  - what threads call but the one that goes the quick way (holder.h), which is the first until another calls. It may
  *    be in such a call just then, beside the MPI (shim.h, at_once), and what is pending becomes the MPI's (visit.c);
- *  - while there is a window (shim.h, elsewhere); what is called without MPI_Init, in sessions;
+ *  - while there is a window in which the MPI moves anything (shim.h, elsewhere); what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
  * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and
@@ -163,6 +163,12 @@ extern _Atomic uint32_t sn_mpi_windows; /* there are */
 bool sn_elsewhere_begins(const char *name);
 /* This thread's call that freed a window (sn_shim_thread.freeing) has returned. */
 void sn_elsewhere_freed(void);
+/*
+ * The window that is being made by this name (0), or that of the profiling interface (1), rings bells of ours, or none is needed:
+ * the MPI moves nothing there. And likewise the one that is being freed.
+ */
+void sn_elsewhere_not_made(int p);
+void sn_elsewhere_not_freed(int p);
 /* What stands before this definition; NULL: nothing. */
 void *sn_elsewhere_stand_in(const char *name, void *definition);
 

@@ -131,7 +131,7 @@ static void mixed(int how)
 	if (how)
 		MPI_Win_unlock_all(win);
 	else
-		MPI_Win_fence(0, win);
+		MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
 	MPI_Barrier(MPI_COMM_WORLD);
 	for (int k = 0; k < 8; k++) {
 		long sum = get((rank + 1) % ranks, 8 + 2 * k), hole = get(rank, 9 + 2 * k);
@@ -288,6 +288,91 @@ static void wide(void)
 }
 #endif
 
+/* Read and written by who has it alone, or looked at by several, also of several ranks at once. */
+static void locked(void)
+{
+	long n = 0, all = 0, got[2];
+	begin();
+	for (int i = 0; i < TIMES / 4; i++) {
+		int to = i % ranks, also = (to + 1) % ranks;
+		if ((i + rank) % 3) {
+			MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
+			MPI_Get(got, 1, MPI_LONG, to, 9, 1, MPI_LONG, win);
+			MPI_Win_flush_local(to, win);
+			got[0]++;
+			MPI_Put(got, 1, MPI_LONG, to, 9, 1, MPI_LONG, win);
+			MPI_Put(got, 1, MPI_LONG, to, 10, 1, MPI_LONG, win);
+			MPI_Win_unlock(to, win);
+			n++;
+		} else if (to < also) {
+			MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
+			MPI_Win_lock(MPI_LOCK_SHARED, also, 0, win);
+			MPI_Get(got, 2, MPI_LONG, also, 9, 2, MPI_LONG, win);
+			MPI_Win_flush_all(win);
+			must(got[0] == got[1], "half of what another has alone", got[0], got[1]);
+			MPI_Win_unlock(also, win);
+			MPI_Win_unlock(to, win);
+		} else {
+			MPI_Win_lock_all(0, win);
+			MPI_Get(got, 2, MPI_LONG, to, 9, 2, MPI_LONG, win);
+			MPI_Win_unlock_all(win);
+			must(got[0] == got[1], "half of what another has alone", got[0], got[1]);
+		}
+	}
+	MPI_Reduce(&n, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int r = 0; !rank && r < ranks; r++)
+		all -= get(r, 9);
+	must(!all, "changes that are lost", all, 0);
+}
+
+/* To the next one, who looks at his memory; and messages meanwhile. */
+static void fenced(void)
+{
+	int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, got = -1;
+	begin();
+	MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
+	for (long i = 1; i < TIMES / 4; i++) {
+		long sent = i * ranks + rank;
+		MPI_Put(&sent, 1, MPI_LONG, to, i % 8, 1, MPI_LONG, win);
+		if (i % 16 == 0)
+			MPI_Sendrecv(&rank, 1, MPI_INT, to, 5, &got, 1, MPI_INT, from, 5, MPI_COMM_WORLD,
+				     MPI_STATUS_IGNORE);
+		MPI_Win_fence(0, win);
+		must(mine[i % 8] == i * ranks + from, "what was put before a fence", mine[i % 8], i);
+	}
+	must(got == from, "a message between fences", got, from);
+	MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+}
+
+/* In a ring: each starts at the next one, and is posted for by it alone. Ranks may be an epoch apart. */
+static void in_a_ring(void)
+{
+	int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
+	MPI_Group world, next, before;
+	MPI_Comm_group(MPI_COMM_WORLD, &world);
+	MPI_Group_incl(world, 1, &to, &next);
+	MPI_Group_incl(world, 1, &from, &before);
+	begin();
+	for (long i = 1; i < TIMES / 4; i++) {
+		int flag = 0;
+		long sent = i * ranks + rank;
+		MPI_Win_post(before, 0, win);
+		MPI_Win_start(next, 0, win);
+		MPI_Put(&sent, 1, MPI_LONG, to, 0, 1, MPI_LONG, win);
+		MPI_Put(&sent, 1, MPI_LONG, MPI_PROC_NULL, 0, 1, MPI_LONG, win);
+		MPI_Win_complete(win);
+		while (i % 2 && !flag)
+			MPI_Win_test(win, &flag);
+		if (!flag)
+			MPI_Win_wait(win);
+		must(mine[0] == i * ranks + from, "what was put before MPI_Win_wait", mine[0], i);
+	}
+	MPI_Group_free(&world);
+	MPI_Group_free(&next);
+	MPI_Group_free(&before);
+}
+
 /* The target looks at its memory, and calls nothing. */
 static void alone(void)
 {
@@ -309,7 +394,7 @@ static void alone(void)
 /* What is wrong is said, and nothing is changed. */
 static void refused(void)
 {
-	long one = 1;
+	long one = 1, got;
 	begin();
 	MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
 	must(MPI_Put(&one, 1, MPI_LONG, ranks, 0, 1, MPI_LONG, win), "a rank that is none", 0, 0);
@@ -317,6 +402,20 @@ static void refused(void)
 	     0);
 	must(MPI_Accumulate(&one, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_LONG, MPI_SUM, win), "no type", 1, 0);
 	must(MPI_Accumulate(&one, -1, MPI_LONG, 0, 0, 1, MPI_LONG, MPI_SUM, win), "a count below 0", 1, 0);
+	must(MPI_Put(&one, 1, MPI_LONG, rank, 0, 1, MPI_LONG, win), "outside an epoch", 0, 0);
+	must(MPI_Fetch_and_op(&one, &got, MPI_LONG, rank, 0, MPI_SUM, win), "outside an epoch", 1, 0);
+	must(MPI_Win_unlock(rank, win), "what is not locked", 0, 0);
+	must(MPI_Win_unlock_all(win), "what is not locked", 1, 0);
+	must(MPI_Win_complete(win), "what is not started", 0, 0);
+	must(MPI_Win_flush(rank, win), "what is not locked", 2, 0);
+	MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+	must(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win), "what is locked", 0, 0);
+	must(MPI_Win_lock_all(0, win), "what is locked", 1, 0);
+	must(ranks < 2 || MPI_Put(&one, 1, MPI_LONG, !rank, 0, 1, MPI_LONG, win), "a rank that is not locked",
+	     0, 0);
+	must(MPI_Win_fence(0, win), "what is locked", 2, 0);
+	MPI_Win_unlock(rank, win);
+	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL);
 	must(!get(rank, 0), "something was changed", get(rank, 0), 0);
 	MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
@@ -334,6 +433,9 @@ static void all(void)
 	operations();
 	requested();
 	started();
+	locked();
+	fenced();
+	in_a_ring();
 #if MPI_VERSION >= 4
 	wide();
 #endif
