@@ -168,8 +168,7 @@ static int win_lock(int p, int how, int rank, int assert, handle win)
 	bool nobody = rank == sn_mpi_nobody();
 	if (!w || !kind || (!nobody && (rank < 0 || rank >= w->of.ranks)))
 		return SN_FUNCTION(&next[p][LOCK]).lock(how, rank, assert, win);
-	if (w->all || atomic_load_explicit(&w->started, memory_order_relaxed) ||
-	    (!nobody && w->mine[rank].epoch))
+	if (w->all || w->started || (!nobody && w->mine[rank].epoch))
 		return wrong(win);
 	if (!nobody)
 		enter(w, rank, kind);
