@@ -459,18 +459,20 @@ bool sn_relax_awake(int (*poll)(void *arg), void *arg)
 #define CALLS_SHIFT   22
 #define LAST_SHIFT    36
 
-/* One look has found nothing and is repeated by the caller. True if a nap found something. */
+/* One look has found nothing and is repeated by the caller. True if a nap found something. away: others had the core. */
 static bool polled(uint64_t waited, bool may_nap, bool turn, unsigned max_nap_us, int (*poll)(void *arg),
-		   void *arg)
+		   void *arg, bool *away)
 {
 	uint64_t spin = sn_relax_crowded() ? 0 : spin_ns();
 	uint64_t awake = spin + SN_MAX_OF(spin * POLLED_YIELD, POLLED_YIELD_MIN);
+	*away = true;
 	if (waited >= awake && may_nap && max_nap_us)
 		return nap(waited, max_nap_us, poll, arg);
-	if (waited < spin || !turn)
-		sn_cpu_relax();
-	else
+	*away = waited >= spin && turn;
+	if (*away)
 		yield();
+	else
+		sn_cpu_relax();
 	return false;
 }
 
@@ -484,11 +486,12 @@ void sn_relax_polled(uint64_t *idle, unsigned max_nap_us, int (*poll)(void *arg)
 	}
 	/* to yield takes as long as the looks between two of these steps, and nobody waits for that core as a rule */
 	bool turn = sn_relax_crowded() || (now & LAST_MASK) / YIELD_EACH_US != last / YIELD_EACH_US;
-	if (polled(waited * 1000, calls >= NAP_AFTER, turn, max_nap_us, poll, arg)) {
+	bool away;
+	if (polled(waited * 1000, calls >= NAP_AFTER, turn, max_nap_us, poll, arg, &away)) {
 		*idle = 0;
 		return;
 	}
-	uint64_t after = sn_now_ns() / 1000;
+	uint64_t after = away ? sn_now_ns() / 1000 : now; /* to read the clock takes longer than to relax */
 	waited = SN_MIN_OF(waited + after - now, (uint64_t)WAITED_MAX);
 	*idle = (after & LAST_MASK) << LAST_SHIFT | calls << CALLS_SHIFT | waited;
 }
