@@ -9,24 +9,29 @@
  *  - MPI_Win_post counts for each rank that may start, and MPI_Win_start takes one of each that it wants; MPI_Win_complete
  *    counts for each of these, and MPI_Win_wait wants as many as it has posted for.
  *
- * Who waits looks, gives the core to others, and then sleeps for longer and longer; in between the MPI sees to its own
+ * Who waits looks, gives the core to others, and then sleeps until what he waits for has changed, or for a moment; in between the MPI sees to its own
  * affairs, on which others may depend. What moves is there when its call returns (onesided.c), so MPI_Win_flush has
  * nothing to wait for. What is wrong the MPI says: it knows of no epoch here, and MPI_Win_unlock tells so.
  */
 #include "onesided.h"
 #include "proof.h"
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
-#define SPINS	   256	  /* looks before the core is given away, */
-#define YIELDS	   64	  /* and so many times that before it is slept */
-#define NAP_NS	   20000  /* first, and */
-#define NAP_MOST   200000 /* at most */
-#define NO_SUCCEED 16384  /* MPI_MODE_NOSUCCEED of both ABIs */
-#define LOOKS	   64	  /* calls that wait for nothing, of which one looks for the MPI */
+#define SPINS	   256	   /* looks before the core is given away, */
+#define YIELDS	   64	   /* and so many times that before it is slept: for a quarter of what was waited, */
+#define NAP_NS	   20000   /* at least, and */
+#define NAP_MOST   5000000 /* at most, as others may depend on this one's looks */
+#define LOOKED	   8	   /* looks of who waits, of which one is the MPI's, too */
+#define LOOKS	   64	   /* calls that wait for nothing, likewise */
+#define NO_SUCCEED 16384   /* MPI_MODE_NOSUCCEED of both ABIs */
 
 enum {
 	LOCK,
@@ -65,22 +70,34 @@ static union function unlock_of_mpi, win_get_group, group_size;
 
 struct wait {
 	unsigned looks;
-	long nap;
+	uint64_t since;
 };
 
-static void wait_more(struct wait *w)
+/* Once more, while this word is what was seen. Who changes it wakes those who sleep (changed()): both write before they look. */
+static void wait_more(struct wait *m, const struct window *w, _Atomic uint32_t *word, uint32_t seen)
 {
-	if (++w->looks < SPINS)
+	if (++m->looks < SPINS)
 		return;
-	if (w->looks % 8 == 0)
+	if (m->looks % LOOKED == 0)
 		sn_proof_look(sn_mpi_handle(SN_COMM_SELF));
-	if (w->looks < SPINS + YIELDS) {
+	if (m->looks < SPINS + YIELDS) {
+		m->since = m->since ? m->since : sn_quick_now_ns();
 		sched_yield();
 		return;
 	}
-	w->nap = w->nap ? w->nap + w->nap / 2 : NAP_NS;
-	w->nap = w->nap > NAP_MOST ? NAP_MOST : w->nap;
-	nanosleep(&(struct timespec){.tv_nsec = w->nap}, NULL);
+	uint64_t nap = (sn_quick_now_ns() - m->since) / 4;
+	nap = nap < NAP_NS ? NAP_NS : nap > NAP_MOST ? NAP_MOST : nap;
+	struct timespec until = {.tv_nsec = (long)nap};
+	atomic_fetch_add(&w->fence->sleepers, 1);
+	syscall(SYS_futex, word, FUTEX_WAIT, seen, &until, NULL, 0);
+	atomic_fetch_sub(&w->fence->sleepers, 1);
+}
+
+static void changed(const struct window *w, _Atomic uint32_t *word)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!likely(!atomic_load_explicit(&w->fence->sleepers, memory_order_relaxed)))
+		syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static bool alone(struct sn_window_part *l)
@@ -90,20 +107,24 @@ static bool alone(struct sn_window_part *l)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-static void enter_alone(struct sn_window_part *l)
+static void enter_alone(const struct window *w, struct sn_window_part *l)
 {
-	struct wait w = {0};
+	struct wait m = {0};
 	if (likely(alone(l)))
 		return;
 	atomic_fetch_add(&l->waiting, 1);
-	while (!alone(l))
-		wait_more(&w);
+	for (;;) {
+		uint32_t now = atomic_load_explicit(&l->epochs, memory_order_relaxed);
+		if (!now && alone(l))
+			break;
+		wait_more(&m, w, &l->epochs, now);
+	}
 	atomic_fetch_sub(&l->waiting, 1);
 }
 
-static void enter_shared(struct sn_window_part *l)
+static void enter_shared(const struct window *w, struct sn_window_part *l)
 {
-	struct wait w = {0};
+	struct wait m = {0};
 	for (;;) {
 		uint32_t now = atomic_load_explicit(&l->epochs, memory_order_relaxed);
 		bool may = now != SN_EPOCH_ALONE && !atomic_load_explicit(&l->waiting, memory_order_relaxed);
@@ -111,13 +132,13 @@ static void enter_shared(struct sn_window_part *l)
 									  memory_order_acquire,
 									  memory_order_relaxed)))
 			return;
-		wait_more(&w);
+		wait_more(&m, w, &l->epochs, now);
 	}
 }
 
 static void enter(struct window *w, int rank, enum sn_epoch how)
 {
-	(how == SN_EPOCH_EXCLUSIVE ? enter_alone : enter_shared)(&w->parts[rank]);
+	(how == SN_EPOCH_EXCLUSIVE ? enter_alone : enter_shared)(w, &w->parts[rank]);
 	w->mine[rank].epoch = how;
 }
 
@@ -129,6 +150,7 @@ static void leave(struct window *w, int rank)
 	else
 		atomic_fetch_sub_explicit(epochs, 1, memory_order_release);
 	w->mine[rank].epoch = SN_EPOCH_NONE;
+	changed(w, epochs);
 }
 
 /* Nothing waits for a look; but who calls this in a loop may be the one on whom others depend. */
@@ -262,10 +284,11 @@ static int win_fence(int p, int assert, handle win)
 	if (atomic_fetch_add(&w->fence->come, 1) + 1 == (uint32_t)w->of.ranks) {
 		atomic_store_explicit(&w->fence->come, 0, memory_order_relaxed);
 		atomic_store_explicit(&w->fence->over, over + 1, memory_order_release);
+		changed(w, &w->fence->over);
 	} else {
 		struct wait more = {0};
 		while (atomic_load_explicit(&w->fence->over, memory_order_acquire) == over)
-			wait_more(&more);
+			wait_more(&more, w, &w->fence->over, over);
 	}
 	w->fenced = !(assert &NO_SUCCEED);
 	look();
@@ -310,8 +333,11 @@ static int win_post(int p, handle group, int assert, handle win)
 	}
 	w->posts = true;
 	w->wanted += (uint32_t)n;
-	for (int i = 0; i < n; i++)
-		atomic_fetch_add_explicit(posted(w, w->of.rank, ranks[i]), 1, memory_order_release);
+	for (int i = 0; i < n; i++) {
+		_Atomic uint32_t *word = posted(w, w->of.rank, ranks[i]);
+		atomic_fetch_add_explicit(word, 1, memory_order_release);
+		changed(w, word);
+	}
 	free(ranks);
 	return 0;
 }
@@ -329,9 +355,9 @@ static int win_start(int p, handle group, int assert, handle win)
 	for (int i = 0; i < n; i++) {
 		struct sn_window_mine *m = &w->mine[ranks[i]];
 		struct wait more = {0};
-		while (atomic_load_explicit(posted(w, ranks[i], w->of.rank), memory_order_acquire) ==
-		       m->posts)
-			wait_more(&more);
+		_Atomic uint32_t *word = posted(w, ranks[i], w->of.rank);
+		while (atomic_load_explicit(word, memory_order_acquire) == m->posts)
+			wait_more(&more, w, word, m->posts);
 		m->posts++;
 		m->epoch = SN_EPOCH_STARTED;
 	}
@@ -351,6 +377,7 @@ static int win_complete(int p, handle win)
 			continue;
 		w->mine[r].epoch = SN_EPOCH_NONE;
 		atomic_fetch_add_explicit(&w->parts[r].completed, 1, memory_order_release);
+		changed(w, &w->parts[r].completed);
 	}
 	look();
 	return 0;
@@ -370,8 +397,9 @@ static int win_wait(int p, handle win)
 	struct wait more = {0};
 	if (!w || !w->posts)
 		return SN_FUNCTION(&next[p][WAIT]).of_all(win);
-	while (!has_completed(w))
-		wait_more(&more);
+	_Atomic uint32_t *word = &w->parts[w->of.rank].completed;
+	for (uint32_t seen = atomic_load(word); !has_completed(w); seen = atomic_load(word))
+		wait_more(&more, w, word, seen);
 	look();
 	return 0;
 }

@@ -29,9 +29,10 @@ struct sn_window_part {	      /* of each rank's part */
 #define SN_EPOCH_ALONE UINT32_MAX
 
 struct sn_window_fence {
-	_Atomic uint32_t come; /* to the one that is under way */
-	_Atomic uint32_t over; /* so many */
-	char rest[56];
+	_Atomic uint32_t come;	   /* to the one that is under way */
+	_Atomic uint32_t over;	   /* so many */
+	_Atomic uint32_t sleepers; /* who wait, for whatever there is in this window */
+	char rest[52];
 };
 
 enum sn_epoch { SN_EPOCH_NONE, SN_EPOCH_SHARED, SN_EPOCH_EXCLUSIVE, SN_EPOCH_STARTED };

@@ -7,11 +7,14 @@
  *     onesided
  */
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TIMES 2000
 #define LONGS 64
@@ -373,6 +376,38 @@ static void in_a_ring(void)
 	MPI_Group_free(&before);
 }
 
+static double used(void)
+{
+	struct rusage r;
+	getrusage(RUSAGE_SELF, &r);
+	return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
+	       (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+}
+
+/* For what another has for a second: they sleep. */
+static void asleep(void)
+{
+	begin();
+	for (int how = 0; how < 2; how++) {
+		bool last = rank == ranks - 1;
+		if (last && !how)
+			MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+		MPI_Barrier(MPI_COMM_WORLD);
+		double before = used();
+		if (last)
+			sleep(1);
+		if (how)
+			MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+		else if (!last)
+			MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+		long us = (long)((used() - before) * 1e6);
+		must(last || us < 200000, "us of a core while another had what was waited for", us, how);
+		if (!how)
+			MPI_Win_unlock(0, win);
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+}
+
 /* The target looks at its memory, and calls nothing. */
 static void alone(void)
 {
@@ -436,6 +471,7 @@ static void all(void)
 	locked();
 	fenced();
 	in_a_ring();
+	asleep();
 #if MPI_VERSION >= 4
 	wide();
 #endif
