@@ -48,27 +48,47 @@ static void give(const struct access *a)
 static union {
 	void *symbol;
 	int (*envelope)(handle type, int *ints, int *addresses, int *types, int *combiner);
+	int (*envelope_c)(handle type, int64_t *ints, int64_t *addresses, int64_t *counts, int64_t *types,
+			  int *combiner);
 	int (*contents)(handle type, int ints, int addresses, int types, int *i, intptr_t *a, void *t);
+	int (*contents_c)(handle type, int64_t ints, int64_t addresses, int64_t counts, int64_t types, int *i,
+			  intptr_t *a, int64_t *c, void *t);
 	int (*drop)(void *type);
 } envelope, contents, type_free;
+/* By those with MPI_Count: of types that were made with such it is an error to ask the others. */
+static bool wide;
 
 bool sn_change_find(void)
 {
-	envelope.symbol = sn_mpi_find("PMPI_Type_get_envelope");
-	contents.symbol = sn_mpi_find("PMPI_Type_get_contents");
+	envelope.symbol = sn_mpi_find("PMPI_Type_get_envelope_c");
+	contents.symbol = sn_mpi_find("PMPI_Type_get_contents_c");
 	type_free.symbol = sn_mpi_find("PMPI_Type_free");
+	wide = envelope.symbol && contents.symbol;
+	if (!wide) {
+		envelope.symbol = sn_mpi_find("PMPI_Type_get_envelope");
+		contents.symbol = sn_mpi_find("PMPI_Type_get_contents");
+	}
 	return envelope.symbol && contents.symbol && type_free.symbol;
 }
 
 struct parts {
-	int ints, addresses, types, combiner;
+	int64_t ints, addresses, counts, types;
 };
+
+static bool ask_for_parts(handle type, struct parts *p)
+{
+	int ints = 0, addresses = 0, types = 0, combiner;
+	if (wide)
+		return !envelope.envelope_c(type, &p->ints, &p->addresses, &p->counts, &p->types, &combiner);
+	bool known = !envelope.envelope(type, &ints, &addresses, &types, &combiner);
+	*p = (struct parts){ints, addresses, 0, types};
+	return known;
+}
 
 /* False: it is one of the MPI's, also a pair of its types, and made of nothing. */
 static bool is_made(handle type, struct parts *p)
 {
-	return !sn_mpi_builtin(type) &&
-	       !envelope.envelope(type, &p->ints, &p->addresses, &p->types, &p->combiner) && p->types > 0;
+	return !sn_mpi_builtin(type) && ask_for_parts(type, p) && p->types > 0;
 }
 
 static void drop(handle type)
@@ -80,21 +100,33 @@ static void drop(handle type)
 		type_free.drop(copy);
 }
 
+/* Is there any of this one, of several (MPI_Type_create_struct)? Their numbers are behind that of all. */
+static bool is_used(handle type, const struct parts *p, int64_t nth, const int *i, const int64_t *c)
+{
+	int size = 0;
+	return (p->counts ? c[1 + nth] : i[1 + nth]) > 0 && !sn_proof_mpi.type_size(type, &size) && size;
+}
+
 /* The first type that it is made of: of what is accumulated all are the same one. 0: nobody knows. */
 static handle first_of(handle type, const struct parts *p)
 {
-	size_t types = (size_t)p->types, addresses = (size_t)p->addresses, ints = (size_t)p->ints;
-	char *t = malloc((types + addresses) * 8 + ints * sizeof(int));
+	size_t types = (size_t)p->types, addresses = (size_t)p->addresses, counts = (size_t)p->counts;
+	char *t = malloc((types + addresses + counts) * 8 + (size_t)p->ints * sizeof(int));
 	if (!t)
 		return 0;
-	char *a = t + types * 8, *i = a + addresses * 8;
+	intptr_t *a = (void *)(t + types * 8);
+	int64_t *c = a + addresses;
+	int *i = (void *)(c + counts);
 	handle first = 0;
-	if (!contents.contents(type, p->ints, p->addresses, p->types, (int *)(void *)i, (intptr_t *)(void *)a,
-			       t)) {
-		first = sn_mpi_nth(t, 0);
-		for (int k = 1; k < p->types; k++)
-			drop(sn_mpi_nth(t, k));
-	}
+	if (wide ? !contents.contents_c(type, p->ints, p->addresses, p->counts, p->types, i, a, c, t)
+		 : !contents.contents(type, (int)p->ints, (int)p->addresses, (int)p->types, i, a, t))
+		for (int k = 0; k < p->types; k++) {
+			handle one = sn_mpi_nth(t, k);
+			if (!first && (p->types == 1 || is_used(one, p, k, i, c)))
+				first = one;
+			else
+				drop(one);
+		}
 	free(t);
 	return first;
 }

@@ -201,6 +201,61 @@ static void operations(void)
 	MPI_Type_free(&second);
 }
 
+/* Of a type of which there is none, and one with a hole; as MPI 4 has it, too. */
+static void summed(MPI_Datatype type, const char *how)
+{
+	long one[4] = {3, 5, 7, 11};
+	int to = (rank + 1) % ranks;
+	MPI_Type_commit(&type);
+	begin();
+	MPI_Win_lock_all(0, win);
+	for (int i = 0; i < TIMES / 10; i++)
+		for (int t = 0; t < ranks; t++) {
+			if ((rank + i) % 2)
+				MPI_Accumulate(one, 4, MPI_LONG, t, 8, 1, type, MPI_SUM, win);
+			else
+				for (int k = 0; k < 4; k++)
+					MPI_Accumulate(&one[k], 1, MPI_LONG, t, 8 + 2 * k, 1, MPI_LONG,
+						       MPI_SUM, win);
+		}
+	MPI_Win_unlock_all(win);
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int k = 0; k < 4; k++) {
+		must(get(to, 8 + 2 * k) == one[k] * ranks * (TIMES / 10), how, k, get(to, 8 + 2 * k));
+		must(!get(to, 9 + 2 * k), "a hole", k, get(to, 9 + 2 * k));
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
+	MPI_Put((long[]){1, 2, 3, 4, 5, 6, 7, 8}, 8, MPI_LONG, to, 8, 8, MPI_LONG, win);
+	MPI_Win_flush(to, win);
+	MPI_Accumulate(one, 4, MPI_LONG, to, 8, 1, type, MPI_REPLACE, win);
+	MPI_Win_unlock(to, win);
+	for (int k = 0; k < 8; k++)
+		must(get(to, 8 + k) == (k % 2 ? k + 1 : one[k / 2]), "MPI_REPLACE with holes", k,
+		     get(to, 8 + k));
+	MPI_Type_free(&type);
+}
+
+static void made(void)
+{
+	MPI_Datatype four, nothing, type, types[3];
+	MPI_Type_vector(4, 1, 2, MPI_LONG, &four);
+	MPI_Type_contiguous(0, MPI_CHAR, &nothing);
+	types[0] = MPI_CHAR;
+	types[1] = nothing;
+	types[2] = four;
+	MPI_Type_create_struct(3, (int[]){0, 2, 1}, (MPI_Aint[]){0, 0, 0}, types, &type);
+	summed(type, "a type whose first part is empty");
+#if MPI_VERSION >= 4
+	MPI_Type_create_struct_c(3, (MPI_Count[]){0, 2, 1}, (MPI_Count[]){0, 0, 0}, types, &type);
+	summed(type, "such a one made with MPI_Count");
+	MPI_Type_vector_c(4, 1, 2, MPI_LONG, &type);
+	summed(type, "a type made with MPI_Count");
+#endif
+	MPI_Type_free(&nothing);
+	MPI_Type_free(&four);
+}
+
 static void requested(void)
 {
 	MPI_Request r[4];
@@ -466,6 +521,7 @@ static void all(void)
 	mixed(0);
 	mixed(1);
 	operations();
+	made();
 	requested();
 	started();
 	locked();
