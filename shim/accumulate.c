@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "gpu.h"
 #include "onesided.h"
 #include "proof.h"
 #include <errno.h>
@@ -10,6 +11,7 @@
 
 #define SPINS 64   /* looks at a lock, before the core is given away */
 #define ASKED 4096 /* looks, of which one asks whether who has it lives */
+#define SWAPS 32   /* bytes of what is compared, at most */
 
 /* ---- the lock ---- */
 
@@ -202,10 +204,10 @@ static int scatter(const struct change *c, const void *from, const struct side *
 			      sn_side_bytes(s));
 }
 
-/* Its elements lie one behind the other. */
+/* Its elements lie one behind the other, where this library may read them. */
 static bool is_array(const struct change *c, const struct side *s)
 {
-	return sn_mpi_plain(s->t.type) == c->element;
+	return sn_mpi_plain(s->t.type) == c->element && (!c->packs || s == &c->there);
 }
 
 /* So many bytes of these elements, as an array or such that the MPI can pack them? */
@@ -244,8 +246,9 @@ static bool begins(struct change *c)
 		return false;
 	if (!c->at_n && (none || !c->n) && (!c->gets || !c->to_n)) /* nothing */
 		return true;
-	if (!bytes)
+	if (!bytes || (none && !c->gets))
 		return false;
+	c->packs = sn_gpu_is_here();
 	c->element = sn_mpi_plain(c->there.t.stays ? c->there.t.type : element_of(c->there.t.type));
 	struct sn_meet_type e = is_array(c, &c->there) ? c->there.t : sn_side_of(NULL, 1, c->element).t;
 	if (!c->element || e.size <= 0 || bytes % (size_t)e.size || !fits(c, &c->there, bytes) ||
@@ -310,17 +313,31 @@ struct change sn_change_and_get(struct change c, void *to, int64_t to_n, handle 
 
 bool sn_change_may_swap(const struct access *a, const struct sn_meet_type *t)
 {
-	return a->at && t->plain && t->size <= a->room;
+	return a->at && t->plain && t->size <= a->room && t->size <= SWAPS;
 }
 
-void sn_change_swap(const struct access *a, const struct sn_meet_type *t, const void *from, const void *with,
-		    void *to)
+static int swap(const struct access *a, size_t bytes, const void *from, const void *with, void *to)
 {
-	size_t bytes = (size_t)t->size;
 	take(a);
 	bool same = !memcmp(a->at, with, bytes);
 	sn_side_copy(to, a->at, bytes);
 	if (same)
 		sn_side_copy(a->at, from, bytes);
 	give(a);
+	return 0;
+}
+
+int sn_change_swap(const struct access *a, const struct sn_meet_type *t, const void *from, const void *with,
+		   void *to)
+{
+	size_t bytes = (size_t)t->size;
+	char own[3][SWAPS];
+	if (!sn_gpu_is_here())
+		return swap(a, bytes, from, with, to);
+	int rc = sn_side_repack(from, 1, t->type, own[0], 1, t->type, bytes);
+	if (!rc)
+		rc = sn_side_repack(with, 1, t->type, own[1], 1, t->type, bytes);
+	if (!rc)
+		rc = swap(a, bytes, own[0], own[1], own[2]);
+	return rc ? rc : sn_side_repack(own[2], 1, t->type, to, 1, t->type, bytes);
 }

@@ -7,6 +7,8 @@
  * lock of the part that is changed. Operations are the MPI's (MPI_Reduce_local). Who has the lock writes the number of
  * its process there: that of one which has ended is taken over.
  *
+ * A rank may load a GPU's library after the window is made: from then on the MPI packs and unpacks its buffers.
+ *
  * Epochs are ours, too (epochs.c), so the MPI is called for nothing but what is wrong, or without an epoch: it knows
  * of none, and says so.
  */
@@ -155,7 +157,7 @@ static struct move move(const void *buf, int64_t n, handle type, int rank, intpt
 	m.mine = sn_side_of(buf, n, type);
 	m.there = sn_side_of(m.a.at, at_n, at_type);
 	m.bytes = sn_side_bytes(&m.mine);
-	m.plain = m.mine.t.plain && m.there.t.plain;
+	m.plain = m.mine.t.plain && m.there.t.plain && !sn_gpu_is_here();
 	if (!is_move(&m))
 		m.a.at = NULL;
 	m.ours = m.a.at || sn_access_is_nobodys(&m.a);
@@ -293,8 +295,7 @@ static int compare_and_swap(int p, const void *from, const void *with, void *to,
 	if (!sn_change_may_swap(&a, &t))
 		return SN_FUNCTION(&next[p][COMPARE_AND_SWAP])
 			.compare_and_swap(from, with, to, type, rank, at, win);
-	sn_change_swap(&a, &t, from, with, to);
-	return 0;
+	return sn_change_swap(&a, &t, from, with, to);
 }
 
 /* ---- where the MPI has no such function ---- */

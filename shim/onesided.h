@@ -55,6 +55,7 @@ struct change {
 	size_t extent;
 	char *room; /* for those of either side; NULL: they lie like that */
 	bool gets, ours;
+	bool packs; /* the program's buffers may be a GPU's, and are the MPI's to copy */
 };
 /* Who gets nothing begins it next. */
 struct change sn_change_of(const void *from, int64_t n, handle type, int rank, intptr_t at, int64_t at_n,
@@ -65,7 +66,7 @@ void sn_change_begin(struct change *c);
 int sn_change_do(const struct change *c);
 /* MPI_Compare_and_swap. False: the MPI has to. */
 bool sn_change_may_swap(const struct access *a, const struct sn_meet_type *t);
-void sn_change_swap(const struct access *a, const struct sn_meet_type *t, const void *from, const void *with,
-		    void *to);
+int sn_change_swap(const struct access *a, const struct sn_meet_type *t, const void *from, const void *with,
+		   void *to);
 
 #endif

@@ -6,6 +6,7 @@
  *
  *     onesided
  */
+#include "load_beside.h"
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -504,6 +505,7 @@ static void refused(void)
 	must(ranks < 2 || MPI_Put(&one, 1, MPI_LONG, !rank, 0, 1, MPI_LONG, win), "a rank that is not locked",
 	     0, 0);
 	must(MPI_Win_fence(0, win), "what is locked", 2, 0);
+	must(MPI_Accumulate(&one, 1, MPI_LONG, rank, 0, 1, MPI_LONG, MPI_NO_OP, win), "nothing to do", 1, 0);
 	MPI_Win_unlock(rank, win);
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL);
@@ -537,6 +539,21 @@ static void all(void)
 	MPI_Win_free(&win);
 }
 
+/* A rank that may have buffers of a GPU's from now on, and others that do not know. */
+static void late(void)
+{
+	if (!rank)
+		must(load_beside("libcuda.so.1"), "no library beside this program", 0, 0);
+	counted();
+	swapped();
+	mixed(1);
+	operations();
+	requested();
+	fenced();
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Win_free(&win);
+}
+
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
@@ -547,6 +564,8 @@ int main(int argc, char **argv)
 	MPI_Win_allocate_shared((LONGS + 100 * rank) * (MPI_Aint)sizeof(long), sizeof(long), MPI_INFO_NULL,
 				MPI_COMM_WORLD, &mine, &win);
 	all();
+	MPI_Win_allocate(LONGS * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+	late();
 	if (!rank)
 		printf("onesided: %d ranks, every sum right\n", ranks);
 	MPI_Finalize();
