@@ -41,6 +41,19 @@ void sn_mpi_find_family(void)
 	atomic_store_explicit(&found, true, memory_order_release);
 }
 
+/* ---- names ---- */
+
+int sn_quick_named(const void *table, size_t each, int n, const char *name)
+{
+	int i = 0;
+	for (; i < n; i++) {
+		const char *at = *(const char *const *)((const char *)table + (size_t)i * each);
+		if (at && !strcmp(at, name + (*name == 'P')))
+			break;
+	}
+	return i;
+}
+
 /* ---- handles ---- */
 
 /* Open MPI's are addresses, and the program may have a copy in place of the library's. The others' are constants. */

@@ -244,7 +244,7 @@ static bool begins(struct change *c)
 	bool none = c->op == op_of(true);
 	if (!c->a.at || !is_mpis_op(c->op))
 		return false;
-	if (!c->at_n && (none || !c->n) && (!c->gets || !c->to_n)) /* nothing */
+	if (!c->there.count && (none || !c->mine.count) && (!c->gets || !c->result.count)) /* nothing */
 		return true;
 	if (!bytes || (none && !c->gets))
 		return false;
@@ -268,7 +268,7 @@ static bool begins(struct change *c)
 struct change sn_change_of(const void *from, int64_t n, handle type, int rank, intptr_t at, int64_t at_n,
 			   handle at_type, handle op, handle win)
 {
-	struct change c = {.a = sn_access_of(win, rank, at), .n = n, .at_n = at_n, .op = sn_mpi_plain(op)};
+	struct change c = {.a = sn_access_of(win, rank, at), .op = sn_mpi_plain(op)};
 	c.mine = sn_side_of(from, n, type);
 	c.there = sn_side_of(c.a.at, at_n, at_type);
 	return c;
@@ -305,7 +305,6 @@ int sn_change_do(const struct change *c)
 struct change sn_change_and_get(struct change c, void *to, int64_t to_n, handle to_type)
 {
 	c.result = sn_side_of(to, to_n, to_type);
-	c.to_n = to_n;
 	c.gets = true;
 	sn_change_begin(&c);
 	return c;

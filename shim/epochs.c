@@ -271,6 +271,26 @@ static int flush_all(int p, int call, handle win)
 	return 0;
 }
 
+static int win_flush_all(int p, handle win)
+{
+	return flush_all(p, FLUSH_ALL, win);
+}
+
+static int win_flush_local_all(int p, handle win)
+{
+	return flush_all(p, FLUSH_LOCAL_ALL, win);
+}
+
+static int win_flush(int p, int rank, handle win)
+{
+	return flush_of(p, FLUSH, rank, win);
+}
+
+static int win_flush_local(int p, int rank, handle win)
+{
+	return flush_of(p, FLUSH_LOCAL, rank, win);
+}
+
 /* ---- MPI_Win_fence ---- */
 
 static int win_fence(int p, int assert, handle win)
@@ -423,104 +443,53 @@ bool sn_epochs_are_over(const struct window *w, int *rc)
 
 /* ---- standing in ---- */
 
-#define STAND_INS(p)                                                                                         \
-	static int lock_##p(int how, int rank, int assert, handle win)                                       \
-	{                                                                                                    \
-		return win_lock(p, how, rank, assert, win);                                                  \
-	}                                                                                                    \
-	static int lock_all_##p(int assert, handle win)                                                      \
-	{                                                                                                    \
-		return win_lock_all(p, assert, win);                                                         \
-	}                                                                                                    \
-	static int unlock_##p(int rank, handle win)                                                          \
-	{                                                                                                    \
-		return win_unlock(p, rank, win);                                                             \
-	}                                                                                                    \
-	static int unlock_all_##p(handle win)                                                                \
-	{                                                                                                    \
-		return win_unlock_all(p, win);                                                               \
-	}                                                                                                    \
-	static int flush_##p(int rank, handle win)                                                           \
-	{                                                                                                    \
-		return flush_of(p, FLUSH, rank, win);                                                        \
-	}                                                                                                    \
-	static int flush_local_##p(int rank, handle win)                                                     \
-	{                                                                                                    \
-		return flush_of(p, FLUSH_LOCAL, rank, win);                                                  \
-	}                                                                                                    \
-	static int flush_all_##p(handle win)                                                                 \
-	{                                                                                                    \
-		return flush_all(p, FLUSH_ALL, win);                                                         \
-	}                                                                                                    \
-	static int flush_local_all_##p(handle win)                                                           \
-	{                                                                                                    \
-		return flush_all(p, FLUSH_LOCAL_ALL, win);                                                   \
-	}                                                                                                    \
-	static int sync_##p(handle win)                                                                      \
-	{                                                                                                    \
-		return win_sync(p, win);                                                                     \
-	}                                                                                                    \
-	static int fence_##p(int assert, handle win)                                                         \
-	{                                                                                                    \
-		return win_fence(p, assert, win);                                                            \
-	}                                                                                                    \
-	static int post_##p(handle group, int assert, handle win)                                            \
-	{                                                                                                    \
-		return win_post(p, group, assert, win);                                                      \
-	}                                                                                                    \
-	static int start_##p(handle group, int assert, handle win)                                           \
-	{                                                                                                    \
-		return win_start(p, group, assert, win);                                                     \
-	}                                                                                                    \
-	static int complete_##p(handle win)                                                                  \
-	{                                                                                                    \
-		return win_complete(p, win);                                                                 \
-	}                                                                                                    \
-	static int wait_##p(handle win)                                                                      \
-	{                                                                                                    \
-		return win_wait(p, win);                                                                     \
-	}                                                                                                    \
-	static int test_##p(handle win, int *flag)                                                           \
-	{                                                                                                    \
-		return win_test(p, win, flag);                                                               \
-	}
-
-STAND_INS(0)
-STAND_INS(1)
+SN_BY_BOTH_NAMES(win_lock, (int how, int rank, int assert, handle win), SN_WITH(how, rank, assert, win))
+SN_BY_BOTH_NAMES(win_lock_all, (int assert, handle win), SN_WITH(assert, win))
+SN_BY_BOTH_NAMES(win_unlock, (int rank, handle win), SN_WITH(rank, win))
+SN_BY_BOTH_NAMES(win_unlock_all, (handle win), win)
+SN_BY_BOTH_NAMES(win_flush, (int rank, handle win), SN_WITH(rank, win))
+SN_BY_BOTH_NAMES(win_flush_local, (int rank, handle win), SN_WITH(rank, win))
+SN_BY_BOTH_NAMES(win_flush_all, (handle win), win)
+SN_BY_BOTH_NAMES(win_flush_local_all, (handle win), win)
+SN_BY_BOTH_NAMES(win_sync, (handle win), win)
+SN_BY_BOTH_NAMES(win_fence, (int assert, handle win), SN_WITH(assert, win))
+SN_BY_BOTH_NAMES(win_post, (handle group, int assert, handle win), SN_WITH(group, assert, win))
+SN_BY_BOTH_NAMES(win_start, (handle group, int assert, handle win), SN_WITH(group, assert, win))
+SN_BY_BOTH_NAMES(win_complete, (handle win), win)
+SN_BY_BOTH_NAMES(win_wait, (handle win), win)
+SN_BY_BOTH_NAMES(win_test, (handle win, int *flag), SN_WITH(win, flag))
 
 static const struct {
 	const char *name;
 	union function stand_in[2];
 } calls[CALLS] = {
-	[LOCK] = {"MPI_Win_lock", {{.lock = lock_0}, {.lock = lock_1}}},
-	[LOCK_ALL] = {"MPI_Win_lock_all", {{.lock_all = lock_all_0}, {.lock_all = lock_all_1}}},
-	[UNLOCK] = {"MPI_Win_unlock", {{.of_rank = unlock_0}, {.of_rank = unlock_1}}},
-	[UNLOCK_ALL] = {"MPI_Win_unlock_all", {{.of_all = unlock_all_0}, {.of_all = unlock_all_1}}},
-	[FLUSH] = {"MPI_Win_flush", {{.of_rank = flush_0}, {.of_rank = flush_1}}},
-	[FLUSH_LOCAL] = {"MPI_Win_flush_local", {{.of_rank = flush_local_0}, {.of_rank = flush_local_1}}},
-	[FLUSH_ALL] = {"MPI_Win_flush_all", {{.of_all = flush_all_0}, {.of_all = flush_all_1}}},
+	[LOCK] = {"MPI_Win_lock", {{.lock = win_lock_0}, {.lock = win_lock_1}}},
+	[LOCK_ALL] = {"MPI_Win_lock_all", {{.lock_all = win_lock_all_0}, {.lock_all = win_lock_all_1}}},
+	[UNLOCK] = {"MPI_Win_unlock", {{.of_rank = win_unlock_0}, {.of_rank = win_unlock_1}}},
+	[UNLOCK_ALL] = {"MPI_Win_unlock_all", {{.of_all = win_unlock_all_0}, {.of_all = win_unlock_all_1}}},
+	[FLUSH] = {"MPI_Win_flush", {{.of_rank = win_flush_0}, {.of_rank = win_flush_1}}},
+	[FLUSH_LOCAL] = {"MPI_Win_flush_local",
+			 {{.of_rank = win_flush_local_0}, {.of_rank = win_flush_local_1}}},
+	[FLUSH_ALL] = {"MPI_Win_flush_all", {{.of_all = win_flush_all_0}, {.of_all = win_flush_all_1}}},
 	[FLUSH_LOCAL_ALL] = {"MPI_Win_flush_local_all",
-			     {{.of_all = flush_local_all_0}, {.of_all = flush_local_all_1}}},
-	[SYNC] = {"MPI_Win_sync", {{.of_all = sync_0}, {.of_all = sync_1}}},
-	[FENCE] = {"MPI_Win_fence", {{.lock_all = fence_0}, {.lock_all = fence_1}}},
-	[POST] = {"MPI_Win_post", {{.of_group = post_0}, {.of_group = post_1}}},
-	[START] = {"MPI_Win_start", {{.of_group = start_0}, {.of_group = start_1}}},
-	[COMPLETE] = {"MPI_Win_complete", {{.of_all = complete_0}, {.of_all = complete_1}}},
-	[WAIT] = {"MPI_Win_wait", {{.of_all = wait_0}, {.of_all = wait_1}}},
-	[TEST] = {"MPI_Win_test", {{.test = test_0}, {.test = test_1}}},
+			     {{.of_all = win_flush_local_all_0}, {.of_all = win_flush_local_all_1}}},
+	[SYNC] = {"MPI_Win_sync", {{.of_all = win_sync_0}, {.of_all = win_sync_1}}},
+	[FENCE] = {"MPI_Win_fence", {{.lock_all = win_fence_0}, {.lock_all = win_fence_1}}},
+	[POST] = {"MPI_Win_post", {{.of_group = win_post_0}, {.of_group = win_post_1}}},
+	[START] = {"MPI_Win_start", {{.of_group = win_start_0}, {.of_group = win_start_1}}},
+	[COMPLETE] = {"MPI_Win_complete", {{.of_all = win_complete_0}, {.of_all = win_complete_1}}},
+	[WAIT] = {"MPI_Win_wait", {{.of_all = win_wait_0}, {.of_all = win_wait_1}}},
+	[TEST] = {"MPI_Win_test", {{.test = win_test_0}, {.test = win_test_1}}},
 };
 
 static int call_named(const char *name)
 {
-	int call = 0;
-	while (call < CALLS && strcmp(calls[call].name, name) != 0)
-		call++;
-	return call;
+	return sn_quick_named(calls, sizeof(*calls), CALLS, name);
 }
 
 bool sn_epochs_are(const char *name)
 {
-	return call_named(name + (*name == 'P')) < CALLS;
+	return call_named(name) < CALLS;
 }
 
 static void find(void)
@@ -533,7 +502,7 @@ static void find(void)
 void *sn_epochs_stand_in(const char *name, void *definition)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	int p = *name == 'P', call = call_named(name + p);
+	int p = *name == 'P', call = call_named(name);
 	pthread_once(&once, find);
 	if (!p && sn_quick_is_tools(name, definition)) /* what that calls by the other name comes here */
 		return NULL;

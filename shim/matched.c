@@ -374,10 +374,7 @@ static const struct {
 
 static int call_named(const char *name)
 {
-	int call = 0;
-	while (call < CALLS && strcmp(calls[call].name, name + (*name == 'P')) != 0)
-		call++;
-	return call;
+	return sn_quick_named(calls, sizeof(*calls), CALLS, name);
 }
 
 bool sn_matched_is(const char *name)

@@ -510,9 +510,7 @@ static const struct {
 
 static int call_named(const char *name)
 {
-	int call = 0;
-	while (call < CALLS && strcmp(calls[call].name, name + (*name == 'P')) != 0)
-		call++;
+	int call = sn_quick_named(calls, sizeof(*calls), CALLS, name);
 	return sn_mpi_family == OPEN_MPI && sn_mpi_abi == OPEN_MPIS ? call : CALLS;
 }
 

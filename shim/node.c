@@ -196,14 +196,6 @@ static size_t room_of(const struct told *t, size_t *behind)
 	return *behind + (ranks + 1) * line + ranks * ranks * sizeof(uint32_t);
 }
 
-char *sn_window_at(const struct window *w, int rank)
-{
-	char *at = w->mem;
-	for (int r = 0; r < rank; r++)
-		at += w->of.all[r].room;
-	return at;
-}
-
 /* ---- the window ---- */
 
 /* take: it is none any more. */
@@ -258,7 +250,7 @@ static int begin(struct window *w, handle info, handle comm, void *base, void *w
 	const struct said *mine = &w->of.all[w->of.rank];
 	if (!w->mem)
 		return sn_proof_failed(comm);
-	char *at = sn_window_at(w, w->of.rank);
+	char *at = w->mine[w->of.rank].at;
 	int rc = create.create(at, (intptr_t)mine->a, (int)mine->b, info, comm, win);
 	if (rc)
 		return rc;
@@ -272,6 +264,9 @@ static void lay_out(struct window *w, size_t at)
 	w->parts = (void *)(w->mem + at);
 	w->fence = (void *)(w->parts + w->of.ranks);
 	w->posted = (void *)(w->fence + 1);
+	char *part = w->mem;
+	for (int r = 0; r < w->of.ranks; part += w->of.all[r++].room)
+		w->mine[r].at = part;
 }
 
 /*
@@ -352,7 +347,7 @@ static bool query(handle win, int rank, intptr_t *size, intptr_t *unit, void *ba
 	bool none = rank == w->of.ranks || !w->of.all[rank].a; /* MPICH's tests want NULL of a part of 0 */
 	*size = none ? 0 : (intptr_t)w->of.all[rank].a;
 	*unit = rank == w->of.ranks ? 0 : (intptr_t)w->of.all[rank].b;
-	*(char **)base = none ? NULL : sn_window_at(w, rank);
+	*(char **)base = none ? NULL : w->mine[rank].at;
 	return true;
 }
 
@@ -434,32 +429,25 @@ static int query_without(handle win, int rank, intptr_t *size, intptr_t *unit, v
 
 /* ---- standing in ---- */
 
-#define BOTH(call, parameters, arguments)                                                                    \
-	static int call##_0 parameters                                                                       \
-	{                                                                                                    \
-		return call(0, arguments);                                                                   \
-	}                                                                                                    \
-	static int call##_1 parameters                                                                       \
-	{                                                                                                    \
-		return call(1, arguments);                                                                   \
-	}
-#define WITH(...) __VA_ARGS__
-
-BOTH(split_type, (handle comm, int type, int key, handle info, void *made), WITH(comm, type, key, info, made))
-BOTH(win_allocate, (intptr_t size, int unit, handle info, handle comm, void *base, void *win),
-     WITH(size, unit, info, comm, base, win))
-BOTH(win_allocate_c, (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
-     WITH(size, unit, info, comm, base, win))
-BOTH(win_allocate_apart, (intptr_t size, int unit, handle info, handle comm, void *base, void *win),
-     WITH(size, unit, info, comm, base, win))
-BOTH(win_allocate_apart_c, (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
-     WITH(size, unit, info, comm, base, win))
-BOTH(win_query, (handle win, int rank, intptr_t *size, int *unit, void *base),
-     WITH(win, rank, size, unit, base))
-BOTH(win_query_c, (handle win, int rank, intptr_t *size, intptr_t *unit, void *base),
-     WITH(win, rank, size, unit, base))
-BOTH(get_attr, (handle win, int key, void *value, int *flag), WITH(win, key, value, flag))
-BOTH(win_free, (void *win), WITH(win))
+SN_BY_BOTH_NAMES(split_type, (handle comm, int type, int key, handle info, void *made),
+		 SN_WITH(comm, type, key, info, made))
+SN_BY_BOTH_NAMES(win_allocate, (intptr_t size, int unit, handle info, handle comm, void *base, void *win),
+		 SN_WITH(size, unit, info, comm, base, win))
+SN_BY_BOTH_NAMES(win_allocate_c,
+		 (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
+		 SN_WITH(size, unit, info, comm, base, win))
+SN_BY_BOTH_NAMES(win_allocate_apart,
+		 (intptr_t size, int unit, handle info, handle comm, void *base, void *win),
+		 SN_WITH(size, unit, info, comm, base, win))
+SN_BY_BOTH_NAMES(win_allocate_apart_c,
+		 (intptr_t size, intptr_t unit, handle info, handle comm, void *base, void *win),
+		 SN_WITH(size, unit, info, comm, base, win))
+SN_BY_BOTH_NAMES(win_query, (handle win, int rank, intptr_t *size, int *unit, void *base),
+		 SN_WITH(win, rank, size, unit, base))
+SN_BY_BOTH_NAMES(win_query_c, (handle win, int rank, intptr_t *size, intptr_t *unit, void *base),
+		 SN_WITH(win, rank, size, unit, base))
+SN_BY_BOTH_NAMES(get_attr, (handle win, int key, void *value, int *flag), SN_WITH(win, key, value, flag))
+SN_BY_BOTH_NAMES(win_free, (void *win), SN_WITH(win))
 
 static bool has_ours(void)
 {
@@ -495,9 +483,7 @@ void *sn_node_stand_in(const char *name, void *definition)
 		[ALLOCATE_C] = {.allocate_c = allocate_without},
 		[ALLOCATE_APART_C] = {.allocate_c = allocate_apart_without},
 		[QUERY_C] = {.query_c = query_without}};
-	int p = *name == 'P', call = 0;
-	while (call < CALLS && strcmp(name + p, calls[call].name) != 0)
-		call++;
+	int p = *name == 'P', call = sn_quick_named(calls, sizeof(*calls), CALLS, name);
 	if (call == CALLS && sn_onesided_is(name))
 		return !definition || has_ours() ? sn_onesided_stand_in(name, definition) : NULL;
 	if (call == CALLS)

@@ -94,7 +94,7 @@ struct access sn_access_of(handle win, int rank, intptr_t at)
 	if (__builtin_mul_overflow(at, (intptr_t)s->b, &begin) || begin > s->a)
 		return a;
 	a.room = s->a - begin;
-	a.at = sn_window_at(a.w, rank) + begin;
+	a.at = a.w->mine[rank].at + begin;
 	return a;
 }
 
@@ -376,57 +376,50 @@ static int rget_accumulate_without(const void *from, int64_t n, handle type, voi
 
 /* ---- standing in ---- */
 
-#define BOTH(call, parameters, arguments)                                                                    \
-	static int call##_0 parameters                                                                       \
-	{                                                                                                    \
-		return call(0, arguments);                                                                   \
-	}                                                                                                    \
-	static int call##_1 parameters                                                                       \
-	{                                                                                                    \
-		return call(1, arguments);                                                                   \
-	}
-#define WITH(...) __VA_ARGS__
 #define ALL(name, count_t)                                                                                   \
-	BOTH(put##name,                                                                                      \
-	     (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n, handle at_type, \
-	      handle win),                                                                                   \
-	     WITH(from, n, type, rank, at, at_n, at_type, win))                                              \
-	BOTH(get##name,                                                                                      \
-	     (void *to, count_t n, handle type, int rank, intptr_t at, count_t at_n, handle at_type,         \
-	      handle win),                                                                                   \
-	     WITH(to, n, type, rank, at, at_n, at_type, win))                                                \
-	BOTH(rput##name,                                                                                     \
-	     (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n, handle at_type, \
-	      handle win, void *request),                                                                    \
-	     WITH(from, n, type, rank, at, at_n, at_type, win, request))                                     \
-	BOTH(rget##name,                                                                                     \
-	     (void *to, count_t n, handle type, int rank, intptr_t at, count_t at_n, handle at_type,         \
-	      handle win, void *request),                                                                    \
-	     WITH(to, n, type, rank, at, at_n, at_type, win, request))                                       \
-	BOTH(accumulate##name,                                                                               \
-	     (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n, handle at_type, \
-	      handle op, handle win),                                                                        \
-	     WITH(from, n, type, rank, at, at_n, at_type, op, win))                                          \
-	BOTH(raccumulate##name,                                                                              \
-	     (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n, handle at_type, \
-	      handle op, handle win, void *request),                                                         \
-	     WITH(from, n, type, rank, at, at_n, at_type, op, win, request))                                 \
-	BOTH(get_accumulate##name,                                                                           \
-	     (const void *from, count_t n, handle type, void *to, count_t to_n, handle to_type, int rank,    \
-	      intptr_t at, count_t at_n, handle at_type, handle op, handle win),                             \
-	     WITH(from, n, type, to, to_n, to_type, rank, at, at_n, at_type, op, win))                       \
-	BOTH(rget_accumulate##name,                                                                          \
-	     (const void *from, count_t n, handle type, void *to, count_t to_n, handle to_type, int rank,    \
-	      intptr_t at, count_t at_n, handle at_type, handle op, handle win, void *request),              \
-	     WITH(from, n, type, to, to_n, to_type, rank, at, at_n, at_type, op, win, request))
+	SN_BY_BOTH_NAMES(put##name,                                                                          \
+			 (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n,     \
+			  handle at_type, handle win),                                                       \
+			 SN_WITH(from, n, type, rank, at, at_n, at_type, win))                               \
+	SN_BY_BOTH_NAMES(get##name,                                                                          \
+			 (void *to, count_t n, handle type, int rank, intptr_t at, count_t at_n,             \
+			  handle at_type, handle win),                                                       \
+			 SN_WITH(to, n, type, rank, at, at_n, at_type, win))                                 \
+	SN_BY_BOTH_NAMES(rput##name,                                                                         \
+			 (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n,     \
+			  handle at_type, handle win, void *request),                                        \
+			 SN_WITH(from, n, type, rank, at, at_n, at_type, win, request))                      \
+	SN_BY_BOTH_NAMES(rget##name,                                                                         \
+			 (void *to, count_t n, handle type, int rank, intptr_t at, count_t at_n,             \
+			  handle at_type, handle win, void *request),                                        \
+			 SN_WITH(to, n, type, rank, at, at_n, at_type, win, request))                        \
+	SN_BY_BOTH_NAMES(accumulate##name,                                                                   \
+			 (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n,     \
+			  handle at_type, handle op, handle win),                                            \
+			 SN_WITH(from, n, type, rank, at, at_n, at_type, op, win))                           \
+	SN_BY_BOTH_NAMES(raccumulate##name,                                                                  \
+			 (const void *from, count_t n, handle type, int rank, intptr_t at, count_t at_n,     \
+			  handle at_type, handle op, handle win, void *request),                             \
+			 SN_WITH(from, n, type, rank, at, at_n, at_type, op, win, request))                  \
+	SN_BY_BOTH_NAMES(get_accumulate##name,                                                               \
+			 (const void *from, count_t n, handle type, void *to, count_t to_n, handle to_type,  \
+			  int rank, intptr_t at, count_t at_n, handle at_type, handle op, handle win),       \
+			 SN_WITH(from, n, type, to, to_n, to_type, rank, at, at_n, at_type, op, win))        \
+	SN_BY_BOTH_NAMES(                                                                                    \
+		rget_accumulate##name,                                                                       \
+		(const void *from, count_t n, handle type, void *to, count_t to_n, handle to_type, int rank, \
+		 intptr_t at, count_t at_n, handle at_type, handle op, handle win, void *request),           \
+		SN_WITH(from, n, type, to, to_n, to_type, rank, at, at_n, at_type, op, win, request))
 
 ALL(, int)
 ALL(_c, int64_t)
-BOTH(fetch_and_op, (const void *from, void *to, handle type, int rank, intptr_t at, handle op, handle win),
-     WITH(from, to, type, rank, at, op, win))
-BOTH(compare_and_swap,
-     (const void *from, const void *with, void *to, handle type, int rank, intptr_t at, handle win),
-     WITH(from, with, to, type, rank, at, win))
+SN_BY_BOTH_NAMES(fetch_and_op,
+		 (const void *from, void *to, handle type, int rank, intptr_t at, handle op, handle win),
+		 SN_WITH(from, to, type, rank, at, op, win))
+SN_BY_BOTH_NAMES(compare_and_swap,
+		 (const void *from, const void *with, void *to, handle type, int rank, intptr_t at,
+		  handle win),
+		 SN_WITH(from, with, to, type, rank, at, win))
 #define MEMBER(member, call)                                                                                 \
 	{                                                                                                    \
 		{.member = call##_0},                                                                        \
@@ -469,15 +462,12 @@ static const struct {
 
 static int call_named(const char *name)
 {
-	int call = 0;
-	while (call < CALLS && strcmp(calls[call].name, name) != 0)
-		call++;
-	return call;
+	return sn_quick_named(calls, sizeof(*calls), CALLS, name);
 }
 
 bool sn_onesided_is(const char *name)
 {
-	return call_named(name + (*name == 'P')) < CALLS;
+	return call_named(name) < CALLS;
 }
 
 static bool found;
@@ -497,7 +487,7 @@ static bool has_all(void)
 
 void *sn_onesided_stand_in(const char *name, void *definition)
 {
-	int p = *name == 'P', call = call_named(name + p);
+	int p = *name == 'P', call = call_named(name);
 	if (!definition)
 		return calls[call].without.symbol;
 	if (!has_all())

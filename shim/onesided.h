@@ -49,7 +49,6 @@ bool sn_change_find(void);
 struct change {
 	struct access a; /* at NULL: the MPI does it */
 	struct side mine, there, result;
-	int64_t n, to_n, at_n;
 	handle op, element;
 	int64_t elements; /* one behind the other, but there may be holes in each */
 	size_t extent;

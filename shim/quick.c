@@ -478,10 +478,7 @@ bool sn_quick_is_tools(const char *name, const void *definition)
 
 static int call_named(const char *name)
 {
-	int call = 0;
-	while (call < CALLS && strcmp(calls[call].name, name + (*name == 'P')) != 0)
-		call++;
-	return call;
+	return sn_quick_named(calls, sizeof(*calls), CALLS, name);
 }
 
 unsigned char sn_quick_idle(const char *name)

@@ -68,6 +68,20 @@ static inline int sn_quick_pause(int *fails)
 	return -(1 << *fails);
 }
 
+/* Two functions, which tell call() by which name they were reached: 0, or with a P, 1. */
+#define SN_BY_BOTH_NAMES(call, parameters, arguments)                                                        \
+	static int call##_0 parameters                                                                       \
+	{                                                                                                    \
+		return call(0, arguments);                                                                   \
+	}                                                                                                    \
+	static int call##_1 parameters                                                                       \
+	{                                                                                                    \
+		return call(1, arguments);                                                                   \
+	}
+#define SN_WITH(...) __VA_ARGS__
+/* abi.c: of a table of n entries, which begin with a name, or NULL: that of this one, with a P or without; n: there is none. */
+int sn_quick_named(const void *table, size_t each, int n, const char *name);
+
 /* What stands before this definition of a name: itself, or a function here that calls it. */
 void *sn_quick_stand_in(const char *name, void *definition);
 /*

@@ -568,10 +568,7 @@ bool sn_requests_about(void)
 
 static int call_named(const char *name)
 {
-	int i = 0;
-	while (i < TAKEN && strcmp(calls[i].name, name + (*name == 'P')) != 0)
-		i++;
-	return i;
+	return sn_quick_named(calls, sizeof(*calls), TAKEN, name);
 }
 
 bool sn_requests_take(const char *name)

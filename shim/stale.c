@@ -175,9 +175,7 @@ static const struct {
 
 void *sn_stale_stand_in(const char *name, void *definition)
 {
-	int p = *name == 'P', call = 0;
-	while (call < CALLS && (!calls[call].name || strcmp(calls[call].name, name + p) != 0))
-		call++;
+	int p = *name == 'P', call = sn_quick_named(calls, sizeof(*calls), CALLS, name);
 	if (call < CALLS)
 		sn_mpi_find_family();
 	if (call == CALLS || sn_mpi_family != OPEN_MPI)

@@ -37,7 +37,9 @@ struct sn_window_fence {
 
 enum sn_epoch { SN_EPOCH_NONE, SN_EPOCH_SHARED, SN_EPOCH_EXCLUSIVE, SN_EPOCH_STARTED };
 
-struct sn_window_mine { /* epochs.c: of each rank's part, what this one has */
+struct sn_window_mine { /* of each rank's part, what this one has */
+	char *at;
+	/* epochs.c */
 	enum sn_epoch epoch;
 	uint32_t posts; /* of its MPI_Win_post for this rank, that have been started */
 };
@@ -70,7 +72,6 @@ static inline bool sn_window_has_epoch(const struct window *w)
 
 /* NULL: it is another one. The last one is remembered. */
 struct window *sn_window_known(handle win);
-char *sn_window_at(const struct window *w, int rank); /* its part */
 
 /* May such calls of this rank's be ours? All must say so. */
 bool sn_window_may(void);
