@@ -18,6 +18,9 @@
  *   alltoall, allreduce, bcast, exchange, reduce, gather, scatter   us a call; each rank in turns is the root
  *   allgatherv, alltoallv, gatherv, scatterv   likewise
  *   iallreduce, ibcast, ialltoall   likewise, with MPI_Wait
+ *   winput, winget, winsum   us, MPI_Put, MPI_Get or MPI_Fetch_and_op of rank 0 to rank 1 and MPI_Win_flush, in a window of
+ *              MPI_Win_allocate; winlock is MPI_Put between MPI_Win_lock and MPI_Win_unlock, winfence MPI_Put to the next
+ *              rank and MPI_Win_fence of all
  *   probed     us, a message to the right and one from the left, which MPI_Mprobe finds and MPI_Mrecv receives
  *   asked      us, four messages to the right and four from the left, until MPI_Testall says that all are over
  *   fresh      likewise with MPI_Waitall, and none of 1 to SIZE bytes is like another: new tags, lengths, buffers
@@ -71,6 +74,7 @@ static volatile long sink;
 static double switches; /* of this rank's thread, a round of the last row */
 
 #include "collectives.h"
+#include "onesided.h"
 
 static _Noreturn void fail(const char *what)
 {
@@ -453,7 +457,7 @@ static double timed(const char *kind, size_t len, long rounds)
 		return rate(len, rounds);
 	if (!strcmp(kind, "rates"))
 		return rate_all(len, rounds);
-	return collective(kind, len, rounds);
+	return strncmp(kind, "win", 3) ? collective(kind, len, rounds) : onesided(kind, len, rounds);
 }
 
 static double timed_and_counted(const char *kind, size_t len, long rounds)
