@@ -89,39 +89,61 @@ static void several(int n, bool fresh, long nth)
 		MPI_Testall(2 * FEW, req, &all_over, MPI_STATUSES_IGNORE);
 }
 
+enum collective_kind {
+	ALLTOALL,
+	ALLREDUCE,
+	BCAST,
+	REDUCE,
+	GATHER,
+	SCATTER,
+	VARY,
+	BEGUN,
+	PROBED,
+	FRESH,
+	ASKED,
+	NEIGHBOURS,
+	EXCHANGE
+};
+
+static enum collective_kind collective_kind(const char *kind)
+{
+	static const char *const names[EXCHANGE] = {
+		[ALLTOALL] = "alltoall", [ALLREDUCE] = "allreduce",  [BCAST] = "bcast",	  [REDUCE] = "reduce",
+		[GATHER] = "gather",	 [SCATTER] = "scatter",	     [PROBED] = "probed", [FRESH] = "fresh",
+		[ASKED] = "asked",	 [NEIGHBOURS] = "neighbours"};
+	for (int k = 0; k < EXCHANGE; k++)
+		if (names[k] && !strcmp(kind, names[k]))
+			return (enum collective_kind)k;
+	return kind[strlen(kind) - 1] == 'v' ? VARY : *kind == 'i' ? BEGUN : EXCHANGE;
+}
+
 static double collective(const char *kind, size_t len, long rounds)
 {
 	int n = (int)len, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
 	MPI_Comm all = MPI_COMM_WORLD;
+	enum collective_kind which =
+		collective_kind(kind); /* to compare names costs as much as a short message */
 	MPI_Barrier(all);
 	double start = MPI_Wtime();
 	for (long i = 0; i < rounds; i++) {
 		int root = (int)(i % ranks);
-		if (!strcmp(kind, "alltoall"))
-			MPI_Alltoall(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, all);
-		else if (!strcmp(kind, "allreduce"))
-			MPI_Allreduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, all);
-		else if (!strcmp(kind, "bcast"))
-			MPI_Bcast(i % 2 ? mine : theirs, n, MPI_BYTE, root, all);
-		else if (!strcmp(kind, "reduce"))
-			MPI_Reduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, root, all);
-		else if (!strcmp(kind, "gather"))
-			MPI_Gather(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all);
-		else if (!strcmp(kind, "scatter"))
-			MPI_Scatter(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all);
-		else if (kind[strlen(kind) - 1] == 'v')
-			vary(kind, n, root);
-		else if (*kind == 'i')
-			begun(kind, n, root);
-		else if (!strcmp(kind, "probed"))
-			probed(n, right, left);
-		else if (!strcmp(kind, "fresh") || !strcmp(kind, "asked"))
-			several(n, *kind == 'f', i);
-		else if (!strcmp(kind, "neighbours"))
-			neighbours(n);
-		else
+		switch (which) {
+		case ALLTOALL: MPI_Alltoall(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, all); break;
+		case ALLREDUCE: MPI_Allreduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, all); break;
+		case BCAST: MPI_Bcast(i % 2 ? mine : theirs, n, MPI_BYTE, root, all); break;
+		case REDUCE: MPI_Reduce(mine, theirs, n / 8, MPI_DOUBLE, MPI_SUM, root, all); break;
+		case GATHER: MPI_Gather(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all); break;
+		case SCATTER: MPI_Scatter(mine, n, MPI_BYTE, theirs, n, MPI_BYTE, root, all); break;
+		case VARY: vary(kind, n, root); break;
+		case BEGUN: begun(kind, n, root); break;
+		case PROBED: probed(n, right, left); break;
+		case FRESH:
+		case ASKED: several(n, which == FRESH, i); break;
+		case NEIGHBOURS: neighbours(n); break;
+		case EXCHANGE:
 			MPI_Sendrecv(mine, n, MPI_BYTE, right, 1, theirs, n, MPI_BYTE, left, 1, all,
 				     MPI_STATUS_IGNORE);
+		}
 	}
 	MPI_Barrier(all);
 	return MPI_Wtime() - start;

@@ -6,7 +6,8 @@
 /* Rank 0 to rank 1, which waits in a barrier meanwhile, but for fences: those are everybody's, each to the next one. */
 static double onesided(const char *kind, size_t len, long rounds)
 {
-	bool fences = !strcmp(kind, "winfence"), locks = !strcmp(kind, "winlock"), begins = rank == 0 || fences;
+	bool fences = !strcmp(kind, "winfence"), locks = !strcmp(kind, "winlock"),
+	     begins = rank == 0 || fences;
 	bool sums = !strcmp(kind, "winsum");
 	int n = (int)len, target = fences ? (rank + 1) % ranks : 1;
 	long one = 1;
