@@ -244,6 +244,17 @@ struct origin {
 	sn_peer peer;
 };
 
+/* Often of a message that has just been sent. */
+static inline void copy_entry(struct fi_cq_tagged_entry *to, const struct fi_cq_tagged_entry *from)
+{
+	to->op_context = SN_APART(from->op_context);
+	to->flags = SN_APART(from->flags);
+	to->len = SN_APART(from->len);
+	to->buf = SN_APART(from->buf);
+	to->data = SN_APART(from->data);
+	to->tag = SN_APART(from->tag);
+}
+
 /* Take up to count entries. -FI_EAGAIN: there are none; -FI_EAVAIL: the first is an error. */
 static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin *origins)
 {
@@ -267,8 +278,8 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 			n = n ? n : -FI_EAVAIL;
 			break;
 		}
-		if (sn_likely(size == sizeof(struct fi_cq_tagged_entry))) /* a few moves */
-			memcpy(to, &e->e, sizeof(struct fi_cq_tagged_entry));
+		if (sn_likely(size == sizeof(struct fi_cq_tagged_entry)))
+			copy_entry((struct fi_cq_tagged_entry *)(void *)to, &e->e);
 		else
 			memcpy(to, &e->e, size);
 		if (origins)

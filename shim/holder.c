@@ -31,14 +31,6 @@ static bool somebody_sleeps(void)
 
 /* ---- what was seen ---- */
 
-struct entry *sn_seen_beside(struct entry *table, const struct call *c)
-{
-	for (unsigned at = sn_seen_set(c), i = 1; i < SN_WAYS; i++)
-		if (sn_seen_is(&table[at ^ i], c))
-			return &table[at ^ i];
-	return NULL;
-}
-
 /*
  * Not rather one that is not known: then several new kinds of one set would take the same place from each other in
  * every round, and none would be known ever.

@@ -87,13 +87,19 @@ static inline bool sn_seen_is(const struct entry *e, const struct call *c)
 	return likely(e->known && same(&e->call, c));
 }
 
-/* Beside its first place; NULL: it is not known. */
-struct entry *sn_seen_beside(struct entry *table, const struct call *c);
+/* Beside `at`, its first place; NULL: it is not known. */
+static inline struct entry *sn_seen_beside(struct entry *table, unsigned at, const struct call *c)
+{
+	for (unsigned i = 1; i < SN_WAYS; i++)
+		if (!likely(table[at ^ i].call.tag != c->tag) && sn_seen_is(&table[at ^ i], c))
+			return &table[at ^ i];
+	return NULL;
+}
 /* Likewise, in all of them. */
 static inline struct entry *sn_seen_known(struct entry *table, const struct call *c)
 {
-	struct entry *e = &table[sn_seen_set(c)];
-	return likely(sn_seen_is(e, c)) ? e : sn_seen_beside(table, c);
+	unsigned at = sn_seen_set(c);
+	return likely(sn_seen_is(&table[at], c)) ? &table[at] : sn_seen_beside(table, at, c);
 }
 /* Its place; or one for it: which no call has, or each of them in turn. By a thread that has a struct sn_mine. */
 struct entry *sn_seen_place(struct entry *table, const struct call *c) __attribute__((returns_nonnull));

@@ -61,7 +61,7 @@ struct entry *sn_kin_find(struct sn_kin *table, const struct call *c)
 		if (!is_hosts(c->region))
 			return NULL;
 		struct entry *e = &k->entry;
-		e->call = *c;
+		call_copy(&e->call, c);
 		if (c->tag >= 0) {
 			e->tag = c->tag;
 			e->way.bits = k->bits ^ (uint64_t)c->tag;

@@ -68,14 +68,27 @@ static struct slot *slot_of(handle h)
 	return i < MOST ? &slots[i] : NULL;
 }
 
+/* From one state to another. Where one thread calls at a time, without a locked instruction, which waits for what was written before. */
+static inline bool turn(struct slot *s, int *was, int is)
+{
+	if (!sn_quick_serial())
+		return atomic_compare_exchange_strong_explicit(&s->state, was, is, memory_order_acquire,
+							       memory_order_relaxed);
+	int found = atomic_load_explicit(&s->state, memory_order_relaxed);
+	if (found == *was)
+		atomic_store_explicit(&s->state, is, memory_order_relaxed);
+	bool turned = found == *was;
+	*was = found;
+	return turned;
+}
+
 /* NULL: none is free. */
 static struct slot *take(void)
 {
 	for (unsigned i = 0; i < MOST; i++) {
 		int was = FREE;
 		if (atomic_load_explicit(&slots[i].state, memory_order_relaxed) == FREE &&
-		    atomic_compare_exchange_strong_explicit(&slots[i].state, &was, TAKEN,
-							    memory_order_acquire, memory_order_relaxed))
+		    turn(&slots[i], &was, TAKEN))
 			return &slots[i];
 	}
 	return NULL;
@@ -96,8 +109,7 @@ static void free_slot(struct slot *s)
 static bool hold(struct slot *s)
 {
 	int was = FULL;
-	while (!atomic_compare_exchange_weak_explicit(&s->state, &was, HELD, memory_order_acquire,
-						      memory_order_relaxed)) {
+	while (!turn(s, &was, HELD)) {
 		if (was == FREE || was == TAKEN)
 			return false;
 		if (was == HELD)

@@ -53,18 +53,18 @@ enum {
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
 
-static __attribute__((noinline)) struct entry *find_on(struct entry *table, struct sn_kin *kin,
+static __attribute__((noinline)) struct entry *find_on(struct entry *table, unsigned at, struct sn_kin *kin,
 						       const struct call *c)
 {
-	struct entry *e = sn_seen_beside(table, c);
+	struct entry *e = sn_seen_beside(table, at, c);
 	return e ? e : sn_kin_find(kin, c);
 }
 
 /* NULL: it is not known. */
 static ALWAYS struct entry *find(struct entry *table, struct sn_kin *kin, const struct call *c)
 {
-	struct entry *e = &table[sn_seen_set(c)];
-	return likely(sn_seen_is(e, c)) ? e : find_on(table, kin, c);
+	unsigned at = sn_seen_set(c);
+	return likely(sn_seen_is(&table[at], c)) ? &table[at] : find_on(table, at, kin, c);
 }
 
 static ALWAYS struct entry *find_send(const struct call *c)

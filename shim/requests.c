@@ -58,9 +58,9 @@ bool sn_requests_post(const struct sn_shim_quick *q, struct entry *e, void *buf,
 	sn_own_free = s->next;
 	s->ahead.posted = to;
 	s->ahead.buf = buf;
-	s->ahead.way = e->way;
+	way_copy(&s->ahead.way, &e->way);
 	s->entry = e;
-	s->call = e->call;
+	call_copy(&s->call, &e->call);
 	s->tag = e->tag;
 	s->asked = 0;
 	s->after = &posted;

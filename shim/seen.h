@@ -13,6 +13,35 @@ struct call {
 	uint32_t freed; /* of its handles (freed.h) */
 };
 
+/*
+ * A field by itself, of what may have been written field by field a moment ago: to copy the whole by loads that span several
+ * of its fields would wait until those writes have left for the cache, behind that to the ring before them.
+ */
+#define SN_APART(field) (*(const volatile __typeof__(field) *)&(field))
+
+static inline void call_copy(struct call *to, const struct call *from)
+{
+	to->type = SN_APART(from->type);
+	to->comm = SN_APART(from->comm);
+	to->region = SN_APART(from->region);
+	to->count = SN_APART(from->count);
+	to->peer = SN_APART(from->peer);
+	to->tag = SN_APART(from->tag);
+	to->freed = SN_APART(from->freed);
+}
+
+static inline void way_copy(struct sn_shim_way *to, const struct sn_shim_way *from)
+{
+	to->ep = SN_APART(from->ep);
+	to->len = SN_APART(from->len);
+	to->bits = SN_APART(from->bits);
+	to->mask = SN_APART(from->mask);
+	to->data = SN_APART(from->data);
+	to->exactly = SN_APART(from->exactly);
+	to->peer = SN_APART(from->peer);
+	to->flags = SN_APART(from->flags);
+}
+
 struct entry {
 	struct call call;
 	bool seen;  /* there was such a call */

@@ -14,6 +14,16 @@ static void describe(const struct sn_claim *claim, sn_completion *c)
 	};
 }
 
+/* Who asks for a message to take it waits for it, most often: the rest of a look takes as long as ten of these. */
+#define LOOKS 8
+
+static void look_at(struct sn_peer_state *peer)
+{
+	int n = 0;
+	for (unsigned k = 0; !n && k < LOOKS && peer->ops->look; k++)
+		n = sn_core_look_at(peer);
+}
+
 static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
 		sn_claim **claim)
 {
@@ -31,6 +41,10 @@ static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask
 	sn_lock(&ep->lock);
 	struct sn_match *m = ep->match[plain != 0];
 	struct sn_match_unexpected *u = sn_match_find(m, bits, mask, from);
+	if (!u && claim && from != SN_ANY_PEER && ep->peers[from]) {
+		look_at(ep->peers[from]);
+		u = sn_match_find(m, bits, mask, from);
+	}
 	if (!u) {
 		for (uint32_t i = 0; i < ep->rail_count; i++)
 			ep->rails[i].ops->progress(ep->rails[i].state);

@@ -33,11 +33,11 @@ struct sn_match_class {
 	uint64_t mask;
 	bool any;		/* receives from any source */
 	uint64_t posted, shown; /* receives, and how many of them are on the board */
-	uint64_t groups;
+	uint64_t groups;	/* in buckets */
 	struct sn_match_group **buckets;
 	uint64_t bucket_mask; /* how many buckets, less one */
-	struct sn_match_group
-		*recent[SN_MATCH_RECENT]; /* used lately: looked at first, and kept when empty */
+	struct sn_match_group *
+		recent[SN_MATCH_RECENT]; /* used lately: looked at first, in no bucket, and kept when empty */
 };
 
 struct sn_match {
@@ -62,6 +62,11 @@ static inline unsigned sn_match_recent(uint64_t key, uint32_t source)
 {
 	uint32_t mixed = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) + source * 0x9e3779b9u;
 	return mixed >> (32 - SN_MATCH_RECENT_BITS);
+}
+
+static inline bool sn_match_is_empty(const struct sn_match_group *g)
+{
+	return !g->posted_head && !g->link_head;
 }
 
 static inline void sn_match_group_add(struct sn_match *m, struct sn_match_group *g, struct sn_match_posted *p)
@@ -89,15 +94,22 @@ static inline void sn_match_posted_now(struct sn_match *m, struct sn_match_poste
 
 /*
  * sn_match_find and sn_match_post at once for a receive like one of the last ones, under the mask of the last one: it
- * is queued if no message waits for it. False: nothing was done.
+ * is queued if no message waits for it. Likewise for one under a new key, where that is easily told and its place is free.
+ * False: nothing was done.
  */
 static inline bool sn_match_post_again(struct sn_match *m, struct sn_match_posted *p)
 {
 	const struct sn_match_class *c = &m->classes[m->last_class];
 	/* NULL as long as there is no class */
 	struct sn_match_group *g = c->recent[sn_match_recent(p->bits, p->source)];
-	if (!g || g->link_head || c->mask != p->mask || g->key != p->bits || g->source != p->source)
+	if (!g || g->link_head || c->mask != p->mask || c->any != (p->source == SN_MATCH_ANY))
 		return false;
+	if (g->key != p->bits || g->source != p->source) {
+		if (g->posted_head || c->groups)
+			return false;
+		g->key = p->bits;
+		g->source = p->source;
+	}
 	p->next = NULL;
 	p->shown = false;
 	sn_match_group_add(m, g, p);

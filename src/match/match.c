@@ -2,10 +2,11 @@
 /*
  * Tuple space search over classes of masks; see match.h for the idea.
  *
- * One hash table per class holds groups; a group is one key of the class (masked bits, source or any) with the FIFO of
- * the receives posted under it and the FIFO of the unexpected messages that such a receive would take. A group exists
- * while either FIFO has an entry, or while it is one of those of its class that were used lately: programs use the same few
- * keys again and again, and making a group anew each time would cost more than the rest.
+ * A group is one key of a class (masked bits, source or any) with the FIFO of the receives posted under it and the FIFO
+ * of the unexpected messages that such a receive would take. The groups used lately have a place in a small table of the
+ * class, by their keys, and stay there when they are empty: programs use the same few keys again and again. Whoever needs
+ * that place for another key takes an empty one as it is, so that keys which are never the same twice cost no more; one
+ * that is not empty goes to the class's hash table, and is given back when it is.
  *
  * Invariants, on which the answers rest:
  *  - every waiting message is linked, in every class, into the group of its key there; so the head of a group's message
@@ -65,20 +66,32 @@ static struct sn_match_group **bucket_of(const struct sn_match *m, const struct 
 	return &c->buckets[h & c->bucket_mask];
 }
 
+static inline bool is_of(const struct sn_match_group *g, uint64_t key, uint32_t source)
+{
+	return g->key == key && g->source == source;
+}
+
+static struct sn_match_group *bucket_find(struct sn_match *m, const struct sn_match_class *c, uint64_t key,
+					  uint32_t source)
+{
+	struct sn_match_group *g = c->groups ? *bucket_of(m, c, key, source) : NULL;
+	for (; g; g = g->chain) {
+		m->stats.probes++;
+		if (is_of(g, key, source))
+			return g;
+	}
+	return NULL;
+}
+
 static struct sn_match_group *group_find(struct sn_match *m, const struct sn_match_class *c, uint64_t key,
 					 uint32_t source)
 {
 	struct sn_match_group *recent = c->recent[sn_match_recent(key, source)];
-	if (recent && recent->key == key && recent->source == source) {
+	if (recent && is_of(recent, key, source)) {
 		m->stats.probes++;
 		return recent;
 	}
-	for (struct sn_match_group *g = *bucket_of(m, c, key, source); g; g = g->chain) {
-		m->stats.probes++;
-		if (g->key == key && g->source == source)
-			return g;
-	}
-	return NULL;
+	return bucket_find(m, c, key, source);
 }
 
 /* Twice the buckets. Without memory for them the chains just grow longer. */
@@ -103,6 +116,25 @@ static void class_grow(struct sn_match *m, struct sn_match_class *c)
 	free(old);
 }
 
+static void bucket_add(struct sn_match *m, struct sn_match_class *c, struct sn_match_group *g)
+{
+	if (c->groups * 2 > c->bucket_mask)
+		class_grow(m, c);
+	struct sn_match_group **b = bucket_of(m, c, g->key, g->source);
+	g->chain = *b;
+	*b = g;
+	c->groups++;
+}
+
+static void bucket_del(struct sn_match *m, struct sn_match_class *c, const struct sn_match_group *g)
+{
+	struct sn_match_group **at = bucket_of(m, c, g->key, g->source);
+	while (*at != g)
+		at = &(*at)->chain;
+	*at = g->chain;
+	c->groups--;
+}
+
 static void pool_refill(struct sn_match *m)
 {
 	struct sn_match_slab *s = malloc(sizeof *s + m->next_slab * sizeof(struct sn_match_group));
@@ -117,59 +149,68 @@ static void pool_refill(struct sn_match *m)
 	m->next_slab = SN_MIN_OF(m->next_slab * 2, LARGEST_SLAB);
 }
 
-/* Give a group back to the pool if it is empty and has no place among those used lately. */
-static void group_put(struct sn_match *m, struct sn_match_group *g)
+static struct sn_match_group *pool_get(struct sn_match *m, unsigned class)
 {
-	if (g->posted_head || g->link_head)
-		return;
-	struct sn_match_class *c = &m->classes[g->class];
-	if (c->recent[sn_match_recent(g->key, g->source)] == g)
-		return;
-	sn_list_del(&g->busy);
-	struct sn_match_group **at = bucket_of(m, c, g->key, g->source);
-	while (*at != g)
-		at = &(*at)->chain;
-	*at = g->chain;
-	g->chain = m->free_groups;
-	m->free_groups = g;
-	c->groups--;
-	m->stats.groups--;
-}
-
-/* It takes the place of the one that was used before it. */
-static struct sn_match_group *group_use(struct sn_match *m, struct sn_match_class *c,
-					struct sn_match_group *g)
-{
-	struct sn_match_group **at = &c->recent[sn_match_recent(g->key, g->source)];
-	struct sn_match_group *before = *at;
-	*at = g;
-	if (before && before != g)
-		group_put(m, before);
-	return g;
-}
-
-/* The group of this key, made if there is none; NULL when memory is short. */
-static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint64_t key, uint32_t source)
-{
-	struct sn_match_class *c = &m->classes[class];
-	struct sn_match_group *g = group_find(m, c, key, source);
-	if (g)
-		return group_use(m, c, g);
 	if (!m->free_groups)
 		pool_refill(m);
-	g = m->free_groups;
+	struct sn_match_group *g = m->free_groups;
 	if (!g)
 		return NULL;
 	m->free_groups = g->chain;
-	if (c->groups * 2 > c->bucket_mask)
-		class_grow(m, c);
-	struct sn_match_group **b = bucket_of(m, c, key, source);
-	*g = (struct sn_match_group){.key = key, .source = source, .class = class, .chain = *b};
+	*g = (struct sn_match_group){.class = class};
 	sn_list_init(&g->busy);
-	*b = g;
-	c->groups++;
 	m->stats.groups++;
-	return group_use(m, c, g);
+	return g;
+}
+
+static void pool_put(struct sn_match *m, struct sn_match_group *g)
+{
+	sn_list_del(&g->busy);
+	g->chain = m->free_groups;
+	m->free_groups = g;
+	m->stats.groups--;
+}
+
+/* An entry of it is gone. If it was the last one, it is given back unless it is among those used lately. */
+static void group_put(struct sn_match *m, struct sn_match_group *g)
+{
+	struct sn_match_class *c = &m->classes[g->class];
+	if (!sn_match_is_empty(g) || c->recent[sn_match_recent(g->key, g->source)] == g)
+		return;
+	bucket_del(m, c, g);
+	pool_put(m, g);
+}
+
+/*
+ * The group of this key, made if there is none; NULL when memory is short. It takes the place of the one that was used
+ * before it, and if that is empty, that is the one.
+ */
+static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint64_t key, uint32_t source)
+{
+	struct sn_match_class *c = &m->classes[class];
+	struct sn_match_group **recent = &c->recent[sn_match_recent(key, source)], *before = *recent;
+	if (before && is_of(before, key, source))
+		return before;
+	struct sn_match_group *g = bucket_find(m, c, key, source);
+	if (g) {
+		bucket_del(m, c, g);
+		if (before && sn_match_is_empty(before))
+			pool_put(m, before);
+		else if (before)
+			bucket_add(m, c, before);
+	} else if (before && sn_match_is_empty(before)) {
+		g = before;
+	} else {
+		g = pool_get(m, class);
+		if (!g)
+			return NULL;
+		if (before)
+			bucket_add(m, c, before);
+	}
+	g->key = key;
+	g->source = source;
+	*recent = g;
+	return g;
 }
 
 /* ---- a waiting message's place in one class ---- */
@@ -228,9 +269,12 @@ static int class_add(struct sn_match *m, uint64_t mask, bool any)
 	for (struct sn_match_unexpected *u = m->waiting_head; u; u = u->next) {
 		if (link_add(m, class, u))
 			continue;
-		memset(c->recent, 0, sizeof(c->recent)); /* the class will not be, so nothing in it is kept */
 		for (u = u->prev; u; u = u->prev)
 			link_del(m, class, u);
+		for (unsigned i = 0; i < SN_MATCH_RECENT; i++)
+			if (c->recent[i])
+				pool_put(m, c->recent[i]); /* the class will not be */
+		memset(c->recent, 0, sizeof(c->recent));
 		free(c->buckets);
 		return SN_ERR_NOMEM;
 	}
