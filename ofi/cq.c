@@ -137,7 +137,7 @@ enter_ring(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, u
 static inline void passed(struct sn_ofi_cq *cq, size_t size)
 {
 	cq->direct += size;
-	cq->direct_left--;
+	cq->direct_left = SN_APART(cq->direct_left) - 1; /* look() has just written it */
 	cq->given++;
 }
 
