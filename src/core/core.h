@@ -343,21 +343,6 @@ size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part
 			  uint8_t out[SN_ADDR_MAX]);
 void sn_core_peers_free(sn_ep *ep);
 
-/* To who asks for it, right after it was written. */
-static inline void sn_core_comp_copy(sn_completion *to, const sn_completion *from)
-{
-	to->context = SN_APART(from->context);
-	to->op = SN_APART(from->op);
-	to->status = SN_APART(from->status);
-	to->peer = SN_APART(from->peer);
-	to->flags = SN_APART(from->flags);
-	to->bits = SN_APART(from->bits);
-	to->len = SN_APART(from->len);
-	to->full_len = SN_APART(from->full_len);
-	to->data = SN_APART(from->data);
-	to->buf = SN_APART(from->buf);
-}
-
 /* recv.c */
 /* Take a shown receive back before it is used otherwise. False: a sender has it. */
 bool sn_core_recv_withdraw(struct sn_req *req);

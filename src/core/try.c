@@ -247,7 +247,7 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		else if (alone) /* others' messages, and this endpoint's own affairs */
 			sn_core_progress(ep);
 		if (sn_likely(req->state == SN_REQ_DONE)) {
-			sn_core_comp_copy(c, &req->comp);
+			*c = req->comp;
 			sn_core_req_free(req);
 			note_marked(ep, c->flags);
 			sn_unlock(&ep->lock);

@@ -30,7 +30,7 @@ int sn_poll(sn_ep *ep, sn_completion *c, int max)
 	while (n < max && !sn_list_empty(&ep->done)) {
 		struct sn_req *req = sn_container(ep->done.next, struct sn_req, link);
 		sn_list_del(&req->link);
-		sn_core_comp_copy(&c[n++], &req->comp);
+		c[n++] = req->comp;
 		sn_core_req_free(req);
 	}
 	sn_unlock(&ep->lock);
@@ -42,7 +42,7 @@ static inline int take(struct sn_req *req, sn_completion *c)
 	if (req->state != SN_REQ_DONE)
 		return SN_ERR_AGAIN;
 	if (c)
-		sn_core_comp_copy(c, &req->comp);
+		*c = req->comp;
 	sn_core_req_free(req);
 	return SN_OK;
 }

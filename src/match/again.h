@@ -102,10 +102,10 @@ static inline bool sn_match_post_again(struct sn_match *m, struct sn_match_poste
 	const struct sn_match_class *c = &m->classes[m->last_class];
 	/* NULL as long as there is no class */
 	struct sn_match_group *g = c->recent[sn_match_recent(p->bits, p->source)];
-	if (!g || g->link_head || c->mask != p->mask || c->any != (p->source == SN_MATCH_ANY))
+	if (!g || g->link_head || c->mask != p->mask)
 		return false;
-	if (g->key != p->bits || g->source != p->source) {
-		if (g->posted_head || c->groups)
+	if (sn_unlikely(g->key != p->bits || g->source != p->source)) {
+		if (g->posted_head || c->groups || c->any != (p->source == SN_MATCH_ANY))
 			return false;
 		g->key = p->bits;
 		g->source = p->source;
