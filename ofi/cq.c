@@ -137,7 +137,7 @@ enter_ring(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep, const sn_completion *c, u
 static inline void passed(struct sn_ofi_cq *cq, size_t size)
 {
 	cq->direct += size;
-	cq->direct_left = SN_APART(cq->direct_left) - 1; /* look() has just written it */
+	cq->direct_left--;
 	cq->given++;
 }
 
@@ -244,17 +244,6 @@ struct origin {
 	sn_peer peer;
 };
 
-/* Often of a message that has just been sent. */
-static inline void copy_entry(struct fi_cq_tagged_entry *to, const struct fi_cq_tagged_entry *from)
-{
-	to->op_context = SN_APART(from->op_context);
-	to->flags = SN_APART(from->flags);
-	to->len = SN_APART(from->len);
-	to->buf = SN_APART(from->buf);
-	to->data = SN_APART(from->data);
-	to->tag = SN_APART(from->tag);
-}
-
 /* Take up to count entries. -FI_EAGAIN: there are none; -FI_EAVAIL: the first is an error. */
 static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin *origins)
 {
@@ -278,8 +267,8 @@ static ssize_t take(struct sn_ofi_cq *cq, void *buf, size_t count, struct origin
 			n = n ? n : -FI_EAVAIL;
 			break;
 		}
-		if (sn_likely(size == sizeof(struct fi_cq_tagged_entry)))
-			copy_entry((struct fi_cq_tagged_entry *)(void *)to, &e->e);
+		if (sn_likely(size == sizeof(struct fi_cq_tagged_entry))) /* a few moves */
+			memcpy(to, &e->e, sizeof(struct fi_cq_tagged_entry));
 		else
 			memcpy(to, &e->e, size);
 		if (origins)

@@ -269,13 +269,13 @@ static int32_t probe_again(const struct sn_shim_way *w, struct sn_shim_message *
 	}
 	if (rc)
 		return -1;
-	m->ep = w->ep;
-	m->claim = claim;
-	m->bits = SN_APART(c.bits);
-	m->len = SN_APART(c.full_len);
-	m->data = SN_APART(c.data);
-	m->peer = SN_APART(c.peer);
-	m->flags = SN_APART(c.flags);
+	*m = (struct sn_shim_message){.ep = w->ep,
+				      .claim = claim,
+				      .bits = c.bits,
+				      .len = c.full_len,
+				      .data = c.data,
+				      .peer = c.peer,
+				      .flags = c.flags};
 	return c.bits == w->exactly && (!c.full_len || sn_claim_data(w->ep, claim));
 }
 

@@ -16,12 +16,6 @@
 #define sn_likely(x)			__builtin_expect(!!(x), 1)
 #define sn_unlikely(x)			__builtin_expect(!!(x), 0)
 #define sn_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-/*
- * A field by itself, of what may have been written field by field a moment ago. Compilers copy a whole structure by loads that
- * span several of its fields, and such a load waits until those writes have left for the cache: in their order, so behind
- * the line of a ring, too, that another core has.
- */
-#define SN_APART(field) (*(const volatile __typeof__(field) *)&(field))
 /* The arguments are evaluated once. The number keeps the names apart where one stands within another. */
 #define SN_MIN_OF(a, b)		  SN_PICK(<, a, b, __COUNTER__)
 #define SN_MAX_OF(a, b)		  SN_PICK(>, a, b, __COUNTER__)
