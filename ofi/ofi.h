@@ -327,7 +327,7 @@ void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf,
 			uint64_t data, uint32_t flags);
 void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *buf, size_t room, uint64_t bits,
 			uint64_t mask, const void *context);
-/* A matched probe has found this. */
+/* A matched probe has found this; another probe this, or nothing (NULL). */
 void sn_ofi_lesson_probe(const struct sn_ofi_ep *ep, sn_peer from, uint64_t bits, uint64_t mask,
 			 const sn_completion *c);
 /* A probe, or a matched one (claim): waits a moment, as far as whoever calls may. */

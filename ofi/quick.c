@@ -240,10 +240,36 @@ void sn_ofi_lesson_probe(const struct sn_ofi_ep *ep, sn_peer from, uint64_t bits
 				       .bits = bits,
 				       .mask = mask,
 				       .data = (uintptr_t)ep,
-				       .exactly = c->bits,
+				       .exactly = c ? c->bits : 0,
 				       .peer = from};
-	l->got = c->full_len;
-	l->over = true;
+	l->got = c ? c->full_len : 0;
+	l->over = c != NULL;
+	l->sender = c ? c->peer : SN_ANY_PEER;
+}
+
+static bool is_filled(struct sn_ofi_cq *cq)
+{
+	return cq && cq->set.filled(&cq->set);
+}
+
+static int32_t peek_again(const struct sn_shim_way *w, struct sn_shim_message *m)
+{
+	struct sn_ofi_ep *ep = (struct sn_ofi_ep *)(uintptr_t)w->data;
+	sn_completion c;
+
+	if (sn_relax_crowded() || sn_ofi_any_given() || !ep->rx_cq)
+		return SN_SHIM_NEVER;
+	int rc = sn_try_probe(w->ep, w->peer, w->bits, w->mask, &c);
+	if (rc == SN_ERR_AGAIN)
+		return is_filled(ep->rx_cq) || (ep->tx_cq != ep->rx_cq && is_filled(ep->tx_cq))
+			       ? SN_SHIM_NEVER
+			       : SN_SHIM_NOT_YET;
+	if (rc)
+		return SN_SHIM_NEVER;
+	m->bits = c.bits;
+	m->len = c.full_len;
+	m->peer = c.peer;
+	return 0;
 }
 
 static int32_t probe_again(const struct sn_shim_way *w, struct sn_shim_message *m)
@@ -481,6 +507,7 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 						   .take = take,
 						   .drop = drop,
 						   .probe = probe_again,
+						   .peek = peek_again,
 						   .bring = bring,
 						   .marked = marked,
 						   .crowded = crowded,

@@ -173,6 +173,8 @@ static ssize_t peek(struct sn_ofi_ep *ep, const struct fi_msg_tagged *msg, uint6
 		return rc;
 	if (!(flags & FI_CLAIM) || !sn_ofi_takes_message(ep, &c, &claim))
 		rc = sn_ofi_find(ep, from, bits, mask, &c, flags & (FI_CLAIM | FI_DISCARD) ? &claim : NULL);
+	if (sn_unlikely(sn_ofi_taught()) && !(flags & (FI_CLAIM | FI_DISCARD)) && (!rc || rc == SN_ERR_AGAIN))
+		sn_ofi_lesson_probe(ep, from, bits, mask, rc ? NULL : &c);
 	if (rc)
 		return report(ep, msg, NULL, rc == SN_ERR_AGAIN ? FI_ENOMSG : sn_ofi_error(rc));
 	if (flags & FI_DISCARD)

@@ -199,6 +199,14 @@ static inline void status_fill(void *status, int source, int tag, int64_t len)
 	}
 }
 
+static inline void status_not_cancelled(void *status)
+{
+	if (sn_mpi_abi == OPEN_MPIS)
+		((struct status_of_open_mpi *)status)->cancelled = 0;
+	else
+		status_count(status)->high_and_cancelled &= ~1;
+}
+
 /* Did the MPI write it as it is written here? */
 bool status_is(const void *status, int source, int tag, uint64_t len);
 

@@ -58,6 +58,7 @@ static void forget_mine(void)
 	memset(m->probes, 0, sizeof(m->probes));
 	memset(m->kin_sends, 0, sizeof(m->kin_sends));
 	memset(m->kin_recvs, 0, sizeof(m->kin_recvs));
+	memset(m->sources, 0, sizeof(m->sources));
 	memset(m->regions, 0, sizeof(m->regions));
 	m->pending = 0;
 }

@@ -40,14 +40,27 @@
 	(1u << 14)	    /* more than a time slice of nothing else, in which the others may have no core */
 #define SN_LONG_NS 2000000u /* a hundred times what it costs to end a tenure */
 
+#define SN_SOURCES 32
+
+/* Of a sender's messages with these match bits, on a communicator. */
+struct sn_source {
+	bool known;
+	handle comm;
+	uint32_t freed, peer;
+	uint64_t bits;
+	int source, tag;
+};
+
 /* What a thread has seen. */
 struct sn_mine {
 	struct entry sends[SN_ENTRIES], recvs[SN_ENTRIES], probes[SN_ENTRIES];
 	struct sn_kin kin_sends[SN_KINS], kin_recvs[SN_KINS];
-	uintptr_t regions[SN_REGIONS]; /* of a host's memory, as has been asked; 0: none */
-	unsigned victim;	       /* the place that was given to another call last, when none was free */
+	struct sn_source sources[SN_SOURCES]; /* of what was found (probed.c) */
+	uintptr_t regions[SN_REGIONS];	      /* of a host's memory, as has been asked; 0: none */
+	unsigned victim; /* the place that was given to another call last, when none was free */
 	struct sn_shim_lesson
 		lesson; /* not on the stack: an error handler may leave the call by a jump. Then nothing is watched any more. */
+	struct sn_shim_lesson found; /* likewise, of a probe */
 	bool watching;
 	struct call awaited; /* the receive that was watched, and is not over yet; and its buffer */
 	const void *awaited_in;

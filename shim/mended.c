@@ -413,7 +413,7 @@ static int free_request(int p, void *request)
 static int found(int rc, const int *flag, void *status)
 {
 	if (!rc && (!flag || *flag) && wanted(status))
-		((struct status_of_open_mpi *)status)->cancelled = 0;
+		status_not_cancelled(status);
 	return rc;
 }
 
@@ -511,7 +511,10 @@ static const struct {
 static int call_named(const char *name)
 {
 	int call = sn_quick_named(calls, sizeof(*calls), CALLS, name);
-	return sn_mpi_family == OPEN_MPI && sn_mpi_abi == OPEN_MPIS ? call : CALLS;
+	bool probe = call >= PROBE && call <= IMPROBE;
+	return (sn_mpi_family == OPEN_MPI && sn_mpi_abi == OPEN_MPIS) || (sn_mpi_family == MPICH && probe)
+		       ? call
+		       : CALLS;
 }
 
 bool sn_mended_takes(const char *name)

@@ -17,7 +17,8 @@
  *    times as many bytes from there on (mca_pml_cm_start goes on with what it made of the buffer). Here the program
  *    gets a request that sends nothing to nobody, and each start sends as MPI_Bsend does, which is over as it returns.
  *  - MPI_Probe, MPI_Iprobe, MPI_Mprobe, MPI_Improbe, all versions so far: their status does not say whether the message was
- *    cancelled (ompi_mtl_ofi_iprobe_generic), and MPI_Test_cancelled tells what lay on the stack. It was not.
+ *    cancelled (ompi_mtl_ofi_iprobe_generic), and MPI_Test_cancelled tells what lay in that memory before. It was not. Likewise MPICH's
+ *    and Intel MPI's (MPIDI_OFI_probe_event).
  */
 #ifndef SN_SHIM_MENDED_H
 #define SN_SHIM_MENDED_H

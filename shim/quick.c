@@ -7,6 +7,7 @@
 #include "intel.h"
 #include "matched.h"
 #include "mended.h"
+#include "probed.h"
 #include "requests.h"
 #include "varying.h"
 #include "watch.h"
@@ -492,7 +493,8 @@ void *sn_quick_stand_in(const char *name, void *definition)
 {
 	int p = *name == 'P', call = call_named(name);
 	bool varying = sn_varying_is(name), beginning = sn_beginning_is(name);
-	bool collective = varying || beginning || sn_collective_is(name), matched = sn_matched_is(name);
+	bool collective = varying || beginning || sn_collective_is(name), probed = sn_probed_is(name);
+	bool matched = probed || sn_matched_is(name);
 	sn_mpi_find_family();
 	if (call == CALLS && !collective && !matched) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
@@ -508,6 +510,7 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	if (!definition)
 		return varying	   ? sn_varying_stand_in(name, NULL)
 		       : beginning ? sn_beginning_stand_in(name, NULL)
+		       : probed	   ? NULL
 		       : matched   ? sn_matched_stand_in(name, NULL)
 				   : NULL;
 	bool off = (call <= BOTH || collective || matched) &&
@@ -520,7 +523,7 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	if (off)
 		return definition;
 	if (matched)
-		return sn_matched_stand_in(name, definition);
+		return (probed ? sn_probed_stand_in : sn_matched_stand_in)(name, definition);
 	if (collective)
 		return varying	   ? sn_varying_stand_in(name, definition)
 		       : beginning ? sn_beginning_stand_in(name, definition)

@@ -88,6 +88,7 @@ struct sn_shim_lesson {
 	uint64_t head;		       /* what the MPI had read there when it ended */
 	uint64_t got;		       /* bytes that it brought */
 	uint32_t over;		       /* it has ended well */
+	uint32_t sender;	       /* of what a probe has found */
 	/* all of them in their order, where the shim has given room for that; count above room: that did not suffice */
 	struct sn_shim_step *steps;
 	uint32_t room, count;
@@ -145,6 +146,11 @@ struct sn_shim_quick {
 	 * been taken that only the MPI can receive; negative: there is none. Waits as one of the MPI's does.
 	 */
 	int32_t (*probe)(const struct sn_shim_way *way, struct sn_shim_message *m);
+	/*
+	 * Likewise, of a probe: 0: there is this message, which stays; SN_SHIM_NOT_YET: there is none, and nothing for the MPI
+	 * to read; SN_SHIM_NEVER: only the MPI knows. Does not wait.
+	 */
+	int32_t (*peek)(const struct sn_shim_way *way, struct sn_shim_message *m);
 	/* Of one that is all here: its bytes, which are in buf now; negative: nothing was done. */
 	int64_t (*bring)(const struct sn_shim_message *m, void *buf);
 	/* Was the message marked that recv() or recv_surely() has brought last? */

@@ -99,6 +99,11 @@ void sn_learn_probe(struct entry *e, const void *status)
 		sn_mpi_status_seen = true;
 }
 
+void sn_learn_asked(struct entry *e)
+{
+	learn(e, &sn_mpi_thread.mine->lesson.recv);
+}
+
 __attribute__((noinline)) bool sn_seen_in_turn_again(struct entry *e)
 {
 	if (++e->turn <= 0)

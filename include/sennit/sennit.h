@@ -249,6 +249,8 @@ SN_API int sn_trecv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bi
  */
 SN_API int sn_try_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint64_t mask,
 		       uint64_t exactly, unsigned looks, uint64_t *len);
+/* sn_probe for a tagged message, without words on what is wrong with the arguments, and counted by itself. */
+SN_API int sn_try_probe(sn_ep *ep, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c);
 /*
  * Was the message marked (SN_MARK) that the last sn_try_recv or sn_recv brought? 0 or 1. Where one thread at a time
  * calls these two.

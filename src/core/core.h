@@ -157,7 +157,7 @@ struct sn_region {
 struct sn_core_counters {
 	uint64_t sends, recvs, unexpected, unexpected_rdv, fetched_early, truncated, self, puts, gets,
 		atomics, refused_access, bad_messages, peers_gone, shown, claimed, tried_sends, tried_recvs,
-		ahead_recvs, handed_over;
+		tried_probes, ahead_recvs, handed_over;
 };
 
 #define SN_SLAB 64 /* requests allocated at a time */

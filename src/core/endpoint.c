@@ -151,6 +151,7 @@ static void tell_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uin
 	fn(arg, "core.claimed", c->claimed);
 	fn(arg, "core.tried_sends", c->tried_sends);
 	fn(arg, "core.tried_recvs", c->tried_recvs);
+	fn(arg, "core.tried_probes", c->tried_probes);
 	fn(arg, "core.ahead_recvs", c->ahead_recvs);
 	fn(arg, "core.handed_over", c->handed_over);
 	fn(arg, "core.to_self", c->self);

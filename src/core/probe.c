@@ -24,6 +24,32 @@ static void look_at(struct sn_peer_state *peer)
 		n = sn_core_look_at(peer);
 }
 
+/* With the lock held. */
+static int find(sn_ep *ep, struct sn_match *m, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
+		sn_claim **claim)
+{
+	struct sn_match_unexpected *u = sn_match_find(m, bits, mask, from);
+	if (!u && claim && from != SN_ANY_PEER && ep->peers[from]) {
+		look_at(ep->peers[from]);
+		u = sn_match_find(m, bits, mask, from);
+	}
+	if (!u) {
+		for (uint32_t i = 0; i < ep->rail_count; i++)
+			ep->rails[i].ops->progress(ep->rails[i].state);
+		u = sn_match_find(m, bits, mask, from);
+	}
+	if (!u)
+		return from != SN_ANY_PEER && ep->peers[from]->gone ? sn_core_gone(ep->peers[from])
+								    : SN_ERR_AGAIN;
+	struct sn_claim *found = sn_container(u, struct sn_claim, m);
+	describe(found, c);
+	if (claim) {
+		sn_match_remove_unexpected(m, u);
+		*claim = found;
+	}
+	return SN_OK;
+}
+
 static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c,
 		sn_claim **claim)
 {
@@ -39,29 +65,19 @@ static int look(sn_ep *ep, int plain, sn_peer from, uint64_t bits, uint64_t mask
 	if (from != SN_ANY_PEER && from >= ep->peer_count)
 		return sn_fail(SN_ERR_INVALID, "peer %u is not known to this endpoint", from);
 	sn_lock(&ep->lock);
-	struct sn_match *m = ep->match[plain != 0];
-	struct sn_match_unexpected *u = sn_match_find(m, bits, mask, from);
-	if (!u && claim && from != SN_ANY_PEER && ep->peers[from]) {
-		look_at(ep->peers[from]);
-		u = sn_match_find(m, bits, mask, from);
-	}
-	if (!u) {
-		for (uint32_t i = 0; i < ep->rail_count; i++)
-			ep->rails[i].ops->progress(ep->rails[i].state);
-		u = sn_match_find(m, bits, mask, from);
-	}
-	int rc = SN_ERR_AGAIN;
-	if (u) {
-		struct sn_claim *found = sn_container(u, struct sn_claim, m);
-		describe(found, c);
-		if (claim) {
-			sn_match_remove_unexpected(m, u);
-			*claim = found;
-		}
-		rc = SN_OK;
-	} else if (from != SN_ANY_PEER && ep->peers[from]->gone) {
-		rc = sn_core_gone(ep->peers[from]);
-	}
+	int rc = find(ep, ep->match[plain != 0], from, bits, mask, c, claim);
+	sn_unlock(&ep->lock);
+	return rc;
+}
+
+int sn_try_probe(sn_ep *ep, sn_peer from, uint64_t bits, uint64_t mask, sn_completion *c)
+{
+	if (!ep || !c || sn_core_foreign(ep) || bits & ~mask ||
+	    (from != SN_ANY_PEER && from >= atomic_load_explicit(&ep->peer_count, memory_order_relaxed)))
+		return SN_ERR_INVALID;
+	sn_lock(&ep->lock);
+	ep->count.tried_probes++;
+	int rc = find(ep, ep->match[0], from, bits, mask, c, NULL);
 	sn_unlock(&ep->lock);
 	return rc;
 }

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, requests, pending, holds, seen, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, seen, asked
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -67,6 +67,7 @@ PROGRAMS = {
     "vary": ["vary.c"],
     "begun": ["begun.c"],
     "matched": ["matched.c"],
+    "probed": ["probed.c"],
     "together": ["together.c", "together_flat.c"],
     "together_tool": ["together.c", "together_flat.c"],
     "seen": ["seen.c"],
@@ -74,7 +75,7 @@ PROGRAMS = {
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c", "seen": "tool_seen.c"}
 # Those that are compiled for the ABI of MPI 5, too: what depends on how handles, constants and statuses look.
-OF_MPI5 = ("stress", "first", "mended", "node", "onesided", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "vary", "begun", "matched", "together")
+OF_MPI5 = ("stress", "first", "mended", "node", "onesided", "waits", "again", "alike", "requests", "pending", "holds", "asked", "sums", "blocks", "rooted", "vary", "begun", "matched", "probed", "together")
 # What each prints at its end.
 SAID = {"node": r"the ranks of a node share it", "onesided": r"every sum right", "pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0, and Open MPI 6 deprecates MPI_Get_elements_x for what MPI 3 has not.
@@ -293,6 +294,16 @@ def matched(args, runner):
     calls = int(re.search(r": (\d+) calls", result.text)[1])
     print(f"  {receives} receives of the MPI's for {calls} calls")
     if receives > (0.92 if "-m" in args.rest else 0.8) * calls:  # beside other threads more are late, where others want the cores
+        fail("that many are not expected")
+
+
+def probed(args, runner):
+    """MPI_Iprobe: most of it without the MPI."""
+    result = own_program(args, runner)
+    tried = sum(c.get("core.tried_probes", 0) for c in result.counters().values())
+    calls = int(re.search(r": (\d+) calls", result.text)[1])
+    print(f"  {tried} without the MPI of {calls} calls")
+    if tried < (0.2 if "-m" in args.rest else 0.5) * calls:
         fail("that many are not expected")
 
 
@@ -722,7 +733,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
-            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "together": together, "together_tool": together,
+            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "probed": probed, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")

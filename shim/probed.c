@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "probed.h"
+#include "holder.h"
+#include "watch.h"
+
+union function {
+	void *symbol;
+	int (*iprobe)(int from, int tag, handle comm, int *flag, void *status);
+};
+static union function next[2]; /* without a P, and with it */
+
+static int by_mpi(const struct call *c, int *flag, void *status, const union function *mpi)
+{
+	sn_requests_before();
+	return SN_FUNCTION(mpi).iprobe(c->peer, c->tag, c->comm, flag, status);
+}
+
+static __attribute__((noinline)) int watched(const struct call *c, int *flag, void *status,
+					     const union function *mpi)
+{
+	struct sn_mine *m = sn_mpi_thread.mine;
+	struct entry *e = sn_seen_place(m->probes, c);
+	if (!e->seen || !same(&e->call, c)) {
+		*e = (struct entry){.call = *c, .seen = true};
+		return by_mpi(c, flag, status, mpi);
+	}
+	e->known = false;
+	if (!sn_watch_begin(e))
+		return by_mpi(c, flag, status, mpi);
+	int rc = by_mpi(c, flag, status, mpi);
+	sn_quick_watched();
+	if (!rc && !m->lesson.sends && m->lesson.recvs == 1)
+		sn_learn_asked(e);
+	return rc;
+}
+
+/* ---- what is said of what was found ---- */
+
+static inline struct sn_source *place(const struct call *c, const struct sn_shim_message *m)
+{
+	uint64_t all = m->bits + 7 * (uint64_t)m->peer + (c->comm >> 5);
+	return &sn_mpi_thread.mine->sources[all * 0x9e3779b97f4a7c15u >> 59];
+}
+_Static_assert(SN_SOURCES == 1 << (64 - 59), "the upper bits of the product");
+
+static inline bool is_known(const struct sn_source *s, const struct call *c, const struct sn_shim_message *m)
+{
+	return s->known && s->bits == m->bits && s->peer == m->peer && s->comm == c->comm &&
+	       s->freed == c->freed;
+}
+
+/* What the MPI says of it, if it asks for it as well, and does not know of another one by other ways. */
+static __attribute__((noinline)) int learn(const struct call *c, const struct sn_shim_message *found,
+					   int *flag, void *status, const union function *mpi)
+{
+	struct sn_shim_lesson *l = &sn_mpi_thread.mine->found; /* the other one may be that of a receive */
+	uint64_t unused[8];
+	void *seen = wanted(status) ? status : unused;
+	*l = (struct sn_shim_lesson){0};
+	if (!sn_quick_watch(l))
+		return by_mpi(c, flag, status, mpi);
+	int rc = by_mpi(c, flag, seen, mpi);
+	sn_quick_watched();
+	if (rc || !*flag || l->sends || l->recvs != 1 || !l->over || l->sender != found->peer ||
+	    l->recv.exactly != found->bits)
+		return rc;
+	int source = status_head(seen)->source, tag = status_head(seen)->tag;
+	if (source >= 0 && tag >= 0 && status_is(seen, source, tag, found->len))
+		*place(c, found) = (struct sn_source){.known = true,
+						      .comm = c->comm,
+						      .freed = c->freed,
+						      .bits = found->bits,
+						      .peer = found->peer,
+						      .source = source,
+						      .tag = tag};
+	return rc;
+}
+
+/* MPICH 5 has messages of a rank to itself by other ways than Intel MPI, so of any source the provider does not know all. */
+static bool knows_all(void)
+{
+	static _Atomic int known; /* 1: yes, 2: no */
+	int so = atomic_load_explicit(&known, memory_order_relaxed);
+	if (!likely(so)) {
+		so = sn_mpi_family == MPICH && !sn_mpi_is_intels() ? 2 : 1;
+		atomic_store_explicit(&known, so, memory_order_relaxed);
+	}
+	return so == 1;
+}
+
+/* From one rank, or from any. */
+static inline bool may_be_known(int from, int tag)
+{
+	return (from >= 0 || (from == sn_mpi_any_source() && knows_all())) &&
+	       (tag >= 0 || tag == sn_mpi_any_tag());
+}
+
+static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status)
+{
+	const struct call c = {.comm = comm, .count = 1, .peer = from, .tag = tag, .freed = sn_freed(comm)};
+	const union function *mpi = &next[p];
+	const struct sn_shim_quick *q = sn_quick();
+	if (!q || !flag || !may_be_known(from, tag))
+		return by_mpi(&c, flag, status, mpi);
+	struct entry *e = sn_seen_known(sn_mpi_thread.mine->probes, &c);
+	if (!e)
+		return watched(&c, flag, status, mpi);
+	struct sn_shim_message found;
+	int answer = sn_seen_in_turn(e) ? q->peek(&e->way, &found) : SN_SHIM_NEVER;
+	if (answer == SN_SHIM_NOT_YET) {
+		*flag = 0;
+		return 0;
+	}
+	if (answer < 0)
+		return by_mpi(&c, flag, status, mpi);
+	const struct sn_source *s = place(&c, &found);
+	if (!is_known(s, &c, &found))
+		return learn(&c, &found, flag, status, mpi);
+	*flag = 1;
+	if (wanted(status))
+		status_fill(status, s->source, s->tag, (int64_t)found.len);
+	return 0;
+}
+
+static int iprobe_0(int from, int tag, handle comm, int *flag, void *status)
+{
+	return iprobe(0, from, tag, comm, flag, status);
+}
+
+static int iprobe_1(int from, int tag, handle comm, int *flag, void *status)
+{
+	return iprobe(1, from, tag, comm, flag, status);
+}
+
+static const struct {
+	const char *name;
+	union function stand_in[2];
+} calls[] = {{"MPI_Iprobe", {{.iprobe = iprobe_0}, {.iprobe = iprobe_1}}}};
+
+bool sn_probed_is(const char *name)
+{
+	return sn_quick_named(calls, sizeof(*calls), 1, name) < 1;
+}
+
+void *sn_probed_stand_in(const char *name, void *definition)
+{
+	int p = *name == 'P';
+	if (!definition)
+		return NULL;
+	SN_FUNCTION_IS(&next[p], definition);
+	return calls[0].stand_in[p].symbol;
+}
