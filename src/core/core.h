@@ -205,7 +205,7 @@ struct sn_ep {
 	size_t addr_len;
 	struct sn_core_counters count;
 	_Atomic uint32_t tried_flags; /* of what sn_try_recv or sn_recv took last */
-	uint32_t looked_alone;	      /* at one peer (try.c) */
+	uint32_t looked_alone;	      /* at one peer first, so often */
 };
 
 /* Changes in a forked child; an endpoint of another epoch is the parent's. */
@@ -219,6 +219,15 @@ int sn_core_progress(sn_ep *ep); /* every rail once, and what the thread left; w
 int sn_core_look(sn_ep *ep);	 /* every rail once */
 int sn_core_look_at(
 	struct sn_peer_state *peer); /* what comes from it, where its rail has look(); with the lock held */
+/*
+ * By whoever is about to look at one peer alone, and at all only if that brings nothing. False: at all first, or messages
+ * of the others, and what this endpoint has begun itself, would wait as long as that one keeps sending.
+ */
+#define SN_OTHERS_EACH 8
+static inline bool sn_core_may_look_alone(sn_ep *ep)
+{
+	return ++ep->looked_alone % SN_OTHERS_EACH != 0;
+}
 
 /* visit.c */
 #define SN_LEAVE_MIN 16384 /* bytes: from here on a post may be worth waking the progress thread for */

@@ -29,7 +29,7 @@ static int find(sn_ep *ep, struct sn_match *m, sn_peer from, uint64_t bits, uint
 		sn_claim **claim)
 {
 	struct sn_match_unexpected *u = sn_match_find(m, bits, mask, from);
-	if (!u && claim && from != SN_ANY_PEER && ep->peers[from]) {
+	if (!u && claim && from != SN_ANY_PEER && sn_core_may_look_alone(ep)) {
 		look_at(ep->peers[from]);
 		u = sn_match_find(m, bits, mask, from);
 	}

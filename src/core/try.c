@@ -42,15 +42,15 @@
 /*
  * A whole look takes 60 to 80 ns, and passes the rings of all peers (3 to 4 ns each, as long again on a Xeon): what comes
  * right behind it is found as much later. So the ring that the message is to come from is looked at alone before it and
- * between two of them. With few peers only for what is short: 1 to 2 KiB took 3 % longer, whose lines are being written then. Of
- * so many receives one begins with a whole look all the same, so that nobody else's messages lie there for longer.
+ * between two of them. With few peers only for what is short: 1 to 2 KiB took 3 % longer, whose lines are being written
+ * then. Now and then a whole look comes first all the same, so that nobody else's messages lie there for longer
+ * (sn_core_may_look_alone).
  */
 #define FEW	    4	/* peers, with fewer only for */
 #define FEW_ROOM    512 /* bytes at most */
 #define FIRST	    16
 #define BETWEEN	    8u
 #define BETWEEN_MAX 16u /* as many as there are peers, up to this */
-#define OTHERS_EACH 8
 
 /* sn_recv: so often at the one peer, before it waits as others do, and looks at all. A look costs 4 ns. */
 #define RECV_LOOKS 64
@@ -64,13 +64,16 @@ static void look_at(const struct sn_req *req, struct sn_peer_state *peer, unsign
 
 static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
 {
+	if (req->state ==
+	    SN_REQ_DONE) /* nobody is looked at for it, and so it is none of those counted below */
+		return;
 	sn_ep *ep = req->ep;
 	struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
 	int (*peek)(void *rail) = peer ? peer->ops->peek : NULL;
 	unsigned peers = atomic_load_explicit(&ep->peer_count, memory_order_relaxed);
 	bool alone =
 		(peers >= FEW || req->room <= FEW_ROOM) && peer && peer->ops->look && !sn_relax_crowded();
-	if (alone && ++ep->looked_alone % OTHERS_EACH)
+	if (alone && sn_core_may_look_alone(ep))
 		look_at(req, peer, FIRST);
 	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks; k++) {
 		if (!peek || k % WHOLE == 0 || peek(peer->rail) < 0)
@@ -242,7 +245,7 @@ int sn_recv(sn_ep *ep, sn_peer from, void *buf, size_t room, uint64_t bits, uint
 		ep->count.recvs++;
 		bool alone = room <= SHORT && from != SN_ANY_PEER && ep->peers[from]->ops->look &&
 			     !sn_relax_crowded();
-		if (sn_likely(alone && ++ep->looked_alone % OTHERS_EACH))
+		if (sn_likely(alone && sn_core_may_look_alone(ep)))
 			look_at(req, ep->peers[from], RECV_LOOKS);
 		else if (alone) /* others' messages, and this endpoint's own affairs */
 			sn_core_progress(ep);

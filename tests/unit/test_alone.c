@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for one of many peers (sn_try_recv) looks at what comes from that one alone, without a look at all the
+ * Who waits for one peer (sn_try_recv, sn_mprobe) looks at what comes from that one alone, without a look at all the
  * others; but now and then he does, so that nobody's messages are left lying.
  */
 #include "core/core.h"
@@ -92,18 +92,55 @@ static void one_of_many_is_looked_at_alone(void **state)
 	assert_in_range(whole, 1, 200);
 }
 
+static void send(uint64_t k)
+{
+	assert_int_equal(sn_try_send(side[0].ep, side[0].peer, &k, sizeof(k), 5, 0, 0), 0);
+}
+
+/* So many that all are there with the first look. Each begins a receive, but only one of them looks. */
+static void take_several(unsigned n)
+{
+	uint64_t got, len;
+	for (unsigned k = 0; k < n; k++)
+		send(k);
+	for (unsigned k = 0; k < n; k++) {
+		assert_int_equal(
+			sn_try_recv(side[1].ep, side[1].peer, &got, sizeof(got), 5, EXACT, 5, LOOKS, &len),
+			0);
+		assert_int_equal(got, k);
+	}
+}
+
+static void take_probed(unsigned n)
+{
+	sn_completion c;
+	sn_claim *claim;
+	send(n);
+	while (sn_mprobe(side[1].ep, 0, side[1].peer, 5, EXACT, &c, &claim) == SN_ERR_AGAIN)
+		;
+	assert_int_equal(sn_discard(side[1].ep, claim), 0);
+}
+
+/* One of the others has sent a message, and side[0] keeps sending its own, which are taken in this way. */
+static void somebody_waits(unsigned i, unsigned turn, void (*take)(unsigned n), unsigned n)
+{
+	static char in[8];
+	char byte = (char)turn;
+	unsigned before = told.count, turns = 0;
+	assert_int_equal(sn_trecv(side[1].ep, more[i].from, in, sizeof(in), 7, EXACT, in), 0);
+	assert_int_equal(sn_inject(more[i].ep, more[i].to, &byte, 1, 7, 0, 0), 0);
+	for (; told.count == before && turns < 64; turns++)
+		take(n);
+	assert_int_equal(told.count, before + 1);
+	assert_int_equal(in[0], byte);
+}
+
 static void others_are_not_left_lying(void **state)
 {
-	for (uint64_t k = 0; k < 100; k++) {
-		static char in[8];
-		char byte = (char)k;
-		unsigned i = (unsigned)k % MORE, before = told.count, turns = 0;
-		assert_int_equal(sn_trecv(side[1].ep, more[i].from, in, sizeof(in), 7, EXACT, in), 0);
-		assert_int_equal(sn_inject(more[i].ep, more[i].to, &byte, 1, 7, 0, 0), 0);
-		for (; told.count == before && turns < 64; turns++)
-			take_one(turns);
-		assert_int_equal(told.count, before + 1);
-		assert_int_equal(in[0], byte);
+	for (unsigned k = 0; k < 160; k++) {
+		side[1].ep->looked_alone = k % 8; /* whichever turn it is */
+		somebody_waits(k % MORE, k, take_several, 1 + k / 8);
+		somebody_waits(k % MORE, k, take_probed, 0);
 	}
 }
 
