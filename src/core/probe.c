@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Probe, matched probe, discard and cancel. */
 #include "core/core.h"
+#include "progress/relax.h"
 
 static void describe(const struct sn_claim *claim, sn_completion *c)
 {
@@ -14,13 +15,18 @@ static void describe(const struct sn_claim *claim, sn_completion *c)
 	};
 }
 
-/* Who asks for a message to take it waits for it, most often: the rest of a look takes as long as ten of these. */
+/*
+ * Who asks for a message to take it waits for it, most often: the rest of a look takes as long as ten of these. Not where
+ * ranks outnumber cores, as in try.c.
+ */
 #define LOOKS 8
 
 static void look_at(struct sn_peer_state *peer)
 {
 	int n = 0;
-	for (unsigned k = 0; !n && k < LOOKS && peer->ops->look; k++)
+	if (!peer->ops->look || sn_relax_crowded() || !sn_core_may_look_alone(peer->ep))
+		return;
+	for (unsigned k = 0; !n && k < LOOKS; k++)
 		n = sn_core_look_at(peer);
 }
 
@@ -29,7 +35,7 @@ static int find(sn_ep *ep, struct sn_match *m, sn_peer from, uint64_t bits, uint
 		sn_claim **claim)
 {
 	struct sn_match_unexpected *u = sn_match_find(m, bits, mask, from);
-	if (!u && claim && from != SN_ANY_PEER && sn_core_may_look_alone(ep)) {
+	if (!u && claim && from != SN_ANY_PEER) {
 		look_at(ep->peers[from]);
 		u = sn_match_find(m, bits, mask, from);
 	}

@@ -122,14 +122,14 @@ static void take_probed(unsigned n)
 }
 
 /* One of the others has sent a message, and side[0] keeps sending its own, which are taken in this way. */
-static void somebody_waits(unsigned i, unsigned turn, void (*take)(unsigned n), unsigned n)
+static void somebody_waits(unsigned i, unsigned turn, void (*take)(unsigned n), unsigned n, unsigned most)
 {
 	static char in[8];
 	char byte = (char)turn;
 	unsigned before = told.count, turns = 0;
 	assert_int_equal(sn_trecv(side[1].ep, more[i].from, in, sizeof(in), 7, EXACT, in), 0);
 	assert_int_equal(sn_inject(more[i].ep, more[i].to, &byte, 1, 7, 0, 0), 0);
-	for (; told.count == before && turns < 64; turns++)
+	for (; told.count == before && turns < most; turns++)
 		take(n);
 	assert_int_equal(told.count, before + 1);
 	assert_int_equal(in[0], byte);
@@ -139,9 +139,20 @@ static void others_are_not_left_lying(void **state)
 {
 	for (unsigned k = 0; k < 160; k++) {
 		side[1].ep->looked_alone = k % 8; /* whichever turn it is */
-		somebody_waits(k % MORE, k, take_several, 1 + k / 8);
-		somebody_waits(k % MORE, k, take_probed, 0);
+		somebody_waits(k % MORE, k, take_several, 1 + k / 8, 64);
+		somebody_waits(k % MORE, k, take_probed, 0, 64);
 	}
+}
+
+/* Who has the core for a turn takes all that is there in it: others wait for the next one. */
+static void in_a_crowd_nobody_is_looked_at_alone(void **state)
+{
+	sn_relax_crowd(1000000);
+	for (unsigned k = 0; k < 32; k++) {
+		somebody_waits(k % MORE, k, take_several, 1, 1);
+		somebody_waits(k % MORE, k, take_probed, 0, 1);
+	}
+	sn_relax_crowd(0);
 }
 
 static void who_has_gone_is_not_looked_at(void **state)
@@ -161,6 +172,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(one_of_many_is_looked_at_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(others_are_not_left_lying, setup, teardown),
+		cmocka_unit_test_setup_teardown(in_a_crowd_nobody_is_looked_at_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_has_gone_is_not_looked_at, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
