@@ -333,13 +333,13 @@ static void masks_beyond_the_classes_share_a_list_and_keep_the_order(void **stat
 struct model {
 	struct sn_match *m;
 	uint64_t rng;
-	unsigned masks, keys, sources;
+	unsigned masks, keys, sources, slots;
 	uint64_t clock;
 	struct sn_match_posted posted[MODEL_SLOTS];
 	uint64_t posted_at[MODEL_SLOTS]; /* 0: the slot is free */
 	struct sn_match_unexpected waiting[MODEL_SLOTS];
 	uint64_t waiting_at[MODEL_SLOTS];
-	uint64_t matched, removed, again;
+	uint64_t matched, removed, again, anew;
 	bool alike; /* no receives from any source */
 };
 
@@ -368,7 +368,7 @@ static int model_first(const uint64_t *at, bool (*hit)(const struct model *, int
 static bool model_free_slot(const uint64_t *at, struct model *t, int *slot)
 {
 	for (int tries = 0; tries < 20; tries++) {
-		*slot = (int)(unit_random(&t->rng) % MODEL_SLOTS);
+		*slot = (int)(unit_random(&t->rng) % t->slots);
 		if (!at[*slot])
 			return true;
 	}
@@ -413,6 +413,14 @@ static void model_arrive(struct model *t)
 	}
 }
 
+/* Has the place of this key a group of just that? */
+static bool model_is_ready(const struct model *t, const struct sn_match_posted *p)
+{
+	const struct sn_match_group *g =
+		t->m->classes[t->m->last_class].recent[sn_match_recent(p->bits, p->source)];
+	return g && g->key == p->bits && g->source == p->source;
+}
+
 static void model_receive(struct model *t)
 {
 	uint64_t mask = model_mask(t);
@@ -436,9 +444,11 @@ static void model_receive(struct model *t)
 		}
 	} else if (model_free_slot(t->posted_at, t, &slot)) {
 		t->posted[slot] = want;
+		bool ready = model_is_ready(t, &want);
 		bool again = !want.stays && unit_random(&t->rng) % 2 &&
 			     sn_match_post_again(t->m, &t->posted[slot]);
 		t->again += again;
+		t->anew += again && !ready;
 		if (!again)
 			assert_int_equal(sn_match_post(t->m, &t->posted[slot]), 0);
 		t->posted_at[slot] = ++t->clock;
@@ -447,7 +457,7 @@ static void model_receive(struct model *t)
 
 static void model_remove(struct model *t)
 {
-	int slot = (int)(unit_random(&t->rng) % MODEL_SLOTS);
+	int slot = (int)(unit_random(&t->rng) % t->slots);
 	if (t->posted_at[slot]) {
 		sn_match_remove_posted(t->m, &t->posted[slot]);
 		t->posted_at[slot] = 0;
@@ -474,7 +484,8 @@ static void model_check_counts(const struct model *t)
 }
 
 /* Slots are reused without clearing, as requests are. */
-static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sources, bool alike)
+static struct model *model_new(uint64_t seed, unsigned masks, unsigned keys, unsigned sources, unsigned slots,
+			       bool alike)
 {
 	struct model *t = calloc(1, sizeof *t);
 	t->m = new_match();
@@ -482,7 +493,26 @@ static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sou
 	t->masks = masks;
 	t->keys = keys;
 	t->sources = sources;
+	t->slots = slots;
 	t->alike = alike;
+	return t;
+}
+
+static void model_end(struct model *t)
+{
+	struct sn_match_unexpected *u;
+	for (uint32_t i = 0; i < t->sources; i++)
+		remove_posted_from(t->m, i);
+	remove_posted_from(t->m, SN_MATCH_ANY);
+	while ((u = sn_match_unexpected_any(t->m)))
+		sn_match_remove_unexpected(t->m, u);
+	assert_empty(t->m);
+	sn_match_free(t->m);
+	free(t);
+}
+
+static void model_steps(struct model *t)
+{
 	for (unsigned step = 0; step < 20000; step++) {
 		/* The balance tilts to and fro, so that both queues grow long and drain. */
 		unsigned tilt = step / 1000 % 2 ? 35 : 55, dice = (unsigned)(unit_random(&t->rng) % 100);
@@ -495,18 +525,27 @@ static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sou
 		if (step % 500 == 0)
 			model_check_counts(t);
 	}
+}
+
+static void model_run(uint64_t seed, unsigned masks, unsigned keys, unsigned sources, bool alike)
+{
+	struct model *t = model_new(seed, masks, keys, sources, MODEL_SLOTS, alike);
+	model_steps(t);
 	assert_in_range(t->matched, 500, UINT64_MAX);
 	assert_in_range(t->removed, 100, UINT64_MAX);
 	assert_in_range(t->again, alike ? 300 : 0, UINT64_MAX);
-	struct sn_match_unexpected *u;
-	for (uint32_t i = 0; i < t->sources; i++)
-		remove_posted_from(t->m, i);
-	remove_posted_from(t->m, SN_MATCH_ANY);
-	while ((u = sn_match_unexpected_any(t->m)))
-		sn_match_remove_unexpected(t->m, u);
-	assert_empty(t->m);
-	sn_match_free(t->m);
-	free(t);
+	model_end(t);
+}
+
+/* So few wait at a time that most places for groups used lately have an empty one, which a new key takes as it is. */
+static void model_run_few(uint64_t seed, unsigned masks, unsigned keys, unsigned sources, unsigned slots,
+			  bool alike)
+{
+	struct model *t = model_new(seed, masks, keys, sources, slots, alike);
+	model_steps(t);
+	assert_in_range(t->matched, 20, UINT64_MAX);
+	assert_in_range(t->anew, 20, UINT64_MAX);
+	model_end(t);
 }
 
 static void every_answer_equals_that_of_a_plain_list(void **state)
@@ -519,6 +558,17 @@ static void every_answer_equals_that_of_a_plain_list(void **state)
 	model_run(seed + 2, 4, 2000, 2, false); /* many keys: tables grow */
 	model_run(seed + 3, 40, 100, 3, false); /* more masks than classes */
 	model_run(seed + 4, 40, 3, 1, false);	/* everything collides */
+}
+
+static void keys_that_are_new_each_time_get_the_same_answers(void **state)
+{
+	uint64_t seed = unit_seed();
+	for (uint64_t i = 0; i < 8; i++) {
+		model_run_few(seed + i, 1, 40, 1, 4, true);
+		model_run_few(seed + i, 1, 10, 4, 5, false);
+		model_run_few(seed + i, 1, 70, 1, 3, true);
+		model_run_few(seed + i, 2, 20, 3, 4, true);
+	}
 }
 
 int main(void)
@@ -537,6 +587,7 @@ int main(void)
 		cmocka_unit_test(ten_thousand_equal_keys_cost_one_comparison_each),
 		cmocka_unit_test(masks_beyond_the_classes_share_a_list_and_keep_the_order),
 		cmocka_unit_test(every_answer_equals_that_of_a_plain_list),
+		cmocka_unit_test(keys_that_are_new_each_time_get_the_same_answers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
