@@ -29,7 +29,7 @@ static void arrives(sn_peer from, uint64_t bits)
 	static char in[8];
 	unsigned before = told.count;
 	assert_int_equal(sn_trecv(side[1].ep, from, in, sizeof(in), bits, EXACT, in), 0);
-	for (int i = 0; i < 1000 && told.count == before; i++)
+	while (told.count == before) /* other threads make the connection, and may have no core for long */
 		move();
 	assert_int_equal(told.count, before + 1);
 }
