@@ -64,8 +64,7 @@ static void look_at(const struct sn_req *req, struct sn_peer_state *peer, unsign
 
 static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
 {
-	if (req->state ==
-	    SN_REQ_DONE) /* nobody is looked at for it, and so it is none of those counted below */
+	if (req->state == SN_REQ_DONE) /* nobody is looked at for it: it is none of those counted below */
 		return;
 	sn_ep *ep = req->ep;
 	struct sn_peer_state *peer = from == SN_ANY_PEER ? NULL : ep->peers[from];
@@ -75,7 +74,8 @@ static void look_for(struct sn_req *req, sn_peer from, unsigned looks)
 		(peers >= FEW || req->room <= FEW_ROOM) && peer && peer->ops->look && !sn_relax_crowded();
 	if (alone && sn_core_may_look_alone(ep))
 		look_at(req, peer, FIRST);
-	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks; k++) {
+	/* with those in between each takes twice as long */
+	for (unsigned k = 0; req->state != SN_REQ_DONE && k < looks; k += alone ? 2 : 1) {
 		if (!peek || k % WHOLE == 0 || peek(peer->rail) < 0)
 			sn_core_progress(ep);
 		if (alone)
