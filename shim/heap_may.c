@@ -33,13 +33,6 @@ static bool sanitized(void)
 	return __asan_init || __hwasan_init || __lsan_init || __msan_init || __tsan_init;
 }
 
-/* It takes every malloc's place, without a name of its own for it. */
-static bool under_valgrind(void)
-{
-	const char *preload = getenv("LD_PRELOAD");
-	return preload && strstr(preload, "/vgpreload_");
-}
-
 bool sn_heap_says_no(const char *name)
 {
 	const char *setting = getenv(name);
@@ -56,7 +49,7 @@ bool sn_heap_may(void)
 	sn_read_text("/proc/sys/vm/overcommit_memory", mode, sizeof(mode));
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */
 	return mode[0] != '2' && sysconf(_SC_PAGESIZE) == SN_HEAP_UNIT && sn_malloc_is_ours() &&
-	       !under_valgrind() && !sn_heap_says_no("SENNIT_HEAP");
+	       !sn_launched_by_valgrind() && !sn_heap_says_no("SENNIT_HEAP");
 }
 
 /* Where the launcher says only how many there are in all: no more of them here than cores. */

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LAUNCHERS 3
 #define HYDRA	  1
@@ -63,4 +64,11 @@ struct sn_launched sn_launched(void)
 				    .here = step ? step : first_of(here_names),
 				    .all = step ? step : first_of(all_names),
 				    .hydra = secure_getenv(rank_names[HYDRA]) != NULL};
+}
+
+/* It has no other name for itself that a program can see. */
+bool sn_launched_by_valgrind(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+	return preload && strstr(preload, "/vgpreload_");
 }

@@ -13,6 +13,8 @@ struct sn_launched { /* 0 where no launcher says */
 	bool hydra;  /* by the launcher of MPICH and Intel MPI */
 };
 struct sn_launched sn_launched(void);
+/* By one of valgrind's tools, which takes every malloc's place and sees what this process does, and no other. */
+bool sn_launched_by_valgrind(void);
 /*
  * The number at the beginning of a text, 0 if there is none. strtol() is another symbol from glibc 2.38 on, and programs of
  * other C libraries, which have neither, load what the shim has of this.

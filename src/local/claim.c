@@ -55,7 +55,8 @@ int sn_claim_expose(void *r, const void *l, uint64_t serial, uint64_t bits, uint
 {
 	struct sn_rail *rail = r;
 	const struct sn_link *source = l;
-	if (rail->forked || (source && passes_by(source, room)))
+	/* With SN_COPY_READ nobody else is to write here. */
+	if (rail->forked || sn_conf_num(SN_CONF_COPY) == SN_COPY_READ || (source && passes_by(source, room)))
 		return -1;
 	uint32_t heap = sn_heap_holds(&rail->heap, iov, iov_count) ? rail->heap.generation : 0;
 	/* Memory that senders can map needs no name: they copy there by themselves. */

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, seen, asked
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, seen, asked, watched
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -71,6 +71,7 @@ PROGRAMS = {
     "together": ["together.c", "together_flat.c"],
     "together_tool": ["together.c", "together_flat.c"],
     "seen": ["seen.c"],
+    "watched": ["watched.c"],
 }
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c", "seen": "tool_seen.c"}
@@ -313,6 +314,23 @@ def limited(args, runner):
     program = [os.path.join(programs_folder(args, mpi.name), args.what), "-n"]
     before = ["sh", "-c", 'ulimit -f 10000; exec "$@"', "sh"]
     verdict(runner.run(mpi, ranks, program, timeout=args.timeout, before=before), "short files", ranks, r"every byte right")
+
+
+def watched(args, runner):
+    """Under memcheck, all of them or the last one alone: no byte of a message is taken for one that was never written."""
+    if not shutil.which("valgrind"):
+        skip("valgrind is not here")
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    program = [os.path.join(programs_folder(args, mpi.name), args.what)]
+    memcheck = ["valgrind", "-q"]
+    if "-o" in args.rest:
+        memcheck = ["sh", "-c", f'[ "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" = {ranks - 1} ] && exec valgrind -q "$@"; exec "$@"', "sh"]
+    result = runner.run(mpi, ranks, memcheck + program, timeout=args.timeout)
+    verdict(result, "under memcheck", ranks, r"every byte right")
+    told = re.findall(r"uninitialised.*\n==\d+==\s+(?:at|by) \w+: \w+ \(watched\.c:\d+\)", result.text)
+    if told:
+        print("\n".join(told))
+        fail(f"memcheck tells of {len(told)} places of the program")
 
 
 def namesakes(args, runner):
@@ -734,7 +752,7 @@ def main():
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "probed": probed, "together": together, "together_tool": together,
-            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "watched": watched, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":

@@ -357,6 +357,29 @@ static void origins_have_names(void **state)
 	assert_string_equal(sn_conf_origin_name((enum sn_conf_origin)99), "unknown");
 }
 
+/* memcheck takes what a peer writes into a buffer for never written; who wants that says so. */
+static void under_valgrind_the_receiver_copies(void **state)
+{
+	const char *preload = getenv("LD_PRELOAD"), *where;
+	char *before = preload ? strdup(preload) : NULL;
+	setenv("LD_PRELOAD", "/usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so", 1);
+	sn_conf_reload();
+	assert_string_equal(sn_conf_str(SN_CONF_COPY), "read");
+	assert_int_equal(sn_conf_origin(SN_CONF_COPY, &where), SN_ORIGIN_MEASURED);
+	assert_non_null(strstr(where, "valgrind"));
+	setenv("SENNIT_COPY", "auto", 1);
+	sn_conf_reload();
+	assert_string_equal(sn_conf_str(SN_CONF_COPY), "auto");
+	unsetenv("SENNIT_COPY");
+	if (before)
+		setenv("LD_PRELOAD", before, 1);
+	else
+		unsetenv("LD_PRELOAD");
+	free(before);
+	sn_conf_reload();
+	assert_string_equal(sn_conf_str(SN_CONF_COPY), "auto");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -364,6 +387,7 @@ int main(void)
 		cmocka_unit_test_setup(every_setting_is_described_and_its_default_is_in_range, fresh),
 		cmocka_unit_test_setup(the_environment_wins_over_the_user_file, fresh),
 		cmocka_unit_test_setup(a_measured_value_yields_to_the_user_and_beats_the_default, fresh),
+		cmocka_unit_test_setup(under_valgrind_the_receiver_copies, fresh),
 		cmocka_unit_test_setup(a_value_out_of_range_cannot_be_set, fresh),
 		cmocka_unit_test_setup(numbers_in_bytes_take_suffixes, fresh),
 		cmocka_unit_test_setup(switches_take_yes_and_no_in_many_words, fresh),
