@@ -80,7 +80,13 @@ static char *find_provider(const struct options *o)
 				 "--provider-dir.",
 				 tried);
 	free(tried);
-	return provider;
+	if (!provider || !strchr(provider, ':'))
+		return provider;
+	sn_tool_complain("%s cannot be loaded: libfabric splits FI_PROVIDER_PATH at a colon.\n"
+			 "Install sennit at a path without one.",
+			 provider);
+	free(provider);
+	return NULL;
 }
 
 static int execute(const struct sn_plan *plan, const struct options *o)

@@ -80,6 +80,13 @@ class Mistakes(RunTest):
         r = self.sennit("run", "--provider-dir", self.dir, "--", "true")
         self.expect(r, 1, "libsennit-fi.so was not found", self.dir)
 
+    def test_library_at_a_path_with_a_colon(self):
+        """libfabric takes it for two directories, and the MPI would say no more than that there is no such transport."""
+        os.mkdir(self.dir + "/1:2")
+        shutil.copy(self.provider, self.dir + "/1:2")
+        r = self.sennit("run", "--provider-dir", self.dir + "/1:2", "--", "true")
+        self.expect(r, 1, "libsennit-fi.so cannot be loaded", "colon")
+
     def test_library_is_found_without_proc(self):
         """As in a root of its own that nobody has mounted /proc in."""
         if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/proc"], capture_output=True, check=False).returncode:
