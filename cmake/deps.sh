@@ -10,7 +10,7 @@ packages() {
 	build) echo "gcc libc6-dev cmake ninja-build pkg-config libfabric-dev libcmocka-dev" ;;
 	demo) echo "openmpi-bin libopenmpi-dev python3 python3-matplotlib" ;;
 	bench) echo "openmpi-bin libopenmpi-dev python3 python3-venv python3-matplotlib? mpich? libmpich-dev? iproute2? git" ;;
-	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? binutils iproute2?
+	check) echo "openmpi-bin libopenmpi-dev libfabric-bin python3 python3-venv strace? valgrind? binutils iproute2?
 		mpich? libmpich-dev? hpcc? netpipe-openmpi? netpipe-mpich2? python3-mpi4py? util-linux clang? clang-format-14? libclang-rt-14-dev? libclang-rt-dev?
 		clang-tidy-14? cppcheck? spin? lammps? musl-tools?
 		qemu-system-x86? qemu-system-arm? gcc-12-aarch64-linux-gnu? gcc-aarch64-linux-gnu?
