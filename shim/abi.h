@@ -195,7 +195,8 @@ static inline void status_fill(void *status, int source, int tag, int64_t len)
 		s->cancelled = 0;
 		s->len = (size_t)len;
 	} else {
-		*status_count(status) = (struct status_count){.len = (int)len};
+		*status_count(status) =
+			(struct status_count){.len = (int)len, .high_and_cancelled = (int)(len >> 32 << 1)};
 	}
 }
 
