@@ -121,6 +121,7 @@ void sn_ofi_lesson_recv(const struct sn_ofi_ep *ep, sn_peer from, const void *bu
 	if (ep->rx_cq)
 		atomic_store_explicit(&ep->rx_cq->taught, true, memory_order_relaxed);
 	l->recvs++;
+	l->asked = false;
 	l->received = buf;
 	l->context = context;
 	l->recv = (struct sn_shim_way){.ep = ep->sn, .len = room, .bits = bits, .mask = mask, .peer = from};
@@ -245,6 +246,7 @@ void sn_ofi_lesson_probe(const struct sn_ofi_ep *ep, sn_peer from, uint64_t bits
 	l->got = c ? c->full_len : 0;
 	l->over = c != NULL;
 	l->sender = c ? c->peer : SN_ANY_PEER;
+	l->asked = true;
 }
 
 static bool is_filled(struct sn_ofi_cq *cq)

@@ -61,7 +61,7 @@ static __attribute__((noinline)) int learn(const struct call *c, const struct sn
 		return by_mpi(c, flag, status, mpi);
 	int rc = by_mpi(c, flag, seen, mpi);
 	sn_quick_watched();
-	if (rc || !*flag || l->sends || l->recvs != 1 || !l->over || l->sender != found->peer ||
+	if (rc || !*flag || l->sends || l->recvs != 1 || !l->asked || !l->over || l->sender != found->peer ||
 	    l->recv.exactly != found->bits)
 		return rc;
 	int source = status_head(seen)->source, tag = status_head(seen)->tag;

@@ -89,6 +89,7 @@ struct sn_shim_lesson {
 	uint64_t got;		       /* bytes that it brought */
 	uint32_t over;		       /* it has ended well */
 	uint32_t sender;	       /* of what a probe has found */
+	uint32_t asked;		       /* recv is that of a probe */
 	/* all of them in their order, where the shim has given room for that; count above room: that did not suffice */
 	struct sn_shim_step *steps;
 	uint32_t room, count;

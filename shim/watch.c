@@ -101,7 +101,9 @@ void sn_learn_probe(struct entry *e, const void *status)
 
 void sn_learn_asked(struct entry *e)
 {
-	learn(e, &sn_mpi_thread.mine->lesson.recv);
+	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
+	if (l->asked)
+		learn(e, &l->recv);
 }
 
 __attribute__((noinline)) bool sn_seen_in_turn_again(struct entry *e)

@@ -16,7 +16,8 @@ bool sn_watch_begin(struct entry *e);
 void sn_learn_send(struct entry *e, const void *buf);
 void sn_learn_recv(struct entry *e, const void *buf, const void *status);
 void sn_learn_probe(struct entry *e, const void *status); /* and it has written one */
-void sn_learn_asked(struct entry *e);			  /* from a probe, whatever it found: how to ask */
+/* From a probe, whatever it found: how to ask. Not if that was another receive, of what the MPI has under way. */
+void sn_learn_asked(struct entry *e);
 
 /* The turn is the MPI's. But where many calls go by in a moment, its affairs need not go on with each 64th. */
 bool sn_seen_in_turn_again(struct entry *e);
