@@ -61,6 +61,9 @@ struct sn_mine {
 	struct sn_shim_lesson
 		lesson; /* not on the stack: an error handler may leave the call by a jump. Then nothing is watched any more. */
 	struct sn_shim_lesson found; /* likewise, of a probe */
+	unsigned asks,
+		run;	/* calls of MPI_Iprobe until the clock is read, and so many since it was (probed.c) */
+	uint64_t asked; /* ns: then */
 	bool watching;
 	struct call awaited; /* the receive that was watched, and is not over yet; and its buffer */
 	const void *awaited_in;

@@ -95,6 +95,31 @@ static inline bool may_be_known(int from, int tag)
 	       (tag >= 0 || tag == sn_mpi_any_tag());
 }
 
+/*
+ * Who asks between two pieces of work may ask by nothing else for long, and what the MPI has under way by steps, of a
+ * collective that does not block, goes on by one for each look of its own. So it has all calls that are so far apart that
+ * one in SN_QUICK_PERIOD would not do. The clock takes as long as a call.
+ */
+#define RUN 8
+
+static __attribute__((noinline)) bool is_often_again(struct sn_mine *m)
+{
+	uint64_t now = sn_quick_now_ns();
+	bool often = now - m->asked < (uint64_t)m->run * (SN_QUICK_NS / RUN);
+	m->asked = now;
+	m->run = often ? RUN : 1;
+	m->asks = m->run - 1;
+	return often;
+}
+
+static inline bool is_often(struct sn_mine *m)
+{
+	if (!likely(m->asks))
+		return is_often_again(m);
+	m->asks--;
+	return true;
+}
+
 static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status)
 {
 	const struct call c = {.comm = comm, .count = 1, .peer = from, .tag = tag, .freed = sn_freed(comm)};
@@ -102,11 +127,12 @@ static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status
 	const struct sn_shim_quick *q = sn_quick();
 	if (!q || !flag || !may_be_known(from, tag))
 		return by_mpi(&c, flag, status, mpi);
-	struct entry *e = sn_seen_known(sn_mpi_thread.mine->probes, &c);
+	struct sn_mine *m = sn_mpi_thread.mine;
+	struct entry *e = sn_seen_known(m->probes, &c);
 	if (!e)
 		return watched(&c, flag, status, mpi);
 	struct sn_shim_message found;
-	int answer = sn_seen_in_turn(e) ? q->peek(&e->way, &found) : SN_SHIM_NEVER;
+	int answer = is_often(m) && sn_seen_in_turn(e) ? q->peek(&e->way, &found) : SN_SHIM_NEVER;
 	if (answer == SN_SHIM_NOT_YET) {
 		*flag = 0;
 		return 0;

@@ -321,6 +321,38 @@ static void beyond(MPI_Comm comm)
 		munmap(p, most);
 }
 
+/*
+ * Of who asks once a millisecond, and does nothing else, what is under way goes on with nearly each call: not with one in
+ * so many. In most rounds; nobody says when the MPI looks.
+ */
+static void now_and_then(MPI_Comm comm)
+{
+	enum { ROUNDS = 7, MOST_CALLS = 200, RIGHT = 40 };
+	int few = 0;
+	for (int i = 0; i < ROUNDS && rank < 2; i++) {
+		MPI_Comm made;
+		MPI_Request r;
+		MPI_Status s;
+		int n = 0;
+		for (int k = 0; k < 300; k++) /* often, before that */
+			asked(!rank, TAG + 6, comm, &s);
+		MPI_Comm_idup(comm, &made, &r);
+		if (rank == 0)
+			while (n < MOST_CALLS && !asked(1, TAG + 7, comm, &s)) {
+				usleep(1000);
+				n++;
+			}
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		if (rank == 0)
+			MPI_Recv(NULL, 0, MPI_BYTE, 1, TAG + 7, comm, MPI_STATUS_IGNORE);
+		else
+			MPI_Send(NULL, 0, MPI_BYTE, 0, TAG + 7, comm);
+		few += n < RIGHT;
+		MPI_Comm_free(&made);
+	}
+	expect(rank || few > ROUNDS / 2, "rounds in which a communicator was made soon", few);
+}
+
 /* ---- another thread ---- */
 
 static void *in_thread(void *arg)
@@ -365,6 +397,8 @@ int main(int argc, char **argv)
 		communicators();
 		beside_steps();
 		beyond(comm);
+		if (ranks == 2) /* all ranks make that one */
+			now_and_then(comm);
 	}
 	if (many)
 		pthread_join(thread, NULL);
