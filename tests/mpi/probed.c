@@ -323,13 +323,18 @@ static void beyond(MPI_Comm comm)
 
 /*
  * Of who asks once a millisecond, and does nothing else, what is under way goes on with nearly each call: not with one in
- * so many. In most rounds; nobody says when the MPI looks.
+ * so many. In most rounds; nobody says when the MPI looks. Not over Open MPI 5, where it may never be over, with every call
+ * the MPI's, too.
  */
 static void now_and_then(MPI_Comm comm)
 {
 	enum { ROUNDS = 7, MOST_CALLS = 200, RIGHT = 40 };
-	int few = 0;
-	for (int i = 0; i < ROUNDS && rank < 2; i++) {
+	char version[MPI_MAX_LIBRARY_VERSION_STRING];
+	int few = 0, length;
+	MPI_Get_library_version(version, &length);
+	if (strstr(version, "Open MPI v5"))
+		return;
+	for (int i = 0; i < ROUNDS; i++) {
 		MPI_Comm made;
 		MPI_Request r;
 		MPI_Status s;
