@@ -40,8 +40,7 @@ static int find(sn_ep *ep, struct sn_match *m, sn_peer from, uint64_t bits, uint
 		u = sn_match_find(m, bits, mask, from);
 	}
 	if (!u) {
-		for (uint32_t i = 0; i < ep->rail_count; i++)
-			ep->rails[i].ops->progress(ep->rails[i].state);
+		sn_core_progress(ep);
 		u = sn_match_find(m, bits, mask, from);
 	}
 	if (!u)
