@@ -155,15 +155,8 @@ static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status
 	return 0;
 }
 
-static int iprobe_0(int from, int tag, handle comm, int *flag, void *status)
-{
-	return iprobe(0, from, tag, comm, flag, status);
-}
-
-static int iprobe_1(int from, int tag, handle comm, int *flag, void *status)
-{
-	return iprobe(1, from, tag, comm, flag, status);
-}
+SN_BY_BOTH_NAMES(iprobe, (int from, int tag, handle comm, int *flag, void *status),
+		 SN_WITH(from, tag, comm, flag, status))
 
 static const struct {
 	const char *name;
