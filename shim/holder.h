@@ -100,14 +100,14 @@ static inline unsigned sn_seen_set(const struct call *c)
 
 static inline bool sn_seen_is(const struct entry *e, const struct call *c)
 {
-	return likely(e->known && same(&e->call, c));
+	return likely(same(&e->call, c) && e->known);
 }
 
 /* Beside `at`, its first place; NULL: it is not known. */
 static inline struct entry *sn_seen_beside(struct entry *table, unsigned at, const struct call *c)
 {
 	for (unsigned i = 1; i < SN_WAYS; i++)
-		if (!likely(table[at ^ i].call.tag != c->tag) && sn_seen_is(&table[at ^ i], c))
+		if (sn_seen_is(&table[at ^ i], c))
 			return &table[at ^ i];
 	return NULL;
 }

@@ -163,20 +163,14 @@ static int do_slowly(const struct call *c, void *message, void *status, const un
 static __attribute__((noinline)) int do_watched(const struct call *c, void *message, void *status,
 						const union function *slowly)
 {
-	struct sn_mine *m = sn_mpi_thread.mine;
-	struct entry *e = sn_seen_place(m->probes, c);
+	struct entry *e = sn_watch_probe(c);
 	uint64_t unused[8];
-	if (!e->seen || !same(&e->call, c)) {
-		*e = (struct entry){.call = *c, .seen = true};
-		return do_slowly(c, message, status, slowly);
-	}
-	e->known = false;
-	if (!sn_watch_begin(e))
+	if (!e)
 		return do_slowly(c, message, status, slowly);
 	void *seen = wanted(status) ? status : unused;
 	int rc = do_slowly(c, message, seen, slowly);
 	sn_quick_watched();
-	if (!rc && !m->lesson.sends && m->lesson.recvs == 1)
+	if (!rc)
 		sn_learn_probe(e, seen);
 	return rc;
 }

@@ -18,18 +18,12 @@ static int by_mpi(const struct call *c, int *flag, void *status, const union fun
 static __attribute__((noinline)) int watched(const struct call *c, int *flag, void *status,
 					     const union function *mpi)
 {
-	struct sn_mine *m = sn_mpi_thread.mine;
-	struct entry *e = sn_seen_place(m->probes, c);
-	if (!e->seen || !same(&e->call, c)) {
-		*e = (struct entry){.call = *c, .seen = true};
-		return by_mpi(c, flag, status, mpi);
-	}
-	e->known = false;
-	if (!sn_watch_begin(e))
-		return by_mpi(c, flag, status, mpi);
+	struct entry *e = sn_watch_probe(c);
 	int rc = by_mpi(c, flag, status, mpi);
+	if (!e)
+		return rc;
 	sn_quick_watched();
-	if (!rc && !m->lesson.sends && m->lesson.recvs == 1)
+	if (!rc)
 		sn_learn_asked(e);
 	return rc;
 }
@@ -67,7 +61,7 @@ static __attribute__((noinline)) int learn(struct entry *e, const struct call *c
 		return by_mpi(c, flag, status, mpi);
 	int rc = by_mpi(c, flag, seen, mpi);
 	sn_quick_watched();
-	if (rc || !*flag || l->sends || l->recvs != 1 || !l->asked || !l->over || l->sender != found->peer ||
+	if (rc || !*flag || !sn_watch_asked_once(l) || !l->over || l->sender != found->peer ||
 	    l->recv.exactly != found->bits)
 		return rc;
 	int source = status_head(seen)->source, tag = status_head(seen)->tag;
@@ -83,21 +77,13 @@ static __attribute__((noinline)) int learn(struct entry *e, const struct call *c
 }
 
 /* MPICH 5 has messages of a rank to itself by other ways than Intel MPI, so of any source the provider does not know all. */
-static bool knows_all(void)
-{
-	static _Atomic int known; /* 1: yes, 2: no */
-	int so = atomic_load_explicit(&known, memory_order_relaxed);
-	if (!likely(so)) {
-		so = sn_mpi_family == MPICH && !sn_mpi_is_intels() ? 2 : 1;
-		atomic_store_explicit(&known, so, memory_order_relaxed);
-	}
-	return so == 1;
-}
+static atomic_bool from_any;
 
 /* From one rank, or from any. */
 static inline bool may_be_known(int from, int tag)
 {
-	return (from >= 0 || (from == sn_mpi_any_source() && knows_all())) &&
+	return (from >= 0 ||
+		(from == sn_mpi_any_source() && atomic_load_explicit(&from_any, memory_order_relaxed))) &&
 	       (tag >= 0 || tag == sn_mpi_any_tag());
 }
 
@@ -173,6 +159,7 @@ void *sn_probed_stand_in(const char *name, void *definition)
 	int p = *name == 'P';
 	if (!definition)
 		return NULL;
+	atomic_store(&from_any, sn_mpi_family != MPICH || sn_mpi_is_intels());
 	SN_FUNCTION_IS(&next[p], definition);
 	return calls[0].stand_in[p].symbol;
 }

@@ -32,6 +32,17 @@ bool sn_watch_begin(struct entry *e)
 	return true;
 }
 
+struct entry *sn_watch_probe(const struct call *c)
+{
+	struct entry *e = sn_seen_place(sn_mpi_thread.mine->probes, c);
+	if (!e->seen || !same(&e->call, c)) {
+		*e = (struct entry){.call = *c, .seen = true};
+		return NULL;
+	}
+	e->known = false;
+	return sn_watch_begin(e) ? e : NULL;
+}
+
 void sn_quick_watched(void)
 {
 	sn_mpi_thread.mine->watching = false;
@@ -88,7 +99,7 @@ void sn_learn_recv(struct entry *e, const void *buf, const void *status)
 void sn_learn_probe(struct entry *e, const void *status)
 {
 	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
-	if (!l->over)
+	if (!l->over || !sn_watch_asked_once(l))
 		return;
 	learn(e, &l->recv);
 	bool any = e->call.tag == sn_mpi_any_tag();
@@ -102,7 +113,7 @@ void sn_learn_probe(struct entry *e, const void *status)
 void sn_learn_asked(struct entry *e)
 {
 	const struct sn_shim_lesson *l = &sn_mpi_thread.mine->lesson;
-	if (l->asked)
+	if (sn_watch_asked_once(l))
 		learn(e, &l->recv);
 }
 

@@ -12,6 +12,12 @@ struct entry *sn_watch_seen(struct entry *table, struct sn_kin *kin, const struc
  * vain is not, the next times.
  */
 bool sn_watch_begin(struct entry *e);
+/* Both at once, of a probe: it is watched; NULL: it is not. And did it ask for one message, and that is all? */
+struct entry *sn_watch_probe(const struct call *c);
+static inline bool sn_watch_asked_once(const struct sn_shim_lesson *l)
+{
+	return l->asked && !l->sends && l->recvs == 1;
+}
 /* From a send of this buffer; from a receive into it, which has written this status, or none. */
 void sn_learn_send(struct entry *e, const void *buf);
 void sn_learn_recv(struct entry *e, const void *buf, const void *status);

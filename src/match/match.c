@@ -192,19 +192,17 @@ static struct sn_match_group *group_get(struct sn_match *m, unsigned class, uint
 	if (before && is_of(before, key, source))
 		return before;
 	struct sn_match_group *g = bucket_find(m, c, key, source);
-	if (g) {
-		bucket_del(m, c, g);
-		if (before && sn_match_is_empty(before))
-			pool_put(m, before);
-		else if (before)
-			bucket_add(m, c, before);
-	} else if (before && sn_match_is_empty(before)) {
+	bool spare = before && sn_match_is_empty(before);
+	if (!g && spare) {
 		g = before;
 	} else {
-		g = pool_get(m, class);
-		if (!g)
+		if (g)
+			bucket_del(m, c, g);
+		else if (!(g = pool_get(m, class)))
 			return NULL;
-		if (before)
+		if (spare)
+			pool_put(m, before);
+		else if (before)
 			bucket_add(m, c, before);
 	}
 	g->key = key;
