@@ -165,7 +165,7 @@ static void announce(struct sn_net_way *w, struct sn_rec *rec)
 	sn_net_push_plan(s, w);
 	rec->push_frag = s->push_frag;
 	rec->push = s->push;
-	rec->lazy = s->kept.iov_base != NULL;
+	rec->lazy = s->kept.iov_base || (sn_net_push_may_keep(s) && w->link->net->late_keeps < SN_NET_KEEPS);
 }
 
 /* ---- from the queue ---- */
@@ -563,6 +563,7 @@ int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *
 	if (!rendezvous && join_quickly(l, &rec, out->iov, out->iov_count))
 		return 1;
 	sn_net_enter(n);
+	n->vain = 0;
 	if (l->state == SN_LINK_GONE)
 		rc = sn_fail(SN_ERR_PEER_GONE, "this peer is gone");
 	else if (rendezvous)

@@ -49,11 +49,13 @@
 #define SN_NET_PART	   12 /* pieces worth a driver call of their own */
 #define SN_NET_CREDIT_MIN  (128ULL << 10)
 #define SN_NET_CREDIT	   (256ULL << 10)
-#define SN_NET_JOBS	   256		  /* blocks that one peer has asked for, waiting to be answered */
-#define SN_NET_PUSH	   (512ULL << 10) /* bytes that may come unasked, of one peer in short frames */
-#define SN_NET_PUSH_ALL	   (256ULL << 10) /* of all peers together, and in longer ones */
+#define SN_NET_JOBS	   256		   /* blocks that one peer has asked for, waiting to be answered */
+#define SN_NET_PUSH	   (1024ULL << 10) /* bytes that may come unasked, of one peer in short frames */
+#define SN_NET_PUSH_ALL	   (256ULL << 10)  /* of all peers together, and in longer ones */
 #define SN_NET_PUSH_LEAST  (16ULL << 10)
 #define SN_NET_KEEP	   (64ULL << 10)  /* longest body of which the sender keeps a copy */
+#define SN_NET_KEEP_LATE   (128ULL << 10) /* likewise, where it waits for several */
+#define SN_NET_KEEPS	   8		  /* copies at once that are made then */
 #define SN_NET_KEEP_LONE   (256ULL << 10) /* likewise, where bodies go one at a time, to and fro */
 #define SN_NET_CROSSED	   8		  /* bodies after which it is taken to be so again */
 #define SN_NET_SEVERAL	   4096		  /* longest body that is taken into several frames at once */
@@ -328,8 +330,10 @@ struct sn_net_send { /* a rendezvous of ours */
 	uint16_t push_frag, push; /* pieces pushed */
 	uint32_t after;		  /* one more than the number of the frame that announces them */
 	bool announced;
-	struct iovec kept; /* a copy, and the request has ended */
-	bool push_lost;	   /* the receiver did not keep them */
+	struct iovec kept;	  /* a copy, and the request has ended */
+	struct sn_list left_node; /* of those that have left whole, and whose requests wait for DONE */
+	bool late;		  /* the copy was made while it waited */
+	bool push_lost;		  /* the receiver did not keep them */
 	bool delivered; /* DONE is also the word of its arrival, which the request waits for: no copy is kept */
 	int status;	/* when finished */
 };
@@ -477,10 +481,15 @@ struct sn_net {
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
 	struct sn_list links, work, pulls, stash_spare;
-	_Atomic bool roomy;  /* the last body went whole behind its announcement, and one as long would */
-	void *keep_spare[2]; /* for the next copy: of SN_NET_KEEP bytes, of SN_NET_KEEP_LONE */
-	unsigned stashes;    /* in use and spare */
-	uint64_t word_at;    /* when it was made */
+	struct sn_list
+		left; /* bodies of ours that were pushed whole, and have left: their requests wait for DONE */
+	unsigned vain; /* looks in a row that brought nothing */
+	unsigned late_keeps;
+	_Atomic bool roomy; /* the last body went whole behind its announcement, and one as long would */
+	void *keep_spare[SN_NET_KEEPS]; /* for the next copies: of SN_NET_KEEP_LONE bytes */
+	unsigned keeps;
+	unsigned stashes; /* in use and spare */
+	uint64_t word_at; /* when it was made */
 	uint8_t word;
 	struct sn_list ended_msgs, ended_sends, ended_pulls; /* quiet mode: to be reported */
 	struct sn_net_link **by_session, **by_id;	     /* hash heads */

@@ -79,8 +79,8 @@ static bool company(const struct sn_net_link *l)
 {
 	const struct sn_net_pull *next = sn_container(l->pulls.next, struct sn_net_pull, node);
 
-	return !l->net->quiet && sn_list_empty(&l->dones) && !sn_list_empty(&l->pulls) &&
-	       next->len <= SN_NET_KEEP && next->next_block >= next->blocks;
+	return !l->net->quiet && !sn_list_empty(&l->pulls) && next->len <= SN_NET_KEEP_LATE &&
+	       next->next_block >= next->blocks;
 }
 
 void sn_net_pull_finish(struct sn_net_pull *p)
@@ -91,7 +91,7 @@ void sn_net_pull_finish(struct sn_net_pull *p)
 
 	sn_net_lanes_used(p);
 	unlist(p);
-	sn_net_done_post(l, p->done, 0, p->lazy || company(l));
+	sn_net_done_post(l, p->done, 0, sn_list_empty(&l->dones) && (p->lazy || company(l)));
 	if (n->quiet) {
 		p->status = 0;
 		sn_list_add_tail(&n->ended_pulls, &p->node);

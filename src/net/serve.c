@@ -26,6 +26,7 @@ struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *
 	}
 	s->link = l;
 	s->req = req;
+	sn_list_init(&s->left_node);
 	s->iov = out->iov;
 	s->iov_count = out->iov_count;
 	s->len = out->head.len;
@@ -40,10 +41,13 @@ struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *
 
 static void job_free(struct sn_net_job *job)
 {
-	job->send->jobs--;
-	job->send->link->jobs--;
+	struct sn_net_send *s = job->send;
+
+	s->link->jobs--;
 	sn_list_del(&job->node);
 	free(job);
+	if (--s->jobs == 0)
+		sn_net_push_left(s);
 }
 
 /* The rendezvous is over; its buffer is the application's again, so nothing in the batch may refer to it. */
@@ -64,6 +68,7 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 	sn_net_push_ended(s);
 	sn_net_table_del(&n->sends, s->number);
 	sn_list_del(&s->node);
+	sn_list_del(&s->left_node);
 	s->status = status;
 	if (s->req && n->quiet)
 		sn_list_add_tail(&n->ended_sends, &s->node);

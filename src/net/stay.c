@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/stay.h"
 
-#define STAYS	 8 /* looks, each within STAYS_NS of the one before */
+#define STAYS                                                                                                \
+	3 /* looks, each within STAYS_NS of the one before: more are not made where copies end the wait (push.c) */
 #define STAYS_NS 10000u
 #define TRUSTED	 16
+#define MOST	 (4 * TRUSTED)
 #define POST_NS	 50000u /* within which he posts on, or begins to wait */
 
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
@@ -21,14 +23,14 @@ bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
 	if (s->left == 0)
 		return false;
 	if (sn_net_away(gap, pause))
-		s->stayed = 0;
+		s->stayed /= 2;
 	if (gap > STAYS_NS) {
 		s->left = STAYS;
 		return false;
 	}
 	if (--s->left > 0)
 		return false;
-	s->stayed += s->stayed < TRUSTED;
+	s->stayed += s->stayed < MOST;
 	return true;
 }
 

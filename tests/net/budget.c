@@ -240,12 +240,12 @@ static const struct most {
 		 * are copied to their heads, so that the kernel reads one stretch of memory. Now and then a look is
 		 * at the other socket, too.
 		 */
-		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 1.2, 3, 1, 32, 40, 1.35, 512 << 10},
+		{"udp", 1.1, 64, 1.2, 2.3, 2.1, 1.2, 3, 1, 32, 40, 1.35, 1 << 20},
 		/*
 		 * The same, and short ones behind their header; pieces of bodies have a socket of their own
 		 * (src/net/bulk.c), at which somebody looks while they are expected.
 		 */
-		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 0.05, 3, 2, 32, 40, 1.35, 512 << 10},
+		{"ether", 0.05, 150, 1.2, 2.3, 2.1, 0.05, 3, 2, 32, 40, 1.35, 1 << 20},
 },
   *most;
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Bodies of which the sender keeps a copy: their requests end at once, the model writes over the buffers then, and
- * what the network loses comes from the copy. Long ones only where bodies go one at a time. Two engines in a
- * simulated network, the time is theirs.
+ * what the network loses comes from the copy. Long ones only where bodies go one at a time; short ones behind others
+ * once their sender looks and finds nothing. Two engines in a simulated network, the time is theirs.
  */
 #include "sim.h"
 
-#define LONG 260000
+#define LONG  260000
+#define SHORT 17000
+#define ROW   12
+#define LOOKS 20 /* more than a sender makes before he takes it that he waits, and one for each copy */
 
 static struct node *a, *b;
 
@@ -40,7 +43,7 @@ static void to_and_fro(unsigned times, bool kept)
 	}
 }
 
-static void both(double loss)
+static void meet(double loss)
 {
 	const struct sim_net_params p = {
 		.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048, .loss = loss};
@@ -50,8 +53,60 @@ static void both(double loss)
 	sim.bare = true;
 	a = node_new(0, 3000 * SIM_MS, 16384);
 	b = node_new(1, 3000 * SIM_MS, 16384);
-	node_post(a, b, 8); /* they meet */
+	node_post(a, b, 8);
 	come();
+}
+
+static void part(void)
+{
+	if (a->net->sends.count || b->net->sends.count)
+		sim_fail("a body is not done");
+	if (a->net->late_keeps || b->net->late_keeps)
+		sim_fail("copies are counted that are no more");
+	node_free(a);
+	node_free(b);
+	sim_end();
+	model_end();
+}
+
+/* How many of what a has announced have a copy? */
+static unsigned copies(void)
+{
+	const struct sn_net_link *l = sn_container(a->net->links.next, struct sn_net_link, node);
+	unsigned count = 0;
+
+	sn_list_for_each (at, &l->sends)
+		count += sn_container(at, struct sn_net_send, node)->kept.iov_base != NULL;
+	return count;
+}
+
+/* A row of short ones: the first goes alone. Nothing comes while a looks. */
+static void late(double loss)
+{
+	meet(loss);
+	for (unsigned i = 0; i < ROW; i++)
+		node_post(a, b, SHORT);
+	if (copies() > 1)
+		sim_fail("%u copies are made before their sender waits", copies());
+	for (unsigned i = 0; i < LOOKS; i++)
+		node_progress(a);
+	if (copies() != 1 + SN_NET_KEEPS)
+		sim_fail("%u copies of %u bodies are made for one who waits, not %u", copies(), ROW,
+			 1 + SN_NET_KEEPS);
+	come();
+	for (unsigned i = 0; i < 40 && !sim.failed; i++) { /* and again, with the same memory */
+		for (unsigned k = 0; k < ROW / 2; k++)
+			node_post(a, b, SHORT + 1000 * k);
+		for (unsigned k = sim_below(LOOKS); k > 0; k--)
+			node_progress(a);
+		come();
+	}
+	part();
+}
+
+static void both(double loss)
+{
+	meet(loss);
 	if (loss > 0) { /* lost acknowledgements may make a body stay longer than the next one waits */
 		for (unsigned i = 0; i < 40; i++) {
 			node_post(i & 1 ? b : a, i & 1 ? a : b, LONG);
@@ -70,12 +125,7 @@ static void both(double loss)
 			sim_fail("a body behind another one is kept");
 		come();
 	}
-	if (a->net->sends.count || b->net->sends.count)
-		sim_fail("a body is not done");
-	node_free(a);
-	node_free(b);
-	sim_end();
-	model_end();
+	part();
 }
 
 int main(void)
@@ -85,5 +135,9 @@ int main(void)
 	both(0);
 	failed |= sim.failed;
 	both(0.03);
+	failed |= sim.failed;
+	late(0);
+	failed |= sim.failed;
+	late(0.03);
 	return failed | sim.failed;
 }

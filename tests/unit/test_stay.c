@@ -42,6 +42,23 @@ static void until_he_was_away(void **state)
 	assert_true(posts_and_waits(&s));
 }
 
+/* One who has waited for long and then lost his core once, or was away, is trusted still; who does so again and again is not. */
+static void who_has_waited_for_long_is_away_now_and_then(void **state)
+{
+	struct sn_net_stay s = {0};
+
+	for (unsigned windows = 0; windows < 1000; windows++)
+		posts_and_waits(&s);
+	assert_false(sn_net_may_go(&s, clock_ns));
+	assert_false(sn_net_looks(&s, clock_ns += 100 * US, 0));
+	assert_false(posts_and_waits(&s));
+	unsigned times = 0;
+	while (!sn_net_may_go(&s, clock_ns)) {
+		assert_false(sn_net_looks(&s, clock_ns += 100 * US, 0));
+		assert_true(++times < 8);
+	}
+}
+
 /* The thread that his own post has woken finds him there, and one that wakes later does not. */
 static void who_posted_a_moment_ago_is_here(void **state)
 {
@@ -60,6 +77,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_always_waits_is_trusted),
 		cmocka_unit_test(until_he_was_away),
+		cmocka_unit_test(who_has_waited_for_long_is_away_now_and_then),
 		cmocka_unit_test(who_posted_a_moment_ago_is_here),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
