@@ -5,6 +5,7 @@
  */
 #include "base/log.h"
 #include "net/alone.h"
+#include "net/run.h"
 
 #define ROUNDS	    4 /* driver calls a look */
 #define LATE_ROUNDS 32
@@ -148,7 +149,42 @@ static uint8_t *place_of(const struct sn_wire_data *d, uint32_t len, const struc
 	return f->block ? sn_net_place_of(f->pull, le64toh(d->offset), len - SN_NET_HEAD) : NULL;
 }
 
-static void frame_in(struct sn_net *n, const struct sn_net_in *in, const struct macs *m, unsigned i)
+/*
+ * Another piece of what the frame before was one of (run.h). False: it is not, or not authentic, or damaged; nothing is
+ * done, and the long way says what is to be done with it.
+ */
+static bool frame_runs(struct sn_net *n, const struct sn_net_in *in, const struct macs *m, unsigned i,
+		       struct sn_net_run *r)
+{
+	const struct sn_wire_data *d = (const void *)in->data;
+
+	if (!sn_net_run_next(r, d, in->len) || le64toh(d->h.mac) != mac_of(r->link, &d->h, m, i))
+		return false;
+	struct sn_net_found found = {.pull = r->pull, .block = r->block, .piece = r->piece + 1};
+	uint8_t *body = in->spot ? in->spot->at : NULL, *to = body ? NULL : place_of(d, in->len, &found);
+	if (le32toh(d->h.check) != check_of(&d->h, in->len, body, to))
+		return false;
+	n->port[n->in_port].heard += in->len;
+	r->last = d;
+	r->piece++;
+	if ((r->block->missing & (r->block->missing - 1)) ==
+	    0) /* with this piece it is whole, and perhaps the fetch over */
+		r->block = NULL;
+	dispatch(r->link, in->data, in->len, &found, to ? to : body);
+	return true;
+}
+
+/* What has been found of a frame, and handled, may hold for the next one. */
+static void run_from(struct sn_net_run *r, struct sn_net_link *l, const struct sn_wire_head *h,
+		     const struct sn_net_found *f, uint32_t pull)
+{
+	if (f->block && !h->flags && l->state == SN_LINK_OPEN &&
+	    sn_net_table_get(&l->net->pull_table, pull) == f->pull && f->block->active && f->block->missing)
+		*r = (struct sn_net_run){l, f->pull, f->block, (const void *)h, pull, f->piece};
+}
+
+static void frame_in(struct sn_net *n, const struct sn_net_in *in, const struct macs *m, unsigned i,
+		     struct sn_net_run *run)
 {
 	const struct sn_wire_head *h = (const void *)in->data;
 	const uint8_t *data = in->data;
@@ -181,9 +217,11 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in, const struct 
 		return;
 	struct sn_net_found found = {0};
 	uint8_t *body = in->spot ? in->spot->at : NULL, *to = NULL;
+	uint32_t pull = 0;
 	if (h->type == SN_WIRE_DATA || h->type == SN_WIRE_PUSH) {
 		found = sn_net_find(l, (const void *)h, len - SN_NET_HEAD);
 		to = body ? NULL : place_of((const void *)h, len, &found);
+		pull = found.pull ? found.pull->number : 0;
 	}
 	if (le32toh(h->check) != check_of(h, len, body, to)) {
 		n->drops[SN_DROP_CHECK]++;
@@ -213,6 +251,7 @@ static void frame_in(struct sn_net *n, const struct sn_net_in *in, const struct 
 	}
 	if (l->state == SN_LINK_OPEN)
 		dispatch(l, data, len, &found, to ? to : body);
+	run_from(run, l, h, &found, pull);
 }
 
 /* Is it the very piece that the guess was about? */
@@ -248,13 +287,17 @@ static void undo_guesses(struct sn_net *n, unsigned count)
 
 static void frames_in(struct sn_net *n, unsigned count)
 {
+	struct sn_net_run run = {0};
 	struct macs m;
 
 	undo_guesses(n, count);
 	for (unsigned i = 0; i < count; i++) {
 		if (i % SN_AUTH_MACS == 0)
 			macs_ahead(n, i, count, &m);
-		frame_in(n, &n->in[i], &m, i % SN_AUTH_MACS);
+		if (frame_runs(n, &n->in[i], &m, i % SN_AUTH_MACS, &run))
+			continue;
+		run.block = NULL;
+		frame_in(n, &n->in[i], &m, i % SN_AUTH_MACS, &run);
 	}
 }
 
