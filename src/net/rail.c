@@ -38,7 +38,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define HOT_PERIOD (2 * SN_NET_MS)
+#define HOT_PERIOD SN_NET_HERE
 #define HOT_MOST   (8 * SN_NET_MS)
 #define EXPECT_FOR (2 * SN_NET_MS) /* ns without a frame that a fetch under way is looked for all the time */
 #define EAGER	   16384
@@ -56,13 +56,13 @@ struct net_rail {
 	struct sn_fork_hook fork;
 	_Atomic bool rang, armed, asleep; /* asleep: nothing to do until it rings */
 	_Atomic uint32_t calls;
-	uint32_t calls_seen; /* the service thread's */
-	_Atomic bool hot;    /* the timer fires soon */
-	uint64_t fires;	     /* the clock at which it does, if it is not hot; under the rail's lock */
-	uint64_t period;     /* of the timer while the application calls; the service thread's */
-	uint64_t last;	     /* clock at the last frame */
-	uint64_t looked;     /* clock at the last look */
-	bool expects;	     /* a fetch was under way then */
+	struct sn_net_here here; /* the service thread's */
+	_Atomic bool hot;	 /* the timer fires soon */
+	uint64_t fires;		 /* the clock at which it does, if it is not hot; under the rail's lock */
+	uint64_t period;	 /* of the timer while the application calls; the service thread's */
+	uint64_t last;		 /* clock at the last frame */
+	uint64_t looked;	 /* clock at the last look */
+	bool expects;		 /* a fetch was under way then */
 	struct sn_net_stay stay;
 	bool back; /* who was away waits now, and nothing has come since */
 	uint64_t services;
@@ -170,13 +170,9 @@ static void serve_quietly(struct net_rail *r)
 		sn_bell_ring_self();
 }
 
-/* Has the application called since the last time somebody asked? */
 static bool application_calls(struct net_rail *r)
 {
-	uint32_t before = r->calls_seen;
-
-	r->calls_seen = atomic_load_explicit(&r->calls, memory_order_relaxed);
-	return r->calls_seen != before;
+	return sn_net_calls(&r->here, atomic_load_explicit(&r->calls, memory_order_relaxed), sn_now_ns());
 }
 
 /* It calls: see later whether it still does, and not before it is needed. */
@@ -211,7 +207,8 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
 	/* It looks by itself, not beside the progress thread on its core; or that does. See later whether they did. */
-	bool calls = application_calls(r), woken = sn_bell_wake_self();
+	bool calls = application_calls(r) || sn_net_called(&r->here, sn_now_ns());
+	bool woken = sn_bell_wake_self();
 	if (woken || calls || sn_net_just_posted(&r->stay, sn_now_ns()) || sn_bell_guarded())
 		look_again(r, HOT_PERIOD);
 	else

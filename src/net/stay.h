@@ -23,6 +23,34 @@ struct sn_net_stay {
 	_Atomic uint64_t posted; /* clock when he said so */
 };
 
+/* What the service thread knows of the application's calls. */
+struct sn_net_here {
+	uint32_t calls;	   /* as they were when it looked last */
+	uint64_t grown_at; /* clock when it saw that they had grown */
+};
+
+#define SN_NET_HERE 2000000u /* ns */
+
+/* Has the application called since the last time somebody asked? */
+static inline bool sn_net_calls(struct sn_net_here *h, uint32_t calls, uint64_t now)
+{
+	bool grown = calls != h->calls;
+
+	h->calls = calls;
+	if (grown)
+		h->grown_at = now;
+	return grown;
+}
+
+/*
+ * Or lately? The thread may have had its core since, woken by each frame that came: who took that for an absence took
+ * all frames in the application's place, for as long as they came, and the application did not get its core back.
+ */
+static inline bool sn_net_called(const struct sn_net_here *h, uint64_t now)
+{
+	return now < h->grown_at + SN_NET_HERE;
+}
+
 /* ns until the next look, by one who has heard nothing for `silence`. At last a watched descriptor would have rung. */
 static inline uint64_t sn_net_pause(uint64_t silence)
 {

@@ -72,6 +72,22 @@ static void who_posted_a_moment_ago_is_here(void **state)
 	assert_false(sn_net_just_posted(&s, clock_ns + 1000 * US));
 }
 
+/* The thread that each frame wakes has the application's core meanwhile: it is away when it has not called for 2 ms. */
+static void who_has_called_lately_is_here(void **state)
+{
+	struct sn_net_here h = {0};
+
+	assert_true(sn_net_calls(&h, 5, clock_ns));
+	assert_false(sn_net_calls(&h, 5, clock_ns + 10 * US));
+	assert_true(sn_net_called(&h, clock_ns + 20 * US));
+	assert_false(sn_net_calls(&h, 5, clock_ns + 1000 * US));
+	assert_true(sn_net_called(&h, clock_ns + 1000 * US));
+	assert_false(sn_net_calls(&h, 5, clock_ns + 3000 * US));
+	assert_false(sn_net_called(&h, clock_ns + 3000 * US));
+	assert_true(sn_net_calls(&h, 6, clock_ns + 3001 * US));
+	assert_true(sn_net_called(&h, clock_ns + 3002 * US));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -79,6 +95,7 @@ int main(void)
 		cmocka_unit_test(until_he_was_away),
 		cmocka_unit_test(who_has_waited_for_long_is_away_now_and_then),
 		cmocka_unit_test(who_posted_a_moment_ago_is_here),
+		cmocka_unit_test(who_has_called_lately_is_here),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
