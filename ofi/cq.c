@@ -385,10 +385,10 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
  * That a rank has died its launcher hears a moment later, ends the job, and says what has happened. Who has heard it from
  * here would be first, and the job's exit status that of his own error. So the first time the launcher has that moment.
  */
-static void after_the_launcher(const struct sn_ofi_event *read)
+void sn_ofi_after_the_launcher(int err)
 {
 	static atomic_flag once = ATOMIC_FLAG_INIT;
-	if (read->err == FI_ECONNRESET && sn_launched().all > 1 && !atomic_flag_test_and_set(&once))
+	if (err == FI_ECONNRESET && sn_launched().all > 1 && !atomic_flag_test_and_set(&once))
 		nanosleep(&(struct timespec){.tv_sec = LAUNCHERS_S}, NULL);
 }
 
@@ -421,7 +421,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint6
 		rc = 1;
 	}
 	sn_unlock(&cq->lock);
-	after_the_launcher(&read);
+	sn_ofi_after_the_launcher(read.err);
 	sn_ofi_answer_short(&read, __builtin_return_address(0));
 	return rc;
 }

@@ -405,6 +405,8 @@ static inline uint64_t sn_ofi_cq_mark(struct sn_ofi_cq *cq)
 	sn_unlock(&cq->lock);
 	return mark;
 }
+/* Whoever called is about to hear of this error, and may end the job by it. */
+void sn_ofi_after_the_launcher(int err);
 bool sn_ofi_cq_ready(struct sn_ofi_cq *cq); /* makes progress; true if a read would return something */
 /* A tagged send has left at once, and the engine has told nobody (sn_tsend). flags: SN_FORGET. */
 void sn_ofi_sent(struct sn_ofi_ep *ep, uint32_t flags, sn_peer to, uint64_t tag, uint64_t len, void *context);

@@ -270,7 +270,12 @@ static inline ssize_t inject(struct sn_ofi_ep *ep, const void *buf, size_t len, 
 
 	if (sn_unlikely(sn_ofi_taught()))
 		sn_ofi_lesson_send(ep, peer, buf, len, tag, data, flags);
-	return sn_unlikely(rc) ? rc : sn_ofi_result(sn_inject(ep->sn, peer, buf, len, tag, data, flags));
+	if (sn_likely(!rc)) {
+		rc = (int)sn_ofi_result(sn_inject(ep->sn, peer, buf, len, tag, data, flags));
+		if (sn_unlikely(rc))
+			sn_ofi_after_the_launcher(-rc);
+	}
+	return rc;
 }
 
 static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t to, uint64_t tag)

@@ -214,6 +214,7 @@ SN_API int sn_post_mrecv(sn_ep *ep, const sn_msg *msg, sn_req **req);
 /*
  * A tagged send of at most SN_INJECT_MAX bytes that are taken before the call returns and that nobody will ask after: what
  * sn_post_send does with SN_INJECT | SN_FORGET, by the shortest way. flags: SN_MARK, and SN_DATA, data then travels along.
+ * To a peer that is known to be dead: SN_ERR_PEER_GONE, and nothing was posted.
  */
 SN_API int sn_inject(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, uint64_t data,
 		     uint32_t flags);

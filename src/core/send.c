@@ -206,9 +206,28 @@ int sn_post_send(sn_ep *ep, const sn_msg *msg, sn_req **req)
 	return post_send(ep, msg, req, SN_K_TAGGED);
 }
 
+static inline bool knows(const sn_ep *ep, sn_peer to)
+{
+	return sn_likely(ep && !sn_core_foreign(ep) &&
+			 to < atomic_load_explicit(&ep->peer_count, memory_order_relaxed));
+}
+
+/* Nobody asks after the message, and its completion would say nothing of whose it is: so the call itself fails. */
+static int whether_gone(sn_ep *ep, sn_peer to)
+{
+	sn_lock(&ep->lock);
+	const struct sn_peer_state *peer = ep->peers[to];
+	int rc = peer->gone ? sn_core_gone(peer) : 0;
+	sn_unlock(&ep->lock);
+	return rc;
+}
+
 static int __attribute__((noinline))
 inject_otherwise(sn_ep *ep, sn_peer to, struct iovec v, uint64_t bits, uint64_t data, uint32_t flags)
 {
+	int rc = knows(ep, to) ? whether_gone(ep, to) : 0;
+	if (rc)
+		return rc;
 	sn_msg m = {.peer = to,
 		    .flags = flags | SN_INJECT | SN_FORGET,
 		    .iov = &v,
@@ -228,12 +247,6 @@ static inline bool goes(sn_ep *ep, sn_peer to, const void *buf, uint64_t len, ui
 		return false;
 	ep->count.sends++;
 	return true;
-}
-
-static inline bool knows(const sn_ep *ep, sn_peer to)
-{
-	return sn_likely(ep && !sn_core_foreign(ep) &&
-			 to < atomic_load_explicit(&ep->peer_count, memory_order_relaxed));
 }
 
 /* Budget: no description of the message is made; the peer's link and one cell of its ring are all that is touched. */

@@ -381,6 +381,10 @@ static void a_forgotten_message_is_still_accounted_for(void **state)
 		sn_progress(loud);
 	}
 	assert_int_equal(told_status, SN_ERR_PEER_GONE);
+	int told_before = told_count;
+	assert_int_equal(sn_inject(loud, nobody, "abc", 3, 7, 0, 0),
+			 SN_ERR_PEER_GONE); /* known now: the call says so */
+	assert_int_equal(told_count, told_before);
 	sn_ep_close(loud);
 }
 
