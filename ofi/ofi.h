@@ -390,10 +390,12 @@ void *sn_ofi_library_of(const void *code);
 bool sn_ofi_code_of(const void *code, const char *symbol);
 /*
  * answer.c: whoever called for it, with code at `reader`, has read this error; and asks for a message that it has
- * claimed, with this tag and with data beside it, and that fits.
+ * claimed, with this tag and with data beside it, and that fits. And, does whoever has code there call what stands in an
+ * error's context without a look whether there is one (Open MPI 4; 5 ends the program then, and says why)?
  */
 void sn_ofi_answer_short(const struct sn_ofi_event *error, const void *reader);
 void sn_ofi_answer_claimed(struct sn_ofi_ep *ep, sn_peer peer, uint64_t tag, const void *reader);
+bool sn_ofi_calls_contexts(const void *reader);
 void sn_ofi_cq_forget_ep(struct sn_ofi_cq *cq, struct sn_ofi_ep *ep);
 /* How many entries that mean something were read; the caller reads this queue. */
 static inline uint64_t sn_ofi_cq_mark(struct sn_ofi_cq *cq)
