@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #define CALL  4000 /* ns that a train takes to leave, before it is measured */
-#define VAIN  2	   /* looks in a row without anything, nor a post: who looks has time for copies */
 #define TIMED 8	   /* peeks that take something, of which one reads the clock at once */
 
 static const char *const count_names[SN_NC_COUNT] = {
@@ -157,7 +156,7 @@ struct sn_net *sn_net_new(const struct sn_net_cfg *cfg)
 		return NULL;
 	}
 	struct sn_list *lists[] = {&n->links,	    &n->work,	     &n->pulls,	      &n->ended_msgs,
-				   &n->ended_sends, &n->ended_pulls, &n->stash_spare, &n->left};
+				   &n->ended_sends, &n->ended_pulls, &n->stash_spare, &n->keep.left};
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		sn_list_init(lists[i]);
 	sn_auth_hello_key(&n->hello_key, cfg->ids.key);
@@ -345,9 +344,7 @@ int sn_net_progress(struct sn_net *n)
 	n->hold = false;
 	sn_net_pull_schedule(n);
 	run_timers(n);
-	n->vain = events ? 0 : n->vain + 1;
-	if (n->vain >= VAIN && !n->quiet && !sn_list_empty(&n->left))
-		events += sn_net_push_keep_late(n);
+	events += sn_net_keep_look(n, events);
 	sn_net_leave(n);
 	return events;
 }

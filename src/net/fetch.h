@@ -72,13 +72,6 @@ void sn_net_piece_in(struct sn_net_pull *p, uint64_t offset, const uint8_t *body
 uint64_t sn_net_push_room(const struct sn_net_link *l);			  /* bytes that may be pushed now */
 void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w); /* how much of it follows unasked */
 /* Before its request ends: what is not sent yet, or again, is sent from the copy. Nothing of it may wait in the batch. */
-void sn_net_push_keep(struct sn_net_send *s);
-bool sn_net_push_may_keep(const struct sn_net_send *s);
-void sn_net_push_left(struct sn_net_send *s); /* none of its pieces waits to be sent */
-int sn_net_push_keep_late(struct sn_net *n);  /* of one; returns how many requests have ended */
-void sn_net_keeps_free(struct sn_net *n);
-bool sn_net_keeps(const struct sn_net_link *l); /* a copy of what the peer has yet to fetch */
-bool sn_net_owes(const struct sn_net *n);	/* one that lives */
 int sn_net_push_now(struct sn_net_link *l, struct sn_net_send *s,
 		    bool alone); /* its announcement is packed */
 void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req);

@@ -165,7 +165,7 @@ static void announce(struct sn_net_way *w, struct sn_rec *rec)
 	sn_net_push_plan(s, w);
 	rec->push_frag = s->push_frag;
 	rec->push = s->push;
-	rec->lazy = s->kept.iov_base || (sn_net_push_may_keep(s) && w->link->net->late_keeps < SN_NET_KEEPS);
+	rec->lazy = s->kept.iov_base || sn_net_keep_may(s);
 }
 
 /* ---- from the queue ---- */
@@ -215,7 +215,7 @@ static void msg_packed(struct sn_net_link *l, struct sn_net_msg *m)
 
 	if (s) {
 		sn_net_push_start(s, sn_net_way_main(l));
-		sn_net_push_keep(s);
+		sn_net_keep_copy(s);
 	}
 	if (req && l->net->quiet) {
 		sn_list_add_tail(&l->net->ended_msgs, &m->node);
@@ -563,7 +563,6 @@ int sn_net_post(struct sn_net_link *l, const struct sn_out *out, struct sn_req *
 	if (!rendezvous && join_quickly(l, &rec, out->iov, out->iov_count))
 		return 1;
 	sn_net_enter(n);
-	n->vain = 0;
 	if (l->state == SN_LINK_GONE)
 		rc = sn_fail(SN_ERR_PEER_GONE, "this peer is gone");
 	else if (rendezvous)

@@ -30,6 +30,7 @@
 #include "net/auth.h"
 #include "net/check.h"
 #include "net/driver.h"
+#include "net/keep.h"
 #include "net/kpull.h"
 #include "net/wire.h"
 #include "sched/sched.h"
@@ -53,12 +54,7 @@
 #define SN_NET_PUSH	   (1024ULL << 10) /* bytes that may come unasked, of one peer in short frames */
 #define SN_NET_PUSH_ALL	   (256ULL << 10)  /* of all peers together, and in longer ones */
 #define SN_NET_PUSH_LEAST  (16ULL << 10)
-#define SN_NET_KEEP	   (64ULL << 10)  /* longest body of which the sender keeps a copy */
-#define SN_NET_KEEP_LATE   (128ULL << 10) /* likewise, where it waits for several */
-#define SN_NET_KEEPS	   8		  /* copies at once that are made then */
-#define SN_NET_KEEP_LONE   (256ULL << 10) /* likewise, where bodies go one at a time, to and fro */
-#define SN_NET_CROSSED	   8		  /* bodies after which it is taken to be so again */
-#define SN_NET_SEVERAL	   4096		  /* longest body that is taken into several frames at once */
+#define SN_NET_SEVERAL	   4096 /* longest body that is taken into several frames at once */
 #define SN_NET_PUSH_GROW   (4ULL << 10)
 #define SN_NET_STASHES	   16 /* bodies kept whose receive is not posted */
 #define SN_NET_STASH_OLD   (1000 * SN_NET_MS)
@@ -481,15 +477,10 @@ struct sn_net {
 	size_t addr_len;
 	struct sn_sip_key hello_key, session_key;
 	struct sn_list links, work, pulls, stash_spare;
-	struct sn_list
-		left; /* bodies of ours that were pushed whole, and have left: their requests wait for DONE */
-	unsigned vain; /* looks in a row that brought nothing */
-	unsigned late_keeps;
+	struct sn_net_keep keep;
 	_Atomic bool roomy; /* the last body went whole behind its announcement, and one as long would */
-	void *keep_spare[SN_NET_KEEPS]; /* for the next copies: of SN_NET_KEEP_LONE bytes */
-	unsigned keeps;
-	unsigned stashes; /* in use and spare */
-	uint64_t word_at; /* when it was made */
+	unsigned stashes;   /* in use and spare */
+	uint64_t word_at;   /* when it was made */
 	uint8_t word;
 	struct sn_list ended_msgs, ended_sends, ended_pulls; /* quiet mode: to be reported */
 	struct sn_net_link **by_session, **by_id;	     /* hash heads */

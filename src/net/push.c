@@ -5,12 +5,6 @@
  * receiver has given its word to take (docs/protocol.md, PUSH). The receiver treats these blocks as if it had asked
  * for them, so all that is said of losses, pacing and placing in pull.c holds for them too.
  *
- * Of a short body that follows whole a copy is kept, and the request ends at once: so a sender need not wait for the
- * receiver, and the receiver need not hurry to say DONE, which would cost it a system call between getting a message
- * and answering it. Who has sent more than that streams, and its time is better spent than on copies, until it waits
- * for what it has sent; of a longer body, too, unless bodies go to and fro. The copy is made when the body is on its
- * way: what is sent again comes from there.
- *
  * What comes before its receive is posted, or before its announcement, is kept in a stash: one for each rendezvous, of which
  * there are never more than SN_NET_STASHES, each as long as the longest push. They are kept for the next use.
  */
@@ -34,39 +28,6 @@ uint64_t sn_net_push_room(const struct sn_net_link *l)
 	return l->state != SN_LINK_OPEN || several(l) ? 0 : most - SN_MIN_OF(most, l->push_used);
 }
 
-/*
- * The longest body of which a copy is kept. Of a longer one it takes as long as the receiver needs to answer: so if
- * nothing else is to be done meanwhile, that is if bodies go one at a time, to and fro.
- */
-static uint64_t keep_most(const struct sn_net_link *l)
-{
-	bool lone = l->crossed == 0 && l->net->sends.count == 1 && sn_list_empty(&l->pulls) &&
-		    sn_list_empty(&l->rdvs);
-
-	return lone ? SN_NET_KEEP_LONE : SN_NET_KEEP;
-}
-
-/* Room for the longest, and it stays: what is not touched costs only addresses, and the allocator would give the pages back. */
-static void *keep_new(struct sn_net *n)
-{
-	return n->keeps ? n->keep_spare[--n->keeps] : malloc(SN_NET_KEEP_LONE);
-}
-
-static void keep_drop(struct sn_net *n, struct iovec *kept)
-{
-	if (kept->iov_base && n->keeps < SN_NET_KEEPS)
-		n->keep_spare[n->keeps++] = kept->iov_base;
-	else
-		free(kept->iov_base);
-	*kept = (struct iovec){0};
-}
-
-void sn_net_keeps_free(struct sn_net *n)
-{
-	while (n->keeps)
-		free(n->keep_spare[--n->keeps]);
-}
-
 void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 {
 	struct sn_net_link *l = s->link;
@@ -88,63 +49,15 @@ void sn_net_push_plan(struct sn_net_send *s, const struct sn_net_way *w)
 	s->push_frag = (uint16_t)frag;
 	s->push = (uint16_t)((bytes + frag - 1) / frag);
 	l->push_used += bytes;
-	if (s->delivered || !sn_net_send_alone(s) || s->len > keep_most(l) ||
-	    (s->kept.iov_base = keep_new(l->net)) == NULL)
-		return;
-	s->kept.iov_len = s->len;
-	s->req = NULL;
-	if (s->iov_count > 1) { /* pieces of one segment leave sooner */
+	if (sn_net_keep_plan(s) && s->iov_count > 1) { /* pieces of one segment leave sooner */
 		l->net->counts[SN_NC_PACKED] += s->push;
-		sn_net_push_keep(s);
+		sn_net_keep_copy(s);
 	}
-}
-
-void sn_net_push_keep(struct sn_net_send *s)
-{
-	if (s->kept.iov_base == NULL || s->iov == &s->kept)
-		return;
-	sn_iov_read(s->kept.iov_base, s->iov, s->iov_count, 0, s->len);
-	s->iov = &s->kept;
-	s->iov_count = 1;
-}
-
-/* Of short bodies that follow whole, while others are under way: a copy is made if their sender comes to wait for them. */
-bool sn_net_push_may_keep(const struct sn_net_send *s)
-{
-	return s->pushed == s->len && s->len <= SN_NET_KEEP_LATE && !s->delivered;
-}
-
-void sn_net_push_left(struct sn_net_send *s)
-{
-	if (s->req && sn_net_push_may_keep(s) && sn_list_empty(&s->left_node))
-		sn_list_add_tail(&s->link->net->left, &s->left_node);
-}
-
-/*
- * The sender waits, and has nothing to send: the end of a window. Until the receiver has got through what is under way
- * and DONE is back it would do nothing, 30 us of 200 with eight bodies of 64 KiB, and then the receiver nothing, until
- * the next window has begun to come. The last body first: of the others the receiver says DONE sooner.
- */
-int sn_net_push_keep_late(struct sn_net *n)
-{
-	struct sn_net_send *s = sn_container(n->left.prev, struct sn_net_send, left_node);
-	struct sn_req *req = s->req;
-
-	if (n->late_keeps == SN_NET_KEEPS || (s->kept.iov_base = keep_new(n)) == NULL)
-		return 0;
-	sn_list_del(&s->left_node);
-	s->kept.iov_len = s->len;
-	s->late = true;
-	n->late_keeps++;
-	sn_net_push_keep(s);
-	s->req = NULL;
-	sn_core_sent(req, 0);
-	return 1;
 }
 
 void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn_req *req)
 {
-	keep_drop(s->link->net, &s->kept);
+	sn_net_keep_drop(s);
 	atomic_store_explicit(&s->link->net->roomy, false, memory_order_relaxed);
 	s->link->push_used -= s->pushed;
 	s->pushed = 0;
@@ -223,7 +136,7 @@ int sn_net_push_now(struct sn_net_link *l, struct sn_net_send *s, bool alone)
 		sn_net_serve(l->net, !alone);
 	if (l->net->inside == 1 && alone)
 		sn_net_flush(l->net);
-	sn_net_push_keep(s);
+	sn_net_keep_copy(s);
 	return s->kept.iov_base != NULL;
 }
 
@@ -231,35 +144,12 @@ void sn_net_push_ended(struct sn_net_send *s)
 {
 	struct sn_net_link *l = s->link;
 
-	l->net->late_keeps -= s->late;
-	keep_drop(l->net, &s->kept);
+	sn_net_keep_drop(s);
 	l->push_used -= s->pushed;
 	if (s->push_lost)
 		l->push_own = l->push_own / 2;
 	else
 		l->push_own = SN_MIN_OF(l->push_own + SN_NET_PUSH_GROW, SN_NET_PUSH);
-}
-
-bool sn_net_keeps(const struct sn_net_link *l)
-{
-	sn_list_for_each (at, &l->sends)
-		if (sn_container(at, struct sn_net_send, node)->kept.iov_base)
-			return true;
-	return false;
-}
-
-/*
- * Does a peer that lives have yet to fetch a body of which only our copy is left? Its program may compute for long before it
- * receives, and ours has been told that the message is sent.
- */
-bool sn_net_owes(const struct sn_net *n)
-{
-	sn_list_for_each (at, &n->links) {
-		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
-		if (l->state == SN_LINK_OPEN && !l->dead && !l->bye_came && !l->silent && sn_net_keeps(l))
-			return true;
-	}
-	return false;
 }
 
 void sn_net_push_asked(struct sn_net_send *s, uint64_t offset, uint64_t want)

@@ -24,6 +24,7 @@ struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *
 		free(s);
 		return NULL;
 	}
+	l->net->keep.vain = 0;
 	s->link = l;
 	s->req = req;
 	sn_list_init(&s->left_node);
@@ -47,7 +48,7 @@ static void job_free(struct sn_net_job *job)
 	sn_list_del(&job->node);
 	free(job);
 	if (--s->jobs == 0)
-		sn_net_push_left(s);
+		sn_net_keep_left(s);
 }
 
 /* The rendezvous is over; its buffer is the application's again, so nothing in the batch may refer to it. */

@@ -61,7 +61,7 @@ static void part(void)
 {
 	if (a->net->sends.count || b->net->sends.count)
 		sim_fail("a body is not done");
-	if (a->net->late_keeps || b->net->late_keeps)
+	if (a->net->keep.late || b->net->keep.late)
 		sim_fail("copies are counted that are no more");
 	node_free(a);
 	node_free(b);

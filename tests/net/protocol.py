@@ -117,7 +117,7 @@ def main():
     source = read("src", "net", "wire.c")
     frames(doc, header, kernel)
     records(doc, header, source)
-    numbers(doc, (header, read("src", "net", "net.h")))
+    numbers(doc, (header, read("src", "net", "net.h"), read("src", "net", "keep.h")))
     expect("the reasons for drops", set(re.findall(r"^\| (net\.drop_\w+) \|", doc, re.M)),
            set(re.findall(r'"(net\.drop_\w+)"', source)))
     drivers = "".join(read("src", "net", name) for name in ("udp.c", "packet.c", "bulk.c"))
