@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, seen, asked, watched
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, gone, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, seen, asked, watched
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -42,6 +42,7 @@ PROGRAMS = {
     "node": ["node.c"],
     "onesided": ["onesided.c"],
     "leave": ["leave.c"],
+    "gone": ["gone.c"],
     "threads": ["threads.c", "util.c"],
     "neighbours": ["neighbours.c"],
     "later": ["later.c", "util.c"],
@@ -459,6 +460,20 @@ def death(args, runner, *how):
     print(f"word of the other's death after {result.seconds:.1f} s")
 
 
+def gone(args, runner):
+    """A send to a rank that has died fails, where the launcher is told to go on, and whoever sends survives that."""
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    goes_on = ["--enable-recovery"] if mpi.name.startswith("o") else ["-disable-auto-cleanup"]
+    with tempfile.TemporaryDirectory() as folder:
+        word = os.path.join(folder, "word")
+        result = runner.run(mpi, ranks, [os.path.join(programs_folder(args, mpi.name), "gone"), word], timeout=args.timeout, launch=goes_on)
+        said = open(word, encoding="utf-8").read() if os.path.exists(word) else "rank 0 has found nothing: it has died"
+    if result.timed_out or not said.startswith("an error"):
+        print(tail(result.text))
+        fail(f"{said.strip()}; the job took {result.seconds:.1f} s")
+    print(f"  {said.strip()}")
+
+
 def verdict(result, what, ranks, said, messages=10):
     """It ended well, went over sennit, and printed what it prints at its end (an exit status alone can lie)."""
     if not result.timed_out and result.status == 0 and not re.search(said, result.text):
@@ -750,7 +765,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "gone": gone, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "probed": probed, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "watched": watched, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
