@@ -165,7 +165,7 @@ static void announce(struct sn_net_way *w, struct sn_rec *rec)
 	sn_net_push_plan(s, w);
 	rec->push_frag = s->push_frag;
 	rec->push = s->push;
-	rec->lazy = s->kept.iov_base || sn_net_keep_may(s);
+	rec->lazy = sn_net_keep_promise(s);
 }
 
 /* ---- from the queue ---- */

@@ -96,6 +96,7 @@ static int deliver_done(struct sn_net_link *l, const struct sn_rec *rec)
 	if (send == NULL || send->link != l)
 		return SN_ERR_PROTO;
 	sn_net_push_heard(l, rec->word);
+	sn_net_keep_moves(l->net);
 	sn_net_send_finish(send, (int)rec->status);
 	return 0;
 }

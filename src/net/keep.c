@@ -62,18 +62,35 @@ void sn_net_keep_drop(struct sn_net_send *s)
 	s->kept = (struct iovec){0};
 }
 
-/* Of short bodies that follow whole, while others are under way. */
-bool sn_net_keep_may(const struct sn_net_send *s)
+/*
+ * Of short bodies that follow whole, while others are under way: a copy is made if their sender comes to wait for them.
+ * With one peer DONE of each releases that of the one before, and only the last ones need a copy. With several the
+ * last of each may wait for company until its receiver looks again: so then no more of them than there are copies.
+ */
+static bool may_be_late(const struct sn_net_send *s)
 {
+	uint32_t all = s->link->net->sends.count;
+
 	return s->pushed == s->len && s->len <= SN_NET_KEEP_LATE && !s->delivered &&
-	       s->link->net->keep.late < SN_NET_KEEPS;
+	       (all <= SN_NET_KEEPS || all == s->link->sending);
+}
+
+bool sn_net_keep_promise(struct sn_net_send *s)
+{
+	s->lazy = s->kept.iov_base == NULL && may_be_late(s) && s->link->net->keep.late < SN_NET_KEEPS;
+	return s->lazy || s->kept.iov_base;
 }
 
 void sn_net_keep_left(struct sn_net_send *s)
 {
-	if (s->req && s->pushed == s->len && s->len <= SN_NET_KEEP_LATE && !s->delivered &&
-	    sn_list_empty(&s->left_node))
+	if (s->req && (s->lazy || may_be_late(s)) && sn_list_empty(&s->left_node))
 		sn_list_add_tail(&s->link->net->keep.left, &s->left_node);
+}
+
+void sn_net_keep_moves(struct sn_net *n)
+{
+	n->keep.vain = 0;
+	n->keep.moved_at = n->now;
 }
 
 /*
@@ -88,6 +105,8 @@ static int late(struct sn_net_keep *k)
 
 	if (k->late == SN_NET_KEEPS || !room(s))
 		return 0;
+	if (s->jobs) /* what of it is asked for again may stand in the batch, and refer to where it lies */
+		sn_net_flush(s->link->net);
 	sn_list_del(&s->left_node);
 	s->late = true;
 	k->late++;
@@ -102,7 +121,9 @@ int sn_net_keep_look(struct sn_net *n, int events)
 	struct sn_net_keep *k = &n->keep;
 
 	k->vain = events ? 0 : k->vain + 1;
-	return k->vain >= VAIN && !n->quiet && !sn_list_empty(&k->left) ? late(k) : 0;
+	/* nor if only others' frames come, while the DONE that we wait for waits for company */
+	bool waits = k->vain >= VAIN || n->now > k->moved_at + SN_NET_LATE;
+	return waits && !n->quiet && !sn_list_empty(&k->left) ? late(k) : 0;
 }
 
 bool sn_net_keeps(const struct sn_net_link *l)

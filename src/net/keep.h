@@ -26,7 +26,8 @@ struct sn_net_send;
 
 struct sn_net_keep {
 	struct sn_list left; /* bodies that were pushed whole, and have left: their requests wait for DONE */
-	unsigned vain;	     /* looks in a row that brought nothing, with no post between */
+	unsigned vain;	     /* looks in a row that brought nothing, with no such body posted between */
+	uint64_t moved_at;   /* when one was posted, or was DONE, last */
 	unsigned late;	     /* copies that were made of such bodies */
 	unsigned spares;
 	void *spare[SN_NET_KEEPS]; /* for the next copies: of SN_NET_KEEP_LONE bytes */
@@ -36,8 +37,9 @@ struct sn_net_keep {
 bool sn_net_keep_plan(struct sn_net_send *s);
 void sn_net_keep_copy(struct sn_net_send *s); /* what is planned, if it is not made */
 void sn_net_keep_drop(struct sn_net_send *s);
-bool sn_net_keep_may(const struct sn_net_send *s); /* before its sender would wait for it */
-void sn_net_keep_left(struct sn_net_send *s);	   /* none of its pieces waits to be sent */
+bool sn_net_keep_promise(struct sn_net_send *s); /* there is one, or will be: nobody waits for DONE */
+void sn_net_keep_moves(struct sn_net *n);     /* a body is posted, or DONE: who waits has not waited long */
+void sn_net_keep_left(struct sn_net_send *s); /* none of its pieces waits to be sent */
 int sn_net_keep_look(struct sn_net *n,
 		     int events);		/* at the end of one; returns how many requests have ended */
 bool sn_net_keeps(const struct sn_net_link *l); /* a copy of what the peer has yet to fetch */

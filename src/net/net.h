@@ -285,8 +285,8 @@ struct sn_net_link {
 	/* rendezvous */
 	struct sn_list rdvs;  /* struct sn_rdv: announced by the peer, not fetched */
 	struct sn_list pulls; /* struct sn_net_pull */
-	struct sn_list sends; /* struct sn_net_send: announced by us */
-	uint32_t round;
+	struct sn_list sends; /* struct sn_net_send: announced by us, `sending` of them */
+	uint32_t sending, round;
 	uint32_t kernel; /* kpull.c: the module's number for it, 0: none */
 	unsigned jobs;
 	struct sn_list stashes;			 /* struct sn_net_stash */
@@ -328,7 +328,7 @@ struct sn_net_send { /* a rendezvous of ours */
 	bool announced;
 	struct iovec kept;	  /* a copy, and the request has ended */
 	struct sn_list left_node; /* of those that have left whole, and whose requests wait for DONE */
-	bool late;		  /* the copy was made while it waited */
+	bool lazy, late;	  /* a copy is promised, for when it is waited for; and was made then */
 	bool push_lost;		  /* the receiver did not keep them */
 	bool delivered; /* DONE is also the word of its arrival, which the request waits for: no copy is kept */
 	int status;	/* when finished */

@@ -62,7 +62,7 @@ void sn_net_push_undo(struct sn_net_send *s, const struct sn_out *out, struct sn
 	s->link->push_used -= s->pushed;
 	s->pushed = 0;
 	s->push = s->push_frag = 0;
-	s->announced = false;
+	s->announced = s->lazy = false;
 	s->req = req;
 	s->iov = out->iov;
 	s->iov_count = out->iov_count;

@@ -24,7 +24,7 @@ struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *
 		free(s);
 		return NULL;
 	}
-	l->net->keep.vain = 0;
+	sn_net_keep_moves(l->net);
 	s->link = l;
 	s->req = req;
 	sn_list_init(&s->left_node);
@@ -37,6 +37,7 @@ struct sn_net_send *sn_net_send_new(struct sn_net_link *l, const struct sn_out *
 	else if (l->crossed)
 		l->crossed--;
 	sn_list_add_tail(&l->sends, &s->node);
+	l->sending++;
 	return s;
 }
 
@@ -69,6 +70,7 @@ void sn_net_send_finish(struct sn_net_send *s, int status)
 	sn_net_push_ended(s);
 	sn_net_table_del(&n->sends, s->number);
 	sn_list_del(&s->node);
+	s->link->sending--;
 	sn_list_del(&s->left_node);
 	s->status = status;
 	if (s->req && n->quiet)

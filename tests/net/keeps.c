@@ -9,6 +9,7 @@
 #define LONG  260000
 #define SHORT 17000
 #define ROW   12
+#define PEERS 12
 #define LOOKS 20 /* more than a sender makes before he takes it that he waits, and one for each copy */
 
 static struct node *a, *b;
@@ -104,6 +105,81 @@ static void late(double loss)
 	part();
 }
 
+/*
+ * What of a body is asked for again may wait for the driver while its sender looks, and stand in the batch when the
+ * copy is made: the program writes over its buffer then, and what leaves would be damaged.
+ */
+static void asked_again(void)
+{
+	meet(0.05);
+	for (unsigned i = 0; i < 400 && !sim.failed; i++) {
+		for (unsigned k = 2 + sim_below(ROW); k > 0; k--)
+			node_post(a, b, 3000 + sim_below(SHORT - 3000));
+		come();
+	}
+	if (b->net->drops[SN_DROP_CHECK])
+		sim_fail("%llu pieces leave after their request has ended",
+			 (unsigned long long)b->net->drops[SN_DROP_CHECK]);
+	part();
+}
+
+static unsigned taken;
+
+static void take(unsigned from, uint64_t len)
+{
+	taken += from == a->slot && len == SHORT;
+}
+
+/* Of what a has announced the requests that have not ended. */
+static unsigned waiting(void)
+{
+	unsigned count = 0;
+
+	sn_list_for_each (at, &a->net->links) {
+		const struct sn_net_link *l = sn_container(at, struct sn_net_link, node);
+		sn_list_for_each (s, &l->sends)
+			count += sn_container(s, struct sn_net_send, node)->req != NULL;
+	}
+	return count;
+}
+
+/*
+ * Three bodies to each of some peers, who get them and go away: DONE of the last may not be what they leave with, if a
+ * waits for it and makes no copy. chatter: meanwhile something comes from somebody else at each look.
+ */
+static void gone_away(unsigned peers, bool chatter)
+{
+	struct node *to[PEERS];
+	const uint8_t junk[64] = {0};
+	bool gone = false;
+
+	meet(0);
+	taken = 0;
+	for (unsigned i = 0; i < peers; i++) {
+		to[i] = node_new(2 + i, 3000 * SIM_MS, 16384);
+		node_post(a, to[i], 8);
+	}
+	come();
+	model_taken = take;
+	for (unsigned i = 0; i < 1000 && (taken < 3 * peers || waiting()); i++) {
+		for (unsigned k = 0; i == 20 && k < 3 * peers; k++)
+			node_post(a, to[k % peers], SHORT);
+		for (uint64_t k = 0; k < 10 && chatter; k++)
+			sim_inject(a->slot, junk, sizeof(junk), 100 * k);
+		sim_run(sim.now + 1000);
+		for (unsigned k = 0; k < peers && taken == 3 * peers; k++)
+			to[k]->asleep_until = gone ? to[k]->asleep_until : sim.now + 20 * SIM_MS;
+		gone = taken == 3 * peers;
+	}
+	if (taken < 3 * peers || waiting())
+		sim_fail("%u of %u bodies are there, and a waits for %u", taken, 3 * peers, waiting());
+	come();
+	model_taken = NULL;
+	for (unsigned i = 0; i < peers; i++)
+		node_free(to[i]);
+	part();
+}
+
 static void both(double loss)
 {
 	meet(loss);
@@ -139,5 +215,11 @@ int main(void)
 	late(0);
 	failed |= sim.failed;
 	late(0.03);
+	failed |= sim.failed;
+	asked_again();
+	failed |= sim.failed;
+	gone_away(PEERS, false);
+	failed |= sim.failed;
+	gone_away(1, true);
 	return failed | sim.failed;
 }
