@@ -6,7 +6,8 @@
 #define STAYS_NS 10000u
 #define TRUSTED	 16
 #define MOST	 (4 * TRUSTED)
-#define POST_NS	 50000u /* within which he posts on, or begins to wait */
+#define LONG_NS	 500000u /* what is longer is computing, and not a core that was lost */
+#define POST_NS	 50000u	 /* within which he posts on, or begins to wait */
 
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
 {
@@ -23,7 +24,7 @@ bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
 	if (s->left == 0)
 		return false;
 	if (sn_net_away(gap, pause))
-		s->stayed /= 2;
+		s->stayed = gap < LONG_NS ? s->stayed / 2 : 0;
 	if (gap > STAYS_NS) {
 		s->left = STAYS;
 		return false;

@@ -5,9 +5,10 @@
  * Who posts something long may go away to compute; if he then looks STAYS times in a row he waits. One who did so
  * TRUSTED times is not expected to go away: to have the network watched for him would wake two threads for each window
  * of a stream, each time for 40 us of the core that he looks on, and for 20 more of the sender's, who on a virtual
- * machine pays for the interrupt. If he goes away all the same, the service thread's timer finds that out, and half of
- * what he has is lost: not all, as one who has only lost his core for 50 us (to those two threads, for one) looks
- * the same, and would have them woken for the next sixteen windows, and lose it again.
+ * machine pays for the interrupt. If he goes away all the same, the service thread's timer finds that out, once, and
+ * he begins anew. But one who has only lost his core for 50 us (to those two threads, for one) looks as if he had
+ * been away for a moment, and would have them woken for the next sixteen windows, and lose it again: so that takes
+ * half of what he has.
  */
 #ifndef SN_NET_STAY_H
 #define SN_NET_STAY_H
@@ -17,9 +18,10 @@
 #include <stdint.h>
 
 struct sn_net_stay {
-	unsigned left;	 /* looks until it shows that he waits; 0: he did not leave */
-	unsigned stayed; /* one more for each time that he did not go away, half for each that he did */
-	uint64_t done;	 /* clock when he was last inside, or said that he may go */
+	unsigned left; /* looks until it shows that he waits; 0: he did not leave */
+	unsigned
+		stayed; /* one more for each time that he did not go away, half for each moment that he did */
+	uint64_t done;	/* clock when he was last inside, or said that he may go */
 	_Atomic uint64_t posted; /* clock when he said so */
 };
 

@@ -42,8 +42,8 @@ static void until_he_was_away(void **state)
 	assert_true(posts_and_waits(&s));
 }
 
-/* One who has waited for long and then lost his core once, or was away, is trusted still; who does so again and again is not. */
-static void who_has_waited_for_long_is_away_now_and_then(void **state)
+/* Who has waited for long is trusted still when he has lost his core for a moment, but not when that comes again and again. */
+static void who_loses_his_core_is_trusted_still(void **state)
 {
 	struct sn_net_stay s = {0};
 
@@ -56,6 +56,23 @@ static void who_has_waited_for_long_is_away_now_and_then(void **state)
 	while (!sn_net_may_go(&s, clock_ns)) {
 		assert_false(sn_net_looks(&s, clock_ns += 100 * US, 0));
 		assert_true(++times < 8);
+	}
+}
+
+/* But who computes between his windows is expected to do so again, though he has waited for long before. */
+static void who_has_computed_is_not(void **state)
+{
+	struct sn_net_stay s = {0};
+
+	for (unsigned windows = 0; windows < 1000; windows++)
+		posts_and_waits(&s);
+	assert_false(sn_net_may_go(&s, clock_ns));
+	assert_false(sn_net_looks(&s, clock_ns += 1000 * US, 0));
+	for (unsigned phases = 0; phases < 100; phases++) {
+		for (unsigned windows = 0; windows < 12; windows++)
+			posts_and_waits(&s);
+		assert_true(sn_net_may_go(&s, clock_ns));
+		assert_false(sn_net_looks(&s, clock_ns += 1000 * US, 0));
 	}
 }
 
@@ -93,7 +110,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_always_waits_is_trusted),
 		cmocka_unit_test(until_he_was_away),
-		cmocka_unit_test(who_has_waited_for_long_is_away_now_and_then),
+		cmocka_unit_test(who_loses_his_core_is_trusted_still),
+		cmocka_unit_test(who_has_computed_is_not),
 		cmocka_unit_test(who_posted_a_moment_ago_is_here),
 		cmocka_unit_test(who_has_called_lately_is_here),
 	};
