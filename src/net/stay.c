@@ -2,7 +2,7 @@
 #include "net/stay.h"
 
 #define STAYS                                                                                                \
-	3 /* looks, each within STAYS_NS of the one before: more are not made where copies end the wait (push.c) */
+	3 /* looks, each within STAYS_NS of the one before: more are not made where copies end the wait (keep.c) */
 #define STAYS_NS 10000u
 #define TRUSTED	 16
 #define MOST	 (4 * TRUSTED)
