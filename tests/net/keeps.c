@@ -14,16 +14,6 @@
 
 static struct node *a, *b;
 
-static void come(void)
-{
-	uint64_t until = sim.now + 2000 * SIM_MS;
-
-	while (sim.now < until && model_undelivered() && !sim.failed)
-		sim_run(sim.now + SIM_MS);
-	sim_run(sim.now + 20 * SIM_MS); /* DONE, too */
-	model_check_all(false);
-}
-
 /* Is there a copy of the newest body that n has announced? */
 static bool keeps(const struct node *n)
 {
@@ -40,22 +30,13 @@ static void to_and_fro(unsigned times, bool kept)
 		node_post(from, i & 1 ? a : b, LONG);
 		if (keeps(from) != kept)
 			sim_fail(kept ? "a body that goes alone is not kept" : "a body is kept too soon");
-		come();
+		model_come();
 	}
 }
 
 static void meet(double loss)
 {
-	const struct sim_net_params p = {
-		.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048, .loss = loss};
-
-	sim_start(17, &p);
-	model_start();
-	sim.bare = true;
-	a = node_new(0, 3000 * SIM_MS, 16384);
-	b = node_new(1, 3000 * SIM_MS, 16384);
-	node_post(a, b, 8);
-	come();
+	model_meet(17, loss, &a, &b);
 }
 
 static void part(void)
@@ -64,10 +45,7 @@ static void part(void)
 		sim_fail("a body is not done");
 	if (a->net->keep.late || b->net->keep.late)
 		sim_fail("copies are counted that are no more");
-	node_free(a);
-	node_free(b);
-	sim_end();
-	model_end();
+	model_part(a, b);
 }
 
 /* How many of what a has announced have a copy? */
@@ -94,13 +72,13 @@ static void late(double loss)
 	if (copies() != 1 + SN_NET_KEEPS)
 		sim_fail("%u copies of %u bodies are made for one who waits, not %u", copies(), ROW,
 			 1 + SN_NET_KEEPS);
-	come();
+	model_come();
 	for (unsigned i = 0; i < 40 && !sim.failed; i++) { /* and again, with the same memory */
 		for (unsigned k = 0; k < ROW / 2; k++)
 			node_post(a, b, SHORT + 1000 * k);
 		for (unsigned k = sim_below(LOOKS); k > 0; k--)
 			node_progress(a);
-		come();
+		model_come();
 	}
 	part();
 }
@@ -115,7 +93,7 @@ static void asked_again(void)
 	for (unsigned i = 0; i < 400 && !sim.failed; i++) {
 		for (unsigned k = 2 + sim_below(ROW); k > 0; k--)
 			node_post(a, b, 3000 + sim_below(SHORT - 3000));
-		come();
+		model_come();
 	}
 	if (b->net->drops[SN_DROP_CHECK])
 		sim_fail("%llu pieces leave after their request has ended",
@@ -159,7 +137,7 @@ static void gone_away(unsigned peers, bool chatter)
 		to[i] = node_new(2 + i, 3000 * SIM_MS, 16384);
 		node_post(a, to[i], 8);
 	}
-	come();
+	model_come();
 	model_taken = take;
 	for (unsigned i = 0; i < 1000 && (taken < 3 * peers || waiting()); i++) {
 		for (unsigned k = 0; i == 20 && k < 3 * peers; k++)
@@ -173,7 +151,7 @@ static void gone_away(unsigned peers, bool chatter)
 	}
 	if (taken < 3 * peers || waiting())
 		sim_fail("%u of %u bodies are there, and a waits for %u", taken, 3 * peers, waiting());
-	come();
+	model_come();
 	model_taken = NULL;
 	for (unsigned i = 0; i < peers; i++)
 		node_free(to[i]);
@@ -186,20 +164,20 @@ static void both(double loss)
 	if (loss > 0) { /* lost acknowledgements may make a body stay longer than the next one waits */
 		for (unsigned i = 0; i < 40; i++) {
 			node_post(i & 1 ? b : a, i & 1 ? a : b, LONG);
-			come();
+			model_come();
 		}
 	} else {
 		to_and_fro(4, true);
 		node_post(a, b, LONG);
 		node_post(b, a, LONG);
-		come();
+		model_come();
 		to_and_fro(2 * SN_NET_CROSSED - 2, false);
 		to_and_fro(2, true);
 		node_post(a, b, LONG);
 		node_post(a, b, LONG);
 		if (keeps(a))
 			sim_fail("a body behind another one is kept");
-		come();
+		model_come();
 	}
 	part();
 }

@@ -527,3 +527,35 @@ void model_end(void)
 		free(r);
 	}
 }
+
+void model_come(void)
+{
+	uint64_t until = sim.now + 2000 * SIM_MS;
+
+	while (sim.now < until && model_undelivered() && !sim.failed)
+		sim_run(sim.now + SIM_MS);
+	sim_run(sim.now + 20 * SIM_MS); /* DONE, too */
+	model_check_all(false);
+}
+
+void model_meet(uint64_t seed, double loss, struct node **a, struct node **b)
+{
+	const struct sim_net_params p = {
+		.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048, .loss = loss};
+
+	sim_start(seed, &p);
+	model_start();
+	sim.bare = true;
+	*a = node_new(0, 3000 * SIM_MS, 16384);
+	*b = node_new(1, 3000 * SIM_MS, 16384);
+	node_post(*a, *b, 8);
+	model_come();
+}
+
+void model_part(struct node *a, struct node *b)
+{
+	node_free(a);
+	node_free(b);
+	sim_end();
+	model_end();
+}

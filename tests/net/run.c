@@ -11,16 +11,6 @@
 
 static struct node *a, *b;
 
-static void come(void)
-{
-	uint64_t until = sim.now + 2000 * SIM_MS;
-
-	while (sim.now < until && model_undelivered() && !sim.failed)
-		sim_run(sim.now + SIM_MS);
-	sim_run(sim.now + 20 * SIM_MS);
-	model_check_all(false);
-}
-
 /* On its way to b: this one of the pieces that were pushed, of which there are others before it and behind it. */
 static struct sim_packet *piece(unsigned number)
 {
@@ -74,15 +64,7 @@ static void twice(struct sim_packet *p)
 
 static void with(void (*change)(struct sim_packet *p), enum sn_drop why)
 {
-	const struct sim_net_params params = {.delay = 5000, .mtu = 1472, .path_mtu = 65535, .queue = 2048};
-
-	sim_start(5, &params);
-	model_start();
-	sim.bare = true;
-	a = node_new(0, 3000 * SIM_MS, 16384);
-	b = node_new(1, 3000 * SIM_MS, 16384);
-	node_post(a, b, 8);
-	come();
+	model_meet(5, 0, &a, &b);
 	node_post(a, b, BODY);
 	struct sim_packet *p = piece(9);
 	uint64_t before = b->net->drops[why], all = 0, had = 0;
@@ -90,17 +72,14 @@ static void with(void (*change)(struct sim_packet *p), enum sn_drop why)
 		had += b->net->drops[i];
 	if (p)
 		change(p);
-	come();
+	model_come();
 	for (unsigned i = 0; i < SN_DROP_COUNT; i++)
 		all += b->net->drops[i];
 	if (b->net->drops[why] != before + 1 || all != had + 1)
 		sim_fail("%llu frames are dropped, %llu of them as %s: not one",
 			 (unsigned long long)(all - had), (unsigned long long)(b->net->drops[why] - before),
 			 sn_drop_name(why));
-	node_free(a);
-	node_free(b);
-	sim_end();
-	model_end();
+	model_part(a, b);
 }
 
 int main(void)

@@ -134,6 +134,10 @@ void node_progress(struct node *n);
 void model_check_all(bool deaths);
 void model_start(void);
 void model_end(void);
+void model_come(void); /* until all that was posted is there, and its senders know; and checks it */
+/* A simulation of two nodes that have met, 5 us apart, in frames of 1,472 bytes; and its end. */
+void model_meet(uint64_t seed, double loss, struct node **a, struct node **b);
+void model_part(struct node *a, struct node *b);
 unsigned model_undelivered(void);
 extern uint64_t model_messages, model_bytes, model_gone;
 extern void (*model_taken)(unsigned from,
