@@ -38,7 +38,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define HOT_PERIOD SN_NET_HERE
 #define HOT_MOST   (8 * SN_NET_MS)
 #define EXPECT_FOR (2 * SN_NET_MS) /* ns without a frame that a fetch under way is looked for all the time */
 #define EAGER	   16384
@@ -105,8 +104,8 @@ static uint64_t needed_in(struct net_rail *r)
 	if (n->timer_at == SN_NET_NEVER && !sn_net_busy(n))
 		return SN_NET_NEVER;
 	if (!atomic_load_explicit(&r->armed, memory_order_relaxed) || sn_net_busy(n) ||
-	    n->timer_at < n->now + HOT_PERIOD)
-		return HOT_PERIOD;
+	    n->timer_at < n->now + SN_NET_HERE)
+		return SN_NET_HERE;
 	return n->timer_at - n->now;
 }
 
@@ -152,7 +151,7 @@ static void serve_quietly(struct net_rail *r)
 	struct sn_net *n = r->net;
 
 	if (!sn_lock_try(&r->lock)) { /* somebody is inside: then nobody is missing */
-		look_again(r, HOT_PERIOD);
+		look_again(r, SN_NET_HERE);
 		return;
 	}
 	n->quiet = true;
@@ -162,17 +161,12 @@ static void serve_quietly(struct net_rail *r)
 	r->services++;
 	arm(r);
 	set_timer(r, sn_net_deadline(n));
-	r->period = HOT_PERIOD;
+	r->period = SN_NET_HERE;
 	bool news = sn_net_busy(n);
 	sn_unlock(&r->lock);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
 	if (news) /* in case the application sleeps and waits for just this */
 		sn_bell_ring_self();
-}
-
-static bool application_calls(struct net_rail *r)
-{
-	return sn_net_calls(&r->here, atomic_load_explicit(&r->calls, memory_order_relaxed), sn_now_ns());
 }
 
 /* It calls: see later whether it still does, and not before it is needed. */
@@ -185,7 +179,7 @@ static void application_is_here(struct net_rail *r)
 	}
 	sn_net_deadline(r->net); /* reads the clock */
 	uint64_t wait = needed_in(r);
-	set_timer(r, wait == HOT_PERIOD ? r->period : wait);
+	set_timer(r, wait == SN_NET_HERE ? r->period : wait);
 	sn_unlock(&r->lock);
 }
 
@@ -193,7 +187,7 @@ static void on_timer(struct sn_timer *t)
 {
 	struct net_rail *r = sn_container(t, struct net_rail, timer);
 
-	if (application_calls(r))
+	if (sn_net_calls(&r->here, atomic_load_explicit(&r->calls, memory_order_relaxed), sn_now_ns()))
 		application_is_here(r);
 	else
 		serve_quietly(r);
@@ -207,10 +201,11 @@ static void on_readable(struct sn_watch *w, uint32_t events)
 	atomic_store_explicit(&r->armed, false, memory_order_relaxed);
 	atomic_store_explicit(&r->rang, true, memory_order_release);
 	/* It looks by itself, not beside the progress thread on its core; or that does. See later whether they did. */
-	bool calls = application_calls(r) || sn_net_called(&r->here, sn_now_ns());
+	uint64_t now = sn_now_ns();
+	bool calls = sn_net_called(&r->here, atomic_load_explicit(&r->calls, memory_order_relaxed), now);
 	bool woken = sn_bell_wake_self();
-	if (woken || calls || sn_net_just_posted(&r->stay, sn_now_ns()) || sn_bell_guarded())
-		look_again(r, HOT_PERIOD);
+	if (woken || calls || sn_net_just_posted(&r->stay, now) || sn_bell_guarded())
+		look_again(r, SN_NET_HERE);
 	else
 		serve_quietly(r);
 	if (!woken)
@@ -298,7 +293,7 @@ static int net_open(struct sn_ep *ep, const struct sn_ep_ids *ids, void **rail, 
 	r->watch.ready = on_readable;
 	r->timer.fire = on_timer;
 	r->fork.in_child = in_child;
-	r->period = HOT_PERIOD;
+	r->period = SN_NET_HERE;
 	r->fires = SN_NET_NEVER;
 	int rc = sn_net_ports_open(r->port, &r->ports);
 	if (!rc)

@@ -48,9 +48,9 @@ static inline bool sn_net_calls(struct sn_net_here *h, uint32_t calls, uint64_t 
  * Or lately? The thread may have had its core since, woken by each frame that came: who took that for an absence took
  * all frames in the application's place, for as long as they came, and the application did not get its core back.
  */
-static inline bool sn_net_called(const struct sn_net_here *h, uint64_t now)
+static inline bool sn_net_called(struct sn_net_here *h, uint32_t calls, uint64_t now)
 {
-	return now < h->grown_at + SN_NET_HERE;
+	return sn_net_calls(h, calls, now) || now < h->grown_at + SN_NET_HERE;
 }
 
 /* ns until the next look, by one who has heard nothing for `silence`. At last a watched descriptor would have rung. */
