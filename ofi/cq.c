@@ -377,14 +377,13 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 }
 
 /*
- * An error of an injected message, which has no context, comes first, and who reads would call what stands in that. To do
- * without is no loss: that the peer is gone was said, and the next send to it, or receive from it, fails.
+ * Is an error of an injected message next, which has no context? Who would call what stands in that does without, which is no loss: that the peer is gone was said, and the next send to it, or receive from it, fails.
  */
-static bool passes_over(struct sn_ofi_cq *cq, const void *reader)
+static bool passes_over(struct sn_ofi_cq *cq)
 {
 	sn_lock(&cq->lock);
 	const struct sn_ofi_event *e = &cq->ring[cq->head & cq->mask];
-	bool yes = cq->head != cq->tail && e->err && !e->e.op_context && sn_ofi_calls_contexts(reader);
+	bool yes = cq->head != cq->tail && e->err && !e->e.op_context;
 	if (yes) {
 		cq->head++;
 		cq->misses++;
@@ -397,8 +396,8 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 {
 	ssize_t n = cq_readfrom(fid, buf, count, NULL);
 
-	if (sn_unlikely(n == -FI_EAVAIL) &&
-	    passes_over(sn_container(fid, struct sn_ofi_cq, fid), __builtin_return_address(0)))
+	if (sn_unlikely(n == -FI_EAVAIL) && sn_ofi_calls_contexts(__builtin_return_address(0)) &&
+	    passes_over(sn_container(fid, struct sn_ofi_cq, fid)))
 		n = -FI_EAGAIN;
 	return n;
 }

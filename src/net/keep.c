@@ -121,7 +121,7 @@ int sn_net_keep_look(struct sn_net *n, int events)
 	struct sn_net_keep *k = &n->keep;
 
 	k->vain = events ? 0 : k->vain + 1;
-	/* nor if only others' frames come, while the DONE that we wait for waits for company */
+	/* Or others' frames come at each look, and the DONE that we wait for waits for company. */
 	bool waits = k->vain >= VAIN || n->now > k->moved_at + SN_NET_LATE;
 	return waits && !n->quiet && !sn_list_empty(&k->left) ? late(k) : 0;
 }

@@ -19,18 +19,10 @@ struct sn_net_run { /* within what one driver call has brought; block NULL: ther
 	unsigned piece;			 /* that it was */
 };
 
-static inline uint64_t sn_net_run_word(const void *head, unsigned at)
+/* The same bytes from `from` on, and before `to`? */
+static inline bool sn_net_run_same(const void *head, const void *last, size_t from, size_t to)
 {
-	uint64_t w;
-	memcpy(&w, (const uint8_t *)head + at, sizeof(w));
-	return w;
-}
-
-static inline uint32_t sn_net_run_flags(const void *head)
-{
-	uint32_t w;
-	memcpy(&w, (const uint8_t *)head + offsetof(struct sn_wire_head, flags), sizeof(w));
-	return w;
+	return memcmp((const uint8_t *)head + from, (const uint8_t *)last + from, to - from) == 0;
 }
 
 /* Is this frame of `len` bytes, by its head, the piece that follows in the block? */
@@ -44,10 +36,12 @@ static inline bool sn_net_run_next(const struct sn_net_run *r, const struct sn_w
 	const struct sn_wire_data *l = r->last;
 	uint32_t frag = le16toh(l->h.len) - SN_NET_HEAD;
 	uint64_t offset = le64toh(l->offset) + frag;
-	bool alike = len == le16toh(l->h.len) && sn_net_run_word(d, 0) == sn_net_run_word(l, 0) &&
-		     sn_net_run_word(d, 16) == sn_net_run_word(l, 16) && d->h.sack == l->h.sack &&
-		     sn_net_run_flags(d) == sn_net_run_flags(l) &&
-		     sn_net_run_word(d, sizeof(d->h)) == sn_net_run_word(l, sizeof(l->h));
+	bool alike = len == le16toh(l->h.len) &&
+		     sn_net_run_same(d, l, 0, offsetof(struct sn_wire_data, h.mac)) &&
+		     sn_net_run_same(d, l, offsetof(struct sn_wire_data, h.seq),
+				     offsetof(struct sn_wire_data, h.check)) &&
+		     sn_net_run_same(d, l, offsetof(struct sn_wire_data, h.flags),
+				     offsetof(struct sn_wire_data, offset));
 	unsigned piece = r->piece + 1;
 
 	return alike && le64toh(d->offset) == offset && b->frag == frag &&
