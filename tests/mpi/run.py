@@ -300,12 +300,12 @@ def matched(args, runner):
 
 
 def probed(args, runner):
-    """MPI_Iprobe: most of it without the MPI."""
+    """MPI_Iprobe: most of it without the MPI; beside another thread's calls some of it, where others want the cores."""
     result = own_program(args, runner)
     tried = sum(c.get("core.tried_probes", 0) for c in result.counters().values())
     calls = int(re.search(r": (\d+) calls", result.text)[1])
     print(f"  {tried} without the MPI of {calls} calls")
-    if tried < (0.2 if "-m" in args.rest else 0.5) * calls:
+    if tried < (1000 if "-m" in args.rest else 0.5 * calls):
         fail("that many are not expected")
 
 
