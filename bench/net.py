@@ -339,7 +339,7 @@ def main(argv=None):
     p.add_argument("--sizes", default="", help="bytes of the messages, instead of the usual ones")
     p.add_argument("--loss", default="0,0.1,1", help="percent of the frames")
     p.add_argument("--only", default="", help="candidates whose names contain one of these words")
-    p.add_argument("--ours", default="o4", help="the MPIs under which sennit is measured")
+    p.add_argument("--ours", default="o4,m5", help="the MPIs under which sennit is measured")
     p.add_argument("--json", help="write every figure to this file")
     p.add_argument("--append", action="store_true", help="add to the figures of that file")
     p.add_argument("--report", action="store_true", help="run nothing: what stands in that file")

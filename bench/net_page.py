@@ -9,6 +9,7 @@ NEAR_LIMIT = 1.1  # of the bare calls' time
 COLLAPSE = 2      # times as long as without loss, on the same wire
 LOST, MEAN = "ping-pong, %g %% lost", "mean one way, us"
 LIMIT = "bare, "  # the rows of the kernel's own calls: "bare, MTU 1500" belongs to "ping-pong, MTU 1500", "bare, stream, ..." to "stream, ..."
+NAMES = {"o5": "Open MPI 5", "m5": "MPICH 5", "im": "Intel MPI"}
 BARE = ("udp", "ether", "xdp")  # the last one is no driver: a candidate
 
 
@@ -20,6 +21,11 @@ def text_of(row):
 def is_ours(row, driver=None):
     words = row["candidate"].split()
     return words[0] == "sennit" and (driver is None or driver in words)
+
+
+def text_of_ours(row):
+    words = row["candidate"].split()
+    return f"{text_of(row)} over {NAMES.get(words[2], words[2]) if len(words) > 2 else 'Open MPI 4'}"
 
 
 def best(rows, up):
@@ -120,7 +126,7 @@ def unended(rows):
 def section(rows, notes=()):
     heads = ["row", "cores", "figure"] + [f"sennit, {name}" for _, name in DRIVERS] + ["best other", "by"] + [f"ratio, {n}" for _, n in DRIVERS]
     lines = ["From `bench/net.py`, a part of `make bench`: two hosts (for the incast nine) that are network "
-             "namespaces of this machine, one core each; the others over their own TCP. The ratio is above 1 where sennit is better, also "
+             "namespaces of this machine, one core each; the others over their own TCP, sennit over the MPI with which it is best. The ratio is above 1 where sennit is better, also "
              "where less is better. Both hosts share this machine's processor, so the kernel's path costs more of the figure "
              "than between two machines, and the wire costs nothing. Promised are "
              f"{PROMISED_8['ether']:g} times for 8 bytes over Ethernet and {PROMISED_8['udp']:g} over UDP (met or MISSED), and no less than "
@@ -131,7 +137,7 @@ def section(rows, notes=()):
     for (what, cores, figure, size), of_it in groups(rows):
         ours, peer, ratios = judge(of_it, of_it[0].get("up", False))
         verdicts = [verdict(r, promised(what, figure, size, driver)) for r, (driver, _) in zip(ratios, DRIVERS)]
-        cells.append([f"{what}, {human(size)}", cores, figure] + [text_of(o) if o else "-" for o in ours] +
+        cells.append([f"{what}, {human(size)}", cores, figure] + [text_of_ours(o) if o else "-" for o in ours] +
                      [text_of(peer) if peer else "-", peer["candidate"] if peer else ""] +
                      [f"{r:.2f}" if r else "" for r in ratios] + [" / ".join(verdicts)])
     lines += table(heads + ["verdict"], cells)

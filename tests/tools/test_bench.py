@@ -123,6 +123,8 @@ class NetTest(unittest.TestCase):
         self.assertIn("| 0.90 | 0.50 | BEHIND, MISSED / BEHIND |", self.line(rows, "stream, MTU 1500, 64 KiB"))
         rows = self.rows("stream, MTU 9000", "MB/s", 65536, True, tcp=1000, sennit_udp=980, sennit_ether=500)
         self.assertIn("| level / BEHIND, MISSED |", self.line(rows, "stream, MTU 9000, 64 KiB"))
+        rows += self.rows("stream, MTU 9000", "MB/s", 65536, True, sennit_udp_m5=1200)
+        self.assertIn("| 1200 over MPICH 5 | 500.0 over Open MPI 4 |", self.line(rows, "stream, MTU 9000, 64 KiB"))
         self.assertIn("| leads / - |", self.line(self.rows("8 hosts to one, MTU 1500", "99th", 8, tcp=9, sennit_udp=2), "8 hosts"))
 
     def test_loss_is_held_against_the_same_wire_and_the_bare_calls_against_sennit(self):
@@ -170,7 +172,7 @@ class NetTest(unittest.TestCase):
         data = {"machine": machine, "rows": old, "notes": []}
         ended, page = self.run_again(data, "--report")
         self.assertEqual(ended, 0)
-        self.assertIn("| ping-pong, MTU 1500, 8 B | any | one way, us | 4 |", page)
+        self.assertIn("| ping-pong, MTU 1500, 8 B | any | one way, us | 4 over Open MPI 4 |", page)
         self.assertIn("`any`: they were not told apart.", page)
         self.assertRegex(self.run_again(data, "--append")[0], "older version.* near and far .*Run without --append")
         for other in ({"machine": machine, "samples": {}, "notes": []}, [], None):
