@@ -8,6 +8,10 @@
  * that comes anew is zeroed first, and programs that free much allocate much. Blocks are whole pages, first fit from the lowest
  * address. What describes them lies outside, so that a peer who writes where it may not spoils contents and nothing else.
  *
+ * What the program gets begins IN bytes into the first page, unless it asks for more alignment: where copies stumble
+ * (base/copy.c), the C library's, of a block to what begins with a page or a little behind that, or back, took 20 times as long,
+ * as MPI_Put and MPI_Get do in windows that are shared memory of the MPI's own.
+ *
  * Fork. After a fork neither process may see what the other writes, as with any heap. So just before it the arena is
  * mapped anew at the same addresses, *private*: the same pages, copied when somebody writes. Parent and child then have
  * each their own, and the file keeps what it was: an exact snapshot, at the price of one mmap. From then on peers
@@ -33,6 +37,7 @@
 #include <unistd.h>
 
 #define UNIT	    ((size_t)SN_HEAP_UNIT)
+#define IN	    ((size_t)128)
 #define ARENAS	    8 /* generations with blocks in use: when there are more, malloc serves */
 #define RETAIN	    (((size_t)128 << 20) / UNIT)
 #define RETAIN_PART 4
@@ -239,7 +244,8 @@ static size_t place(struct arena *a, size_t align, size_t count, bool *zero)
 
 void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
 {
-	size_t count = (size + UNIT - 1) / UNIT, all = count + spare / UNIT, at = NONE;
+	size_t in = align > IN ? 0 : IN;
+	size_t count = (size + in + UNIT - 1) / UNIT, all = count + spare / UNIT, at = NONE;
 	void *p = NULL;
 	align = align < UNIT ? UNIT : align;
 	*zero = false;
@@ -253,7 +259,7 @@ void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
 		a->length[at] = (uint32_t)(all | (all > count ? SPARE : 0));
 		a->used += all;
 		a->live++;
-		p = a->base + at * UNIT;
+		p = a->base + at * UNIT + in;
 	}
 	pthread_mutex_unlock(&heap.lock);
 	return p;
@@ -276,12 +282,16 @@ static size_t length_of(const struct arena *a, size_t at)
 	return a->length[at] & ~SPARE;
 }
 
-/* The block's arena and first unit. A pointer that is no block ends the program, as it does in malloc. */
-static struct arena *block_of(const void *p, size_t *at)
+/*
+ * The block's arena, its first unit, and how far into that it begins. A pointer that is no block ends the program, as it does in
+ * malloc.
+ */
+static struct arena *block_of(const void *p, size_t *at, size_t *in)
 {
 	struct arena *a = arena_of(p);
 	*at = a ? (size_t)((const char *)p - a->base) / UNIT : 0;
-	if (!a || a->base + *at * UNIT != (const char *)p || !a->length[*at])
+	*in = a ? (size_t)((const char *)p - a->base) % UNIT : 0;
+	if (!a || (*in && *in != IN) || !a->length[*at])
 		abort();
 	return a;
 }
@@ -323,10 +333,10 @@ static void arena_drop(struct arena *a)
 
 void sn_arena_free(void *p)
 {
-	size_t at;
+	size_t at, in;
 	int error = errno; /* free() leaves it alone */
 	pthread_mutex_lock(&heap.lock);
-	struct arena *a = block_of(p, &at);
+	struct arena *a = block_of(p, &at, &in);
 	size_t count = length_of(a, at);
 	a->length[at] = 0;
 	a->live--;
@@ -339,10 +349,10 @@ void sn_arena_free(void *p)
 
 size_t sn_arena_size(const void *p)
 {
-	size_t at;
+	size_t at, in;
 	pthread_mutex_lock(&heap.lock);
-	const struct arena *a = block_of(p, &at);
-	size_t size = length_of(a, at) * UNIT;
+	const struct arena *a = block_of(p, &at, &in);
+	size_t size = length_of(a, at) * UNIT - in;
 	pthread_mutex_unlock(&heap.lock);
 	return size;
 }
@@ -378,9 +388,10 @@ static void shrink(struct arena *a, size_t at, size_t count)
 
 bool sn_arena_resize(void *p, size_t size)
 {
-	size_t at, count = size / UNIT + (size % UNIT != 0);
+	size_t at, in;
 	pthread_mutex_lock(&heap.lock);
-	struct arena *a = block_of(p, &at);
+	struct arena *a = block_of(p, &at, &in);
+	size_t count = size / UNIT + (size % UNIT + in + UNIT - 1) / UNIT;
 	bool done = count <= length_of(a, at);
 	if (done)
 		shrink(a, at, count);

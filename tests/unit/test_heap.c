@@ -115,6 +115,14 @@ static void large_ones_are_shareable_and_small_ones_not(void **state)
 	assert_int_equal(posix_memalign(&aligned, 1 << 21, N), 0);
 	assert_true(ours(aligned, N) && (uintptr_t)aligned % (1 << 21) == 0);
 	assert_true(malloc_usable_size(large) >= N);
+	/* copies to and from what begins with a page do not stumble (base/copy.c); and all that is usable is the block's */
+	assert_int_equal((uintptr_t)large % 4096, 128);
+	assert_int_equal(((uintptr_t)large + malloc_usable_size(large)) % 4096, 0);
+	uint8_t *next = malloc(N);
+	memset(next, 1, N);
+	memset(large, 2, malloc_usable_size(large));
+	assert_int_equal(next[0] + next[N - 1], 2);
+	free(next);
 	free(aligned);
 	aligned = memalign(65536, N);
 	assert_int_equal((uintptr_t)aligned % 65536, 0);
