@@ -271,7 +271,7 @@ static int av_close(struct fid *fid)
 		return -FI_EBUSY;
 	if (av->eq)
 		sn_ofi_eq_hold(av->eq, -1);
-	atomic_fetch_sub(&av->domain->refs, 1);
+	sn_ofi_domain_put(av->domain);
 	free(av->slots);
 	free(av);
 	return 0;

@@ -80,7 +80,7 @@ static int cntr_close(struct fid *fid)
 	sn_lock(&cntr->domain->lock);
 	sn_list_del(&cntr->in_domain);
 	sn_unlock(&cntr->domain->lock);
-	atomic_fetch_sub(&cntr->domain->refs, 1);
+	sn_ofi_domain_put(cntr->domain);
 	sn_ofi_set_closed(&cntr->set);
 	free(cntr->set.eps);
 	free(cntr);

@@ -507,7 +507,7 @@ static int cq_close(struct fid *fid)
 
 	if (atomic_load(&cq->refs))
 		return -FI_EBUSY;
-	atomic_fetch_sub(&cq->domain->refs, 1);
+	sn_ofi_domain_put(cq->domain);
 	free(cq->ring);
 	sn_ofi_set_closed(&cq->set);
 	free(cq);

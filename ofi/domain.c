@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The domain: what its objects share is the threading level and the registrations. */
+/*
+ * The domain: what its objects share is the threading level and the registrations. Like the fabric it may be closed before they
+ * are: a window that the program has not freed has a registration, with which Intel MPI's MPI_Finalize failed.
+ */
 #include "ofi.h"
 #include "progress/caller.h"
 #include "shim.h"
 
 #include <stdlib.h>
 
-static int domain_close(struct fid *fid)
+void sn_ofi_domain_put(struct sn_ofi_domain *domain)
 {
-	struct sn_ofi_domain *domain = sn_container(fid, struct sn_ofi_domain, fid.fid);
-
-	if (atomic_load(&domain->refs))
-		return -FI_EBUSY;
+	if (atomic_fetch_sub(&domain->refs, 1) > 1)
+		return;
 	if (domain->mr_eq)
 		sn_ofi_eq_hold(domain->mr_eq, -1);
-	atomic_fetch_sub(&domain->fabric->refs, 1);
+	sn_ofi_fabric_put(domain->fabric);
 	free(domain);
+}
+
+static int domain_close(struct fid *fid)
+{
+	sn_ofi_domain_put(sn_container(fid, struct sn_ofi_domain, fid.fid));
 	return 0;
 }
 
@@ -114,6 +120,7 @@ int sn_ofi_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->virt_addr = mode == SN_OFI_MR_BASIC || mode & FI_MR_VIRT_ADDR;
 	domain->prov_key = mode == SN_OFI_MR_BASIC || mode & FI_MR_PROV_KEY;
 	domain->next_key = 1;
+	domain->refs = 1;
 	sn_list_init(&domain->eps);
 	sn_list_init(&domain->mrs);
 	sn_list_init(&domain->cntrs);

@@ -76,7 +76,7 @@ static int ep_close(struct fid *fid)
 			atomic_fetch_sub(&ep->cntr[i]->refs, 1);
 	sn_ofi_av_detach(ep);
 	sn_ofi_peers_free(ep);
-	atomic_fetch_sub(&ep->domain->refs, 1);
+	sn_ofi_domain_put(ep->domain);
 	free(ep);
 	return 0;
 }

@@ -190,7 +190,7 @@ static int eq_close(struct fid *fid)
 		drop_first(eq);
 	close(eq->fd);
 	pthread_mutex_destroy(&eq->lock);
-	atomic_fetch_sub(&eq->fabric->refs, 1);
+	sn_ofi_fabric_put(eq->fabric);
 	free(eq);
 	return 0;
 }

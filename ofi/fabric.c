@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fabric: only a parent for domains and event queues. */
+/*
+ * The fabric: only a parent for domains and event queues. It may be closed before they are, and ends with the last of them: other
+ * providers refuse that (-FI_EBUSY), and MPICH, which closes it in MPI_Finalize, then ends a job whose program has not freed
+ * a window.
+ */
 #include "ofi.h"
 
 #include <stdlib.h>
 
+void sn_ofi_fabric_put(struct sn_ofi_fabric *fabric)
+{
+	if (atomic_fetch_sub(&fabric->refs, 1) == 1)
+		free(fabric);
+}
+
 static int fabric_close(struct fid *fid)
 {
-	struct sn_ofi_fabric *fabric = sn_container(fid, struct sn_ofi_fabric, fid.fid);
-
-	if (atomic_load(&fabric->refs))
-		return -FI_EBUSY;
-	free(fabric);
+	sn_ofi_fabric_put(sn_container(fid, struct sn_ofi_fabric, fid.fid));
 	return 0;
 }
 
@@ -53,6 +59,7 @@ int sn_ofi_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fid, voi
 		return -FI_ENOMEM;
 	fabric->fid.fid = (struct fid){.fclass = FI_CLASS_FABRIC, .context = context, .ops = &fabric_fid_ops};
 	fabric->fid.ops = &fabric_ops;
+	fabric->refs = 1;
 	*fid = &fabric->fid;
 	return 0;
 }

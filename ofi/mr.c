@@ -141,7 +141,7 @@ static int mr_close(struct fid *fid)
 		atomic_fetch_sub(&mr->on_read->refs, 1);
 	if (mr->on_write)
 		atomic_fetch_sub(&mr->on_write->refs, 1);
-	atomic_fetch_sub(&domain->refs, 1);
+	sn_ofi_domain_put(domain);
 	free(mr);
 	return 0;
 }

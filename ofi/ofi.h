@@ -86,7 +86,7 @@ struct sn_ofi_set {
 
 struct sn_ofi_fabric {
 	struct fid_fabric fid;
-	_Atomic int refs;
+	_Atomic int refs; /* of its children, and one until it is closed */
 };
 
 struct sn_ofi_domain {
@@ -98,7 +98,7 @@ struct sn_ofi_domain {
 	struct sn_lock counted_lock; /* taken last, also inside the engine's callbacks */
 	struct sn_list counted;	     /* registrations with counters of their own */
 	uint64_t next_key;
-	_Atomic int refs;
+	_Atomic int refs; /* of its children, and one until it is closed */
 	bool serial;
 	bool virt_addr; /* remote addresses are virtual addresses, not offsets */
 	bool prov_key;	/* we choose keys */
@@ -244,8 +244,10 @@ int sn_ofi_getinfo(uint32_t version, const char *node, const char *service, uint
 		   const struct fi_info *hints, struct fi_info **info);
 uint64_t sn_ofi_caps(void);
 int sn_ofi_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
+void sn_ofi_fabric_put(struct sn_ofi_fabric *fabric);
 int sn_ofi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
 		       void *context);
+void sn_ofi_domain_put(struct sn_ofi_domain *domain);
 extern struct fi_ops_mr sn_ofi_mr_ops;
 /* Give an endpoint that opens every region of its domain. */
 int sn_ofi_mr_add_all(struct sn_ofi_ep *ep);

@@ -77,7 +77,7 @@ static int poll_close(struct fid *fid)
 {
 	struct sn_ofi_poll *set = sn_container(fid, struct sn_ofi_poll, fid.fid);
 
-	atomic_fetch_sub(&set->domain->refs, 1);
+	sn_ofi_domain_put(set->domain);
 	free(set->members);
 	free(set);
 	return 0;
