@@ -107,10 +107,24 @@ __attribute__((noinline)) size_t sn_long_element(handle type, handle op, bool *a
 	return size;
 }
 
-/* No sum, or none that is defined: the MPI says so, or does what it does. */
-static bool wrong(const void *from, const void *to)
+/*
+ * No sum, or none that is defined: the MPI says so, or does what it does. To whom one is not made what is named for it means
+ * nothing, and ranks must not differ.
+ */
+static bool wrong(const struct sn_collective *c, const void *from, const void *to)
 {
-	return from == to || !from || !to || sn_mpi_in_place(to);
+	return !from || (c->kind == SN_ALLREDUCE && (from == to || !to || sn_mpi_in_place(to)));
+}
+
+/*
+ * The root that there is, and a place for the sum, which only the root's operand may be in. Of two ranks Open MPI's way is as fast, or
+ * faster: one piece is copied by both while the root adds the one before.
+ */
+static bool rooted(const struct sn_meet *m, const struct sn_collective *c, const void *from, const void *to)
+{
+	bool root = (unsigned)c->root == m->rank;
+	return c->root >= 0 && (unsigned)c->root < m->ranks && (m->ranks > 2 || sn_mpi_family == MPICH) &&
+	       (root ? to && !sn_mpi_in_place(to) : !sn_mpi_in_place(from));
 }
 
 /*
@@ -132,6 +146,8 @@ static bool is_long(size_t size, const struct sn_collective *c, unsigned ranks)
 {
 	size_t count = (size_t)c->count;
 	int all = (int)ranks;
+	if (c->kind == SN_REDUCE) /* shorter ones: rooted.h */
+		return size * count > SN_MEET_PLACE;
 	if (size * count >= SN_LONG_LEAST || !size || !mpich_scatters())
 		return size * count >= SN_LONG_LEAST;
 	return (all || !sn_proof_mpi.comm_size(c->comm, &all)) &&
@@ -152,12 +168,12 @@ static struct sn_meet *first_of(const struct sn_collective *c)
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
 {
-	if (likely(c->kind != SN_ALLREDUCE || !sn_here_all || c->count < fewest()))
+	if (likely((c->kind != SN_ALLREDUCE && c->kind != SN_REDUCE) || !sn_here_all || c->count < fewest()))
 		return NULL;
-	if (!likely(!wrong(from, to)))
+	if (!likely(!wrong(c, from, to)))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_of);
-	if (!m)
+	if (!m || (c->kind == SN_REDUCE && !rooted(m, c, from, to)))
 		return NULL;
 	return is_long(sn_long_element_of(m, c), c, m->ranks) ? m : NULL;
 }
@@ -169,10 +185,11 @@ struct sum {
 	const struct sn_collective *c;
 	struct sn_meet_words *mine;
 	const char *from;
-	char *to;
+	char *to; /* NULL: the root alone gets it */
 	size_t len, piece;
 	uint64_t first, end;
 	bool lends, gpu;
+	bool rooted; /* of two ranks one makes it, whose operand the other does not read */
 	const char *lent[SN_MEET_RANKS]; /* NULL: brought along */
 };
 
@@ -333,18 +350,19 @@ static int of_two(struct sum *s)
 		}
 		if ((rc = await_here(s, k + 1)))
 			return rc;
-		if (k == s->first && !find_lent(s))
+		if (k == s->first && s->to && !find_lent(s))
 			return cannot_read(s);
-		add_both(s, k);
+		if (s->to)
+			add_both(s, k);
 		sn_meet_say(s->m, &s->mine->done, k + 1);
 	}
 	if (s->lends)
-		return await_done(s, s->end);
+		return s->rooted && s->to ? 0 : await_done(s, s->end);
 	/*
 	 * who lends is here for all pieces at once, and may have read none of the last two, of which one's place is
 	 * next but one
 	 */
-	return s->lent[!s->m->rank] ? await_done(s, s->end - 1) : 0;
+	return s->rooted || s->lent[!s->m->rank] ? await_done(s, s->end - 1) : 0;
 }
 
 /* The next piece of this rank's is brought along before the others are waited for. */
@@ -375,7 +393,8 @@ static int of_many(struct sum *s)
 		sn_meet_say(s->m, &s->mine->done, k + 1);
 		if ((rc = await_done(s, k + 1)))
 			return rc;
-		sn_meet_copy(s->m, s->c, s->to + offset(s, k), sum, length(s, k));
+		if (s->to)
+			sn_meet_copy(s->m, s->c, s->to + offset(s, k), sum, length(s, k));
 	}
 	return 0;
 }
@@ -403,9 +422,15 @@ static void look_far(struct sn_meet *m)
 
 int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
-	bool in_place = sn_mpi_in_place(from), two = m->ranks == 2;
-	struct sum s = {
-		.m = m, .c = c, .mine = &m->mem->words[m->rank], .from = in_place ? to : from, .to = to};
+	bool two = m->ranks == 2, rooted = c->kind == SN_REDUCE,
+	     gets = !rooted || m->rank == (unsigned)c->root;
+	bool in_place = sn_mpi_in_place(from) || (gets && from == to);
+	struct sum s = {.m = m,
+			.c = c,
+			.mine = &m->mem->words[m->rank],
+			.from = in_place ? to : from,
+			.to = gets ? to : NULL,
+			.rooted = rooted};
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	s.gpu = sn_meet_gpu(m, c);
@@ -413,9 +438,11 @@ int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	s.piece = SN_MEET_PIECE / m->element * m->element;
 	s.first = m->pieces;
 	s.end = m->pieces += (s.len + s.piece - 1) / s.piece;
-	s.lends = m->lends && !s.gpu && !(two && in_place) && sn_lend_holds(&m->heap, s.from, s.len);
+	bool alone = two && rooted && gets; /* nobody reads its operand: it is here for all pieces at once */
+	s.lends = !s.gpu &&
+		  (alone || (m->lends && !(two && in_place) && sn_lend_holds(&m->heap, s.from, s.len)));
 	atomic_store_explicit(&s.mine->calls, ++m->calls, memory_order_relaxed);
-	s.mine->at[m->calls & 1] = s.lends ? (uintptr_t)s.from : 0;
+	s.mine->at[m->calls & 1] = s.lends && !alone ? (uintptr_t)s.from : 0;
 	if (s.lends)
 		sn_meet_say(m, &s.mine->here, s.end);
 	if (m->calls % CLOCKED == 0)

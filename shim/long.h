@@ -2,7 +2,8 @@
 /*
  * Long MPI_Allreduce on one node, without messages: each rank reads what the others bring along in memory that they
  * share, and two ranks make the whole sum each for itself; of more each makes a share of it, and reads the others'
- * shares.
+ * shares. And MPI_Reduce of more than rooted.h has, likewise: of two ranks the root alone reads, and makes the sum, and of more
+ * it alone reads the others' shares.
  *
  * Nothing is watched for it. What MPI demands to be the same on all ranks (the count, the type, the operation) and
  * what all know of each other (here.h) says which calls these are: the operation and the type are the MPI's own,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long MPI_Allreduce, which libsennit-mpi.so makes without the MPI (shim/long.h): each result is, on all ranks and
+ * Long MPI_Allreduce and MPI_Reduce, which libsennit-mpi.so makes without the MPI (shim/long.h): each result is, on all ranks and
  * from the first call on, to the bit what MPI_Reduce_local makes of the operands in the order of the ranks; for each
  * type and operation, at each length where something begins, wherever the operands lie, on whatever communicator, and
  * beside whatever else is under way.
@@ -25,7 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST (1 << 21) /* bytes of an operand, and a word */
+#define MOST	(1 << 21) /* bytes of an operand, and a word */
+#define REDUCED (1 << 16) /* shorter sums of one rank's: rooted.c */
 
 static int rank, ranks, faults;
 static bool ordered = true; /* operands are taken in the order of the ranks */
@@ -180,21 +181,32 @@ static int sum_up(const void *from, void *to, size_t count, MPI_Datatype type, M
 	return MPI_Allreduce(from, to, (int)count, type, op, comm);
 }
 
-/* One of the ranks, each time another, may have its operand in place, and two of them in memory of another kind. */
+/*
+ * One of the ranks, each time another, may have its operand in place, and two of them in memory of another kind. Of what is long
+ * enough each fourth sum is that of one rank alone.
+ */
 static void one(const struct type *t, size_t count, MPI_Op op, MPI_Comm comm, int i)
 {
 	int world[64], me, n = members(comm, world);
 	size_t len = count * (size_t)t->size, shift = i % 5 ? 0 : 16;
 	MPI_Comm_rank(comm, &me);
-	bool in_place = me == i % (n + 1), lent = (i + me) % 3 > 0;
+	bool rooted = len > REDUCED && i % 4 == 3, gets = !rooted || me == i / 4 % n;
+	bool in_place = rooted ? gets && i % 8 == 3 : me == i % (n + 1), lent = (i + me) % 3 > 0;
 	char *from = (lent ? heap : fixed) + shift, *to = (i % 2 ? heap_sum : fixed_sum) + shift;
 	fill(in_place ? to : from, t, count, rank, i);
 	memset(to + len, 0x5a, 16);
 	if (!in_place)
 		memset(to, 0, len);
-	sum_up(in_place ? MPI_IN_PLACE : from, to, count, t->type, op, comm, i + me);
+	if (rooted)
+		MPI_Reduce(in_place ? MPI_IN_PLACE : from, gets ? to : NULL, (int)count, t->type, op,
+			   i / 4 % n, comm);
+	else
+		sum_up(in_place ? MPI_IN_PLACE : from, to, count, t->type, op, comm, i + me);
 	fold(t, count, op, world, n, i);
-	expect(alike(to, folded, len, t), "a sum", i);
+	if (gets)
+		expect(alike(to, folded, len, t), rooted ? "a sum of one rank's" : "a sum", i);
+	else
+		expect(!*to && !memcmp(to, to + 1, len - 1), "what no sum was for", i);
 	fill(operand, t, count, rank, i);
 	expect(in_place || !memcmp(from, operand, len), "what was brought along", i);
 	for (int k = 0; k < 16; k++)
