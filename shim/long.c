@@ -117,14 +117,13 @@ static bool wrong(const struct sn_collective *c, const void *from, const void *t
 }
 
 /*
- * The root that there is, and a place for the sum, which only the root's operand may be in. Of two ranks Open MPI's way is as fast, or
+ * The root that there is, whose operand alone may be in place. Of two ranks Open MPI's way is as fast, or
  * faster: one piece is copied by both while the root adds the one before.
  */
-static bool rooted(const struct sn_meet *m, const struct sn_collective *c, const void *from, const void *to)
+static bool rooted(const struct sn_meet *m, const struct sn_collective *c, const void *from)
 {
-	bool root = (unsigned)c->root == m->rank;
 	return c->root >= 0 && (unsigned)c->root < m->ranks && (m->ranks > 2 || sn_mpi_family == MPICH) &&
-	       (root ? to && !sn_mpi_in_place(to) : !sn_mpi_in_place(from));
+	       ((unsigned)c->root == m->rank || !sn_mpi_in_place(from));
 }
 
 /*
@@ -173,7 +172,7 @@ struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, cons
 	if (!likely(!wrong(c, from, to)))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_of);
-	if (!m || (c->kind == SN_REDUCE && !rooted(m, c, from, to)))
+	if (!m || (c->kind == SN_REDUCE && !rooted(m, c, from)))
 		return NULL;
 	return is_long(sn_long_element_of(m, c), c, m->ranks) ? m : NULL;
 }
@@ -184,8 +183,8 @@ struct sum {
 	struct sn_meet *m;
 	const struct sn_collective *c;
 	struct sn_meet_words *mine;
-	const char *from;
-	char *to; /* NULL: the root alone gets it */
+	const char *from; /* NULL: there is none, and what is brought along nobody gets */
+	char *to;	  /* NULL: the root alone gets it */
 	size_t len, piece;
 	uint64_t first, end;
 	bool lends, gpu;
@@ -218,6 +217,8 @@ static char *placed(const struct sum *s, unsigned rank, uint64_t k)
 static void bring(const struct sum *s, uint64_t k)
 {
 	char *to = placed(s, s->m->rank, k);
+	if (!likely(s->from))
+		return;
 	const char *from = s->from + offset(s, k);
 	if (s->m->far.far && !s->gpu)
 		sn_copy_bypass(to, from, length(s, k));
@@ -420,16 +421,26 @@ static void look_far(struct sn_meet *m)
 		sn_far_look(&m->far, start, calls, took);
 }
 
+/* The others do not know it, so this root has taken part. */
+static __attribute__((noinline)) int has_nowhere(const struct sn_meet *m, const struct sn_collective *c)
+{
+	fprintf(stderr, "sennit: rank %u of a communicator has no buffer for MPI_Reduce that MPI allows\n",
+		m->rank);
+	return sn_proof_failed(c->comm);
+}
+
 int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
 	bool two = m->ranks == 2, rooted = c->kind == SN_REDUCE,
-	     gets = !rooted || m->rank == (unsigned)c->root;
-	bool in_place = sn_mpi_in_place(from) || (gets && from == to);
+	     root = rooted && m->rank == (unsigned)c->root;
+	bool in_place = sn_mpi_in_place(from), nowhere = root && (!to || from == to || sn_mpi_in_place(to));
 	struct sum s = {.m = m,
 			.c = c,
 			.mine = &m->mem->words[m->rank],
-			.from = in_place ? to : from,
-			.to = gets ? to : NULL,
+			.from = !in_place ? from
+				: nowhere ? NULL
+					  : to,
+			.to = (rooted && !root) || nowhere ? NULL : to,
 			.rooted = rooted};
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
@@ -438,7 +449,7 @@ int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	s.piece = SN_MEET_PIECE / m->element * m->element;
 	s.first = m->pieces;
 	s.end = m->pieces += (s.len + s.piece - 1) / s.piece;
-	bool alone = two && rooted && gets; /* nobody reads its operand: it is here for all pieces at once */
+	bool alone = two && root; /* nobody reads its operand: it is here for all pieces at once */
 	s.lends = !s.gpu &&
 		  (alone || (m->lends && !(two && in_place) && sn_lend_holds(&m->heap, s.from, s.len)));
 	atomic_store_explicit(&s.mine->calls, ++m->calls, memory_order_relaxed);
@@ -450,5 +461,5 @@ int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	int rc = two ? of_two(&s) : of_many(&s);
 	if (s.first / SN_MEET_PERIOD != s.end / SN_MEET_PERIOD && !rc)
 		sn_meet_look(m);
-	return rc;
+	return likely(!nowhere) || rc ? rc : has_nowhere(m, c);
 }

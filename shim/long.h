@@ -59,7 +59,10 @@ static inline size_t sn_long_element_of(struct sn_meet *m, const struct sn_colle
 	return m->element;
 }
 
-/* Is this call one of these? Of the first one on a communicator all ranks ask at once. One that MPI does not allow is not. */
+/*
+ * Is this call one of these? Of the first one on a communicator all ranks ask at once. One that MPI does not allow is not, unless it is the root
+ * alone that knows it.
+ */
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to);
 /* Then this is it: 0, or an error of the MPI's. */
 int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to);

@@ -282,6 +282,33 @@ static void communicators(void)
 	one(&types[1], 4000, MPI_SUM, MPI_COMM_SELF, 0);
 }
 
+/*
+ * What a root has not read yet is not overwritten by the next call of another kind: its place is the first one again, where on a new
+ * communicator the sum's operands begin.
+ */
+static void unread(void)
+{
+	enum { N = 6000, EACH = 16 << 10 };
+	long double *v = (long double *)(void *)fixed, *sum = (long double *)(void *)fixed_sum;
+	for (int i = 0; i < 40; i++) {
+		MPI_Comm comm;
+		int bad = 0;
+		MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+		for (int k = 0; k < N; k++)
+			v[k] = i + k;
+		MPI_Reduce(v, sum, N, MPI_LONG_DOUBLE, MPI_PROD, ranks - 1, comm);
+		MPI_Alltoall(heap, EACH, MPI_BYTE, heap_sum, EACH, MPI_BYTE, comm);
+		for (int k = 0; k < N && rank == ranks - 1; k++) {
+			long double product = 1;
+			for (int r = 0; r < ranks; r++)
+				product *= v[k];
+			bad += sum[k] != product;
+		}
+		expect(!bad, "what a root had still to read", i);
+		MPI_Comm_free(&comm);
+	}
+}
+
 /* Where ranks outnumber cores these are flat after a while. */
 static void shorts(void)
 {
@@ -324,6 +351,23 @@ static void others(void)
 	MPI_Comm_free(&half);
 }
 
+/* Who alone knows that a root has no place for the sum hears of it, and nobody waits for that. Of two ranks of Open MPI's it is the MPI's. */
+static void wrong_roots(int i, MPI_Comm comm)
+{
+#ifndef MPICH_VERSION
+	if (ranks < 3)
+		return;
+#endif
+	void *places[] = {NULL, heap, MPI_IN_PLACE};
+	for (int k = 0; k < 6; k++) {
+		bool root = rank == (i + k) % ranks;
+		told = 0;
+		MPI_Reduce(root && k > 2 ? MPI_IN_PLACE : heap, root ? places[k % 3] : NULL, 20000,
+			   MPI_DOUBLE, MPI_SUM, (i + k) % ranks, comm);
+		expect(told == (root && k != 4), "a root without a place", k);
+	}
+}
+
 /* What MPI does not allow is told by the handler, once, and what follows is right again. */
 static void wrongs(MPI_Comm comm)
 {
@@ -340,6 +384,10 @@ static void wrongs(MPI_Comm comm)
 		told = 0;
 		MPI_Allreduce(same, heap, 20000, MPI_DOUBLE, MPI_SUM, comm);
 		expect(told == 1, "one buffer for both", told);
+		told = 0;
+		MPI_Reduce(heap, heap_sum, 20000, MPI_DOUBLE, MPI_SUM, ranks, comm);
+		expect(told == 1, "no root", told);
+		wrong_roots(i, comm);
 		one(&types[1], 20000, MPI_SUM, comm, i);
 	}
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
@@ -498,6 +546,7 @@ static void all_of_it(void)
 	lengths(comm);
 	communicators();
 	shorts();
+	unread();
 	others();
 	for (int i = 0; i < 8; i++)
 		beside(comm);
