@@ -123,9 +123,11 @@ static void large_ones_are_shareable_and_small_ones_not(void **state)
 	memset(large, 2, malloc_usable_size(large));
 	assert_int_equal(next[0] + next[N - 1], 2);
 	free(next);
-	free(aligned);
-	aligned = memalign(65536, N);
-	assert_int_equal((uintptr_t)aligned % 65536, 0);
+	for (size_t align = 16; align <= 65536; align *= 2) {
+		free(aligned);
+		aligned = memalign(align, N);
+		assert_int_equal((uintptr_t)aligned % align, 0);
+	}
 	free(small);
 	free(large);
 	free(zero);
