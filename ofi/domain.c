@@ -13,15 +13,19 @@ void sn_ofi_domain_put(struct sn_ofi_domain *domain)
 {
 	if (atomic_fetch_sub(&domain->refs, 1) > 1)
 		return;
-	if (domain->mr_eq)
-		sn_ofi_eq_hold(domain->mr_eq, -1);
 	sn_ofi_fabric_put(domain->fabric);
 	free(domain);
 }
 
+/* From here on nothing is registered, so that the event queue may be closed, too. */
 static int domain_close(struct fid *fid)
 {
-	sn_ofi_domain_put(sn_container(fid, struct sn_ofi_domain, fid.fid));
+	struct sn_ofi_domain *domain = sn_container(fid, struct sn_ofi_domain, fid.fid);
+
+	if (domain->mr_eq)
+		sn_ofi_eq_hold(domain->mr_eq, -1);
+	domain->mr_eq = NULL;
+	sn_ofi_domain_put(domain);
 	return 0;
 }
 

@@ -199,17 +199,22 @@ static void the_whole_address_space_can_be_registered(void **state)
 /* As MPICH and Intel MPI do where a program has not freed a window. */
 static void closed_in_any_order(struct side *s)
 {
+	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_UNSPEC};
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
+	struct fid_eq *eq;
 	struct fid_ep *ep;
 	struct fid_mr *mr;
 
 	CHECK_OK(lf.fabric(s->info->fabric_attr, &fabric, NULL));
 	CHECK_OK(fi_domain(fabric, s->info, &domain, NULL));
+	CHECK_OK(fi_eq_open(fabric, &eq_attr, &eq, NULL));
+	CHECK_OK(fi_domain_bind(domain, &eq->fid, 1ull << 59)); /* FI_REG_MR */
 	CHECK_OK(fi_mr_reg(domain, window, 10, REMOTE, 0, 1, 0, &mr, NULL));
 	CHECK_OK(fi_endpoint(domain, s->info, &ep, NULL));
 	CHECK_OK(fi_close(&fabric->fid));
 	CHECK_OK(fi_close(&domain->fid));
+	CHECK_OK(fi_close(&eq->fid));
 	CHECK_OK(fi_close(&ep->fid));
 	CHECK_OK(fi_close(&mr->fid));
 }
