@@ -123,14 +123,12 @@ static __attribute__((noinline)) int differs(const struct sn_meet *m, const stru
 			   : c->kind == SN_SCATTER ? "MPI_Scatter"
 						   : "MPI_Scatterv";
 	if (theirs >= NO_BUFFER)
-		fprintf(stderr, "sennit: rank %d of a communicator has no buffer for %s that MPI allows\n",
-			theirs == NOTHING ? c->root : (int)m->rank, name);
-	else
-		fprintf(stderr,
-			"sennit: rank %u of a communicator is in %s of %zu bytes, its root, rank %d, "
-			"in one of %llu: all "
-			"ranks must have the same\n",
-			m->rank, name, len, c->root, (unsigned long long)theirs);
+		return sn_meet_no_buffer(c->comm, theirs == NOTHING ? (unsigned)c->root : m->rank, name);
+	fprintf(stderr,
+		"sennit: rank %u of a communicator is in %s of %zu bytes, its root, rank %d, "
+		"in one of %llu: all "
+		"ranks must have the same\n",
+		m->rank, name, len, c->root, (unsigned long long)theirs);
 	return sn_proof_failed(c->comm);
 }
 

@@ -116,13 +116,10 @@ static bool wrong(const struct sn_collective *c, const void *from, const void *t
 	return !from || (c->kind == SN_ALLREDUCE && (from == to || !to || sn_mpi_in_place(to)));
 }
 
-/*
- * The root that there is, whose operand alone may be in place. Of two ranks Open MPI's way is as fast, or
- * faster: one piece is copied by both while the root adds the one before.
- */
-static bool rooted(const struct sn_meet *m, const struct sn_collective *c, const void *from)
+/* The root that there is, whose operand alone may be in place. */
+static bool has_root(const struct sn_meet *m, const struct sn_collective *c, const void *from)
 {
-	return c->root >= 0 && (unsigned)c->root < m->ranks && (m->ranks > 2 || sn_mpi_family == MPICH) &&
+	return c->root >= 0 && (unsigned)c->root < m->ranks &&
 	       ((unsigned)c->root == m->rank || !sn_mpi_in_place(from));
 }
 
@@ -140,13 +137,17 @@ static bool mpich_scatters(void)
 	return atomic_load_explicit(&answer, memory_order_relaxed) == SCATTERS;
 }
 
-/* ranks: 0, not known yet. */
+/*
+ * MPI_Reduce: shorter ones are in rooted.h; and of two ranks Open MPI's way is as fast, or faster: one piece is copied by
+ * both while the root adds the one before. ranks: 0, not known yet.
+ */
 static bool is_long(size_t size, const struct sn_collective *c, unsigned ranks)
 {
 	size_t count = (size_t)c->count;
 	int all = (int)ranks;
-	if (c->kind == SN_REDUCE) /* shorter ones: rooted.h */
-		return size * count > SN_MEET_PLACE;
+	if (c->kind == SN_REDUCE)
+		return size * count > SN_MEET_PLACE &&
+		       (sn_mpi_family == MPICH || (ranks ? ranks : sn_meet_ranks(c)) > 2);
 	if (size * count >= SN_LONG_LEAST || !size || !mpich_scatters())
 		return size * count >= SN_LONG_LEAST;
 	return (all || !sn_proof_mpi.comm_size(c->comm, &all)) &&
@@ -154,8 +155,10 @@ static bool is_long(size_t size, const struct sn_collective *c, unsigned ranks)
 }
 
 /* Fewer elements are never long. */
-static int fewest(void)
+static int fewest(const struct sn_collective *c)
 {
+	if (c->kind == SN_REDUCE)
+		return SN_MEET_PLACE / LONGEST + 1;
 	return mpich_scatters() ? 2 : SN_LONG_LEAST / LONGEST;
 }
 
@@ -167,12 +170,12 @@ static struct sn_meet *first_of(const struct sn_collective *c)
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
 {
-	if (likely((c->kind != SN_ALLREDUCE && c->kind != SN_REDUCE) || !sn_here_all || c->count < fewest()))
+	if (likely((c->kind != SN_ALLREDUCE && c->kind != SN_REDUCE) || !sn_here_all || c->count < fewest(c)))
 		return NULL;
 	if (!likely(!wrong(c, from, to)))
 		return NULL;
 	struct sn_meet *m = sn_meet_known(c, first_of);
-	if (!m || (c->kind == SN_REDUCE && !rooted(m, c, from)))
+	if (!m || (c->kind == SN_REDUCE && !has_root(m, c, from)))
 		return NULL;
 	return is_long(sn_long_element_of(m, c), c, m->ranks) ? m : NULL;
 }
@@ -421,14 +424,6 @@ static void look_far(struct sn_meet *m)
 		sn_far_look(&m->far, start, calls, took);
 }
 
-/* The others do not know it, so this root has taken part. */
-static __attribute__((noinline)) int has_nowhere(const struct sn_meet *m, const struct sn_collective *c)
-{
-	fprintf(stderr, "sennit: rank %u of a communicator has no buffer for MPI_Reduce that MPI allows\n",
-		m->rank);
-	return sn_proof_failed(c->comm);
-}
-
 int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
 	bool two = m->ranks == 2, rooted = c->kind == SN_REDUCE,
@@ -461,5 +456,6 @@ int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	int rc = two ? of_two(&s) : of_many(&s);
 	if (s.first / SN_MEET_PERIOD != s.end / SN_MEET_PERIOD && !rc)
 		sn_meet_look(m);
-	return likely(!nowhere) || rc ? rc : has_nowhere(m, c);
+	/* the others do not know it, so this root has taken part */
+	return likely(!nowhere) || rc ? rc : sn_meet_no_buffer(c->comm, m->rank, "MPI_Reduce");
 }

@@ -349,6 +349,13 @@ unsigned sn_meet_ranks(const struct sn_collective *c)
 	return none ? 0 : (unsigned)ranks;
 }
 
+__attribute__((noinline)) int sn_meet_no_buffer(handle comm, unsigned rank, const char *name)
+{
+	fprintf(stderr, "sennit: rank %u of a communicator has no buffer for %s that MPI allows\n", rank,
+		name);
+	return sn_proof_failed(comm);
+}
+
 /* ---- a communicator is freed, or an endpoint ---- */
 
 bool sn_meet_is_ending(handle comm)

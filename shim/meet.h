@@ -191,6 +191,8 @@ static inline struct sn_meet *sn_meet_known(const struct sn_collective *c,
  * has arguments that say nothing.
  */
 unsigned sn_meet_ranks(const struct sn_collective *c);
+/* This rank has no buffer for the call of that name that MPI allows, and the program is told: an error of the MPI's. */
+int sn_meet_no_buffer(handle comm, unsigned rank, const char *name);
 /* May one more have memory, as far as it is this rank's affair? */
 bool sn_meet_room(void);
 /*

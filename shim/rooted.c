@@ -142,13 +142,11 @@ static __attribute__((noinline)) int differs(const struct sn_meet *m, const stru
 						    [SN_REDUCE_SCATTER_BLOCK] = "MPI_Reduce_scatter_block"};
 	const char *name = names[c->kind];
 	if (theirs == NOTHING)
-		fprintf(stderr, "sennit: rank %u of a communicator has no buffer for %s that MPI allows\n",
-			rank, name);
-	else
-		fprintf(stderr,
-			"sennit: rank %u of a communicator is in %s with %llu bytes, rank %u wants %zu: all "
-			"ranks must have the same\n",
-			rank, name, (unsigned long long)theirs, m->rank, len);
+		return sn_meet_no_buffer(c->comm, rank, name);
+	fprintf(stderr,
+		"sennit: rank %u of a communicator is in %s with %llu bytes, rank %u wants %zu: all "
+		"ranks must have the same\n",
+		rank, name, (unsigned long long)theirs, m->rank, len);
 	return sn_proof_failed(c->comm);
 }
 
