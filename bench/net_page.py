@@ -9,7 +9,7 @@ NEAR_LIMIT = 1.1  # of the bare calls' time
 COLLAPSE = 2      # times as long as without loss, on the same wire
 LOST, MEAN = "ping-pong, %g %% lost", "mean one way, us"
 LIMIT = "bare, "  # the rows of the kernel's own calls: "bare, MTU 1500" belongs to "ping-pong, MTU 1500", "bare, stream, ..." to "stream, ..."
-NAMES = {"o5": "Open MPI 5", "m5": "MPICH 5", "im": "Intel MPI"}
+NAMES = {"o4": "Open MPI 4", "o5": "Open MPI 5", "m5": "MPICH 5", "im": "Intel MPI"}
 BARE = ("udp", "ether", "xdp")  # the last one is no driver: a candidate
 
 
@@ -25,7 +25,7 @@ def is_ours(row, driver=None):
 
 def text_of_ours(row):
     words = row["candidate"].split()
-    return f"{text_of(row)} over {NAMES.get(words[2], words[2]) if len(words) > 2 else 'Open MPI 4'}"
+    return f"{text_of(row)} over {NAMES[words[2] if len(words) > 2 else 'o4']}"
 
 
 def best(rows, up):
