@@ -347,7 +347,7 @@ int sn_bcast_do(struct sn_meet *m, const struct sn_collective *c, const void *fr
 					 : scatterv(m, c, from, to);
 	if (m->bcasts % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 2, m->rank)->call, m->bcasts);
-	if (m->bcasts % SN_MEET_PERIOD == 0 && !rc)
-		sn_meet_look(m);
+	if (likely(!rc))
+		sn_meet_called(m, m->bcasts);
 	return rc;
 }

@@ -290,7 +290,6 @@ int sn_blocks_do(struct sn_meet *m, const struct sn_collective *c, const void *f
 		rc = take(&b, (m->rank + k) % m->ranks, all, at);
 	if (!likely(!rc && !none))
 		return leave(&b, none, rc);
-	if (m->call % SN_MEET_PERIOD == 0)
-		sn_meet_look(m);
+	sn_meet_called(m, m->call);
 	return 0;
 }

@@ -176,7 +176,7 @@ int sn_flat_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	int rc = await_all(m, c->comm);
 	if (!rc && len)
 		fold(m, c, to, len);
-	if (m->call % SN_MEET_PERIOD == 0 && !rc)
-		sn_meet_look(m);
+	if (likely(!rc))
+		sn_meet_called(m, m->call);
 	return rc;
 }

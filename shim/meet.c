@@ -462,7 +462,7 @@ static int look(void *arg)
 	struct awaited *w = arg;
 	if (come(w))
 		return 1;
-	if ((++w->looks % LOOKED == 0 && w->looks > w->quiet) || others_depend())
+	if (++w->looks % LOOKED == 0 && (w->looks > w->quiet || others_depend()))
 		sn_meet_look(w->m);
 	return 0;
 }

@@ -288,8 +288,13 @@ static inline void sn_meet_heard(struct sn_meet_turns *t, bool mpis)
 /* Has that process ended? And if that is before it has come: the user is told, and whoever waits. */
 bool sn_meet_has_ended(const struct sn_meet *m, unsigned rank);
 void sn_meet_fails(struct sn_meet *m, unsigned rank);
-/* The MPI's own affairs. */
+/* The MPI's own affairs; and after so many calls without them. */
 void sn_meet_look(const struct sn_meet *m);
+static inline void sn_meet_called(const struct sn_meet *m, uint64_t calls)
+{
+	if (!likely(calls % SN_MEET_PERIOD) || sn_elsewhere_is_due())
+		sn_meet_look(m);
+}
 /* May this call's buffers be a GPU's? Asked where they are not the last one's. */
 bool sn_meet_gpu(struct sn_meet *m, const struct sn_collective *c);
 /* A copy out of the program's memory, or into it. */

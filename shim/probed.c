@@ -116,7 +116,7 @@ static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status
 {
 	const struct call c = {.comm = comm, .count = 1, .peer = from, .tag = tag, .freed = sn_freed(comm)};
 	const union function *mpi = &next[p];
-	const struct sn_shim_quick *q = sn_quick();
+	const struct sn_shim_quick *q = quick();
 	if (!q || !flag || !may_be_known(from, tag))
 		return by_mpi(&c, flag, status, mpi);
 	struct sn_mine *m = sn_mpi_thread.mine;

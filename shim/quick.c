@@ -96,7 +96,8 @@ bool sn_quick_possible(void)
 
 const struct sn_shim_quick *sn_quick(void)
 {
-	return quick();
+	const struct sn_shim_quick *q = quick();
+	return q && sn_elsewhere_is_due() ? NULL : q;
 }
 
 /* ---- a call that is not known yet ---- */
@@ -136,7 +137,7 @@ static void given(const void *request)
 		m->pending = 0;
 }
 
-/* By the MPI, while nothing goes any other way: another thread holds, or there is a window. */
+/* By the MPI, while nothing goes any other way: another thread holds. */
 static __attribute__((noinline)) int do_unseen(const struct operation *o)
 {
 	int rc = do_slowly(o);

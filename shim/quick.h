@@ -27,7 +27,9 @@
  *    message before;
  *  - what threads call but the one that goes the quick way (holder.h), which is the first until another calls. It may
  *    be in such a call just then, beside the MPI (shim.h, at_once), and what is pending becomes the MPI's (visit.c);
- *  - while there is a window in which the MPI moves anything (shim.h, elsewhere); what is called without MPI_Init, in sessions;
+ *  - while there is a window in which the MPI moves anything (shim.h, elsewhere): one call in 10 us, which may be each, and those
+ *    that could wait for long (MPI_Mprobe);
+ *  - what is called without MPI_Init, in sessions;
  *  - what a tool of the profiling interface wants to see: if it defines MPI_Send, that is what is called.
  *
  * Order: a send cannot overtake an earlier one, since the provider never refuses one that its MPI would keep for later, and
@@ -172,7 +174,17 @@ void sn_meet_ended(struct sn_meet_ending *e, bool ended);
 bool sn_meet_is_ending(handle comm);
 
 /* ---- of elsewhere.c ---- */
-extern _Atomic uint32_t sn_mpi_windows; /* there are */
+extern _Atomic uint32_t sn_mpi_windows; /* there are, in which the MPI moves something */
+static inline bool sn_elsewhere_windows(void)
+{
+	return !likely(!atomic_load_explicit(&sn_mpi_windows, memory_order_relaxed));
+}
+/* Is the MPI to be called now, so that it does? Whoever computes between its calls is told so in each of them. */
+bool sn_elsewhere_is_due_now(void);
+static inline bool sn_elsewhere_is_due(void)
+{
+	return sn_elsewhere_windows() && sn_elsewhere_is_due_now();
+}
 /* A call begins. True: the next one must be seen, too, for it makes or frees a window, or opens or closes a file. */
 bool sn_elsewhere_begins(const char *name);
 /* This thread's call that freed a window (sn_shim_thread.freeing) has returned. */

@@ -514,7 +514,7 @@ int sn_rooted_do(struct sn_meet *m, const struct sn_collective *c, const void *f
 	m->roots[m->rooted % SN_MEET_PLACES] = is_for_all(c) ? ALL : (unsigned char)c->root;
 	if (m->rooted % SAYS == 0)
 		sn_meet_say(m, &sn_meet_line(m, 3, m->rank)->call, m->rooted);
-	if (m->rooted % SN_MEET_PERIOD == 0 && !rc)
-		sn_meet_look(m);
+	if (likely(!rc))
+		sn_meet_called(m, m->rooted);
 	return rc;
 }

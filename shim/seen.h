@@ -79,9 +79,7 @@ static inline enum sn_mpi_threads threads(void)
 static inline const struct sn_shim_quick *quick_with_pass(void)
 {
 	sn_quick_told();
-	return likely(!atomic_load_explicit(&sn_mpi_windows, memory_order_relaxed))
-		       ? atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed)
-		       : NULL;
+	return atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
 }
 
 /* Likewise for whoever calls. */

@@ -2,7 +2,7 @@
 /*
  * MPI_Test, MPI_Waitany and their like, of requests of ours (requests.h). As long as one of what is asked of is ours, and
  * has come or may still be on its way, the MPI is not called. A receive that has been asked for in vain for LATE_NS
- * becomes the MPI's (in a crowd, where the MPI gives the core away, after ASKED times), and so do all when the MPI is
+ * becomes the MPI's (in a crowd, where the MPI gives the core away, or beside a window of the MPI's, after ASKED times), and so do all when the MPI is
  * called. The program's requests keep the names that it may have copies of.
  *
  * Where there are others, one call in OTHERS_EACH that asks for any is the MPI's even if one of ours has come: else, if
@@ -38,7 +38,7 @@ static inline bool is_late(struct slot *s)
 	uint64_t now = sn_quick_now_ns();
 	if (s->asked == ASKED)
 		s->since = now;
-	return crowded() || now - s->since >= LATE_NS;
+	return crowded() || sn_elsewhere_windows() || now - s->since >= LATE_NS;
 }
 
 /* By who has entered. NULL: a send that is complete. One look is for all that are posted. */

@@ -235,7 +235,7 @@ int sn_vary_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 		rc = own(&v, at);
 	for (unsigned k = 1; k < m->ranks && !rc; k++)
 		rc = take(&v, (m->rank + k) % m->ranks);
-	if (m->call % SN_MEET_PERIOD == 0 && !rc)
-		sn_meet_look(m);
+	if (likely(!rc))
+		sn_meet_called(m, m->call);
 	return rc;
 }

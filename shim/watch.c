@@ -119,6 +119,12 @@ void sn_learn_asked(struct entry *e)
 
 __attribute__((noinline)) bool sn_seen_in_turn_again(struct entry *e)
 {
+	if (sn_elsewhere_is_due())
+		return false;
+	if (e->turn > 0) {
+		e->turn--;
+		return true;
+	}
 	if (++e->turn <= 0)
 		return false;
 	uint64_t now = sn_quick_now_ns();

@@ -30,7 +30,7 @@ bool sn_seen_in_turn_again(struct entry *e);
 /* Whether it may go the quick way, one time after the other. */
 static inline bool sn_seen_in_turn(struct entry *e)
 {
-	if (!likely(e->turn > 0))
+	if (!likely(e->turn > 0) || sn_elsewhere_windows())
 		return sn_seen_in_turn_again(e);
 	e->turn--;
 	return true;
