@@ -93,6 +93,8 @@ handle sn_mpi_handle(enum sn_mpi_named which)
 		[SN_SUM] = {"ompi_mpi_op_sum", 0x58000003, 0x21},
 		[SN_PROD] = {"ompi_mpi_op_prod", 0x58000004, 0x24},
 		[SN_BOR] = {"ompi_mpi_op_bor", 0x58000008, 0x29},
+		[SN_MINLOC] = {"ompi_mpi_op_minloc", 0x5800000b, 0x38},
+		[SN_MAXLOC] = {"ompi_mpi_op_maxloc", 0x5800000c, 0x39},
 	};
 	if (sn_mpi_abi == MPICHS)
 		return table[which].mpichs;
@@ -133,6 +135,12 @@ bool sn_mpi_builtin(handle h)
 	if (sn_mpi_abi == MPICHS)
 		return (uint32_t)h >> 30 == 1;
 	return sn_mpi_abi == STANDARD ? h < 1024 : is_open_mpis(h);
+}
+
+bool sn_mpi_is_pair(handle type)
+{
+	return sn_mpi_abi == MPICHS &&
+	       (uint32_t)type - 0x8c000000u < 5; /* MPI_FLOAT_INT to MPI_LONG_DOUBLE_INT */
 }
 
 /* ---- status ---- */

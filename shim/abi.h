@@ -115,10 +115,14 @@ enum sn_mpi_named {
 	SN_SUM,
 	SN_PROD,
 	SN_BOR,
+	SN_MINLOC,
+	SN_MAXLOC,
 };
 handle sn_mpi_handle(enum sn_mpi_named which);
 /* Does the MPI bring it along? Of types and operations. */
 bool sn_mpi_builtin(handle h);
+/* And is it one of those for MPI_MINLOC and MPI_MAXLOC that MPICH numbers as it does types of the program's? */
+bool sn_mpi_is_pair(handle type);
 
 /* ---- status ---- */
 

@@ -122,11 +122,13 @@ static struct sn_meet *count(const struct sn_collective *c)
 {
 	struct sn_meet_type types[2] = {{0}, {0}};
 	struct sn_collective any = {.comm = c->comm};
-	bool any_order = true;
+	struct sn_long_form f = {.any_order = true};
 	int rank;
-	if (is_sum(c) && !sn_long_element(c->type, c->op, &any_order))
+	if (is_sum(c))
+		f = sn_long_form(c->type, c->op, c->generation);
+	if (is_sum(c) && (!f.element || sn_long_is_odd(&f)))
 		return NULL;
-	if (sn_meet_counted(c->comm, !any_order))
+	if (sn_meet_counted(c->comm, !f.any_order))
 		return NULL;
 	unsigned ranks = sn_meet_ranks(&any);
 	if (ranks < 2 || ranks > SN_MEET_RANKS) { /* or of two groups */
@@ -135,18 +137,16 @@ static struct sn_meet *count(const struct sn_collective *c)
 	}
 	if (root_is_one(c, ranks) && !sn_proof_mpi.comm_rank(c->comm, &rank) &&
 	    fits(c, len_of(types, c, rank == c->root), ranks))
-		sn_meet_counts(c->comm, !any_order);
+		sn_meet_counts(c->comm, !f.any_order);
 	return NULL;
 }
 
 /* The MPI has made some, whose bits this one's would have to be. */
 static bool goes_on(const struct sn_meet *m, const struct sn_collective *c)
 {
-	bool any_order = true;
 	if (likely(!m->sums_went) || m->ranks == 2)
 		return false;
-	sn_long_element(c->type, c->op, &any_order);
-	return !any_order;
+	return !sn_long_form(c->type, c->op, c->generation).any_order;
 }
 
 struct sn_meet *sn_begun_of(const struct sn_collective *c)
@@ -158,8 +158,9 @@ struct sn_meet *sn_begun_of(const struct sn_collective *c)
 		return NULL;
 	if (is_sum(c) && (c->count <= 0 || c->count > SN_MEET_BRINGS || goes_on(m, c)))
 		return NULL;
-	size_t len = is_sum(c) ? sn_long_element_of(m, c) * (size_t)c->count
-			       : len_of(m->begun_types, c, is_root(m, c));
+	if (is_sum(c) && (!sn_long_element_of(m, c) || sn_long_is_odd(&m->sum)))
+		return NULL;
+	size_t len = is_sum(c) ? m->sum.element * (size_t)c->count : len_of(m->begun_types, c, is_root(m, c));
 	return fits(c, len, m->ranks) ? m : NULL;
 }
 
@@ -380,7 +381,7 @@ int sn_begun_do(struct sn_meet *m, const struct sn_collective *c, const void *fr
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	bool entered = sn_underway_enter();
-	b.len = is_sum(c) ? m->element * (size_t)c->count : len_of(m->begun_types, c, root);
+	b.len = is_sum(c) ? m->sum.element * (size_t)c->count : len_of(m->begun_types, c, root);
 	b.reads = reads(&b, root);
 	if (b.reads && c->kind != SN_BARRIER && !is_sum(c)) {
 		bool in = c->kind != SN_BCAST;

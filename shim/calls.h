@@ -7,7 +7,7 @@
  * so nothing may sleep in it. Calls that never look (datatypes, groups, attributes) are not here, but for
  * MPI_Type_free, after which a handle may mean another type, and MPI_T_cvar_write, after which a collective may go
  * another way (quick.c); and MPIX_Grequest_class_allocate, by which MPICH says of a call for a file that it has begun
- * (elsewhere.c), and what tells of a window that is shared (node.c). Read by entry.S (code) and by shim.c (names):
+ * (elsewhere.c), what tells of a window that is shared (node.c), and what makes and frees operations (ops.h). Read by entry.S (code) and by shim.c (names):
  * keep to the macro. OURS: what stands before it sees to receives of ours that are pending by itself (requests.h), and
  * most often there are some.
  */
@@ -227,6 +227,8 @@ POLLS(MPI_Isend_c)
 POLLS(MPI_Issend)
 POLLS(MPI_Lookup_name)
 POLLS(MPI_Open_port)
+POLLS(MPI_Op_create)
+POLLS(MPI_Op_free)
 POLLS(MPI_Publish_name)
 POLLS(MPI_Put)
 POLLS(MPI_Put_c)

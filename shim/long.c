@@ -3,7 +3,9 @@
 #include "base/copy.h"
 #include "copy/bypass.h"
 #include "here.h"
+#include "ops.h"
 #include "seen.h"
+#include "types.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,25 +15,29 @@
 #define LONGEST 32 /* bytes of an element of the MPI's own types */
 #define CLOCKED                                                                                              \
 	32 /* calls, of which one reads the clock, to see whether it is time to look how far the others are */
-#define SAME_NS 25 /* so soon comes a line from no other core */
-#define KNOWN	32 /* types and operations of which is remembered whether they go together */
+#define SAME_NS	    25	 /* so soon comes a line from no other core */
+#define OWN_LONGEST 1024 /* likewise of the program's */
+#define KNOWN	    32	 /* types and operations of which is remembered whether they go together */
 
 /* ---- which calls ---- */
 
 /*
- * The bytes of an element, if it has no holes, and MPI_Reduce_local makes such sums of it. Else an error of the
+ * If it has no holes but behind it, and MPI_Reduce_local makes such sums of it. Else an error of the
  * program's is one of MPI_Allreduce, and the MPI's affair.
  */
-static size_t ask(handle type, handle op)
+static bool ask(handle type, handle op, struct sn_long_form *f)
 {
 	static const char in[LONGEST] __attribute__((aligned(LINE)));
 	static char sum[LONGEST] __attribute__((aligned(LINE)));
-	intptr_t low, extent;
+	intptr_t low, extent, true_low, covers;
 	int size = 0;
-	bool right = !sn_proof_mpi.type_size(type, &size) && size > 0 && size <= LONGEST &&
-		     !sn_proof_mpi.type_get_extent(type, &low, &extent) && !low && extent == size &&
-		     !sn_proof_mpi.reduce_local(in, sum, 1, type, op);
-	return right ? (size_t)size : 0;
+	bool right = !sn_proof_mpi.type_size(type, &size) && size > 0 &&
+		     !sn_proof_mpi.type_get_extent(type, &low, &extent) && !low && extent <= LONGEST &&
+		     !sn_proof_mpi.type_get_true_extent(type, &true_low, &covers) && !true_low &&
+		     covers == size && !sn_proof_mpi.reduce_local(in, sum, 1, type, op);
+	f->element = right ? (size_t)extent : 0;
+	f->data = right ? (size_t)size : 0;
+	return right;
 }
 
 static bool is_one_of(handle h, const enum sn_mpi_named *these, size_t count)
@@ -64,47 +70,67 @@ static bool is_whole(handle type)
 	return is_one_of(type, types, sizeof(types) / sizeof(types[0]));
 }
 
-static size_t ask_quietly(handle type, handle op)
+static void ask_quietly(handle type, handle op, struct sn_long_form *f)
 {
 	handle handlers[2];
-	if (surely_right(sn_mpi_plain(type), sn_mpi_plain(op)))
-		return ask(type, op);
+	if (surely_right(sn_mpi_plain(type), sn_mpi_plain(op))) {
+		ask(type, op, f);
+		return;
+	}
 	sn_proof_quiet(handlers);
-	size_t size = ask(type, op);
+	ask(type, op, f);
 	sn_proof_loud(handlers);
-	return size;
 }
 
-__attribute__((noinline)) size_t sn_long_element(handle type, handle op, bool *any_order)
+/* Operands come last one first, and so they may. Of the type all ranks know as much, as MPI demands that it is the same. */
+static struct sn_long_form of_own(handle type, handle op, unsigned generation)
+{
+	struct sn_long_form f = {.own = true};
+	if (!sn_op_commutes(op))
+		return f;
+	struct sn_meet_type t = sn_type_find(type, generation);
+	if (t.size && t.solid && t.extent <= OWN_LONGEST) {
+		f.element = (size_t)t.extent;
+		f.data = (size_t)t.size;
+	}
+	return f;
+}
+
+__attribute__((noinline)) struct sn_long_form sn_long_form(handle type, handle op, unsigned generation)
 {
 	static struct {
 		handle type, op;
-		size_t size;
-		bool whole;
+		struct sn_long_form form;
 	} known[KNOWN]; /* none of them is ever freed */
 	static unsigned count;
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct sn_long_form f = {0};
 	unsigned i = 0;
-	size_t size = 0;
-	bool whole = false;
+	if (!sn_mpi_builtin(op))
+		return of_own(type, op, generation);
 	pthread_mutex_lock(&lock);
 	while (i < KNOWN && known[i].type && (known[i].type != type || known[i].op != op))
 		i++;
 	if (i < KNOWN && known[i].type) {
-		size = known[i].size;
-		whole = known[i].whole;
-	} else if (sn_mpi_builtin(type) && sn_mpi_builtin(op)) {
-		size = ask_quietly(type, op);
-		whole = is_whole(sn_mpi_plain(type));
+		f = known[i].form;
+	} else if (sn_mpi_builtin(type) || sn_mpi_is_pair(type)) {
+		ask_quietly(type, op, &f);
+		f.any_order = is_whole(sn_mpi_plain(type));
 		i = count++ % KNOWN;
 		known[i].type = type;
 		known[i].op = op;
-		known[i].size = size;
-		known[i].whole = whole;
+		known[i].form = f;
 	}
 	pthread_mutex_unlock(&lock);
-	*any_order = whole;
-	return size;
+	return f;
+}
+
+void sn_long_learn(struct sn_meet *m, const struct sn_collective *c)
+{
+	bool stays = sn_mpi_builtin(c->op);
+	m->sum = sn_long_form(c->type, c->op, c->generation);
+	m->long_type = stays ? c->type : UINTPTR_MAX;
+	m->long_op = stays ? c->op : UINTPTR_MAX;
 }
 
 /*
@@ -141,22 +167,25 @@ static bool mpich_scatters(void)
  * MPI_Reduce: shorter ones are in rooted.h; and of two ranks Open MPI's way is as fast, or faster: one piece is copied by
  * both while the root adds the one before. ranks: 0, not known yet.
  */
-static bool is_long(size_t size, const struct sn_collective *c, unsigned ranks)
+static bool is_long(const struct sn_long_form *f, const struct sn_collective *c, unsigned ranks)
 {
-	size_t count = (size_t)c->count;
+	size_t size = f->element, count = (size_t)c->count;
 	int all = (int)ranks;
 	if (c->kind == SN_REDUCE)
 		return size * count > SN_MEET_PLACE &&
 		       (sn_mpi_family == MPICH || (ranks ? ranks : sn_meet_ranks(c)) > 2);
-	if (size * count >= SN_LONG_LEAST || !size || !mpich_scatters())
-		return size * count >= SN_LONG_LEAST;
+	if (size * count >= SN_LONG_LEAST || !size || sn_long_is_odd(f) || !mpich_scatters())
+		return size * count >= SN_LONG_LEAST || (size && sn_long_is_odd(f));
 	return (all || !sn_proof_mpi.comm_size(c->comm, &all)) &&
 	       count >= 1u << sn_doubling_of((unsigned)all, 0).steps;
 }
 
-/* Fewer elements are never long. */
+/* Fewer elements are never long, but for those that are odd, perhaps. */
 static int fewest(const struct sn_collective *c)
 {
+	handle op = sn_mpi_plain(c->op);
+	if (!sn_mpi_builtin(op) || op == sn_mpi_handle(SN_MINLOC) || op == sn_mpi_handle(SN_MAXLOC))
+		return 1;
 	if (c->kind == SN_REDUCE)
 		return SN_MEET_PLACE / LONGEST + 1;
 	return mpich_scatters() ? 2 : SN_LONG_LEAST / LONGEST;
@@ -164,8 +193,8 @@ static int fewest(const struct sn_collective *c)
 
 static struct sn_meet *first_of(const struct sn_collective *c)
 {
-	bool any_order;
-	return is_long(sn_long_element(c->type, c->op, &any_order), c, 0) ? sn_meet_here(c->comm) : NULL;
+	struct sn_long_form f = sn_long_form(c->type, c->op, c->generation);
+	return is_long(&f, c, 0) ? sn_meet_here(c->comm) : NULL;
 }
 
 struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, const void *to)
@@ -177,7 +206,7 @@ struct sn_meet *sn_long_of(const struct sn_collective *c, const void *from, cons
 	struct sn_meet *m = sn_meet_known(c, first_of);
 	if (!m || (c->kind == SN_REDUCE && !has_root(m, c, from)))
 		return NULL;
-	return is_long(sn_long_element_of(m, c), c, m->ranks) ? m : NULL;
+	return sn_long_element_of(m, c) && is_long(&m->sum, c, m->ranks) ? m : NULL;
 }
 
 /* ---- pieces ---- */
@@ -289,14 +318,28 @@ static int await_done(const struct sum *s, uint64_t pieces)
 
 /* ---- sums ---- */
 
+void sn_long_out(struct sn_meet *m, const struct sn_collective *c, char *to, const char *sum, size_t len)
+{
+	if (!sn_long_has_holes(m)) {
+		sn_meet_copy(m, c, to, sum, len);
+		return;
+	}
+	bool gpu = sn_meet_gpu(m, c);
+	for (size_t at = 0; at < len; at += m->sum.element)
+		if (gpu)
+			sn_meet_copy(m, c, to + at, sum + at, m->sum.data);
+		else
+			memcpy(to + at, sum + at, m->sum.data);
+}
+
 static void add(const struct sum *s, const char *in, char *sum, size_t len)
 {
-	sn_proof_mpi.reduce_local(in, sum, (int)(len / s->m->element), s->c->type, s->c->op);
+	sn_proof_mpi.reduce_local(in, sum, (int)(len / s->m->sum.element), s->c->type, s->c->op);
 }
 
 static size_t chunk_of(const struct sum *s, size_t left)
 {
-	size_t most = SN_MEET_SUMS / s->m->element * s->m->element;
+	size_t most = SN_MEET_SUMS / s->m->sum.element * s->m->sum.element;
 	return left < most ? left : most;
 }
 
@@ -305,21 +348,23 @@ static void add_both(const struct sum *s, uint64_t k)
 {
 	const char *a = operand(s, 0, k), *b = operand(s, 1, k);
 	char *to = s->to + offset(s, k);
+	bool holes = sn_long_has_holes(s->m);
 	for (size_t at = 0, n, len = length(s, k); at < len; at += n) {
 		n = chunk_of(s, len - at);
-		char *sum = s->gpu || to == b ? s->m->sums : to + at;
+		char *sum = s->gpu || to == b || holes ? s->m->sums : to + at;
 		if (sum != a + at)
 			sn_copy_between(sum, a + at, n);
 		add(s, b + at, sum, n);
 		if (sum == s->m->sums)
-			sn_meet_copy(s->m, s->c, to + at, sum, n);
+			sn_long_out(s->m, s->c, to + at, sum, n);
 	}
 }
 
 /* Where a rank's share of so many bytes begins: with a line, where elements allow. */
 static size_t share(const struct sum *s, unsigned rank, size_t len)
 {
-	size_t unit = LINE / s->m->element * s->m->element, units = (len + unit - 1) / unit;
+	size_t each = s->m->sum.element, unit = each < LINE ? LINE / each * each : each;
+	size_t units = (len + unit - 1) / unit;
 	size_t at = units * rank / s->m->ranks * unit;
 	return at < len ? at : len;
 }
@@ -398,7 +443,7 @@ static int of_many(struct sum *s)
 		if ((rc = await_done(s, k + 1)))
 			return rc;
 		if (s->to)
-			sn_meet_copy(s->m, s->c, s->to + offset(s, k), sum, length(s, k));
+			sn_long_out(s->m, s->c, s->to + offset(s, k), sum, length(s, k));
 	}
 	return 0;
 }
@@ -440,8 +485,8 @@ int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);
 	s.gpu = sn_meet_gpu(m, c);
-	s.len = m->element * (size_t)c->count;
-	s.piece = SN_MEET_PIECE / m->element * m->element;
+	s.len = m->sum.element * (size_t)c->count;
+	s.piece = SN_MEET_PIECE / m->sum.element * m->sum.element;
 	s.first = m->pieces;
 	s.end = m->pieces += (s.len + s.piece - 1) / s.piece;
 	bool alone = two && root; /* nobody reads its operand: it is here for all pieces at once */

@@ -8,7 +8,9 @@
  * Nothing is watched for it. What MPI demands to be the same on all ranks (the count, the type, the operation) and
  * what all know of each other (here.h) says which calls these are: the operation and the type are the MPI's own,
  * elements lie without holes, SN_LONG_LEAST bytes at least (over MPICH as many elements as ranks), a communicator of
- * one group, of ranks of this job alone. The first such call on it makes the memory (meet.h); where that fails, all
+ * one group, of ranks of this job alone. And, however short, what is never seen to go without the MPI in another way
+ * (collective.h): elements that have a hole behind them, as those of MPI_DOUBLE_INT for MPI_MINLOC, and operations of the program's
+ * own that may take operands in any order (ops.h), of whatever types without holes within. The first such call on it makes the memory (meet.h); where that fails, all
  * of its calls stay the MPI's. So all calls of a form go one way, from the first on, and with the same operands each
  * result is the same, to the bit, and on all ranks. The operands' order is that of the ranks, the last one's first,
  * with which MPI_Reduce_local makes them.
@@ -42,22 +44,30 @@
 
 #define SN_LONG_LEAST 2048 /* bytes; and not what flat.h has */
 
-/*
- * The bytes of an element; 0: of such elements and operations the MPI makes the sum. any_order: the result is the same in
- * whatever order operands come, to the bit. Not of all of which that is true.
- */
-size_t sn_long_element(handle type, handle op, bool *any_order);
-/* Of this call; and in m->element from here on. */
+/* Of this type and operation, in that generation of types (collective.c). */
+struct sn_long_form sn_long_form(handle type, handle op, unsigned generation);
+/* Of this call; in m->form from here on, which the next one may have too, unless somebody may free what it is of. */
+void sn_long_learn(struct sn_meet *m, const struct sn_collective *c);
 static inline size_t sn_long_element_of(struct sn_meet *m, const struct sn_collective *c)
 {
-	if (!likely(m->long_type == c->type && m->long_op == c->op)) {
-		bool any_order;
-		m->element = sn_long_element(c->type, c->op, &any_order);
-		m->long_type = c->type;
-		m->long_op = c->op;
-	}
-	return m->element;
+	if (!likely(m->long_type == c->type && m->long_op == c->op))
+		sn_long_learn(m, c);
+	return m->sum.element;
 }
+/*
+ * Is it of those that nobody else makes here: with an operation of the program's own, or with holes behind each element? Of these
+ * the result is written element by element, and not where it shall be before it is whole.
+ */
+static inline bool sn_long_is_odd(const struct sn_long_form *f)
+{
+	return f->own || f->element != f->data;
+}
+static inline bool sn_long_has_holes(const struct sn_meet *m)
+{
+	return !likely(m->sum.element == m->sum.data);
+}
+/* A result, to where it shall be, and to nothing between its elements. */
+void sn_long_out(struct sn_meet *m, const struct sn_collective *c, char *to, const char *sum, size_t len);
 
 /*
  * Is this call one of these? Of the first one on a communicator all ranks ask at once. One that MPI does not allow is not, unless it is the root

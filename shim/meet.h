@@ -105,12 +105,21 @@ struct sn_meet_type { /* blocks.h: as it was in this generation (collective.c) *
 	int size;   /* 0: it is none */
 	bool plain; /* the MPI's own, without holes: to be copied, else packed */
 	bool stays; /* the MPI's own, which nobody frees */
+	bool solid; /* its bytes are the first ones of its extent, without holes; but behind them there may be one */
 	intptr_t extent;
 };
 
 /* Of calls that a meeting may find to be the MPI's after all; all ranks hear the same of each. */
 struct sn_meet_turns {
 	unsigned char fails, rest; /* found so in a row; and so many more are not even asked */
+};
+
+/* long.h: what sums of a type and an operation are made of. */
+struct sn_long_form {
+	size_t element; /* bytes from one element to the next; 0: of such the MPI makes the sum */
+	size_t data;	/* of which the first so many are the element */
+	bool own;	/* the operation is one of the program's */
+	bool any_order; /* the result is the same in whatever order operands come, to the bit; not of all of which that is true */
 };
 
 struct sn_meet {
@@ -160,8 +169,8 @@ struct sn_meet {
 	size_t ring, lap;	   /* how long it is; how much of it sums take in turns */
 	size_t next, last;	   /* where the next piece goes, and where the last one is */
 	size_t at[2];		   /* this one, and the one before */
-	handle long_type, long_op; /* of the last call, and the bytes of an element; 0: the MPI's */
-	size_t element;
+	handle long_type, long_op; /* of the last call; 0: not to be remembered */
+	struct sn_long_form sum;
 	bool lends;
 	struct sn_lent heap;
 	const char *heaps[SN_MEET_RANKS]; /* here */

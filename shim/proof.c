@@ -103,6 +103,7 @@ static bool find(struct sn_proof_mpi *mpi)
 		{"PMPI_Group_translate_ranks", offsetof(struct sn_proof_mpi, group_translate_ranks)},
 		{"PMPI_Group_free", offsetof(struct sn_proof_mpi, group_free)},
 		{"PMPI_Type_get_extent", offsetof(struct sn_proof_mpi, type_get_extent)},
+		{"PMPI_Type_get_true_extent", offsetof(struct sn_proof_mpi, type_get_true_extent)},
 		{"PMPI_Pack", offsetof(struct sn_proof_mpi, pack)},
 		{"PMPI_Unpack", offsetof(struct sn_proof_mpi, unpack)},
 		{"PMPI_Comm_get_errhandler", offsetof(struct sn_proof_mpi, comm_get_errhandler)},

@@ -116,6 +116,7 @@ struct sn_proof_mpi {
 	int (*group_translate_ranks)(handle a, int n, const int *in_a, handle b, int *in_b);
 	int (*group_free)(handle *group);
 	int (*type_get_extent)(handle type, intptr_t *low, intptr_t *extent);
+	int (*type_get_true_extent)(handle type, intptr_t *low, intptr_t *extent);
 	int (*pack)(const void *in, int count, handle type, void *out, int room, int *at, handle comm);
 	int (*unpack)(const void *in, int len, int *at, void *out, int count, handle type, handle comm);
 	int (*comm_get_errhandler)(handle comm, handle *handler);

@@ -7,6 +7,7 @@
 #include "intel.h"
 #include "matched.h"
 #include "mended.h"
+#include "ops.h"
 #include "probed.h"
 #include "requests.h"
 #include "varying.h"
@@ -499,6 +500,8 @@ void *sn_quick_stand_in(const char *name, void *definition)
 	sn_mpi_find_family();
 	if (call == CALLS && !collective && !matched) {
 		void *stand_in = sn_mpi_family == UNKNOWN ? NULL : sn_here_stand_in(name, definition);
+		if (!stand_in)
+			stand_in = sn_ops_stand_in(name, definition);
 		if (!stand_in)
 			stand_in = sn_mended_stand_in(name, definition);
 		if (stand_in)

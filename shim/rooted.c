@@ -63,10 +63,10 @@ static size_t elements(const struct sn_collective *c, unsigned ranks)
 static struct sn_meet *first_reduce(const struct sn_collective *c)
 {
 	unsigned ranks = sn_meet_ranks(c);
-	bool any_order;
-	if (!ranks || !fits(c, sn_long_element(c->type, c->op, &any_order) * elements(c, ranks), ranks))
+	struct sn_long_form f = sn_long_form(c->type, c->op, c->generation);
+	if (!ranks || !fits(c, f.element * elements(c, ranks), ranks))
 		return NULL;
-	return any_order ? sn_meet_after(c->comm) : sn_meet_here(c->comm);
+	return f.any_order ? sn_meet_after(c->comm) : sn_meet_here(c->comm);
 }
 
 /* What a root brings in place it says by the type that it gets. */
@@ -241,7 +241,7 @@ static int add(struct sn_meet *m, const struct sn_collective *c, unsigned rank, 
 	       char *sum, size_t n)
 {
 	if (rank)
-		return sn_proof_mpi.reduce_local(operand, sum, (int)(n / m->element), c->type, c->op);
+		return sn_proof_mpi.reduce_local(operand, sum, (int)(n / m->sum.element), c->type, c->op);
 	if (operand != sum)
 		sn_copy_between(sum, operand, n);
 	return 0;
@@ -262,8 +262,8 @@ struct part {
 static int sum_up(struct sn_meet *m, const struct sn_collective *c, const struct part *p, const char *own,
 		  char *to, size_t len)
 {
-	size_t most = SN_MEET_SUMS / m->element * m->element;
-	bool aside = sn_meet_gpu(m, c) || (own == to && m->rank);
+	size_t most = SN_MEET_SUMS / m->sum.element * m->sum.element;
+	bool aside = sn_meet_gpu(m, c) || (own == to && m->rank) || sn_long_has_holes(m);
 	int rc = 0;
 	for (size_t at = 0, n; at < p->len && !rc; at += n) {
 		n = p->len - at < most ? p->len - at : most;
@@ -274,7 +274,7 @@ static int sum_up(struct sn_meet *m, const struct sn_collective *c, const struct
 				rc = add(m, c, r, operand, sum, n);
 		}
 		if (aside && !rc)
-			sn_meet_copy(m, c, to + at, sum, n);
+			sn_long_out(m, c, to + at, sum, n);
 	}
 	return rc;
 }
@@ -471,10 +471,10 @@ static struct part part_of(const struct sn_meet *m, const struct sn_collective *
 		p.ranks = m->rank;
 	} else if (c->kind == SN_REDUCE_SCATTER) {
 		for (unsigned r = 0; r < m->rank; r++)
-			p.at += m->element * (size_t)c->counts[r];
-		p.len = m->element * (size_t)c->counts[m->rank];
+			p.at += m->sum.element * (size_t)c->counts[r];
+		p.len = m->sum.element * (size_t)c->counts[m->rank];
 	} else {
-		p.len = m->element * (size_t)c->count;
+		p.len = m->sum.element * (size_t)c->count;
 		p.at = p.len * m->rank;
 	}
 	return p;
@@ -496,7 +496,7 @@ static int for_all(struct sn_meet *m, const struct sn_collective *c, const void 
 
 int sn_rooted_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to)
 {
-	size_t len = is_sum(c)		    ? m->element * elements(c, m->ranks)
+	size_t len = is_sum(c)		    ? m->sum.element * elements(c, m->ranks)
 		     : c->kind == SN_GATHER ? block(c, from, m->types)
 					    : 0;
 	int rc;

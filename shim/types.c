@@ -18,7 +18,7 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 {
 	struct sn_meet_type t = {.type = type, .generation = generation};
 	handle handlers[2];
-	intptr_t low = 0;
+	intptr_t low = 0, true_low = 0, covers = 0;
 	bool serial = sn_quick_serial(), own = !sn_mpi_builtin(type);
 	if (sn_mpi_plain(type) == sn_mpi_handle(SN_TYPE_NULL))
 		return (struct sn_meet_type){.type = type};
@@ -26,6 +26,7 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 		sn_proof_quiet(handlers);
 	bool known = !sn_proof_mpi.type_size(type, &t.size) &&
 		     !sn_proof_mpi.type_get_extent(type, &low, &t.extent) &&
+		     !sn_proof_mpi.type_get_true_extent(type, &true_low, &covers) &&
 		     (!own || !serial || may_be_sent(type));
 	if (serial)
 		sn_proof_loud(handlers);
@@ -34,6 +35,7 @@ static struct sn_meet_type ask(handle type, unsigned generation)
 		return (struct sn_meet_type){.type = type};
 	t.plain = !own && !low && t.extent == t.size;
 	t.stays = !own;
+	t.solid = !low && !true_low && covers == t.size && t.extent >= t.size;
 	return t;
 }
 
