@@ -34,6 +34,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define UNIT	    ((size_t)SN_HEAP_UNIT)
@@ -265,11 +266,16 @@ void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
 	return p;
 }
 
-bool sn_arena_owns(const void *p)
+bool sn_arena_near(const void *p, size_t bytes)
 {
 	uintptr_t at = (uintptr_t)p;
-	if (at < atomic_load_explicit(&heap.low, memory_order_relaxed) ||
-	    at >= atomic_load_explicit(&heap.high, memory_order_relaxed))
+	return at < atomic_load_explicit(&heap.high, memory_order_relaxed) &&
+	       at + bytes > atomic_load_explicit(&heap.low, memory_order_relaxed);
+}
+
+bool sn_arena_owns(const void *p)
+{
+	if (!sn_arena_near(p, 1))
 		return false;
 	pthread_mutex_lock(&heap.lock); /* other mappings may lie between two arenas */
 	bool ours = arena_of(p) != NULL;
@@ -313,6 +319,8 @@ static void release(struct arena *a, size_t at, size_t count)
 		sn_heap_advise(a->base + at * UNIT, count * UNIT, MADV_DONTNEED);
 		return;
 	}
+	if (sn_heap_guarded())
+		sn_heap_protect(a->base + at * UNIT, count * UNIT, READ_WRITE);
 	struct sn_run *run = sn_runs_add(&a->free, at, count, count);
 	if (run && a->free.kept > retained(a) &&
 	    !sn_heap_advise(a->base + run->at * UNIT, run->count * UNIT, MADV_REMOVE))
@@ -413,7 +421,7 @@ int sn_arena_forget(void *at, size_t bytes)
 			rc = sn_heap_advise(at, bytes, MADV_REMOVE);
 		} else { /* behind these pages the file has what was there once */
 			const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-			const void *same = bytes ? mmap(at, bytes, READ_WRITE, flags, -1, 0) : at;
+			const void *same = bytes ? sn_heap_mmap(at, bytes, READ_WRITE, flags, -1, 0) : at;
 			rc = same == MAP_FAILED;
 		}
 		rc = rc ? -1 : 0;
@@ -438,8 +446,8 @@ static void privatize_by_copy(struct arena *a)
 	/* In between, too, the child has something that is its arena's, and nobody else finds room there. */
 	for (size_t i = 0; i < a->free.count; i++) {
 		const struct sn_run *run = &a->free.run[i];
-		void *between = mmap(a->base + run->at * UNIT, run->count * UNIT, PROT_NONE,
-				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+		void *between = sn_heap_mmap(a->base + run->at * UNIT, run->count * UNIT, PROT_NONE,
+					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 		/* cppcheck-suppress memleak ; it is the arena's */
 		if (between == MAP_FAILED)
 			break; /* one mapping too many: the rest is left to chance */
@@ -452,27 +460,57 @@ static void privatize_by_copy(struct arena *a)
 		if (!copy)
 			abort(); /* the child would find a hole where its heap was */
 		memcpy(copy, a->base + at * UNIT, bytes);
-		if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, a->base + at * UNIT) ==
-		    MAP_FAILED)
+		/* not by mremap(), which asks here whose memory that is */
+		if (syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			    a->base + at * UNIT) == -1)
 			abort();
 	}
+}
+
+/* What of this mapping is the arena's, not the program's own: the same pages, with the same access. a->shared: that failed. */
+static bool privatize_mapping(const struct sn_mapping *m, void *arg)
+{
+	struct arena *a = arg;
+	uint64_t low = (uintptr_t)a->base, high = low + a->fresh * UNIT;
+	uint64_t from = m->from > low ? m->from : low, to = m->to < high ? m->to : high;
+	if (from < to && m->shared && m->inode == a->ino)
+		a->shared = sn_heap_mmap(a->base + (from - low), to - from, m->access,
+					 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, a->fd,
+					 (off_t)(m->offset + (from - m->from))) == MAP_FAILED;
+	return m->to < high && !a->shared;
+}
+
+/* With the lock held: from here on peers do not see what is written here. */
+static void generation_end(struct arena *a)
+{
+	a->shared = !fd_good(a);
+	if (!a->shared && !sn_heap_mappings(privatize_mapping, a))
+		a->shared = sn_heap_mmap(a->base, a->fresh * UNIT, READ_WRITE,
+					 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, a->fd, 0) == MAP_FAILED;
+	if (a->shared)
+		privatize_by_copy(a);
+	a->shared = false;
+	heap.now = NULL;
+	atomic_store(&sennit_heap_generation, 0);
 }
 
 static void before_fork(void)
 {
 	pthread_mutex_lock(&heap.lock);
-	struct arena *a = heap.now;
-	if (!a || !a->live)
+	if (heap.now && heap.now->live)
+		generation_end(heap.now);
+}
+
+void sn_arena_part(const void *at, size_t bytes)
+{
+	if (!sn_arena_near(at, bytes))
 		return;
-	void *same = MAP_FAILED;
-	if (fd_good(a))
-		same = mmap(a->base, a->fresh * UNIT, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, a->fd, 0);
-	if (same == MAP_FAILED)
-		privatize_by_copy(a);
-	a->shared = false;
-	heap.now = NULL;
-	atomic_store(&sennit_heap_generation, 0);
+	pthread_mutex_lock(&heap.lock);
+	struct arena *a = heap.now;
+	if (a && a->live && (const char *)at < a->base + a->fresh * UNIT &&
+	    (const char *)at + bytes > a->base)
+		generation_end(a);
+	pthread_mutex_unlock(&heap.lock);
 }
 
 static void in_parent(void)

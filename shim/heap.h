@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define SN_HEAP_MIN                                                                                          \
 	((size_t)256                                                                                         \
@@ -37,6 +38,8 @@ void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero);
 bool sn_arena_takes(size_t size);
 /* Is this pointer one of ours? Without a lock. */
 bool sn_arena_owns(const void *p);
+/* May some of these bytes be? Without a lock at all. */
+bool sn_arena_near(const void *p, size_t bytes);
 void sn_arena_free(void *p);
 size_t sn_arena_size(const void *p); /* usable bytes */
 /* Make it at least this long, where it is. */
@@ -49,7 +52,26 @@ int sn_arena_forget(void *at, size_t bytes);
 /* No further blocks in this process. */
 void sn_arena_confine(void);
 
-/* madvise as it is behind this library. */
+/*
+ * The program is about to map something else over these bytes, or to move them: if a part is a block's, peers are offered nothing
+ * in its arena any more, as after a fork.
+ */
+void sn_arena_part(const void *at, size_t bytes);
+/* Has the program taken an access right from some of it? What is freed gets it back. */
+bool sn_heap_guarded(void);
+
+/* These as they are behind this library. */
 int sn_heap_advise(void *at, size_t bytes, int advice);
+int sn_heap_protect(void *at, size_t bytes, int access);
+void *sn_heap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+
+/* A line of /proc/self/maps. */
+struct sn_mapping {
+	uint64_t from, to, offset, inode;
+	int access;
+	bool shared;
+};
+/* Each of them, from the lowest address on, until the function returns false. No allocation here. False: they cannot be read. */
+bool sn_heap_mappings(bool (*each)(const struct sn_mapping *m, void *arg), void *arg);
 
 #endif

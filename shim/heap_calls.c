@@ -5,8 +5,8 @@
  */
 #include "heap.h"
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
@@ -18,18 +18,46 @@
 #define EXPORT __attribute__((visibility("default")))
 
 typedef int (*advise_fn)(void *, size_t, int);
+typedef void *(*map_fn)(void *, size_t, int, int, int, off_t);
+typedef void *(*remap_fn)(void *, size_t, size_t, int, void *);
 
 /* By way of others who stand in front of it, or have changed its beginning, as they count what is no longer there. */
+static void *behind(const char *name, _Atomic(void *) *next)
+{
+	void *f = atomic_load_explicit(next, memory_order_relaxed);
+	if (!f) {
+		f = dlsym(RTLD_NEXT, name);
+		atomic_store_explicit(next, f, memory_order_relaxed);
+	}
+	return f;
+}
+
 int sn_heap_advise(void *at, size_t bytes, int advice)
 {
-	static _Atomic(advise_fn) next;
-	advise_fn call = atomic_load_explicit(&next, memory_order_relaxed);
-	if (!call) {
-		void *f = dlsym(RTLD_NEXT, "madvise");
-		memcpy(&call, &f, sizeof(call));
-		atomic_store_explicit(&next, call, memory_order_relaxed);
-	}
+	static _Atomic(void *) next;
+	void *f = behind("madvise", &next);
+	advise_fn call;
+	memcpy(&call, &f, sizeof(call));
 	return call ? call(at, bytes, advice) : (int)syscall(SYS_madvise, at, bytes, advice);
+}
+
+int sn_heap_protect(void *at, size_t bytes, int access)
+{
+	static _Atomic(void *) next;
+	void *f = behind("mprotect", &next);
+	advise_fn call;
+	memcpy(&call, &f, sizeof(call));
+	return call ? call(at, bytes, access) : (int)syscall(SYS_mprotect, at, bytes, access);
+}
+
+void *sn_heap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+	static _Atomic(void *) next;
+	void *f = behind("mmap", &next);
+	map_fn call;
+	memcpy(&call, &f, sizeof(call));
+	return call ? call(at, bytes, access, flags, fd, offset)
+		    : (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset); /* NOLINT */
 }
 
 /* Of anonymous memory these leave zeros, of a file what stands there; and the second is refused. */
@@ -39,6 +67,50 @@ EXPORT int madvise(void *at, size_t bytes, int advice)
 	if ((advice == MADV_DONTNEED || advice == MADV_FREE) && sn_arena_owns(at))
 		rc = sn_arena_forget(at, bytes);
 	return rc <= 0 ? rc : sn_heap_advise(at, bytes, advice);
+}
+
+/* What the program maps over a part of a block is not what peers see in the arena. */
+EXPORT void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+	if (flags & MAP_FIXED)
+		sn_arena_part(at, bytes);
+	return sn_heap_mmap(at, bytes, access, flags, fd, offset);
+}
+
+EXPORT void *mmap64(void *at, size_t bytes, int access, int flags, int fd, off64_t offset)
+	__attribute__((alias("mmap")));
+
+/* Nor what it moves there, or away from there. */
+EXPORT void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
+{
+	static _Atomic(void *) next;
+	remap_fn call;
+	va_list more;
+	va_start(more, flags);
+	void *to = flags & MREMAP_FIXED ? va_arg(more, void *) : NULL;
+	va_end(more);
+	sn_arena_part(at, bytes);
+	if (flags & MREMAP_FIXED)
+		sn_arena_part(to, new_bytes);
+	void *f = behind("mremap", &next);
+	memcpy(&call, &f, sizeof(call));
+	return call ? call(at, bytes, new_bytes, flags, to)
+		    : (void *)syscall(SYS_mremap, at, bytes, new_bytes, flags, to); /* NOLINT */
+}
+
+static atomic_bool guarded;
+
+bool sn_heap_guarded(void)
+{
+	return atomic_load_explicit(&guarded, memory_order_relaxed);
+}
+
+/* Who gets this memory later would not know. No lock: heap.c calls this with its own, and handlers of SIGSEGV do. */
+EXPORT int mprotect(void *at, size_t bytes, int access)
+{
+	if (access != (PROT_READ | PROT_WRITE) && sn_arena_near(at, bytes))
+		atomic_store(&guarded, true);
+	return sn_heap_protect(at, bytes, access);
 }
 
 /* ---- limits --------------------------------------------------------------------------------------------------- */
@@ -58,55 +130,18 @@ __attribute__((constructor)) static void start(void)
 	pthread_atfork(NULL, NULL, own);
 }
 
-/* A number of the kernel's, as it writes them: the C library's functions have other names from one version to the next. */
-static uint64_t hex(const char **at)
+static bool add_reserved(const struct sn_mapping *m, void *sum)
 {
-	uint64_t n = 0;
-	for (;; (*at)++) {
-		char c = **at;
-		if (c >= '0' && c <= '9')
-			n = n << 4 | (uint64_t)(c - '0');
-		else if (c >= 'a' && c <= 'f')
-			n = n << 4 | (uint64_t)(c - 'a' + 10);
-		else
-			return n;
-	}
+	if (m->shared && m->access == PROT_NONE)
+		*(uint64_t *)sum += m->to - m->from;
+	return true;
 }
 
-/* Of a line of /proc/self/maps: the bytes of a shared mapping that nobody may access. */
-static uint64_t bytes_reserved(const char *line)
-{
-	uint64_t from = hex(&line);
-	if (*line++ != '-')
-		return 0;
-	uint64_t to = hex(&line);
-	return strncmp(line, " ---s", 5) ? 0 : to - from;
-}
-
-/*
- * Address space without memory: what blocks have not reached, of our arenas and of the peers' that the engine has mapped. No
- * allocation here.
- */
+/* Address space without memory: what blocks have not reached, of our arenas and of the peers' that the engine has mapped. */
 static uint64_t reserved(void)
 {
-	char text[4096];
-	size_t have = 0;
 	uint64_t sum = 0;
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-	while (fd >= 0 && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
-		char *line = text, *end;
-		have += (size_t)n;
-		text[have] = '\0';
-		for (; (end = strchr(line, '\n')); line = end + 1)
-			sum += bytes_reserved(line);
-		have -= (size_t)(line - text);
-		memmove(text, line, have);
-		if (have == sizeof(text) - 1) /* a line as long as that: not one of these */
-			have = 0;
-	}
-	if (fd >= 0)
-		close(fd);
+	sn_heap_mappings(add_reserved, &sum);
 	return sum;
 }
 
