@@ -16,6 +16,8 @@
 
 /* May there be arenas in this process? Elsewhere they would harm, or tell a tool nothing. */
 bool sn_heap_may(void);
+/* Is a sanitizer's runtime loaded? */
+bool sn_heap_sanitized(void);
 /* How long an arena is; 0: there can be none. */
 size_t sn_heap_bytes(void);
 /*

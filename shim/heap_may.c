@@ -28,7 +28,7 @@ RUNTIME(__tsan_init);
 
 /* Such a program is run to have its allocations watched: what came from here nobody would watch, nor look through for
  * the last pointer to a block that has leaked. */
-static bool sanitized(void)
+bool sn_heap_sanitized(void)
 {
 	return __asan_init || __hwasan_init || __lsan_init || __msan_init || __tsan_init;
 }
@@ -44,7 +44,7 @@ bool sn_heap_may(void)
 {
 	char mode[8];
 	/* First of all: a runtime that is just beginning asks by way of __register_atfork(), and its own close() is not ready. */
-	if (sanitized())
+	if (sn_heap_sanitized())
 		return false;
 	sn_read_text("/proc/sys/vm/overcommit_memory", mode, sizeof(mode));
 	/* Where memory is promised only once (2), a mapping as large as the machine is refused, or taken from others. */

@@ -117,7 +117,8 @@ static bool ready(void)
 	find(&next.memalign, "memalign");
 	find(&next.usable, "malloc_usable_size");
 	struct frees f = {(uintptr_t)next.free, (uintptr_t)dlsym(RTLD_NEXT, "gnu_get_libc_version")};
-	if (f.of_libc)
+	/* a sanitizer's runtime, which begins just now, stands before that with one that is not ready, and there are no arenas */
+	if (f.of_libc && !sn_heap_sanitized())
 		dl_iterate_phdr(note_tool, &f);
 	atomic_store_explicit(&state, 2, memory_order_release);
 	return true;

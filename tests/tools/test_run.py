@@ -336,6 +336,21 @@ class Sanitizers(RunTest):
             self.skipTest("these libraries are built for a sanitizer themselves")
         self.assertEqual(r.returncode, 0, r.stderr)
 
+    def test_the_compilers_own_runtimes(self):
+        """gcc's of threads allocates while it looks for what it stands before (it looks for names that this C library lacks)."""
+        for kind in ("thread", "address", "leak"):
+            with self.subTest(kind):
+                try:
+                    program = self.compile(kind, "-fsanitize=" + kind)
+                except subprocess.CalledProcessError:
+                    continue  # this compiler has none
+                if subprocess.run([program], capture_output=True).returncode:
+                    continue  # nor by itself: the system places memory where it does not expect any
+                r = self.sennit("run", "-q", "--", program, ASAN_OPTIONS="detect_leaks=0")
+                if os.environ["SANITIZE"]:
+                    self.skipTest("these libraries are built for a sanitizer themselves")
+                self.assertEqual(r.returncode, 0, r.stderr)
+
 
 class Allocators(RunTest):
     """Whose malloc is not the heap's has no use for it, and its memory would be looked through in vain (valgrind), or counted."""
