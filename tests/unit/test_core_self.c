@@ -74,6 +74,52 @@ static void every_size_arrives_intact_posted_or_unexpected(void **state)
 	}
 }
 
+/* Without a request, and without the ways for others: at once, what is short enough for that; and nothing overtakes. */
+static void what_is_tried_arrives_in_order(void **state)
+{
+	static const size_t sizes[] = {0, 1, 48, 49, 513, SN_INJECT_MAX, SN_INJECT_MAX + 1};
+	uint8_t a[SN_INJECT_MAX + 1], b[SN_INJECT_MAX + 2];
+	uint64_t len;
+	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		size_t n = sizes[k];
+		bool may = n <= SN_INJECT_MAX;
+		fill(a, n, (unsigned)k);
+		memset(b, 0xee, n + 1);
+		assert_int_equal(sn_try_send(ep, self, a, n, 7, 0, 0), may ? SN_OK : SN_ERR_AGAIN);
+		if (!may)
+			break;
+		/* with other bits than expected, and with less room, it stays */
+		assert_int_equal(sn_try_recv(ep, self, b, n, 7, UINT64_MAX, 8, 1, &len), SN_ERR_AGAIN);
+		if (n)
+			assert_int_equal(sn_try_recv(ep, self, b, n - 1, 7, UINT64_MAX, 7, 1, &len),
+					 SN_ERR_AGAIN);
+		assert_int_equal(sn_try_recv(ep, self, b, n, 7, UINT64_MAX, 7, 1, &len), SN_OK);
+		assert_int_equal(len, n);
+		assert_memory_equal(a, b, n);
+		assert_int_equal(b[n], 0xee);
+	}
+	int in[4] = {-1, -1, -1, -1}, big[50000] = {7}, big_in[50000] = {0};
+	sn_req *posted = sn_try_post(ep, self, &in[0], 4, 5, UINT64_MAX), *sent, *awaited;
+	assert_non_null(posted);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(sn_try_send(ep, self, &i, 4, 5, 0, 0), SN_OK);
+	assert_int_equal(sn_isend(ep, self, big, sizeof(big), 5, &sent), SN_OK);
+	int last = 2;
+	assert_int_equal(sn_try_send(ep, self, &last, 4, 5, 0, 0), SN_OK);
+	assert_int_equal(sn_try_test(posted, 5, 1, &len), SN_OK);
+	assert_int_equal(in[0], 0);
+	assert_int_equal(sn_try_recv(ep, self, &in[1], 4, 5, UINT64_MAX, 5, 1, &len), SN_OK);
+	assert_int_equal(in[1], 1);
+	/* the long one is next, and only announced */
+	assert_int_equal(sn_try_recv(ep, self, &in[2], 4, 5, UINT64_MAX, 5, 1, &len), SN_ERR_AGAIN);
+	assert_int_equal(sn_irecv(ep, self, big_in, sizeof(big_in), 5, UINT64_MAX, &awaited), SN_OK);
+	wait_ok(awaited, NULL, SN_OK);
+	wait_ok(sent, NULL, SN_OK);
+	assert_int_equal(big_in[0], 7);
+	assert_int_equal(sn_try_recv(ep, self, &in[2], 4, 5, UINT64_MAX, 5, 1, &len), SN_OK);
+	assert_int_equal(in[2], 2);
+}
+
 static void a_long_message_is_cut_and_both_lengths_are_reported(void **state)
 {
 	for (size_t n = 100; n <= 100000; n *= 1000) {
@@ -467,6 +513,7 @@ int main(void)
 						teardown), /* first: no error yet */
 		cmocka_unit_test_setup_teardown(every_size_arrives_intact_posted_or_unexpected, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(what_is_tried_arrives_in_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_long_message_is_cut_and_both_lengths_are_reported, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(receives_match_in_posting_order_across_wildcards, setup,
