@@ -252,10 +252,11 @@ static void bring(const struct sum *s, uint64_t k)
 	if (!likely(s->from))
 		return;
 	const char *from = s->from + offset(s, k);
+	size_t len = sn_long_filled(s->m, length(s, k));
 	if (s->m->far.far && !s->gpu)
-		sn_copy_bypass(to, from, length(s, k));
+		sn_copy_bypass(to, from, len);
 	else
-		sn_meet_copy(s->m, s->c, to, from, length(s, k));
+		sn_meet_copy(s->m, s->c, to, from, len);
 }
 
 /* When all have come to this call. False: there is no room for another mapping. */
@@ -332,9 +333,19 @@ void sn_long_out(struct sn_meet *m, const struct sn_collective *c, char *to, con
 			memcpy(to + at, sum + at, m->sum.data);
 }
 
+int sn_long_add(struct sn_meet *m, const struct sn_collective *c, const char *in, char *sum, size_t len)
+{
+	char *aside = m->sums + SN_MEET_SUMS;
+	if (m->sum.own) {
+		sn_copy_between(aside, in, sn_long_filled(m, len));
+		in = aside;
+	}
+	return sn_proof_mpi.reduce_local(in, sum, (int)(len / m->sum.element), c->type, c->op);
+}
+
 static void add(const struct sum *s, const char *in, char *sum, size_t len)
 {
-	sn_proof_mpi.reduce_local(in, sum, (int)(len / s->m->sum.element), s->c->type, s->c->op);
+	sn_long_add(s->m, s->c, in, sum, len);
 }
 
 static size_t chunk_of(const struct sum *s, size_t left)
@@ -353,7 +364,7 @@ static void add_both(const struct sum *s, uint64_t k)
 		n = chunk_of(s, len - at);
 		char *sum = s->gpu || to == b || holes ? s->m->sums : to + at;
 		if (sum != a + at)
-			sn_copy_between(sum, a + at, n);
+			sn_copy_between(sum, a + at, sn_long_filled(s->m, n));
 		add(s, b + at, sum, n);
 		if (sum == s->m->sums)
 			sn_long_out(s->m, s->c, to + at, sum, n);
@@ -376,7 +387,7 @@ static void add_share(const struct sum *s, uint64_t k)
 	for (size_t at = share(s, m->rank, length(s, k)), n; at < end; at += n) {
 		char *to = placed(s, m->ranks, k) + at, *sum = m->far.far ? m->sums : to;
 		n = chunk_of(s, end - at);
-		sn_copy_between(sum, operand(s, 0, k) + at, n);
+		sn_copy_between(sum, operand(s, 0, k) + at, sn_long_filled(m, n));
 		for (unsigned r = 1; r < m->ranks; r++)
 			add(s, operand(s, r, k) + at, sum, n);
 		if (sum == m->sums)

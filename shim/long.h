@@ -66,6 +66,16 @@ static inline bool sn_long_has_holes(const struct sn_meet *m)
 {
 	return !likely(m->sum.element == m->sum.data);
 }
+/* Of so many bytes of whole elements: without the hole behind the last one, where a program's memory may end. */
+static inline size_t sn_long_filled(const struct sn_meet *m, size_t len)
+{
+	return len ? len - (m->sum.element - m->sum.data) : 0;
+}
+/*
+ * To a sum an operand of SN_MEET_SUMS bytes at most. A program's function may use what it is given as room of its own, as MPIs give
+ * it copies; and here that is what others read, or cannot be written. So it gets a copy.
+ */
+int sn_long_add(struct sn_meet *m, const struct sn_collective *c, const char *in, char *sum, size_t len);
 /* A result, to where it shall be, and to nothing between its elements. */
 void sn_long_out(struct sn_meet *m, const struct sn_collective *c, char *to, const char *sum, size_t len);
 

@@ -259,7 +259,11 @@ static void find_handles(void)
 	self = sn_mpi_handle(SN_COMM_SELF);
 }
 
-/* For all kinds of sums, of which begun.h's are the longest. Flat: those of half of them, and one more of a pair. */
+/*
+ * For all kinds of sums, of which begun.h's are the longest. Flat: those of half of them, and one more of a pair. Long ones have an operand
+ * behind.
+ */
+_Static_assert(2 * SN_MEET_SUMS <= SN_MEET_BRINGS, "long.h: a sum, and an operand");
 static char *sums_of(unsigned ranks)
 {
 	size_t flat = ((size_t)ranks / 2 + 1) * SN_MEET_ROOM;

@@ -134,7 +134,7 @@ struct sn_meet {
 	handle type; /* of the last call, and its size, in that generation */
 	int size;
 	unsigned generation;
-	char *sums; /* room for some */
+	char *sums; /* room for some; of long.h and rooted.h: one, and behind it one operand */
 	_Atomic uintptr_t from,
 		to; /* its regions, and whether they may be a GPU's; and of what ends beside it */
 	atomic_bool gpu;

@@ -192,13 +192,13 @@ static void write_operand(struct sn_meet *m, const struct sn_collective *c, char
 			  size_t len)
 {
 	struct sn_meet_line *mine = line_of(m, m->rank);
-	size_t at = 0;
+	size_t at = 0, filled = sn_long_filled(m, len);
 	mine->said = len;
-	for (; len - at > PIECE; at += PIECE) {
+	for (; filled - at > PIECE; at += PIECE) {
 		sn_meet_copy(m, c, room + at, from + at, PIECE);
 		sn_meet_say(m, &mine->call, word_of(m, at + PIECE, len));
 	}
-	sn_meet_copy(m, c, room + at, from + at, len - at);
+	sn_meet_copy(m, c, room + at, from + at, filled - at);
 }
 
 /* from: NULL, if this rank has nothing that MPI allows; of a sum. count: of what is no sum. */
@@ -241,9 +241,9 @@ static int add(struct sn_meet *m, const struct sn_collective *c, unsigned rank, 
 	       char *sum, size_t n)
 {
 	if (rank)
-		return sn_proof_mpi.reduce_local(operand, sum, (int)(n / m->sum.element), c->type, c->op);
+		return sn_long_add(m, c, operand, sum, n);
 	if (operand != sum)
-		sn_copy_between(sum, operand, n);
+		sn_copy_between(sum, operand, sn_long_filled(m, n));
 	return 0;
 }
 
@@ -289,7 +289,7 @@ static int reduce(struct sn_meet *m, const struct sn_collective *c, const char *
 		int rc = own_room(m, c, &room);
 		if (rc)
 			return rc;
-		sn_meet_copy(m, c, room, own, len);
+		sn_meet_copy(m, c, room, own, sn_long_filled(m, len));
 		own = room;
 	}
 	return sum_up(m, c, &all, own, to, len);

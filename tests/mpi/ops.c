@@ -2,7 +2,8 @@
 /*
  * Sums of the less common kind: with operations of the program's own, for any order of the operands or for that of the ranks
  * alone, freed and made anew, and with types that have holes, of which not one byte may change. Each kind in
- * MPI_Allreduce, MPI_Reduce, MPI_Scan and MPI_Reduce_scatter_block, of few elements and of many.
+ * MPI_Allreduce, MPI_Reduce, MPI_Scan and MPI_Reduce_scatter_block, of few elements and of many. A program's function may
+ * write over its first operand, and behind the last element a program may have no memory.
  *
  *   ops       MPI_Init
  *   ops -m    MPI_THREAD_MULTIPLE
@@ -11,10 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#define MOST 20000 /* elements */
-#define HOLE 0x5c  /* in each byte of a hole of what a rank brings along; in what it gets, others */
-#define MOD  10007
+#define SCRIBBLED 200000 /* ints, so that they lie where others may read them (shim/heap.c) */
+#define END_PAGES 16
+#define MOST	  20000 /* elements */
+#define HOLE	  0x5c	/* in each byte of a hole of what a rank brings along; in what it gets, others */
+#define MOD	  10007
 
 /* An element is made of ints, which fill it but for holes. */
 struct pair {
@@ -367,6 +372,114 @@ static void reused(int round)
 	MPI_Type_free(&triples);
 }
 
+/* It leaves its first operand as it found it nowhere. */
+static void by_scribbler(void *a, void *b, int *n, MPI_Datatype *t)
+{
+	(void)t;
+	for (int i = 0; i < *n; i++) {
+		join_int((int *)a + i, (int *)b + i);
+		((int *)a)[i] = -1;
+	}
+}
+
+static void scribbled(int round)
+{
+	static const int counts[] = {1, 300, 5000, SCRIBBLED};
+	MPI_Op op;
+	MPI_Op_create(by_scribbler, 1, &op);
+	int *from = need(sizeof(int) * SCRIBBLED), *to = need(sizeof(int) * SCRIBBLED);
+	for (unsigned c = 0; c < 2 * sizeof(counts) / sizeof(*counts); c++) {
+		int count = counts[c / 2];
+		for (int i = 0; i < count; i++)
+			from[i] = (int)word(rank, i, round);
+		if (c % 2) /* where some MPIs give the function what the root sends */
+			MPI_Reduce(from, to, count, MPI_INT, op, 0, comm);
+		else
+			MPI_Allreduce(from, to, count, MPI_INT, op, comm);
+		for (int i = 0; i < count && !(c % 2 && rank); i++) {
+			int sum = (int)word(ranks - 1, i, round), one_of;
+			for (int r = ranks - 1; r-- > 0;) {
+				one_of = (int)word(r, i, round);
+				join_int(&one_of, &sum);
+			}
+			must(to[i] == sum, "scribbled, %d: element %d is %d and not %d", count, i, to[i],
+			     sum);
+			must(c % 2 || from[i] == (int)word(rank, i, round),
+			     "scribbled, %d: element %d of what was sent is %d", count, i, from[i]);
+		}
+	}
+	MPI_Op_free(&op);
+	free(from);
+	free(to);
+}
+
+static void by_far(void *a, void *b, int *n, MPI_Datatype *t)
+{
+	MPI_Aint low, extent;
+	MPI_Type_get_extent(*t, &low, &extent);
+	for (int i = 0; i < *n; i++)
+		join_int((char *)a + i * extent, (char *)b + i * extent);
+}
+
+/* Such that so many ints, each that far from the next, end with a page, behind which there is none. */
+static char *at_end(char *pages, size_t page, int count, size_t extent)
+{
+	return pages + END_PAGES * page - ((size_t)(count - 1) * extent + sizeof(int));
+}
+
+static char *with_end(size_t page)
+{
+	char *pages = mmap(NULL, (END_PAGES + 1) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
+	must(pages != MAP_FAILED && !mprotect(pages + END_PAGES * page, page, PROT_NONE), "no pages");
+	return pages;
+}
+
+static void ended(int round)
+{
+	static const struct {
+		size_t extent;
+		int count;
+	} kinds[] = {{1024, 1}, {1024, 4}, {1024, 60}, {8, 1}, {8, 700}, {24, 30}};
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *from_pages = with_end(page), *to_pages = with_end(page);
+	MPI_Op op;
+	MPI_Op_create(by_far, 1, &op);
+	for (unsigned c = 0; c < 4 * sizeof(kinds) / sizeof(*kinds); c++) {
+		size_t extent = kinds[c / 4].extent;
+		int count = kinds[c / 4].count;
+		char *from = at_end(from_pages, page, count, extent),
+		     *to = at_end(to_pages, page, count, extent);
+		MPI_Datatype type;
+		MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint)extent, &type);
+		MPI_Type_commit(&type);
+		for (int i = 0; i < count; i++)
+			*(int *)(from + (size_t)i * extent) = *(int *)(to + (size_t)i * extent) =
+				(int)word(rank, i, round);
+		if (c % 4 == 0)
+			MPI_Allreduce(from, to, count, type, op, comm);
+		else if (c % 4 == 1)
+			MPI_Allreduce(MPI_IN_PLACE, to, count, type, op, comm);
+		else if (c % 4 == 2)
+			MPI_Reduce(from, to, count, type, op, 0, comm);
+		else
+			MPI_Scan(from, to, count, type, op, comm);
+		for (int i = 0; i < count && !(c % 4 == 2 && rank); i++) {
+			int last = c % 4 == 3 ? rank : ranks - 1, sum = (int)word(last, i, round), one_of;
+			for (int r = last; r-- > 0;) {
+				one_of = (int)word(r, i, round);
+				join_int(&one_of, &sum);
+			}
+			must(*(int *)(to + (size_t)i * extent) == sum, "at the end, %d of %zu: element %d",
+			     count, extent, i);
+		}
+		MPI_Type_free(&type);
+	}
+	MPI_Op_free(&op);
+	munmap(from_pages, (END_PAGES + 1) * page);
+	munmap(to_pages, (END_PAGES + 1) * page);
+}
+
 int main(int argc, char **argv)
 {
 	bool threads = argc > 1 && !strcmp(argv[1], "-m");
@@ -385,6 +498,8 @@ int main(int argc, char **argv)
 			MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 		turn(i);
 		reused(i);
+		scribbled(i);
+		ended(i);
 		if (i % 4 == 3)
 			MPI_Comm_free(&comm);
 	}
