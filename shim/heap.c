@@ -319,8 +319,7 @@ static void release(struct arena *a, size_t at, size_t count)
 		sn_heap_advise(a->base + at * UNIT, count * UNIT, MADV_DONTNEED);
 		return;
 	}
-	if (sn_heap_guarded())
-		sn_heap_protect(a->base + at * UNIT, count * UNIT, READ_WRITE);
+	sn_heap_unguard(a->base + at * UNIT, count * UNIT);
 	struct sn_run *run = sn_runs_add(&a->free, at, count, count);
 	if (run && a->free.kept > retained(a) &&
 	    !sn_heap_advise(a->base + run->at * UNIT, run->count * UNIT, MADV_REMOVE))
@@ -440,7 +439,7 @@ void sn_arena_confine(void)
 
 /* ---- fork ----------------------------------------------------------------------------------------------------- */
 
-/* The descriptor is lost: copy each block, and put the copy in its place. */
+/* The descriptor is lost: copy each block, and put the copy in its place, which all may access. */
 static void privatize_by_copy(struct arena *a)
 {
 	/* In between, too, the child has something that is its arena's, and nobody else finds room there. */
@@ -459,6 +458,7 @@ static void privatize_by_copy(struct arena *a)
 		char *copy = mapped(bytes, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 		if (!copy)
 			abort(); /* the child would find a hole where its heap was */
+		sn_heap_unguard(a->base + at * UNIT, bytes);
 		memcpy(copy, a->base + at * UNIT, bytes);
 		/* not by mremap(), which asks here whose memory that is */
 		if (syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,

@@ -59,8 +59,8 @@ void sn_arena_confine(void);
  * in its arena any more, as after a fork.
  */
 void sn_arena_part(const void *at, size_t bytes);
-/* Has the program taken an access right from some of it? What is freed gets it back. */
-bool sn_heap_guarded(void);
+/* The program may have taken an access right from some of it: here it gets it back. */
+void sn_heap_unguard(void *at, size_t bytes);
 
 /* These as they are behind this library. */
 int sn_heap_advise(void *at, size_t bytes, int advice);

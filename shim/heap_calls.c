@@ -21,21 +21,27 @@ typedef int (*advise_fn)(void *, size_t, int);
 typedef void *(*map_fn)(void *, size_t, int, int, int, off_t);
 typedef void *(*remap_fn)(void *, size_t, size_t, int, void *);
 
-/* By way of others who stand in front of it, or have changed its beginning, as they count what is no longer there. */
-static void *behind(const char *name, _Atomic(void *) *next)
+enum call { MADVISE, MPROTECT, MMAP, MREMAP, CALLS };
+
+/*
+ * By way of others who stand in front of it, or have changed its beginning, as they count what is no longer there. Found when the
+ * process starts, if nobody asks before: later another thread that loads a library may have the dynamic linker's lock, and wait.
+ */
+static void *behind(enum call call)
 {
-	void *f = atomic_load_explicit(next, memory_order_relaxed);
+	static const char *const names[CALLS] = {"madvise", "mprotect", "mmap", "mremap"};
+	static _Atomic(void *) next[CALLS];
+	void *f = atomic_load_explicit(&next[call], memory_order_relaxed);
 	if (!f) {
-		f = dlsym(RTLD_NEXT, name);
-		atomic_store_explicit(next, f, memory_order_relaxed);
+		f = dlsym(RTLD_NEXT, names[call]);
+		atomic_store_explicit(&next[call], f, memory_order_relaxed);
 	}
 	return f;
 }
 
 int sn_heap_advise(void *at, size_t bytes, int advice)
 {
-	static _Atomic(void *) next;
-	void *f = behind("madvise", &next);
+	void *f = behind(MADVISE);
 	advise_fn call;
 	memcpy(&call, &f, sizeof(call));
 	return call ? call(at, bytes, advice) : (int)syscall(SYS_madvise, at, bytes, advice);
@@ -43,8 +49,7 @@ int sn_heap_advise(void *at, size_t bytes, int advice)
 
 int sn_heap_protect(void *at, size_t bytes, int access)
 {
-	static _Atomic(void *) next;
-	void *f = behind("mprotect", &next);
+	void *f = behind(MPROTECT);
 	advise_fn call;
 	memcpy(&call, &f, sizeof(call));
 	return call ? call(at, bytes, access) : (int)syscall(SYS_mprotect, at, bytes, access);
@@ -52,8 +57,7 @@ int sn_heap_protect(void *at, size_t bytes, int access)
 
 void *sn_heap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
 {
-	static _Atomic(void *) next;
-	void *f = behind("mmap", &next);
+	void *f = behind(MMAP);
 	map_fn call;
 	memcpy(&call, &f, sizeof(call));
 	return call ? call(at, bytes, access, flags, fd, offset)
@@ -83,7 +87,6 @@ EXPORT void *mmap64(void *at, size_t bytes, int access, int flags, int fd, off64
 /* Nor what it moves there, or away from there. */
 EXPORT void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
 {
-	static _Atomic(void *) next;
 	remap_fn call;
 	va_list more;
 	va_start(more, flags);
@@ -92,7 +95,7 @@ EXPORT void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
 	sn_arena_part(at, bytes);
 	if (flags & MREMAP_FIXED)
 		sn_arena_part(to, new_bytes);
-	void *f = behind("mremap", &next);
+	void *f = behind(MREMAP);
 	memcpy(&call, &f, sizeof(call));
 	return call ? call(at, bytes, new_bytes, flags, to)
 		    : (void *)syscall(SYS_mremap, at, bytes, new_bytes, flags, to); /* NOLINT */
@@ -100,9 +103,10 @@ EXPORT void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
 
 static atomic_bool guarded;
 
-bool sn_heap_guarded(void)
+void sn_heap_unguard(void *at, size_t bytes)
 {
-	return atomic_load_explicit(&guarded, memory_order_relaxed);
+	if (atomic_load_explicit(&guarded, memory_order_relaxed))
+		sn_heap_protect(at, bytes, PROT_READ | PROT_WRITE);
 }
 
 /* Who gets this memory later would not know. No lock: heap.c calls this with its own, and handlers of SIGSEGV do. */
@@ -128,6 +132,8 @@ __attribute__((constructor)) static void start(void)
 {
 	own();
 	pthread_atfork(NULL, NULL, own);
+	for (enum call call = 0; call < CALLS; call++)
+		behind(call);
 }
 
 static bool add_reserved(const struct sn_mapping *m, void *sum)

@@ -6,6 +6,7 @@
  */
 #include "check.h"
 #include "copy/heap.h"
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -132,11 +133,35 @@ static void what_is_freed_without_access(void **state)
 	}
 }
 
+static int forks_without_descriptors(uint8_t *p)
+{
+	uint8_t *mine = malloc(N);
+	if (!mine || !ours(mine, N))
+		return 1;
+	memset(mine, 1, N);
+	if (mprotect(mine + N / 2 - (uintptr_t)mine % PAGE, PAGE, PROT_NONE))
+		return 1;
+	for (int fd = 3; fd < 256; fd++)
+		close(fd);
+	return child(reads, mine) || *mine != 1 || *p != 1;
+}
+
+/* In a child, as they do not come back: what cannot be read has to be copied, too. */
+static void a_fork_without_descriptors(void **state)
+{
+	uint8_t *p = made();
+	assert_int_equal(child(forks_without_descriptors, p), 0);
+	free(p);
+}
+
 int main(int argc, char **argv)
 {
 	struct sn_heap_info own;
 	if (!unit_preloaded("SENNIT_HEAP_LIB", argv))
 		return 77;
+	alarm(60); /* before anything here has called mprotect() */
+	if (!dlopen(getenv("SENNIT_WAITS_LIB"), RTLD_NOW))
+		return 1;
 	void *p = malloc(4 * N);
 	bool all = sn_heap_own(&own) && ours(p, 4 * N);
 	free(p);
@@ -147,10 +172,9 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_freed_without_access),
-		cmocka_unit_test(what_is_mapped_over_a_block),
-		cmocka_unit_test(what_is_moved_into_a_block),
-		cmocka_unit_test(access_that_is_taken_away),
+		cmocka_unit_test(what_is_freed_without_access), cmocka_unit_test(what_is_mapped_over_a_block),
+		cmocka_unit_test(what_is_moved_into_a_block),	cmocka_unit_test(access_that_is_taken_away),
+		cmocka_unit_test(a_fork_without_descriptors),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
