@@ -510,7 +510,8 @@ int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	if (m->calls % CLOCKED == 0)
 		look_far(m);
 	int rc = two ? of_two(&s) : of_many(&s);
-	if (s.first / SN_MEET_PERIOD != s.end / SN_MEET_PERIOD && !rc)
+	bool period = s.first / SN_MEET_PERIOD != s.end / SN_MEET_PERIOD;
+	if (!rc && (period || sn_elsewhere_is_due()))
 		sn_meet_look(m);
 	/* the others do not know it, so this root has taken part */
 	return likely(!nowhere) || rc ? rc : sn_meet_no_buffer(c->comm, m->rank, "MPI_Reduce");
