@@ -473,7 +473,7 @@ static bool privatize_mapping(const struct sn_mapping *m, void *arg)
 	struct arena *a = arg;
 	uint64_t low = (uintptr_t)a->base, high = low + a->fresh * UNIT;
 	uint64_t from = m->from > low ? m->from : low, to = m->to < high ? m->to : high;
-	if (from < to && m->shared && m->inode == a->ino)
+	if (from < to && m->shared && m->inode == a->ino && m->device == a->dev)
 		a->shared = sn_heap_mmap(a->base + (from - low), to - from, m->access,
 					 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, a->fd,
 					 (off_t)(m->offset + (from - m->from))) == MAP_FAILED;

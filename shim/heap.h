@@ -70,6 +70,7 @@ void *sn_heap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t 
 /* A line of /proc/self/maps. */
 struct sn_mapping {
 	uint64_t from, to, offset, inode;
+	dev_t device;
 	int access;
 	bool shared;
 };

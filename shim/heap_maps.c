@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* A number of the kernel's, as it writes them: the C library's functions have other names from one version to the next. */
@@ -37,9 +38,9 @@ static bool parse(const char *line, struct sn_mapping *m)
 	line += 6;
 	m->offset = number(&line, 16);
 	line += *line == ' ';
-	number(&line, 16);
+	uint64_t major = number(&line, 16);
 	line += *line == ':';
-	number(&line, 16);
+	m->device = makedev(major, number(&line, 16));
 	line += *line == ' ';
 	m->inode = number(&line, 10);
 	return true;
