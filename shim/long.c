@@ -11,18 +11,18 @@
 #include <string.h>
 #include <time.h>
 
-#define LINE	64
-#define LONGEST 32 /* bytes of an element of the MPI's own types */
+#define LINE	    64
+#define LONGEST	    32	 /* bytes of an element of the MPI's own types */
+#define OWN_LONGEST 1024 /* likewise of the program's, with a hole behind it */
 #define CLOCKED                                                                                              \
 	32 /* calls, of which one reads the clock, to see whether it is time to look how far the others are */
-#define SAME_NS	    25	 /* so soon comes a line from no other core */
-#define OWN_LONGEST 1024 /* likewise of the program's */
-#define KNOWN	    32	 /* types and operations of which is remembered whether they go together */
+#define SAME_NS 25 /* so soon comes a line from no other core */
+#define KNOWN	32 /* types and operations of which is remembered whether they go together */
 
 /* ---- which calls ---- */
 
 /*
- * If it has no holes but behind it, and MPI_Reduce_local makes such sums of it. Else an error of the
+ * Has an element no holes but behind it, and does MPI_Reduce_local make such sums of it? Else an error of the
  * program's is one of MPI_Allreduce, and the MPI's affair.
  */
 static bool ask(handle type, handle op, struct sn_long_form *f)

@@ -169,7 +169,7 @@ struct sn_meet {
 	size_t ring, lap;	   /* how long it is; how much of it sums take in turns */
 	size_t next, last;	   /* where the next piece goes, and where the last one is */
 	size_t at[2];		   /* this one, and the one before */
-	handle long_type, long_op; /* of the last call; 0: not to be remembered */
+	handle long_type, long_op; /* of the last call; UINTPTR_MAX: that is not remembered */
 	struct sn_long_form sum;
 	bool lends;
 	struct sn_lent heap;
