@@ -180,11 +180,23 @@ static bool is_long(const struct sn_long_form *f, const struct sn_collective *c,
 	       count >= 1u << sn_doubling_of((unsigned)all, 0).steps;
 }
 
+/* Is this operation one of which a sum may be odd? The last one of which none is is remembered, as the MPI's own are never freed. */
+static inline bool may_be_odd(handle op)
+{
+	static _Atomic handle never;
+	if (likely(op == atomic_load_explicit(&never, memory_order_relaxed)))
+		return false;
+	handle plain = sn_mpi_plain(op);
+	if (!sn_mpi_builtin(op) || plain == sn_mpi_handle(SN_MINLOC) || plain == sn_mpi_handle(SN_MAXLOC))
+		return true;
+	atomic_store_explicit(&never, op, memory_order_relaxed);
+	return false;
+}
+
 /* Fewer elements are never long, but for those that are odd, perhaps. */
 static int fewest(const struct sn_collective *c)
 {
-	handle op = sn_mpi_plain(c->op);
-	if (!sn_mpi_builtin(op) || op == sn_mpi_handle(SN_MINLOC) || op == sn_mpi_handle(SN_MAXLOC))
+	if (may_be_odd(c->op))
 		return 1;
 	if (c->kind == SN_REDUCE)
 		return SN_MEET_PLACE / LONGEST + 1;
