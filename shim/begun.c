@@ -124,10 +124,11 @@ static struct sn_meet *count(const struct sn_collective *c)
 	struct sn_collective any = {.comm = c->comm};
 	struct sn_long_form f = {.any_order = true};
 	int rank;
-	if (is_sum(c))
+	if (is_sum(c)) {
 		f = sn_long_form(c->type, c->op, c->generation);
-	if (is_sum(c) && (!f.element || sn_long_is_odd(&f)))
-		return NULL;
+		if (!f.element || sn_long_is_odd(&f))
+			return NULL;
+	}
 	if (sn_meet_counted(c->comm, !f.any_order))
 		return NULL;
 	unsigned ranks = sn_meet_ranks(&any);

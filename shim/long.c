@@ -21,23 +21,13 @@
 
 /* ---- which calls ---- */
 
-/*
- * Has an element no holes but behind it, and does MPI_Reduce_local make such sums of it? Else an error of the
- * program's is one of MPI_Allreduce, and the MPI's affair.
- */
-static bool ask(handle type, handle op, struct sn_long_form *f)
+/* That no element is longer than so many bytes, and none has a hole but behind it; else it is the MPI's. */
+static void take_type(struct sn_long_form *f, handle type, unsigned generation, intptr_t longest)
 {
-	static const char in[LONGEST] __attribute__((aligned(LINE)));
-	static char sum[LONGEST] __attribute__((aligned(LINE)));
-	intptr_t low, extent, true_low, covers;
-	int size = 0;
-	bool right = !sn_proof_mpi.type_size(type, &size) && size > 0 &&
-		     !sn_proof_mpi.type_get_extent(type, &low, &extent) && !low && extent <= LONGEST &&
-		     !sn_proof_mpi.type_get_true_extent(type, &true_low, &covers) && !true_low &&
-		     covers == size && !sn_proof_mpi.reduce_local(in, sum, 1, type, op);
-	f->element = right ? (size_t)extent : 0;
-	f->data = right ? (size_t)size : 0;
-	return right;
+	struct sn_meet_type t = sn_type_find(type, generation);
+	bool may = t.size && t.solid && t.extent <= longest;
+	f->element = may ? (size_t)t.extent : 0;
+	f->data = may ? (size_t)t.size : 0;
 }
 
 static bool is_one_of(handle h, const enum sn_mpi_named *these, size_t count)
@@ -70,29 +60,31 @@ static bool is_whole(handle type)
 	return is_one_of(type, types, sizeof(types) / sizeof(types[0]));
 }
 
-static void ask_quietly(handle type, handle op, struct sn_long_form *f)
+/* Does MPI_Reduce_local make such sums? Else an error of the program's is one of MPI_Allreduce, and the MPI's affair. */
+static void ask(handle type, handle op, unsigned generation, struct sn_long_form *f)
 {
+	static const char in[LONGEST] __attribute__((aligned(LINE)));
+	static char sum[LONGEST] __attribute__((aligned(LINE)));
 	handle handlers[2];
-	if (surely_right(sn_mpi_plain(type), sn_mpi_plain(op))) {
-		ask(type, op, f);
+	bool quiet = !surely_right(sn_mpi_plain(type), sn_mpi_plain(op));
+	take_type(f, type, generation, LONGEST); /* which is quiet by itself */
+	if (!f->element)
 		return;
-	}
-	sn_proof_quiet(handlers);
-	ask(type, op, f);
-	sn_proof_loud(handlers);
+	if (quiet)
+		sn_proof_quiet(handlers);
+	bool right = !sn_proof_mpi.reduce_local(in, sum, 1, type, op);
+	if (quiet)
+		sn_proof_loud(handlers);
+	if (!right)
+		f->element = f->data = 0;
 }
 
 /* Operands come last one first, and so they may. Of the type all ranks know as much, as MPI demands that it is the same. */
 static struct sn_long_form of_own(handle type, handle op, unsigned generation)
 {
 	struct sn_long_form f = {.own = true};
-	if (!sn_op_commutes(op))
-		return f;
-	struct sn_meet_type t = sn_type_find(type, generation);
-	if (t.size && t.solid && t.extent <= OWN_LONGEST) {
-		f.element = (size_t)t.extent;
-		f.data = (size_t)t.size;
-	}
+	if (sn_op_commutes(op))
+		take_type(&f, type, generation, OWN_LONGEST);
 	return f;
 }
 
@@ -114,7 +106,7 @@ __attribute__((noinline)) struct sn_long_form sn_long_form(handle type, handle o
 	if (i < KNOWN && known[i].type) {
 		f = known[i].form;
 	} else if (sn_mpi_builtin(type) || sn_mpi_is_pair(type)) {
-		ask_quietly(type, op, &f);
+		ask(type, op, generation, &f);
 		f.any_order = is_whole(sn_mpi_plain(type));
 		i = count++ % KNOWN;
 		known[i].type = type;
@@ -355,11 +347,6 @@ int sn_long_add(struct sn_meet *m, const struct sn_collective *c, const char *in
 	return sn_proof_mpi.reduce_local(in, sum, (int)(len / m->sum.element), c->type, c->op);
 }
 
-static void add(const struct sum *s, const char *in, char *sum, size_t len)
-{
-	sn_long_add(s->m, s->c, in, sum, len);
-}
-
 static size_t chunk_of(const struct sum *s, size_t left)
 {
 	size_t most = SN_MEET_SUMS / s->m->sum.element * s->m->sum.element;
@@ -377,7 +364,7 @@ static void add_both(const struct sum *s, uint64_t k)
 		char *sum = s->gpu || to == b || holes ? s->m->sums : to + at;
 		if (sum != a + at)
 			sn_copy_between(sum, a + at, sn_long_filled(s->m, n));
-		add(s, b + at, sum, n);
+		sn_long_add(s->m, s->c, b + at, sum, n);
 		if (sum == s->m->sums)
 			sn_long_out(s->m, s->c, to + at, sum, n);
 	}
@@ -401,7 +388,7 @@ static void add_share(const struct sum *s, uint64_t k)
 		n = chunk_of(s, end - at);
 		sn_copy_between(sum, operand(s, 0, k) + at, sn_long_filled(m, n));
 		for (unsigned r = 1; r < m->ranks; r++)
-			add(s, operand(s, r, k) + at, sum, n);
+			sn_long_add(s->m, s->c, operand(s, r, k) + at, sum, n);
 		if (sum == m->sums)
 			sn_copy_bypass(to, sum, n);
 	}

@@ -101,21 +101,29 @@ static void join_wide(const void *a, void *b)
 		((struct wide *)b)->v[i] ^= ((const struct wide *)a)->v[i];
 }
 
-static void make_pair(void *to, int r, int k, int n)
-{
-	((struct pair *)to)->value = word(r, k, n) % 7;
-	((struct pair *)to)->at = r;
-}
-
-static void join_pair(const void *a, void *b)
-{
-	const struct pair *x = a;
-	struct pair *y = b;
-	if (x->value < y->value || (x->value == y->value && x->at < y->at)) {
-		y->value = x->value;
-		y->at = x->at;
+/* A number, and whose it is: the lower rank's, of equal ones. bytes: of the number; where: so many ints behind its beginning. */
+#define LOCATED(kind, number, bytes, where, wins)                                                            \
+	static void make_##kind(void *to, int r, int k, int n)                                               \
+	{                                                                                                    \
+		number value = (number)(word(r, k, n) % 7);                                                  \
+		memcpy(to, &value, bytes);                                                                   \
+		((int *)to)[where] = r;                                                                      \
+	}                                                                                                    \
+	static void join_##kind(const void *a, void *b)                                                      \
+	{                                                                                                    \
+		number x = 0, y = 0;                                                                         \
+		int from = ((const int *)a)[where], *at = (int *)b + (where);                                \
+		memcpy(&x, a, bytes);                                                                        \
+		memcpy(&y, b, bytes);                                                                        \
+		if (x wins y || (x == y && from < *at)) {                                                    \
+			memcpy(b, &x, bytes);                                                                \
+			*at = from;                                                                          \
+		}                                                                                            \
 	}
-}
+LOCATED(pair, double, 8, 2, <)
+LOCATED(long, long, 8, 2, >)
+LOCATED(short, short, 2, 1, <)
+LOCATED(long_double, long double, 10, 4, <)
 
 static void make_turned(void *to, int r, int k, int n)
 {
@@ -129,59 +137,6 @@ static void join_turned(const void *a, void *b)
 	struct turned *y = b;
 	y->value += x->value;
 	y->at ^= x->at;
-}
-
-static void make_long(void *to, int r, int k, int n)
-{
-	((long *)to)[0] = (long)(word(r, k, n) % 7);
-	((int *)to)[2] = r;
-}
-
-static void join_long(const void *a, void *b)
-{
-	const long *x = a;
-	long *y = b;
-	int from = ((const int *)a)[2], *at = (int *)b + 2;
-	if (*x > *y || (*x == *y && from < *at)) {
-		*y = *x;
-		*at = from;
-	}
-}
-
-static void make_short(void *to, int r, int k, int n)
-{
-	((short *)to)[0] = (short)(word(r, k, n) % 7);
-	((int *)to)[1] = r;
-}
-
-static void join_short(const void *a, void *b)
-{
-	const short *x = a;
-	short *y = b;
-	int from = ((const int *)a)[1], *at = (int *)b + 1;
-	if (*x < *y || (*x == *y && from < *at)) {
-		*y = *x;
-		*at = from;
-	}
-}
-
-static void make_long_double(void *to, int r, int k, int n)
-{
-	long double value = word(r, k, n) % 7;
-	memcpy(to, &value, 10);
-	((int *)to)[4] = r;
-}
-
-static void join_long_double(const void *a, void *b)
-{
-	long double x = 0, y = 0;
-	int from = ((const int *)a)[4], *at = (int *)b + 4;
-	memcpy(&x, a, 10);
-	memcpy(&y, b, 10);
-	if (x < y || (x == y && from < *at)) {
-		memcpy(b, &x, 10);
-		*at = from;
-	}
 }
 
 /* ---- what MPI calls ---- */

@@ -233,13 +233,24 @@ static void seldom(void)
 	}
 }
 
+/* Rank 0's part in such a wait of rank 1's. */
+static void come(int (*wait)(void))
+{
+	int x = 7, y;
+	MPI_Send(&x, 1, MPI_INT, 1, 1, all);
+	if (wait == by_waitany || wait == by_sendrecv)
+		MPI_Recv(&y, 1, MPI_INT, 1, 3, all, MPI_STATUS_IGNORE);
+	if (wait == by_waitany)
+		MPI_Send(&x, 1, MPI_INT, 1, 2, all);
+}
+
 int main(int argc, char **argv)
 {
 	static int (*const waits[])(void) = {by_recv,  by_wait,	  by_test,   by_waitany,
 					     by_probe, by_iprobe, by_mprobe, by_sendrecv};
 	static void (*const calls[])(int n) = {pingpong, exchange, many, barrier, sum, begun};
 	bool threads = argc > 1 && !strcmp(argv[1], "-m");
-	int size, provided, x = 7, y;
+	int size, provided;
 	int64_t done = 0;
 	MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -254,26 +265,17 @@ int main(int argc, char **argv)
 	for (unsigned k = 0; k < sizeof(waits) / sizeof(*waits); k++) {
 		st.doing = "waits for rank 0";
 		for (int i = 0; i < WARM; i++) { /* which is what makes it quick */
-			if (rank == 0) {
-				MPI_Send(&x, 1, MPI_INT, 1, 1, all);
-				if (waits[k] == by_waitany || waits[k] == by_sendrecv)
-					MPI_Recv(&y, 1, MPI_INT, 1, 3, all, MPI_STATUS_IGNORE);
-				if (waits[k] == by_waitany)
-					MPI_Send(&x, 1, MPI_INT, 1, 2, all);
-			} else if (rank == 1) {
-				must(waits[k]() == x, "way %u to wait", k);
-			}
+			if (rank == 0)
+				come(waits[k]);
+			else if (rank == 1)
+				must(waits[k]() == 7, "way %u to wait", k);
 		}
 		MPI_Barrier(all);
 		if (rank == 0) {
 			epochs(done);
-			MPI_Send(&x, 1, MPI_INT, 1, 1, all);
-			if (waits[k] == by_waitany || waits[k] == by_sendrecv)
-				MPI_Recv(&y, 1, MPI_INT, 1, 3, all, MPI_STATUS_IGNORE);
-			if (waits[k] == by_waitany)
-				MPI_Send(&x, 1, MPI_INT, 1, 2, all);
+			come(waits[k]);
 		} else if (rank == 1) {
-			must(waits[k]() == x, "way %u to wait", k);
+			must(waits[k]() == 7, "way %u to wait", k);
 			must(seen(0) == done + FEW, "after way %u to wait the window has %lld", k,
 			     (long long)seen(0));
 		}

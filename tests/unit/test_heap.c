@@ -6,9 +6,9 @@
  */
 #include "base/conf.h"
 #include "base/thp.h"
-#include "copy/heap.h"
 #include "copy/heap_file.h"
 #include "dsa_double.h"
+#include "own_heap.h"
 #include "two.h"
 #include <malloc.h>
 #include <pthread.h>
@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #define N ((size_t)2 << 20)
 
@@ -26,24 +25,6 @@ struct shared {
 };
 
 static struct shared *sh;
-
-static bool ours(void *p, size_t n)
-{
-	struct sn_heap_info own;
-	struct iovec v = {p, n};
-	return sn_heap_own(&own) && sn_heap_holds(&own, &v, 1);
-}
-
-static int child(int (*fn)(void *arg), void *arg)
-{
-	int status;
-	fflush(NULL);
-	pid_t pid = fork();
-	if (!pid)
-		_exit(fn(arg));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
-}
 
 /* Bytes of heaps, this process's and those of its peers, that can be accessed here; in *all those that are mapped. */
 static size_t accessible(size_t *all)

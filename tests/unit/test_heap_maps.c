@@ -5,33 +5,14 @@
  * below. The program runs itself again with the library in front; SENNIT_HEAP_LIB says where that is.
  */
 #include "check.h"
-#include "copy/heap.h"
+#include "own_heap.h"
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define N    ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
-
-static bool ours(void *p, size_t n)
-{
-	struct sn_heap_info own;
-	struct iovec v = {p, n};
-	return sn_heap_own(&own) && sn_heap_holds(&own, &v, 1);
-}
-
-static int child(int (*fn)(uint8_t *p), uint8_t *p)
-{
-	int status;
-	fflush(NULL);
-	pid_t pid = fork();
-	if (!pid)
-		_exit(fn(p));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
-}
 
 /* 1, then N of 2, then 1. */
 static int is_as_made(uint8_t *p)
@@ -42,8 +23,9 @@ static int is_as_made(uint8_t *p)
 	return 0;
 }
 
-static int changes(uint8_t *p)
+static int changes(void *arg)
 {
+	uint8_t *p = arg;
 	if (is_as_made(p))
 		return 1;
 	memset(p, 9, 3 * N);
@@ -89,15 +71,17 @@ static void what_is_moved_into_a_block(void **state)
 	is_the_programs_own(p);
 }
 
-static int writes(uint8_t *p)
+static int writes(void *arg)
 {
+	uint8_t *p = arg;
 	signal(SIGSEGV, SIG_DFL);
 	*(volatile uint8_t *)p = 1;
 	return 0;
 }
 
-static int reads(uint8_t *p)
+static int reads(void *arg)
 {
+	uint8_t *p = arg;
 	return *p == 1 ? 0 : 1;
 }
 
@@ -133,8 +117,9 @@ static void what_is_freed_without_access(void **state)
 	}
 }
 
-static int forks_without_descriptors(uint8_t *p)
+static int forks_without_descriptors(void *arg)
 {
+	uint8_t *p = arg;
 	uint8_t *mine = malloc(N);
 	if (!mine || !ours(mine, N))
 		return 1;
