@@ -35,7 +35,7 @@ ONE_CORE = (30, 50)  # and there, whether the two were now and then one core's t
 GAP = 1.3         # at least this factor
 LOST = 50         # thousandths of its time that a rank may have waited for its core: more, and the figure was disturbed
 AGREE = 1.6       # both probes of a figure must lie within this factor
-LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "alltoallv", "gatherv", "scatterv", "iallreduce", "ibcast", "ialltoall", "probed", "asked", "fresh", "neighbours", "winput", "winget", "winsum", "winlock", "winfence", "idle", "wake", "total", "away", "suite", "capilat",
+LESS_IS_BETTER = ("lat", "pairs", "beside", "served", "alltoall", "allreduce", "bcast", "exchange", "reduce", "gather", "scatter", "allgatherv", "alltoallv", "gatherv", "scatterv", "iallreduce", "ibcast", "ialltoall", "probed", "asked", "fresh", "neighbours", "column", "particles", "winput", "winget", "winsum", "winlock", "winfence", "idle", "wake", "total", "away", "suite", "capilat",
                   "capipost", "capiratio")
 UNITS = {"lat": "us", "capilat": "us", "capipost": "us", "rate": "M/s", "rates": "M/s", "capirate": "M/s", "bw": "MB/s", "cold": "MB/s",
          "used": "MB/s", "behind": "MB/s", "hidesend": "", "hiderecv": "", "idle": "%", "wake": "us", "served": "us", "total": "x", "away": "us", "threads": "M/s",
@@ -43,7 +43,8 @@ UNITS = {"lat": "us", "capilat": "us", "capipost": "us", "rate": "M/s", "rates":
 TITLES = {"lat": "latency", "rate": "rate, one pair", "rates": "rate, all pairs", "bw": "bandwidth, cached",
           "cold": "bandwidth, rotated out of cache", "used": "bandwidth, written and read by both",
           "behind": "bandwidth, written and read, received 8 bytes further in its page",
-          "neighbours": "exchange with six neighbours", "probed": "exchange found by MPI_Mprobe", "asked": "four messages each way, MPI_Testall",
+          "neighbours": "exchange with six neighbours", "column": "column of a matrix each way (derived type), MPI_Sendrecv",
+          "particles": "four messages each way of structs with a hole (derived type), MPI_Waitall", "probed": "exchange found by MPI_Mprobe", "asked": "four messages each way, MPI_Testall",
           "winput": "MPI_Put, MPI_Win_flush", "winget": "MPI_Get, MPI_Win_flush", "winsum": "MPI_Fetch_and_op, MPI_Win_flush",
           "winlock": "MPI_Win_lock, MPI_Put, MPI_Win_unlock", "winfence": "MPI_Put, MPI_Win_fence",
           "fresh": "four messages each way of other tags, lengths and buffers each time", "pairs": "ping-pong in pairs", "beside": "ping-pong beside ranks that compute",
@@ -140,6 +141,7 @@ def jobs(quick):
     rows += [f"{kind}:{n}:{short}" for kind in ("alltoallv", "gatherv", "scatterv") for n in spread[:2]] + [f"probed:8:{short}"]
     rows += [f"{kind}:{n}:{short}" for kind in ("iallreduce", "ibcast", "ialltoall") for n in spread[:2]]
     rows += [f"{kind}:{n}:{short}" for kind in ("asked", "fresh") for n in (8, 1024)]
+    rows += [f"{kind}:{n}:{short}" for kind in ("column", "particles") for n in (256, 4096, 65536)]
     rows += [f"{kind}:{n}:{short}" for kind in ("winput", "winget") for n in spread[::2]] + [f"{kind}:8:{short}" for kind in ("winsum", "winlock", "winfence")]
     rows += ["idle:0"]
     crowd = [f"{kind}:{n}:100" for kind in ("alltoall", "allreduce", "bcast", "exchange", "reduce") for n in (8, 65536)] + ["neighbours:65536:100", "rates:8:100"]

@@ -26,6 +26,10 @@
  *   fresh      likewise with MPI_Waitall, and none of 1 to SIZE bytes is like another: new tags, lengths, buffers
  *   neighbours us a step in which each rank exchanges a message with those 1, 2 and 4 ranks before and behind it, all at
  *              once (MPI_Irecv, MPI_Isend, MPI_Waitall); of two ranks the other one twice
+ *   column     us, a column of a matrix to the right and one from the left by MPI_Sendrecv, SIZE bytes of doubles, each 512
+ *              bytes behind the other
+ *   particles  us, SIZE bytes of structs of three doubles and an int, with a hole, four times to the right and from the left
+ *              (MPI_Irecv, MPI_Isend, MPI_Waitall)
  *   pairs      us, half a round trip, while every even rank plays with the next one
  *   beside     likewise of ranks 0 and 1 alone, while all others compute and make no call
  *   served     us, the mean that a rank waits for rank 0's answer, which does nothing but answer, while the others compute
@@ -74,6 +78,7 @@ static volatile long sink;
 static double switches; /* of this rank's thread, a round of the last row */
 
 #include "collectives.h"
+#include "holes.h"
 #include "onesided.h"
 
 static _Noreturn void fail(const char *what)
@@ -457,6 +462,10 @@ static double timed(const char *kind, size_t len, long rounds)
 		return rate(len, rounds);
 	if (!strcmp(kind, "rates"))
 		return rate_all(len, rounds);
+	if (!strcmp(kind, "column"))
+		return column(len, rounds);
+	if (!strcmp(kind, "particles"))
+		return particles(len, rounds);
 	return strncmp(kind, "win", 3) ? collective(kind, len, rounds) : onesided(kind, len, rounds);
 }
 

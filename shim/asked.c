@@ -39,14 +39,34 @@ static void all_real(int n, void *requests)
 	}
 }
 
+/* One of bytes that are to be unpacked (packed.h): it stays ours, whatever is asked. */
+static struct slot *packed_of(handle request)
+{
+	struct slot *s = slot_of(own(sn_mpi_plain(request)));
+	if (!s || !s->packed.at)
+		return NULL;
+	others_ask(true);
+	return s;
+}
+
 int sn_own_request_free(void *request)
 {
+	struct slot *s = request ? packed_of(at(request, 0)) : NULL;
+	if (s) {
+		put(request, 0, sn_own_null);
+		return sn_own_packed_free(s);
+	}
 	all_real(1, request);
 	return sn_own_mpi[REQUEST_FREE].one(request);
 }
 
 int sn_own_cancel(void *request)
 {
+	struct slot *s = request ? packed_of(at(request, 0)) : NULL;
+	if (s) {
+		handle real = sn_own_real(s);
+		return sn_stale_is_a_send(real) ? 0 : sn_own_mpi[CANCEL].one(&real);
+	}
 	all_real(1, request);
 	if (request && sn_stale_is_a_send(at(request, 0)))
 		return 0;
@@ -65,7 +85,11 @@ static handle real_of(handle request)
 
 int sn_own_get_status(handle request, int *flag, void *status)
 {
-	return sn_own_mpi[GET_STATUS].value(real_of(request), flag, status);
+	struct slot *packed = packed_of(request);
+	int rc = sn_own_mpi[GET_STATUS].value(real_of(request), flag, status);
+	if (packed && !rc && *flag)
+		sn_own_packed_placed(packed);
+	return rc;
 }
 
 int sn_own_get_all(int n, void *requests, int *flag, void *statuses)
@@ -133,6 +157,8 @@ int sn_own_is_complete(handle request)
 {
 	static uint64_t unused[8];
 	int flag = 0;
+	if (packed_of(request))
+		return !sn_own_get_status(request, &flag, unused) && flag;
 	handle real = real_of(request);
 	if (sn_own_mpi[IS_COMPLETE].symbol)
 		return real == sn_own_null || sn_own_mpi[IS_COMPLETE].is_complete(real);
@@ -145,7 +171,10 @@ int sn_own_is_complete(handle request)
 static handle for_others(handle request)
 {
 	uintptr_t i = own(sn_mpi_plain(request));
+	struct slot *packed = packed_of(request);
 	others_ask(true);
+	if (packed)
+		sn_own_packed_wait(packed);
 	return i > SLOTS ? request : sn_own_real(slot_of(i));
 }
 

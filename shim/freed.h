@@ -26,4 +26,10 @@ static inline void sn_freed_is(handle h)
 	atomic_fetch_add(&sn_freed_counts[sn_freed_counter(h)], 1);
 }
 
+/* A call after which a handle may mean something else, or, if it is no such one, anything that was seen. */
+enum sn_freed_by { SN_FREED_ANYTHING, SN_FREED_COMM, SN_FREED_DISCONNECTED, SN_FREED_TYPE };
+typedef int (*sn_freed_fn)(void *a, void *b);
+/* By the MPI's function, which was called by this name: 0, or with a P, 1. */
+int sn_freed_call(enum sn_freed_by by, int p, sn_freed_fn mpi, void *a, void *b);
+
 #endif

@@ -51,6 +51,13 @@ struct sn_source {
 	int source, tag;
 };
 
+/* packed.h: where what goes is packed, or what comes is unpacked from. */
+struct sn_packing {
+	char *at;
+	size_t bytes;
+	bool busy;
+};
+
 /* What a thread has seen. */
 struct sn_mine {
 	struct entry sends[SN_ENTRIES], recvs[SN_ENTRIES], probes[SN_ENTRIES];
@@ -64,6 +71,7 @@ struct sn_mine {
 	unsigned asks,
 		run;	/* calls of MPI_Iprobe until the clock is read, and so many since it was (probed.c) */
 	uint64_t asked; /* ns: then */
+	struct sn_packing packing[2];
 	bool watching;
 	struct call awaited; /* the receive that was watched, and is not over yet; and its buffer */
 	const void *awaited_in;

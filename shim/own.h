@@ -8,6 +8,7 @@
 
 #include "begun.h"
 #include "holder.h"
+#include "packed.h"
 #include "requests.h"
 
 #define SLOTS 1024
@@ -62,6 +63,8 @@ struct slot {
 	handle real; /* the MPI's */
 	struct sn_begun
 		*begun; /* it is no receive, but such a collective that is not over; NULL afterwards */
+	struct sn_packed
+		packed; /* of what is the MPI's from the first on, and has such bytes; at NULL: it has not */
 	struct entry *entry;
 	struct call call;
 	struct slot *before, *after; /* among those that are posted */
@@ -185,8 +188,12 @@ static inline handle name_of(const struct slot *s)
  */
 extern struct slot *sn_own_free;
 extern struct slot *_Atomic sn_own_returned;
+/* One of them, that is neither posted nor complete, by who has not entered. NULL: there is none now. */
+struct slot *sn_own_new(void);
 static inline void put_back(struct slot *s, bool entered)
 {
+	if (!likely(!s->packed.at))
+		sn_packed_end(&s->packed, s->len);
 	if (likely(entered)) {
 		s->next = sn_own_free;
 		sn_own_free = s;
@@ -271,6 +278,14 @@ int sn_own_learn_among(int n, const void *requests);
  * given.
  */
 void sn_own_switch_on(handle left);
+
+/* ---- packed.c: what is asked of a request that has such bytes ---- */
+/* Are its bytes where the program wants them, now that the MPI has said that it has ended? It keeps its name. */
+void sn_own_packed_placed(struct slot *s);
+/* It ends here, as the request has; whoever is told of it may be another language. */
+void sn_own_packed_wait(struct slot *s);
+/* The program wants to hear no more of it: 0, or an error of the MPI's. */
+int sn_own_packed_free(struct slot *s);
 
 /* ---- tested.c ---- */
 int sn_own_testall(int n, void *requests, int *flag, void *statuses);

@@ -4,10 +4,10 @@
 #include "flat.h"
 #include "here.h"
 #include "holder.h"
-#include "intel.h"
 #include "matched.h"
 #include "mended.h"
 #include "ops.h"
+#include "packed.h"
 #include "probed.h"
 #include "requests.h"
 #include "varying.h"
@@ -25,7 +25,6 @@ typedef int (*irecv_fn)(void *buf, int count, handle type, int from, int tag, ha
 typedef int (*recv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *status);
 typedef int (*both_fn)(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
 		       int in_count, handle in_type, int from, int in_tag, handle comm, void *status);
-typedef int (*ends_fn)(void *a, void *b);
 
 union function {
 	void *symbol;
@@ -34,7 +33,7 @@ union function {
 	recv_fn recv;
 	irecv_fn irecv;
 	both_fn both;
-	ends_fn ends;
+	sn_freed_fn ends;
 };
 
 enum {
@@ -217,20 +216,91 @@ static int seldom(const struct operation *o)
 	return quick() && may_be_known(o) ? do_watched(o) : do_unseen(o);
 }
 
+/* ---- types with holes (packed.h) ---- */
+
+static int send_bytes(struct call c, const void *bytes, const union function *slowly);
+static int recv_bytes(struct call c, void *bytes, void *status, const union function *slowly);
+
+static inline struct call bytes_of(const struct sn_packed *p, const struct call *c)
+{
+	return call_of(p->at, p->len, sn_mpi_handle(SN_BYTE), c->peer, c->tag, c->comm);
+}
+
+/* May its request be one of ours, which Open MPI's Fortran, that calls by the other names, cannot know? */
+static inline bool may_be_ours(const struct operation *o)
+{
+	return o->slowly == &next[0][o->call] || sn_mpi_abi == MPICHS;
+}
+
+/* MPI_Isend, of what leaves at once; MPI_Irecv, of what is short. */
+static bool later_quick(bool in, const struct call *c, struct sn_packed *p, void *request)
+{
+	const struct sn_shim_quick *q = quick();
+	struct entry *e = !q ? NULL : in ? find_recv(c) : find_send(c);
+	if (!e || !sn_seen_in_turn(e))
+		return false;
+	if (in)
+		return sn_requests_post(q, e, p->at, request);
+	bool left = p->len <= (int)SN_PACKED_SOON && q->send(&e->way, p->at);
+	if (left)
+		sn_requests_complete(request);
+	return left;
+}
+
+static int later(const struct operation *o)
+{
+	bool in = o->call == IRECV;
+	struct sn_packed p;
+	if (!quick() || !sn_requests_are_ready() || !may_be_ours(o) ||
+	    !sn_packed_later(&p, in, in ? o->to : o->from, in ? &o->in : &o->out))
+		return seldom(o);
+	struct call c = bytes_of(&p, in ? &o->in : &o->out);
+	if (later_quick(in, &c, &p, o->request)) {
+		sn_packed_quick(&p, o->request);
+		return 0;
+	}
+	if (!sn_packed_slowly(&p))
+		return seldom(o);
+	handle real = 0;
+	struct operation bytes = {o->call,	    .out = c,		.in = c, .from = p.at, .to = p.at,
+				  .request = &real, .slowly = o->slowly};
+	int rc = p.len > (int)SN_PACKED_SOON ? do_unseen(&bytes) : seldom(&bytes);
+	sn_packed_begun(&p, rc, sn_mpi_nth(&real, 0), o->request);
+	return rc;
+}
+
 static __attribute__((noinline)) int seldom_out(int call, const void *buf, int count, handle type, int to,
 						int tag, handle comm, void *request,
 						const union function *slowly)
 {
-	return seldom(&(struct operation){call, .out = call_of(buf, count, type, to, tag, comm), .from = buf,
-					  .request = request, .slowly = slowly});
+	struct operation o = {call, .out = call_of(buf, count, type, to, tag, comm), .from = buf,
+			      .request = request, .slowly = slowly};
+	struct sn_packed p;
+	if (call == ISEND)
+		return later(&o);
+	if (!quick() || !sn_packed_out(&p, buf, &o.out))
+		return seldom(&o);
+	int rc = send_bytes(bytes_of(&p, &o.out), p.at, slowly);
+	sn_packed_sent(&p);
+	return rc;
 }
 
 static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, handle type, int from, int tag,
 					       handle comm, void *end, const union function *slowly)
 {
-	return seldom(&(struct operation){call, .in = call_of(buf, count, type, from, tag, comm), .to = buf,
-					  .status = call == RECV ? end : NULL,
-					  .request = call == IRECV ? end : NULL, .slowly = slowly});
+	uint64_t unused[8];
+	struct operation o = {call, .in = call_of(buf, count, type, from, tag, comm), .to = buf,
+			      .slowly = slowly};
+	struct sn_packed p;
+	*(call == RECV ? &o.status : &o.request) = end;
+	if (call == IRECV)
+		return later(&o);
+	if (!quick() || !sn_packed_in(&p, buf, &o.in))
+		return seldom(&o);
+	void *status = wanted(end) ? end : unused;
+	int rc = recv_bytes(bytes_of(&p, &o.in), p.at, status, slowly);
+	sn_packed_came(&p, rc, status);
+	return rc;
 }
 
 /* ---- MPI_Send ---- */
@@ -245,6 +315,12 @@ static ALWAYS int send(struct call c, const void *buf, const union function *slo
 		return 0;
 	sn_requests_before();
 	return SN_FUNCTION(slowly).send(buf, c.count, c.type, c.peer, c.tag, c.comm);
+}
+
+static __attribute__((noinline)) int send_bytes(struct call c, const void *bytes,
+						const union function *slowly)
+{
+	return send(c, bytes, slowly);
 }
 
 /* ---- MPI_Isend ---- */
@@ -309,6 +385,12 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 	return 0;
 }
 
+static __attribute__((noinline)) int recv_bytes(struct call c, void *bytes, void *status,
+						const union function *slowly)
+{
+	return recv(c, bytes, status, slowly);
+}
+
 /* ---- MPI_Irecv ---- */
 
 /* One that stays is the MPI's as soon as that looks for what has come. */
@@ -329,6 +411,8 @@ static ALWAYS int irecv(struct call c, void *buf, void *request, const union fun
 
 /* ---- MPI_Sendrecv ---- */
 
+static int both_packed(const struct operation *o);
+
 /* Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. */
 static inline int both(const struct operation *o)
 {
@@ -337,7 +421,7 @@ static inline int both(const struct operation *o)
 	struct entry *out = likely(q) ? find_send(&o->out) : NULL;
 	struct entry *in = likely(out) ? find_recv(c) : NULL;
 	if (!likely(in && (status_seen() || !wanted(o->status))))
-		return seldom(o);
+		return both_packed(o);
 	if (!likely(sn_seen_in_turn(in) && q->send(&out->way, o->from)))
 		return do_slowly(o);
 	int64_t len = recv_now(q, in, o->to);
@@ -351,48 +435,42 @@ static inline int both(const struct operation *o)
 	return 0;
 }
 
-/* ---- calls after which a handle may mean something else ---- */
-
-_Atomic uint32_t sn_freed_counts[SN_FREED];
-
-/* A type, or a communicator; else whatever was seen means something else. */
-static void forget(int call, handle freed)
+/* Of either, or of both. */
+static __attribute__((noinline)) int both_packed(const struct operation *o)
 {
-	if (freed && call != COMM_DISCONNECT)
-		sn_freed_is(freed);
-	else
-		sn_quick_forget();
+	uint64_t unused[8];
+	struct operation b = *o;
+	struct sn_packed out, in;
+	if (!quick())
+		return seldom(o);
+	bool outs = sn_packed_out(&out, o->from, &o->out), ins = sn_packed_in(&in, o->to, &o->in);
+	if (!outs && !ins)
+		return seldom(o);
+	if (outs) {
+		b.out = bytes_of(&out, &o->out);
+		b.from = out.at;
+	}
+	if (ins) {
+		b.in = bytes_of(&in, &o->in);
+		b.to = in.at;
+		b.status = wanted(o->status) ? o->status : unused;
+	}
+	int rc = both(&b);
+	if (outs)
+		sn_packed_sent(&out);
+	if (ins)
+		sn_packed_came(&in, rc, b.status);
+	return rc;
 }
 
-/*
- * After it, too: what it calls back may send. Of what takes fewer arguments the others are whatever was there.
- */
+/* ---- calls after which a handle may mean something else ---- */
+
 static int ends(int call, int p, void *a, void *b)
 {
-	bool comm = call == COMM_FREE || call == COMM_DISCONNECT, one = comm || call == TYPE_FREE;
-	union function mpi = SN_FUNCTION(&next[p][call]);
-	if (threads() == NOTHING)
-		return mpi.ends(a, b);
-	handle freed = !one || !a ? 0 : sn_mpi_nth(a, 0), was = comm ? freed : 0;
-	struct sn_meet_ending ending;
-	if (freed && threads() == ONE)
-		sn_requests_give_of(sn_mpi_plain(freed));
-	else
-		sn_requests_give();
-	forget(call, freed);
-	if (was) {
-		sn_matched_ends(was);
-		sn_meet_ends(&ending, was);
-	}
-	int rc;
-	bool mended = call == COMM_DISCONNECT && was &&
-		      (p || !sn_quick_is_tools("MPI_Comm_disconnect", mpi.symbol));
-	if (!mended || !sn_intel_disconnects(a, was, &rc))
-		rc = mpi.ends(a, b);
-	if (was)
-		sn_meet_ended(&ending, !rc);
-	forget(call, freed);
-	return rc;
+	static const enum sn_freed_by by[CALLS] = {[COMM_FREE] = SN_FREED_COMM,
+						   [COMM_DISCONNECT] = SN_FREED_DISCONNECTED,
+						   [TYPE_FREE] = SN_FREED_TYPE};
+	return sn_freed_call(by[call], p, SN_FUNCTION(&next[p][call]).ends, a, b);
 }
 
 void sn_quick_forget(void)

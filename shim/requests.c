@@ -270,9 +270,12 @@ void sn_own_switch_on(handle left)
 	sn_own_unlock();
 }
 
+/* Or one that stands for it (packed.h). */
 static inline bool to_learn(handle h)
 {
-	return sn_mpi_thread.mine && sn_mpi_thread.mine->pending && h == sn_mpi_thread.mine->pending;
+	handle pending = sn_mpi_thread.mine ? sn_mpi_thread.mine->pending : 0;
+	const struct slot *s = pending ? slot_of(own(h)) : NULL;
+	return pending && (s ? s->packed.at && s->real == pending : h == pending);
 }
 
 /* While none have been given: see waitall_before(). */
@@ -379,7 +382,7 @@ static __attribute__((noinline)) int wait_late(void *request, struct slot *s, vo
 	}
 	put(request, 0, s->real);
 	sn_requests_before();
-	int rc = sn_own_mpi[WAIT].wait(request, status);
+	int rc = wait_real(request, status);
 	if (at(request, 0) == sn_own_null)
 		put_back(s, false);
 	return rc;

@@ -58,25 +58,33 @@ static enum state state_of(struct slot *s, bool counts, uint32_t looks)
 
 /* ---- collectives that do not block (begun.h) ---- */
 
-/* By whichever thread: nobody but who asks of it changes it. */
-bool sn_requests_begin(struct sn_begun *b, void *request)
+struct slot *sn_own_new(void)
 {
 	if (!sn_requests_are_ready() || !sn_own_enter())
-		return false;
+		return NULL;
 	if (!sn_own_free)
 		sn_own_free = atomic_exchange_explicit(&sn_own_returned, NULL, memory_order_acquire);
 	struct slot *s = sn_own_free;
 	if (s) {
 		sn_own_free = s->next;
 		s->len = -1;
-		s->begun = b;
 		s->call.peer = sn_mpi_any_source();
 		s->tag = sn_mpi_any_tag();
 		s->asked = 0;
-		put(request, 0, name_of(s));
 	}
 	sn_own_leave();
-	return s != NULL;
+	return s;
+}
+
+/* By whichever thread: nobody but who asks of it changes it. */
+bool sn_requests_begin(struct sn_begun *b, void *request)
+{
+	struct slot *s = sn_own_new();
+	if (!s)
+		return false;
+	s->begun = b;
+	put(request, 0, name_of(s));
+	return true;
 }
 
 int64_t sn_own_look_begun(struct slot *s)

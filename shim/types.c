@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "types.h"
+#include "layout.h"
 #include <pthread.h>
 
 #define KNOWN 64
@@ -73,6 +73,11 @@ static int done(int rc, int at, size_t len)
 static __attribute__((noinline)) int pack(const struct sn_collective *c, const struct sn_meet_type *t,
 					  const void *from, int count, void *to, size_t len)
 {
+	const struct sn_layout *l = from ? sn_layout_of(t) : NULL;
+	if (likely(l)) {
+		sn_layout_pack(l, to, from, len);
+		return 0;
+	}
 	int at = 0, rc = sn_proof_mpi.pack(from, count, t->type, to, (int)len, &at, c->comm);
 	return done(rc, at, len);
 }
@@ -80,6 +85,11 @@ static __attribute__((noinline)) int pack(const struct sn_collective *c, const s
 static __attribute__((noinline)) int unpack(const struct sn_collective *c, const struct sn_meet_type *t,
 					    void *to, int count, const void *from, size_t len)
 {
+	const struct sn_layout *l = to ? sn_layout_of(t) : NULL;
+	if (likely(l)) {
+		sn_layout_unpack(l, to, from, len);
+		return 0;
+	}
 	int at = 0, rc = sn_proof_mpi.unpack(from, (int)len, &at, to, count, t->type, c->comm);
 	return done(rc, at, len);
 }

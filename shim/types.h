@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a program's memory goes to where all ranks can read it, and back: types without holes are copied, others packed
- * by the MPI. For blocks.h, bcast.h and rooted.h.
+ * How a program's memory goes to where all ranks can read it, and back: types without holes are copied, others packed,
+ * by the MPI until it is known how their bytes lie (layout.h). For blocks.h, bcast.h and rooted.h.
  */
 #ifndef SN_SHIM_TYPES_H
 #define SN_SHIM_TYPES_H

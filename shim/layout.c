@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "layout.h"
+#include "gpu.h"
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KNOWN	256	    /* types */
+#define LAYOUTS 128	    /* that differ */
+#define RUNS	4096	    /* of one */
+#define EXTENT	(16u << 20) /* bytes, at most */
+#define USES	2	    /* at least, before it is looked at */
+#define A_USE	(32u << 10) /* and one more for so many bytes of its extent */
+#define CHUNK	(16u << 10) /* bytes that are packed in one go */
+#define FEW	16	    /* blocks of an element */
+
+/* n blocks of len bytes each, the first at `at`, each `step` bytes behind the one before. */
+struct run {
+	intptr_t at, step;
+	size_t len, n;
+};
+
+struct sn_layout {
+	size_t size;
+	intptr_t extent;
+	bool chain; /* one run, which each element's goes on with */
+	bool few;   /* and each is one block */
+	size_t runs;
+	struct run run[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sn_layout *layouts[LAYOUTS];
+static unsigned count;
+
+/* ---- looking ---- */
+
+static void add(struct run *runs, size_t *n, intptr_t at, size_t len)
+{
+	struct run *r = *n ? &runs[*n - 1] : NULL;
+	if (r && r->len == len && r->n == 1 && at != r->at) {
+		r->step = at - r->at;
+		r->n = 2;
+	} else if (r && r->len == len && r->n > 1 && at == r->at + (intptr_t)r->n * r->step) {
+		r->n++;
+	} else {
+		if (*n < RUNS)
+			runs[*n] = (struct run){.at = at, .len = len, .n = 1};
+		++*n;
+	}
+}
+
+/* Out of what the MPI has packed: the places' lower bytes, then the next ones. More than RUNS: too many. */
+static size_t runs_of(struct run *runs, const unsigned char *packed, size_t size, int passes, intptr_t low)
+{
+	size_t n = 0, len = 0;
+	intptr_t begin = 0;
+	for (size_t i = 0; i < size && n <= RUNS; i++) {
+		intptr_t at = low;
+		for (int p = 0; p < passes; p++)
+			at += (intptr_t)packed[(size_t)p * size + i] << 8 * p;
+		if (len && at == begin + (intptr_t)len) {
+			len++;
+			continue;
+		}
+		if (len)
+			add(runs, &n, begin, len);
+		begin = at;
+		len = 1;
+	}
+	if (n <= RUNS)
+		add(runs, &n, begin, len);
+	return n;
+}
+
+static bool pack_places(handle type, unsigned char *memory, size_t covers, intptr_t low, char *out, int size,
+			int pass)
+{
+	int at = 0;
+	for (size_t i = 0; i < covers; i++)
+		memory[i] = (unsigned char)(i >> 8 * pass);
+	return !sn_proof_mpi.pack((const void *)((uintptr_t)memory - (uintptr_t)low), 1, type, out, size, &at,
+				  sn_mpi_handle(SN_COMM_SELF)) &&
+	       at == size;
+}
+
+/* One that is known already, or from now on; with the lock. */
+static const struct sn_layout *keep(const struct sn_layout *l)
+{
+	size_t bytes = sizeof(*l) + l->runs * sizeof(*l->run);
+	for (unsigned i = 0; i < count; i++)
+		if (layouts[i]->runs == l->runs && !memcmp(layouts[i], l, bytes))
+			return layouts[i];
+	struct sn_layout *kept = count < LAYOUTS ? malloc(bytes) : NULL;
+	if (kept)
+		layouts[count++] = memcpy(kept, l, bytes);
+	return kept;
+}
+
+static const struct sn_layout *look(const struct sn_meet_type *t, intptr_t low, size_t covers)
+{
+	int passes = covers > 1u << 16 ? 3 : covers > 1u << 8 ? 2 : 1;
+	size_t size = (size_t)t->size;
+	struct sn_layout *l = calloc(1, sizeof(*l) + RUNS * sizeof(*l->run));
+	unsigned char *memory = malloc(covers), *out = malloc((size_t)passes * size);
+	const struct sn_layout *kept = NULL;
+	bool known = l && memory && out;
+	for (int p = 0; p < passes && known; p++)
+		known = pack_places(t->type, memory, covers, low, (char *)out + (size_t)p * size, t->size, p);
+	if (known) {
+		l->size = size;
+		l->extent = t->extent;
+		l->runs = runs_of(l->run, out, size, passes, low);
+		if (l->runs == 1 && l->run->n == 1)
+			l->run->step = t->extent;
+		l->chain = l->runs == 1 && l->run->step * (intptr_t)l->run->n == t->extent;
+		l->few = l->runs <= FEW;
+		for (size_t i = 0; i < l->runs && l->few; i++)
+			l->few = l->run[i].n == 1;
+		if (l->runs <= RUNS)
+			kept = keep(l);
+	}
+	free(l);
+	free(memory);
+	free(out);
+	return kept;
+}
+
+/* With the lock. It has been sent, or received, so it is committed. */
+static const struct sn_layout *ask(const struct sn_meet_type *t, unsigned *uses)
+{
+	handle handlers[2];
+	intptr_t low, covers = 0;
+	const struct sn_layout *l = NULL;
+	bool serial = sn_quick_serial();
+	if (++*uses < USES || count == LAYOUTS)
+		return NULL;
+	if (serial)
+		sn_proof_quiet(handlers);
+	/* each byte of it once, at most: else it is none that anything may be received into */
+	if (!sn_proof_mpi.type_get_true_extent(t->type, &low, &covers) && covers >= t->size &&
+	    covers <= (intptr_t)EXTENT && *uses >= USES + (unsigned)covers / A_USE) {
+		l = look(t, low, (size_t)covers);
+		*uses = l ? *uses : UINT_MAX / 2;
+	}
+	if (serial)
+		sn_proof_loud(handlers);
+	return l;
+}
+
+const struct sn_layout *sn_layout_of(const struct sn_meet_type *t)
+{
+	static struct {
+		handle type;
+		unsigned generation, uses;
+		const struct sn_layout *layout;
+	} known[KNOWN], *k;
+	if (t->stays || t->size <= 0 || sn_gpu_is_here())
+		return NULL;
+	bool alone = sn_quick_serial(); /* as in types.c */
+	if (!alone)
+		pthread_mutex_lock(&lock);
+	k = &known[(t->type ^ t->type >> 6 ^ t->type >> 12) % KNOWN];
+	if (!likely(k->type == t->type && k->generation == t->generation)) {
+		k->type = t->type;
+		k->generation = t->generation;
+		k->uses = 0;
+		k->layout = NULL;
+	}
+	if (!likely(k->layout))
+		k->layout = ask(t, &k->uses);
+	const struct sn_layout *l = k->layout;
+	if (!alone)
+		pthread_mutex_unlock(&lock);
+	return l;
+}
+
+bool sn_layout_is_whole(const struct sn_layout *l, int n, intptr_t *at)
+{
+	*at = l->run->at;
+	return l->runs == 1 && l->run->n == 1 && (n <= 1 || l->extent == (intptr_t)l->size);
+}
+
+/* ---- packing ---- */
+
+#define EACH(to, to_step, from, from_step, n, bytes)                                                         \
+	for (size_t i = 0; i < (n); i++)                                                                     \
+	memcpy((char *)(to) + (intptr_t)i * (to_step), (const char *)(from) + (intptr_t)i * (from_step),     \
+	       bytes)
+
+/* n blocks of len bytes. Those of a length that is known here are a load and a store each. */
+static void blocks(uintptr_t at_to, intptr_t to_step, uintptr_t at_from, intptr_t from_step, size_t n,
+		   size_t len)
+{
+	char *to = (char *)at_to;
+	const char *from = (const char *)at_from;
+	switch (len) {
+	case 1: EACH(to, to_step, from, from_step, n, 1); break;
+	case 2: EACH(to, to_step, from, from_step, n, 2); break;
+	case 4: EACH(to, to_step, from, from_step, n, 4); break;
+	case 8: EACH(to, to_step, from, from_step, n, 8); break;
+	case 12: EACH(to, to_step, from, from_step, n, 12); break;
+	case 16: EACH(to, to_step, from, from_step, n, 16); break;
+	case 24: EACH(to, to_step, from, from_step, n, 24); break;
+	case 32: EACH(to, to_step, from, from_step, n, 32); break;
+	default: EACH(to, to_step, from, from_step, n, len);
+	}
+}
+
+/* Between memory where they lie as the type says, at `apart`, and where they lie together. */
+static inline void move(bool out, uintptr_t apart, intptr_t step, uintptr_t packed, intptr_t packed_step,
+			size_t n, size_t len)
+{
+	if (out)
+		blocks(packed, packed_step, apart, step, n, len);
+	else
+		blocks(apart, step, packed, packed_step, n, len);
+}
+
+/* So many elements, one after the other. */
+static void elements(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t packed, size_t n)
+{
+	for (size_t e = 0; e < n; e++) {
+		for (size_t i = 0; i < l->runs; i++) {
+			const struct run *r = &l->run[i];
+			move(out, apart + (uintptr_t)r->at, r->step, packed, (intptr_t)r->len, r->n, r->len);
+			packed += r->len * r->n;
+		}
+		apart += (uintptr_t)l->extent;
+	}
+}
+
+/* Likewise, of each the first block, then of each the next one: a loop of one kind at a time. */
+static void by_blocks(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t packed, size_t n)
+{
+	for (size_t i = 0; i < l->runs; i++) {
+		const struct run *r = &l->run[i];
+		move(out, apart + (uintptr_t)r->at, l->extent, packed, (intptr_t)l->size, n, r->len);
+		packed += r->len;
+	}
+}
+
+/* The first bytes of an element. */
+static void part(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t packed, size_t len)
+{
+	for (size_t i = 0; i < l->runs && len; i++) {
+		const struct run *r = &l->run[i];
+		size_t whole = len / r->len < r->n ? len / r->len : r->n;
+		move(out, apart + (uintptr_t)r->at, r->step, packed, (intptr_t)r->len, whole, r->len);
+		packed += whole * r->len;
+		len -= whole * r->len;
+		if (whole == r->n || !len)
+			continue;
+		move(out, apart + (uintptr_t)(r->at + (intptr_t)whole * r->step), 0, packed, 0, 1, len);
+		return;
+	}
+}
+
+static void all(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t packed, size_t len)
+{
+	size_t n = len / l->size, chunk = CHUNK / l->size;
+	const struct run *r = l->run;
+	if (l->chain && r->step == (intptr_t)r->len) {
+		move(out, apart + (uintptr_t)r->at, 0, packed, 0, 1, n * l->size);
+	} else if (l->chain) {
+		move(out, apart + (uintptr_t)r->at, r->step, packed, (intptr_t)r->len, n * r->n, r->len);
+	} else if (l->few && chunk > FEW && n > FEW) {
+		/* what is read and written in a chunk stays in the nearest cache for its next block */
+		for (size_t e = 0; e < n; e += chunk)
+			by_blocks(l, out, apart + e * (uintptr_t)l->extent, packed + e * l->size,
+				  n - e < chunk ? n - e : chunk);
+	} else {
+		elements(l, out, apart, packed, n);
+	}
+	part(l, out, apart + n * (uintptr_t)l->extent, packed + n * l->size, len - n * l->size);
+}
+
+void sn_layout_pack(const struct sn_layout *l, void *to, const void *from, size_t len)
+{
+	all(l, true, (uintptr_t)from, (uintptr_t)to, len);
+}
+
+void sn_layout_unpack(const struct sn_layout *l, void *to, const void *from, size_t len)
+{
+	all(l, false, (uintptr_t)to, (uintptr_t)from, len);
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "packed.h"
+#include "collective.h"
+#include "own.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const char *name, const char *value)
+{
+	const char *v = getenv(name);
+	return v && !strcmp(v, value);
+}
+
+/*
+ * MPICH, and Intel MPI, move what goes by memory of their own in pieces: to oneself, and, unless told not to, on a node. A
+ * piece of bytes that ends within an element is an error for who receives it as one of a type.
+ */
+static bool goes_whole(const struct call *c)
+{
+	static _Atomic int outside; /* 0: not asked yet; negative: no */
+	int rank;
+	if (sn_mpi_family != MPICH)
+		return true;
+	if (!likely(outside))
+		outside = is("MPIR_CVAR_NOLOCAL", "1") || is("I_MPI_FABRICS", "ofi") ? 1 : -1;
+	return outside > 0 && !sn_proof_mpi.comm_rank(c->comm, &rank) && rank != c->peer;
+}
+
+/* What may be packed here: else NULL. */
+static const struct sn_layout *layout_of(bool in, const void *buf, const struct call *c, size_t *len,
+					 bool *dense)
+{
+	if (!buf || c->count <= 0 || sn_mpi_builtin(c->type) || sn_mpi_in_place(buf) || !sn_proof_find())
+		return NULL;
+	struct sn_meet_type t = sn_type_find(c->type, sn_collective_generation());
+	const struct sn_layout *l = t.size > 0 ? sn_layout_of(&t) : NULL;
+	*len = l ? sn_type_bytes(&t, c->count) : 0;
+	*dense = t.extent == t.size;
+	return *len && *len <= SN_PACKED_MOST && (in || (c->peer >= 0 && goes_whole(c))) ? l : NULL;
+}
+
+/* ---- calls that block ---- */
+
+/* NULL: it is in use, or there is none. */
+static char *take(bool in, size_t len)
+{
+	struct sn_packing *m = &sn_mpi_thread.mine->packing[in];
+	if (m->busy)
+		return NULL;
+	if (m->bytes < len) {
+		free(m->at);
+		m->at = malloc(len);
+		m->bytes = m->at ? len : 0;
+	}
+	m->busy = m->at != NULL;
+	return m->at;
+}
+
+static void give_back(bool in)
+{
+	struct sn_packing *m = &sn_mpi_thread.mine->packing[in];
+	m->busy = false;
+	if (m->bytes <= SN_PACKED_KEPT)
+		return;
+	free(m->at);
+	m->at = NULL;
+	m->bytes = 0;
+}
+
+static bool begin(struct sn_packed *p, bool in, const void *buf, const struct call *c)
+{
+	size_t len;
+	intptr_t at;
+	bool dense;
+	const struct sn_layout *l = layout_of(in, buf, c, &len, &dense);
+	if (!l)
+		return false;
+	*p = (struct sn_packed){.layout = l, .buf = (void *)(uintptr_t)buf, .len = (int)len, .in = in};
+	if (sn_layout_is_whole(l, c->count, &at)) {
+		p->layout = NULL;
+		p->at = (char *)((uintptr_t)buf + (uintptr_t)at);
+		return at || !dense; /* else it goes the quick way as it is */
+	}
+	p->at = take(in, len);
+	return p->at != NULL;
+}
+
+bool sn_packed_out(struct sn_packed *p, const void *buf, const struct call *c)
+{
+	if (!begin(p, false, buf, c))
+		return false;
+	if (p->layout)
+		sn_layout_pack(p->layout, p->at, buf, (size_t)p->len);
+	return true;
+}
+
+bool sn_packed_in(struct sn_packed *p, void *buf, const struct call *c)
+{
+	return begin(p, true, buf, c);
+}
+
+void sn_packed_sent(struct sn_packed *p)
+{
+	if (p->layout)
+		give_back(false);
+}
+
+/* How an MPI writes that is known when it has been seen (abi.h), and until then it is asked. */
+static size_t bytes_in(const void *status)
+{
+	static int (*_Atomic get_count)(const void *status, handle type, int *count);
+	int n = 0;
+	if (likely(status_seen()))
+		return status_len(status);
+	if (!get_count) {
+		void *found = sn_mpi_find("PMPI_Get_count");
+		memcpy(&get_count, &found, sizeof(found));
+	}
+	return get_count && !get_count(status, sn_mpi_handle(SN_BYTE), &n) && n > 0 ? (size_t)n : 0;
+}
+
+void sn_packed_came(struct sn_packed *p, int rc, const void *status)
+{
+	if (!p->layout)
+		return;
+	if (!rc)
+		sn_layout_unpack(p->layout, p->buf, p->at, bytes_in(status));
+	give_back(true);
+}
+
+/* ---- calls that do not ---- */
+
+/* Memory that was given back, by the power of two that its length is. */
+#define KINDS 21
+#define EACH  8
+static struct {
+	unsigned n;
+	char *at[EACH];
+} blocks[KINDS];
+_Static_assert(1u << (KINDS - 1) == SN_PACKED_KEPT, "the longest that are kept");
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static unsigned kind_of(size_t len)
+{
+	return len <= 1 ? 0 : 64 - (unsigned)__builtin_clzl(len - 1);
+}
+
+/* A locked instruction waits for what was written before, to a ring too. */
+static bool guard(void)
+{
+	bool several = !sn_quick_serial();
+	if (several)
+		pthread_mutex_lock(&lock);
+	return several;
+}
+
+static void unguard(bool several)
+{
+	if (several)
+		pthread_mutex_unlock(&lock);
+}
+
+static char *memory(size_t len)
+{
+	unsigned kind = kind_of(len);
+	char *at = NULL;
+	if (kind >= KINDS)
+		return malloc(len);
+	bool several = guard();
+	if (likely(blocks[kind].n))
+		at = blocks[kind].at[--blocks[kind].n];
+	unguard(several);
+	return at ? at : malloc((size_t)1 << kind);
+}
+
+static void memory_back(const struct sn_packed *p)
+{
+	unsigned kind = kind_of((size_t)p->len);
+	bool kept = false;
+	if (kind < KINDS) {
+		bool several = guard();
+		kept = blocks[kind].n < EACH;
+		if (kept)
+			blocks[kind].at[blocks[kind].n++] = p->at;
+		unguard(several);
+	}
+	if (!kept)
+		free(p->at);
+}
+
+void sn_packed_end(struct sn_packed *p, int64_t came)
+{
+	if (p->in)
+		sn_layout_unpack(p->layout, p->buf, p->at, came < 0 ? (size_t)p->len : (size_t)came);
+	memory_back(p);
+	p->at = NULL;
+}
+
+/* Those that the program wants to hear no more of. Seen to whenever a message is packed. */
+static struct forgotten {
+	struct sn_packed packed;
+	handle real;
+	struct forgotten *next;
+} * _Atomic forgotten;
+
+static __attribute__((noinline)) void see_to_forgotten(void)
+{
+	struct forgotten *all = atomic_exchange(&forgotten, NULL);
+	for (struct forgotten *f = all; f; f = all) {
+		int flag = 0;
+		all = f->next;
+		sn_own_mpi[TEST].test(&f->real, &flag, sn_mpi_no_status());
+		if (flag) {
+			sn_packed_end(&f->packed, -1);
+			free(f);
+			continue;
+		}
+		f->next = atomic_load(&forgotten);
+		while (!atomic_compare_exchange_weak(&forgotten, &f->next, f))
+			;
+	}
+}
+
+bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct call *c)
+{
+	size_t len;
+	intptr_t at;
+	bool dense;
+	if (!likely(!atomic_load_explicit(&forgotten, memory_order_relaxed)))
+		see_to_forgotten();
+	const struct sn_layout *l = layout_of(in, buf, c, &len, &dense);
+	if (!l || sn_layout_is_whole(l, c->count, &at))
+		return false;
+	*p = (struct sn_packed){.layout = l, .buf = (void *)(uintptr_t)buf, .len = (int)len, .in = in};
+	p->at = memory(len);
+	if (p->at)
+		sn_layout_pack(l, p->at, buf, len);
+	return p->at != NULL;
+}
+
+void sn_packed_quick(struct sn_packed *p, void *request)
+{
+	struct slot *s = slot_of(own(at(request, 0)));
+	if (s)
+		s->packed = *p;
+	else
+		memory_back(p);
+}
+
+bool sn_packed_slowly(struct sn_packed *p)
+{
+	p->slot = sn_own_new();
+	if (!p->slot)
+		memory_back(p);
+	return p->slot != NULL;
+}
+
+void sn_packed_begun(struct sn_packed *p, int rc, handle real, void *request)
+{
+	if (rc) {
+		memory_back(p);
+		put_back(p->slot, false);
+		return;
+	}
+	p->slot->real = real;
+	p->slot->packed = *p;
+	put(request, 0, name_of(p->slot));
+}
+
+/* ---- other questions about its request (asked.c) ---- */
+
+void sn_own_packed_placed(struct slot *s)
+{
+	sn_packed_end(&s->packed, -1);
+}
+
+void sn_own_packed_wait(struct slot *s)
+{
+	uint64_t status[8] = {0};
+	s->real = sn_own_real(s);
+	if (!sn_own_mpi[WAIT].wait(&s->real, status)) {
+		s->call.peer = status_head(status)->source;
+		s->tag = status_head(status)->tag;
+	}
+	s->len = (int64_t)bytes_in(status);
+	sn_packed_end(&s->packed, s->len);
+}
+
+int sn_own_packed_free(struct slot *s)
+{
+	struct forgotten *f = malloc(sizeof(*f));
+	if (!f)
+		return sn_mpi_err_other();
+	*f = (struct forgotten){.packed = s->packed, .real = sn_own_real(s), .next = atomic_load(&forgotten)};
+	while (!atomic_compare_exchange_weak(&forgotten, &f->next, f))
+		;
+	s->packed.at = NULL;
+	put_back(s, false);
+	see_to_forgotten();
+	return 0;
+}

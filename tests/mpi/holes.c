@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages of types with holes, again and again, so that they are packed without the MPI (shim/packed.h), against bytes and
+ * against types of another kind: in each kind of call, whole and in part, of types that are freed and made anew. Every byte
+ * that has come is checked, and every other one that it is as it was.
+ *
+ * Other questions of such requests, of which the first (-a: which) is the last that is asked of one of sennit's.
+ *
+ *   holes [-m] [-a 0 to 3]       -m: MPI_THREAD_MULTIPLE
+ */
+#include "own_request.h"
+#include "stress.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TYPES	28
+#define ASKS	8 /* the last of them, of whose requests other questions are asked: then no more are sennit's */
+#define ROUNDS	14     /* of each */
+#define LONGEST 200000 /* bytes of an element */
+#define ROOM	(512u << 10)
+#define TAG	7
+#define RING	10
+
+static int rank, ranks;
+static char *out, *in, *want, *bytes;
+static int ours; /* requests of sennit's for these */
+
+/* ---- types, and where their bytes are, which is not asked of an MPI ---- */
+
+struct kind {
+	MPI_Datatype type;
+	int blocks, *len;
+	long *at, extent; /* bytes */
+	long low, high;	  /* of an element */
+	long size;
+};
+
+static void block(struct kind *k, long at, int len)
+{
+	k->len = realloc(k->len, (size_t)(k->blocks + 1) * sizeof(*k->len));
+	k->at = realloc(k->at, (size_t)(k->blocks + 1) * sizeof(*k->at));
+	must(k->len && k->at, "no memory");
+	k->len[k->blocks] = len;
+	k->at[k->blocks++] = at;
+	k->size += len;
+	k->low = at < k->low ? at : k->low;
+	k->high = at + len > k->high ? at + len : k->high;
+}
+
+static void vector_of(struct kind *k, struct rng *r)
+{
+	int n = 1 + (int)below(r, 300), len = 1 + (int)below(r, 5), step = len + (int)below(r, 9);
+	MPI_Type_vector(n, len, step, MPI_INT, &k->type);
+	for (int i = 0; i < n; i++)
+		block(k, 4L * i * step, 4 * len);
+	k->extent = 4L * ((n - 1) * step + len);
+}
+
+/* Backwards, and from there the next element further up. */
+static void turned(struct kind *k, struct rng *r)
+{
+	int n = 2 + (int)below(r, 20);
+	MPI_Datatype t;
+	MPI_Type_create_hvector(n, 1, -24, MPI_DOUBLE, &t);
+	MPI_Type_create_resized(t, -24L * (n - 1), 24L * n + 8, &k->type);
+	MPI_Type_free(&t);
+	for (int i = 0; i < n; i++)
+		block(k, -24L * i, 8);
+	k->extent = 24L * n + 8;
+}
+
+static void structure(struct kind *k, struct rng *r)
+{
+	int lens[3] = {1 + (int)below(r, 3), 1, 1 + (int)below(r, 7)};
+	MPI_Aint at[3] = {16, 0, 48};
+	MPI_Datatype types[3] = {MPI_INT, MPI_DOUBLE, MPI_CHAR}, t;
+	MPI_Type_create_struct(3, lens, at, types, &t);
+	MPI_Type_create_resized(t, 0, 64, &k->type);
+	MPI_Type_free(&t);
+	block(k, 16, 4 * lens[0]);
+	block(k, 0, 8);
+	block(k, 48, lens[2]);
+	k->extent = 64;
+}
+
+/* Bytes at any place, in any order. */
+static void scattered(struct kind *k, struct rng *r)
+{
+	int n = 1 + (int)below(r, 60), lens[60], at[60], order[60], next = 0;
+	for (int i = 0; i < n; i++) {
+		order[i] = i;
+		lens[i] = 1 + (int)below(r, 40);
+	}
+	shuffle(r, order, n);
+	for (int i = 0; i < n; i++) {
+		at[order[i]] = next += (int)below(r, 12);
+		next += lens[order[i]];
+	}
+	MPI_Type_indexed(n, lens, at, MPI_BYTE, &k->type);
+	for (int i = 0; i < n; i++)
+		block(k, at[i], lens[i]);
+	k->extent = k->high - k->low;
+}
+
+/* A part of a cube. */
+static void cube(struct kind *k, struct rng *r)
+{
+	int sizes[3], subs[3], starts[3];
+	for (int i = 0; i < 3; i++) {
+		sizes[i] = 2 + (int)below(r, 20);
+		subs[i] = 1 + (int)below(r, (uint64_t)sizes[i]);
+		starts[i] = (int)below(r, (uint64_t)(sizes[i] - subs[i] + 1));
+	}
+	MPI_Type_create_subarray(3, sizes, subs, starts, MPI_ORDER_C, MPI_DOUBLE, &k->type);
+	for (int x = starts[0]; x < starts[0] + subs[0]; x++)
+		for (int y = starts[1]; y < starts[1] + subs[1]; y++)
+			block(k, 8L * ((x * sizes[1] + y) * sizes[2] + starts[2]), 8 * subs[2]);
+	k->extent = 8L * sizes[0] * sizes[1] * sizes[2];
+}
+
+/* Vectors of structures. */
+static void nested(struct kind *k, struct rng *r)
+{
+	struct kind s = {0};
+	int n = 1 + (int)below(r, 30);
+	structure(&s, r);
+	MPI_Type_create_hvector(n, 2, 200, s.type, &k->type);
+	for (int i = 0; i < n; i++)
+		for (int e = 0; e < 2; e++)
+			for (int b = 0; b < s.blocks; b++)
+				block(k, 200L * i + 64L * e + s.at[b], s.len[b]);
+	k->extent = 200L * (n - 1) + 128;
+	MPI_Type_free(&s.type);
+	free(s.at);
+	free(s.len);
+}
+
+/* In one piece, but not at the beginning, or with something behind it. */
+static void one_piece(struct kind *k, struct rng *r)
+{
+	int at = (int)below(r, 3), len = 1 + (int)below(r, 100);
+	MPI_Datatype t;
+	MPI_Type_indexed(1, &len, &at, MPI_INT, &t);
+	MPI_Type_create_resized(t, 0, 4L * (at + len) + 4L * (long)below(r, 3), &k->type);
+	MPI_Type_free(&t);
+	block(k, 4L * at, 4 * len);
+	MPI_Aint low, extent;
+	MPI_Type_get_extent(k->type, &low, &extent);
+	k->extent = extent;
+}
+
+/* A column of a matrix, whose elements go on with the next one. */
+static void column(struct kind *k, struct rng *r)
+{
+	int n = 10 + (int)below(r, 500), columns = 3 + (int)below(r, 40);
+	MPI_Datatype t;
+	MPI_Type_vector(n, 1, columns, MPI_DOUBLE, &t);
+	MPI_Type_create_resized(t, 0, 8, &k->type);
+	MPI_Type_free(&t);
+	for (int i = 0; i < n; i++)
+		block(k, 8L * i * columns, 8);
+	k->extent = 8;
+}
+
+static struct kind make(struct rng *r, int nth)
+{
+	static void (*const kinds[])(struct kind *, struct rng *) = {vector_of, turned, structure, scattered,
+								     cube,	nested, one_piece, column};
+	struct kind k = {.low = LONGEST, .high = -LONGEST};
+	kinds[nth % 8](&k, r);
+	MPI_Type_commit(&k.type);
+	return k;
+}
+
+/* At most so many that fit, and of columns as many as the next one is still another. */
+static int most_of(const struct kind *k)
+{
+	long most = k->extent < k->high - k->low ? 3 : 150000 / k->extent;
+	return most > 2000 ? 2000 : most < 1 ? 1 : (int)most;
+}
+
+/* ---- what is sent, and what is to come ---- */
+
+static long begin_of(const struct kind *k)
+{
+	return k->low < 0 ? -k->low + 64 : 64;
+}
+
+/* The message's first len bytes, of whatever elements, at their places. */
+static void place(const struct kind *k, char *buf, const char *packed, long len)
+{
+	for (long e = 0, left = len; left > 0; e++)
+		for (int b = 0; b < k->blocks && left > 0; b++) {
+			long n = k->len[b] < left ? k->len[b] : left;
+			memcpy(buf + begin_of(k) + e * k->extent + k->at[b], packed, (size_t)n);
+			packed += n;
+			left -= n;
+		}
+}
+
+static void check(const struct kind *k, long len, const char *what, int n)
+{
+	memset(want, GUARD, ROOM);
+	place(k, want, bytes, len);
+	if (!memcmp(in, want, ROOM))
+		return;
+	for (size_t i = 0; i < ROOM; i++)
+		must(in[i] == want[i], "%s %d: byte %zu is %d, not %d", what, n, i, in[i], want[i]);
+}
+
+static void check_status(const MPI_Status *s, const struct kind *k, long len, int from, int tag,
+			 const char *what)
+{
+	int got, count;
+	MPI_Get_count(s, MPI_BYTE, &got);
+	MPI_Get_count(s, k->type, &count);
+	must(s->MPI_SOURCE == from && s->MPI_TAG == tag, "%s: from %d with tag %d", what, s->MPI_SOURCE,
+	     s->MPI_TAG);
+	must(got == len && (len % k->size ? count == MPI_UNDEFINED : count == len / k->size),
+	     "%s: %d bytes, %d elements", what, got, count);
+}
+
+enum { SEND, SSEND, ISEND, ISEND_FREED, SENDS };
+enum { RECV, RECV_ANY, IRECV, IRECV_TEST, IRECV_ALL, IRECV_SOME, IRECV_ANY, IRECV_STATUS, RECVS };
+static const char *const names[RECVS] = {"MPI_Recv",
+					 "MPI_Recv from any",
+					 "MPI_Irecv, MPI_Wait",
+					 "MPI_Irecv, MPI_Test",
+					 "MPI_Irecv, MPI_Waitall",
+					 "MPI_Waitsome",
+					 "MPI_Waitany",
+					 "MPI_Request_get_status"};
+
+static void send(int how, const void *buf, int count, MPI_Datatype type, int to, MPI_Request *r)
+{
+	*r = MPI_REQUEST_NULL;
+	switch (how) {
+	case SEND: MPI_Send(buf, count, type, to, TAG, MPI_COMM_WORLD); break;
+	case SSEND: MPI_Ssend(buf, count, type, to, TAG, MPI_COMM_WORLD); break;
+	default: MPI_Isend(buf, count, type, to, TAG, MPI_COMM_WORLD, r);
+	}
+	if (how == ISEND_FREED)
+		MPI_Request_free(r);
+}
+
+static MPI_Status receive(int how, void *buf, int count, MPI_Datatype type, int from)
+{
+	MPI_Status s[2] = {{0}};
+	MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+	int flag = 0, n = 0, at[2];
+	if (how <= RECV_ANY) {
+		MPI_Recv(buf, count, type, how ? MPI_ANY_SOURCE : from, TAG, MPI_COMM_WORLD, s);
+		return s[0];
+	}
+	MPI_Irecv(buf, count, type, from, TAG, MPI_COMM_WORLD, &r[1]);
+	switch (how) {
+	case IRECV: MPI_Wait(&r[1], &s[1]); break;
+	case IRECV_ALL: MPI_Waitall(2, r, s); break;
+	case IRECV_ANY: MPI_Waitany(2, r, &n, &s[1]); break;
+	case IRECV_SOME:
+		MPI_Waitsome(2, r, &n, at, s);
+		must(n == 1 && at[0] == 1, "MPI_Waitsome says %d", n);
+		s[1] = s[0];
+		break;
+	case IRECV_STATUS:
+		while (!flag)
+			MPI_Request_get_status(r[1], &flag, &s[1]);
+		break;
+	default:
+		while (!flag)
+			MPI_Test(&r[1], &flag, &s[1]);
+	}
+	if (how != IRECV_STATUS)
+		must(r[1] == MPI_REQUEST_NULL, "%s leaves a request", names[how]);
+	return s[1];
+}
+
+static void ended(MPI_Request *r)
+{
+	MPI_Wait(r, MPI_STATUS_IGNORE);
+}
+
+static void take_one_way(const struct kind *k, int as, long len, long part, int room, bool to_bytes, int n)
+{
+	MPI_Status s;
+	st.doing = names[as];
+	memset(in, GUARD, ROOM);
+	if (to_bytes) {
+		memset(want, 0, (size_t)len);
+		s = receive(as, want, (int)len, MPI_BYTE, 0);
+		must(!memcmp(want, bytes, (size_t)len), "%s: bytes of a type", names[as]);
+		check_status(&s, k, len, 0, TAG, names[as]);
+		return;
+	}
+	s = receive(as, in + begin_of(k), room, k->type, 0);
+	check(k, part, names[as], n);
+	check_status(&s, k, part, 0, TAG, names[as]);
+}
+
+/* Of n elements some, and of the next one some blocks: MPICH wants no part of an int. */
+static long part_of(const struct kind *k, struct rng *r, int n)
+{
+	long len = (long)below(r, (uint64_t)n) * k->size;
+	int more = 1 + (int)below(r, (uint64_t)k->blocks);
+	for (int b = 0; b < more; b++)
+		len += k->len[b];
+	return len;
+}
+
+/* From rank 0 to each other one: the type here, bytes there, or the other way round, or both. */
+static void one_way(const struct kind *k, struct rng *r, int round, bool asks)
+{
+	int most = most_of(k), n = 1 + (int)below(r, (uint64_t)most), room = n + (int)below(r, 2);
+	int how = (int)below(r, SENDS - !asks), as = (int)below(r, RECVS - !asks);
+	long len = n * k->size, part = chance(r, 30) ? part_of(k, r, n) : len;
+	bool as_bytes = chance(r, 30) || part < len, to_bytes = !as_bytes && chance(r, 30);
+	MPI_Request request;
+	pattern_fill(bytes, (uint64_t)round * 1000 + (uint64_t)n, 0, (size_t)len);
+	if (!rank) {
+		memset(out, 0x11, ROOM);
+		place(k, out, bytes, len);
+		for (int to = 1; to < ranks; to++) {
+			st.doing = "sends";
+			if (as_bytes)
+				send(how, bytes, (int)part, MPI_BYTE, to, &request);
+			else
+				send(how, out + begin_of(k), n, k->type, to, &request);
+			ended(&request);
+		}
+	} else {
+		take_one_way(k, as, len, part, room > most ? most : room, to_bytes, n);
+	}
+	if (how == ISEND_FREED) /* nobody else says when its memory may be written again */
+		MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* In a ring. */
+static void around(const struct kind *k, const struct kind *other, int round, bool blocks)
+{
+	int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, most = most_of(k),
+	    n = 1 + round % most;
+	bool packed = other->size == k->size;
+	MPI_Status s[2];
+	MPI_Request r[2];
+	pattern_fill(bytes, (uint64_t)round + 5, 0, (size_t)(n * k->size));
+	memset(out, 0x22, ROOM);
+	memset(in, GUARD, ROOM);
+	place(packed ? other : k, out, bytes, n * k->size);
+	const struct kind *of = packed ? other : k;
+	const void *from = out + begin_of(of);
+	void *to = in + begin_of(k);
+	st.doing = blocks ? "MPI_Sendrecv" : "MPI_Isend, MPI_Irecv, MPI_Waitall";
+	if (blocks) {
+		MPI_Sendrecv(from, n, of->type, next, RING, to, n, k->type, before, RING, MPI_COMM_WORLD, s);
+	} else {
+		MPI_Irecv(to, n, k->type, before, RING, MPI_COMM_WORLD, r);
+		MPI_Isend(from, n, of->type, next, RING, MPI_COMM_WORLD, r + 1);
+		ours += is_own(r[0]) && k->blocks > 1 &&
+			n * k->size > 5000; /* longer than one of the quick ones */
+		if (round & 1)
+			MPI_Waitall(2, r, s);
+		else
+			MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+	}
+	check(k, n * k->size, st.doing, n);
+	if (blocks || round & 1)
+		check_status(s, k, n * k->size, before, RING, st.doing);
+}
+
+/* One that never came, and that nobody waits for any more. */
+static void cancelled(const struct kind *k)
+{
+	MPI_Status s;
+	MPI_Request r;
+	int flag;
+	st.doing = "cancelled";
+	pattern_fill(bytes, 3, 0, (size_t)k->size);
+	memset(in, GUARD, ROOM);
+	MPI_Irecv(in + begin_of(k), 1, k->type, rank, TAG + 1, MPI_COMM_WORLD, &r);
+	MPI_Cancel(&r);
+	MPI_Wait(&r, &s);
+	MPI_Test_cancelled(&s, &flag);
+	must(flag, "not cancelled");
+	check(k, 0, "cancelled", 1);
+}
+
+/* To oneself, to nobody, and by addresses alone. */
+static void odd_ones(const struct kind *k)
+{
+	MPI_Status s;
+	int count;
+	MPI_Aint at;
+	MPI_Datatype absolute;
+	st.doing = "odd ones";
+	pattern_fill(bytes, 3, 0, (size_t)k->size);
+	memset(out, 0x33, ROOM);
+	memset(in, GUARD, ROOM);
+	place(k, out, bytes, k->size);
+	MPI_Sendrecv(out + begin_of(k), 1, k->type, rank, TAG, in + begin_of(k), 1, k->type, rank, TAG,
+		     MPI_COMM_WORLD, &s);
+	check(k, k->size, "to oneself", 1);
+	memset(in, GUARD, ROOM);
+	MPI_Recv(in + begin_of(k), 1, k->type, MPI_PROC_NULL, TAG, MPI_COMM_WORLD, &s);
+	MPI_Send(out + begin_of(k), 1, k->type, MPI_PROC_NULL, TAG, MPI_COMM_WORLD);
+	MPI_Get_count(&s, k->type, &count);
+	must(!count && s.MPI_SOURCE == MPI_PROC_NULL, "from nobody: %d", count);
+	MPI_Get_address(in + begin_of(k), &at);
+	int one = 1;
+	MPI_Type_create_hindexed(1, &one, &at, k->type, &absolute);
+	MPI_Type_commit(&absolute);
+	for (int i = 0; i < 4; i++) {
+		memset(in, GUARD, ROOM);
+		MPI_Sendrecv(out + begin_of(k), 1, k->type, rank, TAG, MPI_BOTTOM, 1, absolute, rank, TAG,
+			     MPI_COMM_WORLD, &s);
+		check(k, k->size, "by its address", 1);
+	}
+	MPI_Type_free(&absolute);
+}
+
+/* A receive that is given up while its message is still to come: it comes all the same. */
+static void forgotten(const struct kind *k)
+{
+	MPI_Request r;
+	MPI_Status s;
+	int n = most_of(k);
+	st.doing = "a receive that is given up";
+	pattern_fill(bytes, 4, 0, (size_t)(n * k->size));
+	memset(in, GUARD, ROOM);
+	memset(out, 0, ROOM);
+	place(k, out, bytes, n * k->size);
+	if (rank == 1) {
+		MPI_Irecv(in + begin_of(k), n, k->type, 0, TAG, MPI_COMM_WORLD, &r);
+		MPI_Request_free(&r);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!rank)
+		MPI_Send(out + begin_of(k), n, k->type, 1, TAG, MPI_COMM_WORLD);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 1) {
+		for (int i = 0; i < 100; i++)
+			MPI_Iprobe(0, TAG + 2, MPI_COMM_WORLD, &(int){0}, &s);
+		for (int i = 0; i < 4; i++) /* what looks after it */
+			MPI_Sendrecv(out + begin_of(k), n, k->type, 1, TAG, want, (int)(n * k->size),
+				     MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &s);
+		check(k, n * k->size, "given up", n);
+	}
+}
+
+/* By a number of another language. */
+static void translated(const struct kind *k)
+{
+	int n = most_of(k);
+	MPI_Request r;
+	MPI_Status s;
+	st.doing = "MPI_Request_c2f";
+	pattern_fill(bytes, 6, 0, (size_t)(n * k->size));
+	memset(in, GUARD, ROOM);
+	MPI_Irecv(in + begin_of(k), n, k->type, rank, TAG, MPI_COMM_WORLD, &r);
+	memset(out, 0x44, ROOM);
+	place(k, out, bytes, n * k->size);
+	MPI_Send(out + begin_of(k), n, k->type, rank, TAG, MPI_COMM_WORLD);
+	MPI_Request again = MPI_Request_f2c(MPI_Request_c2f(r));
+	MPI_Wait(&again, &s);
+	check(k, n * k->size, "translated", n);
+	check_status(&s, k, n * k->size, rank, TAG, st.doing);
+}
+
+int main(int argc, char **argv)
+{
+	bool threads = argc > 1 && !strcmp(argv[1], "-m");
+	int provided, first = argc > 2 && !strcmp(argv[argc - 2], "-a") ? atoi(argv[argc - 1]) : 0;
+	static void (*const questions[])(const struct kind *) = {NULL, forgotten, cancelled, translated};
+	struct rng r = {20261130};
+	MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	st.rank = rank;
+	out = need(ROOM);
+	in = need(ROOM);
+	want = need(ROOM);
+	bytes = need(ROOM);
+	watch_start(60);
+	struct kind other = make(&r, 2);
+	for (int t = 0; t < TYPES; t++) {
+		struct kind k = make(&r, t);
+		bool asks = t >= TYPES - ASKS;
+		if (t == TYPES - ASKS && first)
+			questions[first](&k);
+		for (int i = 0; i < ROUNDS; i++) {
+			one_way(&k, &r, i, asks);
+			around(&k, &other, i, i & 1);
+			around(&k, &k, i + 20, !(i & 1));
+		}
+		odd_ones(&k);
+		if (asks) {
+			cancelled(&k);
+			forgotten(&k);
+			translated(&k);
+		}
+		MPI_Type_free(&k.type);
+		free(k.at);
+		free(k.len);
+		watch_feed();
+	}
+	MPI_Type_free(&other.type);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!threads && getenv("LD_PRELOAD") && strstr(getenv("LD_PRELOAD"), "libsennit-mpi"))
+		must(ours > 30, "only %d requests were sennit's", ours);
+	if (!rank)
+		printf("holes: %d types on %d ranks, every byte right\n", TYPES, ranks);
+	MPI_Finalize();
+	return 0;
+}
