@@ -156,8 +156,8 @@ const struct sn_layout *sn_layout_of(const struct sn_meet_type *t)
 		unsigned generation, uses;
 		const struct sn_layout *layout;
 	} known[KNOWN], *k;
-	if (t->stays || t->size <= 0 || sn_gpu_is_here())
-		return NULL;
+	if (t->layout || t->stays || t->size <= 0 || sn_gpu_is_here())
+		return t->layout;
 	bool alone = sn_quick_serial(); /* as in types.c */
 	if (!alone)
 		pthread_mutex_lock(&lock);

@@ -99,12 +99,14 @@ static inline unsigned sn_type_generation(handle type, unsigned generation)
 	return generation + sn_freed(type);
 }
 
+struct sn_layout;
 struct sn_meet_type { /* blocks.h: as it was in this generation (collective.c) */
 	handle type;
 	unsigned generation;
-	int size;   /* 0: it is none */
-	bool plain; /* the MPI's own, without holes: to be copied, else packed */
-	bool stays; /* the MPI's own, which nobody frees */
+	int size;			/* 0: it is none */
+	bool plain;			/* the MPI's own, without holes: to be copied, else packed */
+	bool stays;			/* the MPI's own, which nobody frees */
+	const struct sn_layout *layout; /* known for ever (layout.h); NULL: that is to be asked */
 	bool solid; /* its bytes are the first ones of its extent, without holes; but behind them there may be one */
 	intptr_t extent;
 };

@@ -33,7 +33,7 @@ static inline size_t sn_side_bytes(const struct side *s)
 }
 
 /*
- * From how the program has them to how they lie in the window, or back, by the MPI. 0, or an error of its. Not for more bytes, or
+ * From how the program has them to how they lie in the window, or back, by the MPI where layout.h does not know them. 0, or an error of its. Not for more bytes, or
  * elements, than an int counts.
  */
 int sn_side_repack(const void *from, int64_t n, handle type, void *to, int64_t to_n, handle to_type,

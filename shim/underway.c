@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "underway.h"
+#include "layout.h"
 #include "own.h"
 #include "told.h"
 #include <pthread.h>
@@ -157,10 +158,14 @@ static void ends(struct sn_begun *b, bool failed)
 static __attribute__((noinline)) void keep_type(struct sn_begun *b)
 {
 	handle kept = 0; /* half as wide ones are written into the lower half */
+	b->in.layout = sn_layout_of(&b->in);
+	if (b->in.layout) /* then nobody needs the type any more */
+		return;
 	if (sn_begun_mpi.type_contiguous(1, b->in.type, &kept))
 		return;
 	sn_begun_mpi.type_commit(&kept);
 	b->in.type = b->kept = kept;
+	b->in.stays = true; /* its handle says nothing of the next one that has it */
 }
 
 struct sn_begun *sn_underway_keep(const struct sn_begun *b)
