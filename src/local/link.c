@@ -161,12 +161,27 @@ static void adopt(struct sn_link *link, struct sn_conn *conn)
 	sn_list_add_tail(&link->conns, &conn->owner_link);
 }
 
+/*
+ * It stays closed: descriptors or memory lack, or something that confines this process (Landlock, AppArmor) refuses. Who
+ * posted may not listen, as an MPI to what becomes of an injected message, and would wait for the peer's answer for ever.
+ */
+static int stays_closed(struct sn_link *link, int rc)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&said))
+		sn_warn("peer %u (on this node) cannot be reached: %s", sn_core_peer_number(link->peer),
+			sn_last_error());
+	sn_link_doom(link, rc, false);
+	return rc;
+}
+
 int sn_link_open(struct sn_link *link)
 {
 	uint32_t ring_bytes;
 	int rc, fd = channel_make(link, &ring_bytes);
 	if (fd < 0)
-		return fd;
+		return stays_closed(link, fd);
 	struct sn_conn *conn = sn_conn_start(link->rail, &link->ids, fd, ring_bytes, &rc);
 	if (conn)
 		adopt(link, conn);
@@ -174,7 +189,7 @@ int sn_link_open(struct sn_link *link)
 		channel_close(link);
 		channel_drop(link);
 		link->lost = conn != NULL;
-		return rc;
+		return conn ? rc : stays_closed(link, rc);
 	}
 	link->out = conn;
 	opened(link);

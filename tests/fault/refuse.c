@@ -24,6 +24,8 @@ bool refuse_copies(unsigned ops, int error)
 		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_ACCEPT4 ? answer : SECCOMP_RET_ALLOW),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_accept, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_ACCEPT ? answer : SECCOMP_RET_ALLOW),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, ops & REFUSE_SENDMSG ? answer : SECCOMP_RET_ALLOW),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};

@@ -62,6 +62,12 @@ static void refuse_accepting(void)
 		skip("this kernel has no seccomp filters");
 }
 
+static void refuse_greeting(void)
+{
+	if (!refuse_copies(REFUSE_SENDMSG, EPERM))
+		skip("this kernel has no seccomp filters");
+}
+
 static void refuse_reading(void)
 {
 	if (!refuse_copies(REFUSE_READ, EPERM))
@@ -171,6 +177,26 @@ static void accepting_refused_later(struct side *s)
 	await(&s->b->step, 4);
 }
 
+/*
+ * No connection can be made, as where each process is in a Landlock domain of its own. Who has injected a message, and
+ * does not look what became of it, is not left waiting for the answer.
+ */
+static void greeting_refused_later(struct side *s)
+{
+	char byte = 0;
+	int peer = 1 - s->me;
+
+	refuse_greeting();
+	atomic_fetch_add(&s->b->step, 1);
+	await(&s->b->step, 2);
+	sn_inject(s->ep, s->peer[peer], &byte, 1, 1, 0, 0);
+	CHECK(finish(s, post_recv(s, peer, &byte, 1, 1)).status < 0, "a message came without a connection");
+	CHECK(sn_inject(s->ep, s->peer[peer], &byte, 1, 1, 0, 0) < 0,
+	      "a second message left without a connection");
+	atomic_fetch_add(&s->b->step, 1);
+	await(&s->b->step, 4);
+}
+
 /* Another user than root, or capabilities would help; then nothing in /proc/PID may be read by others either. */
 static void undumpable(void)
 {
@@ -263,6 +289,8 @@ static int run(const char *name)
 		return pair(refuse_accepting, refuse_accepting, only_net);
 	if (strcmp(name, "accept-later") == 0)
 		return pair(NULL, NULL, accepting_refused_later);
+	if (strcmp(name, "greeting-later") == 0)
+		return pair(NULL, NULL, greeting_refused_later);
 	if (strcmp(name, "one-side") == 0)
 		return pair(refuse_eperm, NULL, either);
 	if (strcmp(name, "read") == 0)

@@ -18,7 +18,14 @@
 #define ANY_BITS  UINT64_MAX
 
 /* ---- refuse.c ---- */
-enum { REFUSE_READ = 1, REFUSE_WRITE = 2, REFUSE_MEMFD = 4, REFUSE_ACCEPT4 = 8, REFUSE_ACCEPT = 16 };
+enum {
+	REFUSE_READ = 1,
+	REFUSE_WRITE = 2,
+	REFUSE_MEMFD = 4,
+	REFUSE_ACCEPT4 = 8,
+	REFUSE_ACCEPT = 16,
+	REFUSE_SENDMSG = 32
+};
 /* From now on process_vm_readv and/or process_vm_writev (and so on) of this process, in all its threads, fail with this error. */
 bool refuse_copies(unsigned ops, int error);
 
