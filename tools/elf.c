@@ -85,6 +85,8 @@ static void read_dynamic(const struct image *im, const Elf64_Ehdr *eh, const Elf
 			continue;
 		if (d.d_tag == DT_NEEDED)
 			add_needed(im, strings + d.d_un.d_val, elf);
+		else if (d.d_tag == DT_SONAME)
+			elf->named = true;
 		else if (d.d_tag == DT_RUNPATH || d.d_tag == DT_RPATH)
 			set_search(im, strings + d.d_un.d_val, d.d_tag == DT_RPATH, elf);
 	}

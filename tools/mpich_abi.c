@@ -224,6 +224,8 @@ enum sn_program sn_mpich_program_kind(char *const *argv, const char **name)
 		struct sn_elf elf;
 		bool ok = file && sn_elf_read(file, &elf);
 		free(file);
+		if (ok && elf.named && !elf.needed_count) /* a loader: the program follows */
+			continue;
 		*name = *argv;
 		if (ok && elf.bits == 64 && !elf.needed_count)
 			return SN_PROGRAM_STATIC;

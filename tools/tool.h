@@ -63,6 +63,7 @@ struct sn_elf {
 	/* names of the libraries it asks for; only for files of this program's own class */
 	char needed[64][64];
 	unsigned needed_count;
+	bool named;	   /* a library, which says its own name (DT_SONAME) */
 	char search[1024]; /* where it wants them looked for: DT_RUNPATH or DT_RPATH, or "" */
 	bool search_first; /* DT_RPATH: before LD_LIBRARY_PATH */
 };

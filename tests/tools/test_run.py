@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`sennit run`: which MPI is it, what is set, and what is said when it cannot work."""
+import glob
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -141,6 +143,15 @@ class Mistakes(RunTest):
             self.assertTrue(any(program + " is statically linked" in line for line in lines), lines)
             r = self.run_("--", *start, program)
             self.assertEqual((r.returncode, r.stderr.count("is statically linked")), (0, 1), r.stderr)
+
+    def test_a_loader_that_is_named_is_no_static_program(self):
+        kind = platform.machine().replace("_", "-")
+        loader = next((f for f in glob.glob(f"/lib*/ld-linux-{kind}.so.*") if os.access(f, os.X_OK)), None)
+        if not loader:
+            self.skipTest("no loader of the C library is where it usually is")
+        for start in ([], [self.launcher("mpirun", "mpirun (Open MPI) 4.1.4"), "-n", "2"]):
+            r = self.run_("--", *start, loader, "/bin/true")
+            self.assertEqual((r.returncode, r.stderr), (0, ""))
 
 
 class Programs(RunTest):
