@@ -4,9 +4,9 @@
  *
  * An arena is a file without a name (copy/heap_file.h) as large as the machine's memory (where there are many ranks, as heap_may.c
  * says), mapped shared, accessible as far as blocks reach (copy/heap.h); pages exist once they are touched, and go back to
- * the system (a hole is punched) when more freed memory is kept than RETAIN, and than a RETAIN_PARTth of what is in use: a page
- * that comes anew is zeroed first, and programs that free much allocate much. Blocks are whole pages, first fit from the lowest
- * address. What describes them lies outside, so that a peer who writes where it may not spoils contents and nothing else.
+ * the system (a hole is punched) when more freed memory is kept than RETAIN, and than a RETAIN_PARTth of what is in use (a page
+ * that comes anew is zeroed first, and programs that free much allocate much), or than is to spare. Blocks are whole pages, first
+ * fit from below. What describes them lies outside, so that a peer who writes where it may not spoils contents and nothing else.
  *
  * What the program gets begins IN bytes into the first page, unless it asks for more alignment: where copies stumble
  * (base/copy.c), the C library's, of a block to what begins with a page or a little behind that, or back, took 20 times as long,
@@ -70,7 +70,7 @@ static struct {
 	unsigned count; /* slots of at[] that were ever used */
 	uint32_t made;
 	struct arena *now; /* the one that new blocks come from */
-	size_t most;	   /* the longest block that it may have */
+	size_t most, keep; /* the longest block that it may have; so much that is free, at most, in units */
 	bool decided, off; /* off is for good */
 	bool forked;	   /* this process is a rank's child */
 	_Atomic uintptr_t low, high;
@@ -125,7 +125,7 @@ static struct arena *arena_make(void)
 	struct arena *a = &heap.at[slot];
 	struct stat st;
 	memset(a, 0, sizeof(*a));
-	a->bytes = sn_heap_bytes();
+	a->bytes = sn_heap_bytes(&heap.keep);
 	a->units = a->bytes / UNIT;
 	a->fd = a->bytes ? sn_heap_file(a->bytes, advised(), heap.forked, &a->huge, &heap.most) : -1;
 	heap.off = a->fd < 0 || fstat(a->fd, &st);
@@ -304,8 +304,8 @@ static struct arena *block_of(const void *p, size_t *at, size_t *in)
 
 static size_t retained(const struct arena *a)
 {
-	size_t part = a->used / RETAIN_PART;
-	return part > RETAIN ? part : RETAIN;
+	size_t part = a->used / RETAIN_PART, most = part > RETAIN ? part : RETAIN;
+	return most < heap.keep ? most : heap.keep;
 }
 
 /*

@@ -18,8 +18,8 @@
 bool sn_heap_may(void);
 /* Is a sanitizer's runtime loaded? */
 bool sn_heap_sanitized(void);
-/* How long an arena is; 0: there can be none. */
-size_t sn_heap_bytes(void);
+/* How long an arena is; 0: there can be none. *keep: so much of it, in units, may lie there freed and not given back. */
+size_t sn_heap_bytes(size_t *keep);
 /*
  * Its file, or -1. before: so much of the earlier ones may get huge pages; forked: this is a rank's child. See there for *huge
  * and *most.

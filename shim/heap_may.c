@@ -15,7 +15,9 @@
  * Each rank maps the arena of each other, up to three times. Without an end 192 ranks on a node of 768 GiB would want
  * 432 TiB of address space, and there are 128; with this one it is 18. What finds no room in an arena is malloc's.
  */
-#define MORE	  8
+#define MORE 8
+#define SPARE                                                                                                \
+	8 /* a rank keeps no more than this part of its share of the memory: what is freed may be what another needs */
 #define HUGE_PAGE ((size_t)2 << 20)
 
 /* There only where a sanitizer's runtime is loaded. */
@@ -61,10 +63,11 @@ static size_t ranks_here(void)
 	return here > 0 ? (size_t)here : 1;
 }
 
-size_t sn_heap_bytes(void)
+size_t sn_heap_bytes(size_t *keep)
 {
 	struct rlimit limit;
 	size_t bytes = sn_memory_of_machine(), ranks = ranks_here();
+	*keep = sn_memory_allowed() / SPARE / ranks / SN_HEAP_UNIT;
 	if (ranks > MORE)
 		bytes = bytes / ranks * MORE;
 	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur != RLIM_INFINITY)
