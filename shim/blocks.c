@@ -217,6 +217,11 @@ static __attribute__((noinline)) int differs(const struct blocks *b, unsigned ra
 	if (theirs & NOTHING)
 		fprintf(stderr, "sennit: rank %u of a communicator has nothing for %s that MPI allows\n",
 			rank, name_of(said(b, 0)));
+	else if (theirs == said(b, said_sent(theirs))) /* and what others send may be alike, too */
+		fprintf(stderr,
+			"sennit: rank %u of a communicator wants %zu bytes of rank %u in %s, which sends "
+			"%zu: all ranks must have the same\n",
+			b->m->rank, len_of(b, rank), rank, name_of(theirs), said_sent(theirs));
 	else
 		fprintf(stderr,
 			"sennit: rank %u of a communicator is in %s with blocks of %zu bytes, rank %u in %s "

@@ -423,6 +423,26 @@ static void disagree(const struct memory *m, MPI_Errhandler handler, int way)
 	MPI_Comm_free(&comm);
 }
 
+/* One wants nothing of another that brings some, while the longest of the blocks are as long for all. */
+static void wants_less(const struct memory *m, MPI_Errhandler handler)
+{
+	MPI_Comm comm;
+	int counts[RANKS], places[RANKS];
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	for (int k = 0; k < 20; k++)
+		one(false, false, m, &layouts[BYTES], &layouts[BYTES], 20, comm, k);
+	MPI_Comm_set_errhandler(comm, handler);
+	for (int r = 0; r < ranks; r++) {
+		counts[r] = rank || r < ranks - 1 ? 20 : 0;
+		places[r] = 20 * r;
+	}
+	told = 0;
+	MPI_Allgatherv(m->out, 20, MPI_BYTE, m->in, counts, places, MPI_BYTE, comm);
+	expect(told == !rank, "a rank that wants less", told);
+	one(false, false, m, &layouts[BYTES], &layouts[BYTES], 20, comm, 20);
+	MPI_Comm_free(&comm);
+}
+
 /*
  * What MPI does not allow is told by the handler, and what follows is right again; where ranks disagree no rank waits
  * for ever.
@@ -453,8 +473,10 @@ static void wrongs(const struct memory *m, bool ours)
 	}
 	for (int i = 0; ours && i < 3; i++)
 		disagree(m, handler, i);
-	if (ours)
+	if (ours) {
+		wants_less(m, handler);
 		committed_later(handler);
+	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, was);
 	MPI_Errhandler_free(&handler);

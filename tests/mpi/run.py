@@ -273,6 +273,8 @@ def blocks(args, runner):
     ranks = int(args.rest[1])  # two of them have messages for MPI_Bcast
     if (sends < calls * ((ranks - 1) / 2 if ranks > 2 else 0.75)) == alone:
         fail("that many are not expected")
+    if not alone and f"sennit: rank 0 of a communicator wants 0 bytes of rank {ranks - 1} in MPI_Allgatherv, which sends 20: " not in result.text:
+        fail("the length in which two ranks differ is not said")
 
 
 def rooted(args, runner):
