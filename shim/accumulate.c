@@ -187,7 +187,7 @@ static bool repack_here(const void *from, handle type, void *to, handle to_type,
 	struct sn_meet_type out = sn_type_find(type, now), in = sn_type_find(to_type, now);
 	const struct sn_layout *o = out.plain ? NULL : sn_layout_of(&out);
 	const struct sn_layout *i = in.plain ? NULL : sn_layout_of(&in);
-	if (!from || !to || (!o && !i) || !(o || out.plain) || !(i || in.plain))
+	if (!from || !to || !bytes || (!o && !i) || !(o || out.plain) || !(i || in.plain))
 		return false;
 	char *packed = o && i ? malloc(bytes) : o ? to : (void *)(uintptr_t)from;
 	if (!packed)

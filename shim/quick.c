@@ -10,46 +10,14 @@
 #include "packed.h"
 #include "probed.h"
 #include "requests.h"
+#include "unseen.h"
 #include "varying.h"
 #include "watch.h"
 #include <pthread.h>
 #include <string.h>
 
-#define SPARED 64
 #define LATE   3 /* receives in vain, one after the other */
 #define ALWAYS inline __attribute__((always_inline))
-
-typedef int (*send_fn)(const void *buf, int count, handle type, int to, int tag, handle comm);
-typedef int (*isend_fn)(const void *buf, int count, handle type, int to, int tag, handle comm, void *request);
-typedef int (*irecv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *request);
-typedef int (*recv_fn)(void *buf, int count, handle type, int from, int tag, handle comm, void *status);
-typedef int (*both_fn)(const void *out, int out_count, handle out_type, int to, int out_tag, void *in,
-		       int in_count, handle in_type, int from, int in_tag, handle comm, void *status);
-
-union function {
-	void *symbol;
-	send_fn send;
-	isend_fn isend;
-	recv_fn recv;
-	irecv_fn irecv;
-	both_fn both;
-	sn_freed_fn ends;
-};
-
-enum {
-	SEND,
-	ISEND,
-	RECV,
-	IRECV,
-	BOTH,
-	COMM_FREE,
-	COMM_DISCONNECT,
-	COMM_SET_INFO,
-	CVAR_WRITE,
-	TYPE_FREE,
-	FINALIZE,
-	CALLS
-};
 
 /* The MPI's, or a tool's: without a P, and with it. */
 static union function next[2][CALLS];
@@ -100,122 +68,6 @@ const struct sn_shim_quick *sn_quick(void)
 	return q && sn_elsewhere_is_due() ? NULL : q;
 }
 
-/* ---- a call that is not known yet ---- */
-
-/* Whatever it is: a message out, one in, or both. */
-struct operation {
-	int call; /* SEND to BOTH */
-	struct call out, in;
-	const void *from;
-	void *to, *status, *request;
-	const union function *slowly;
-};
-
-static int do_slowly(const struct operation *o)
-{
-	const struct call *out = &o->out, *in = &o->in;
-	union function mpi = SN_FUNCTION(o->slowly);
-	if (o->request == NULL) /* the others only begin */
-		sn_requests_before();
-	switch (o->call) {
-	case SEND: return mpi.send(o->from, out->count, out->type, out->peer, out->tag, out->comm);
-	case ISEND:
-		return mpi.isend(o->from, out->count, out->type, out->peer, out->tag, out->comm, o->request);
-	case RECV: return mpi.recv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->status);
-	case IRECV: return mpi.irecv(o->to, in->count, in->type, in->peer, in->tag, in->comm, o->request);
-	default:
-		return mpi.both(o->from, out->count, out->type, out->peer, out->tag, o->to, in->count,
-				in->type, in->peer, in->tag, in->comm, o->status);
-	}
-}
-
-/* By the MPI. If it is that of the receive that was watched, that has ended, in a way of which nothing is known here. */
-static void given(const void *request)
-{
-	struct sn_mine *m = sn_mpi_thread.mine;
-	if (m && m->pending && m->pending == sn_mpi_nth(request, 0))
-		m->pending = 0;
-}
-
-/* By the MPI, while nothing goes any other way: another thread holds. */
-static __attribute__((noinline)) int do_unseen(const struct operation *o)
-{
-	int rc = do_slowly(o);
-	if (o->request)
-		given(o->request);
-	return rc;
-}
-
-static __attribute__((noinline)) int do_watched(const struct operation *o)
-{
-	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
-	struct sn_mine *m = sn_mpi_thread.mine;
-	struct entry *out = sends ? sn_watch_seen(m->sends, m->kin_sends, &o->out) : NULL;
-	struct entry *in = recvs ? sn_watch_seen(m->recvs, m->kin_recvs, &o->in) : NULL;
-	/*
-	 * The first of several is that which a program asks for first, most often, before it asks for others and what
-	 * has come is read.
-	 */
-	if (o->call == IRECV && m->pending && ++m->spared % SPARED)
-		return do_unseen(o);
-	if (!(out || !sends) || !(in || !recvs) || !sn_watch_begin(recvs ? in : out))
-		return do_unseen(o);
-	if (sends)
-		sn_kin_watched(m->kin_sends, &o->out);
-	if (recvs)
-		sn_kin_watched(m->kin_recvs, &o->in);
-	/*
-	 * How a status is written is seen where the program wants none, too: a rank that only sends asks for none.
-	 * And a tag is read in it.
-	 */
-	uint64_t unused[8];
-	struct operation watched_with = *o;
-	if (recvs && o->call != IRECV && !wanted(o->status) &&
-	    (!status_seen() || o->in.tag == sn_mpi_any_tag()))
-		watched_with.status = unused;
-	int rc = do_slowly(&watched_with);
-	if (o->request)
-		given(o->request);
-	sn_quick_watched();
-	const struct sn_shim_lesson *l = &m->lesson;
-	if (!rc && l->sends == sends && l->recvs == recvs) {
-		if (out)
-			sn_learn_send(out, o->from);
-		/*
-		 * An MPI_Irecv that is over when it returns has brought what its MPI has not read yet, and may have
-		 * to answer, in whatever call. It teaches if the message has no bit that was not asked for, which is
-		 * where MPIs mark those, and if nothing is read before the call that ends it (which the provider
-		 * sees).
-		 */
-		if (o->call == IRECV) {
-			m->awaited = o->in;
-			m->awaited_in = o->to;
-			m->pending =
-				l->over && l->recv.exactly != l->recv.bits ? 0 : sn_mpi_nth(o->request, 0);
-		} else if (in) {
-			sn_learn_recv(in, o->to, watched_with.status);
-		}
-	}
-	return rc;
-}
-
-/*
- * To nobody nothing is sent: what leaves meanwhile is the MPI's answer to somebody. And from somebody: else its status
- * cannot be known before.
- */
-static bool may_be_known(const struct operation *o)
-{
-	bool sends = o->call != RECV && o->call != IRECV, recvs = o->call >= RECV;
-	return (!sends || o->out.peer >= 0) &&
-	       (!recvs || (o->in.peer >= 0 && (o->in.tag >= 0 || o->in.tag == sn_mpi_any_tag())));
-}
-
-/* Where all of a call lies in memory: what comes before is quicker in registers. */
-static int seldom(const struct operation *o)
-{
-	return quick() && may_be_known(o) ? do_watched(o) : do_unseen(o);
-}
-
 /* ---- types with holes (packed.h) ---- */
 
 static int send_bytes(struct call c, const void *bytes, const union function *slowly);
@@ -253,18 +105,18 @@ static int later(const struct operation *o)
 	struct sn_packed p;
 	if (!quick() || !sn_requests_are_ready() || !may_be_ours(o) ||
 	    !sn_packed_later(&p, in, in ? o->to : o->from, in ? &o->in : &o->out))
-		return seldom(o);
+		return sn_unseen_do(o);
 	struct call c = bytes_of(&p, in ? &o->in : &o->out);
 	if (later_quick(in, &c, &p, o->request)) {
 		sn_packed_quick(&p, o->request);
 		return 0;
 	}
 	if (!sn_packed_slowly(&p))
-		return seldom(o);
+		return sn_unseen_do(o);
 	handle real = 0;
 	struct operation bytes = {o->call,	    .out = c,		.in = c, .from = p.at, .to = p.at,
 				  .request = &real, .slowly = o->slowly};
-	int rc = p.len > (int)SN_PACKED_SOON ? do_unseen(&bytes) : seldom(&bytes);
+	int rc = p.len > (int)SN_PACKED_SOON ? sn_unseen_by_mpi(&bytes) : sn_unseen_do(&bytes);
 	sn_packed_begun(&p, rc, sn_mpi_nth(&real, 0), o->request);
 	return rc;
 }
@@ -279,7 +131,7 @@ static __attribute__((noinline)) int seldom_out(int call, const void *buf, int c
 	if (call == ISEND)
 		return later(&o);
 	if (!quick() || !sn_packed_out(&p, buf, &o.out))
-		return seldom(&o);
+		return sn_unseen_do(&o);
 	int rc = send_bytes(bytes_of(&p, &o.out), p.at, slowly);
 	sn_packed_sent(&p);
 	return rc;
@@ -296,7 +148,7 @@ static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, h
 	if (call == IRECV)
 		return later(&o);
 	if (!quick() || !sn_packed_in(&p, buf, &o.in))
-		return seldom(&o);
+		return sn_unseen_do(&o);
 	void *status = wanted(end) ? end : unused;
 	int rc = recv_bytes(bytes_of(&p, &o.in), p.at, status, slowly);
 	sn_packed_came(&p, rc, status);
@@ -305,22 +157,30 @@ static __attribute__((noinline)) int seldom_in(int call, void *buf, int count, h
 
 /* ---- MPI_Send ---- */
 
-static ALWAYS int send(struct call c, const void *buf, const union function *slowly)
+static ALWAYS int send_known(const struct sn_shim_quick *q, struct entry *e, struct call c, const void *buf,
+			     const union function *slowly)
 {
-	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *e = likely(q) ? find_send(&c) : NULL;
-	if (!likely(e))
-		return seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
 	if (likely(sn_seen_in_turn(e) && q->send(&e->way, buf)))
 		return 0;
 	sn_requests_before();
 	return SN_FUNCTION(slowly).send(buf, c.count, c.type, c.peer, c.tag, c.comm);
 }
 
+static ALWAYS int send(struct call c, const void *buf, const union function *slowly)
+{
+	const struct sn_shim_quick *q = quick_with_pass();
+	struct entry *e = likely(q) ? find_send(&c) : NULL;
+	return likely(e) ? send_known(q, e, c, buf, slowly)
+			 : seldom_out(SEND, buf, c.count, c.type, c.peer, c.tag, c.comm, NULL, slowly);
+}
+
 static __attribute__((noinline)) int send_bytes(struct call c, const void *bytes,
 						const union function *slowly)
 {
-	return send(c, bytes, slowly);
+	const struct sn_shim_quick *q = quick();
+	struct entry *e = q ? find_send(&c) : NULL;
+	return e ? send_known(q, e, c, bytes, slowly)
+		 : sn_unseen_do(&(struct operation){SEND, .out = c, .from = bytes, .slowly = slowly});
 }
 
 /* ---- MPI_Isend ---- */
@@ -369,12 +229,9 @@ static inline int64_t recv_now(const struct sn_shim_quick *q, struct entry *e, v
 	return len;
 }
 
-static ALWAYS int recv(struct call c, void *buf, void *status, const union function *slowly)
+static ALWAYS int recv_known(const struct sn_shim_quick *q, struct entry *e, struct call c, void *buf,
+			     void *status, const union function *slowly)
 {
-	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *e = likely(q) ? find_recv(&c) : NULL;
-	if (!likely(e && (status_seen() || !wanted(status))))
-		return seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
 	int64_t len = likely(sn_seen_in_turn(e)) ? recv_now(q, e, buf) : -1;
 	if (!likely(len >= 0)) {
 		sn_requests_before();
@@ -385,10 +242,23 @@ static ALWAYS int recv(struct call c, void *buf, void *status, const union funct
 	return 0;
 }
 
+static ALWAYS int recv(struct call c, void *buf, void *status, const union function *slowly)
+{
+	const struct sn_shim_quick *q = quick_with_pass();
+	struct entry *e = likely(q) ? find_recv(&c) : NULL;
+	return likely(e && (status_seen() || !wanted(status)))
+		       ? recv_known(q, e, c, buf, status, slowly)
+		       : seldom_in(RECV, buf, c.count, c.type, c.peer, c.tag, c.comm, status, slowly);
+}
+
 static __attribute__((noinline)) int recv_bytes(struct call c, void *bytes, void *status,
 						const union function *slowly)
 {
-	return recv(c, bytes, status, slowly);
+	const struct sn_shim_quick *q = quick();
+	struct entry *e = q && status_seen() ? find_recv(&c) : NULL;
+	return e ? recv_known(q, e, c, bytes, status, slowly)
+		 : sn_unseen_do(&(struct operation){RECV, .in = c, .to = bytes, .status = status,
+						    .slowly = slowly});
 }
 
 /* ---- MPI_Irecv ---- */
@@ -405,25 +275,19 @@ static ALWAYS int irecv(struct call c, void *buf, void *request, const union fun
 	if (likely(sn_seen_in_turn(e) && ready && sn_requests_post(q, e, buf, request)))
 		return 0;
 	int rc = SN_FUNCTION(slowly).irecv(buf, c.count, c.type, c.peer, c.tag, c.comm, request);
-	given(request);
+	sn_unseen_given(request);
 	return rc;
 }
 
 /* ---- MPI_Sendrecv ---- */
 
-static int both_packed(const struct operation *o);
-
 /* Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. */
-static inline int both(const struct operation *o)
+static inline int both_known(const struct sn_shim_quick *q, struct entry *out, struct entry *in,
+			     const struct operation *o)
 {
 	const struct call *c = &o->in;
-	const struct sn_shim_quick *q = quick_with_pass();
-	struct entry *out = likely(q) ? find_send(&o->out) : NULL;
-	struct entry *in = likely(out) ? find_recv(c) : NULL;
-	if (!likely(in && (status_seen() || !wanted(o->status))))
-		return both_packed(o);
 	if (!likely(sn_seen_in_turn(in) && q->send(&out->way, o->from)))
-		return do_slowly(o);
+		return sn_unseen_slowly(o);
 	int64_t len = recv_now(q, in, o->to);
 	if (!likely(len >= 0)) {
 		sn_requests_before();
@@ -435,6 +299,17 @@ static inline int both(const struct operation *o)
 	return 0;
 }
 
+/* False: not both are known. */
+static inline bool both_if_known(const struct sn_shim_quick *q, const struct operation *o, int *rc)
+{
+	struct entry *out = likely(q) ? find_send(&o->out) : NULL;
+	struct entry *in = likely(out) ? find_recv(&o->in) : NULL;
+	bool known = likely(in && (status_seen() || !wanted(o->status)));
+	if (known)
+		*rc = both_known(q, out, in, o);
+	return known;
+}
+
 /* Of either, or of both. */
 static __attribute__((noinline)) int both_packed(const struct operation *o)
 {
@@ -442,10 +317,10 @@ static __attribute__((noinline)) int both_packed(const struct operation *o)
 	struct operation b = *o;
 	struct sn_packed out, in;
 	if (!quick())
-		return seldom(o);
+		return sn_unseen_do(o);
 	bool outs = sn_packed_out(&out, o->from, &o->out), ins = sn_packed_in(&in, o->to, &o->in);
 	if (!outs && !ins)
-		return seldom(o);
+		return sn_unseen_do(o);
 	if (outs) {
 		b.out = bytes_of(&out, &o->out);
 		b.from = out.at;
@@ -455,12 +330,20 @@ static __attribute__((noinline)) int both_packed(const struct operation *o)
 		b.to = in.at;
 		b.status = wanted(o->status) ? o->status : unused;
 	}
-	int rc = both(&b);
+	int rc;
+	if (!both_if_known(quick(), &b, &rc))
+		rc = sn_unseen_do(&b);
 	if (outs)
 		sn_packed_sent(&out);
 	if (ins)
 		sn_packed_came(&in, rc, b.status);
 	return rc;
+}
+
+static inline int both(const struct operation *o)
+{
+	int rc;
+	return likely(both_if_known(quick_with_pass(), o, &rc)) ? rc : both_packed(o);
 }
 
 /* ---- calls after which a handle may mean something else ---- */
