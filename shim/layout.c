@@ -15,30 +15,15 @@
 #define CHUNK	(16u << 10) /* bytes that are packed in one go */
 #define FEW	16	    /* blocks of an element */
 
-/* n blocks of len bytes each, the first at `at`, each `step` bytes behind the one before. */
-struct run {
-	intptr_t at, step;
-	size_t len, n;
-};
-
-struct sn_layout {
-	size_t size;
-	intptr_t extent;
-	bool chain; /* one run, which each element's goes on with */
-	bool few;   /* and each is one block */
-	size_t runs;
-	struct run run[];
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sn_layout *layouts[LAYOUTS];
 static unsigned count;
 
 /* ---- looking ---- */
 
-static void add(struct run *runs, size_t *n, intptr_t at, size_t len)
+static void add(struct sn_run *runs, size_t *n, intptr_t at, size_t len)
 {
-	struct run *r = *n ? &runs[*n - 1] : NULL;
+	struct sn_run *r = *n ? &runs[*n - 1] : NULL;
 	if (r && r->len == len && r->n == 1 && at != r->at) {
 		r->step = at - r->at;
 		r->n = 2;
@@ -46,13 +31,13 @@ static void add(struct run *runs, size_t *n, intptr_t at, size_t len)
 		r->n++;
 	} else {
 		if (*n < RUNS)
-			runs[*n] = (struct run){.at = at, .len = len, .n = 1};
+			runs[*n] = (struct sn_run){.at = at, .len = len, .n = 1};
 		++*n;
 	}
 }
 
 /* Out of what the MPI has packed: the places' lower bytes, then the next ones. More than RUNS: too many. */
-static size_t runs_of(struct run *runs, const unsigned char *packed, size_t size, int passes, intptr_t low)
+static size_t runs_of(struct sn_run *runs, const unsigned char *packed, size_t size, int passes, intptr_t low)
 {
 	size_t n = 0, len = 0;
 	intptr_t begin = 0;
@@ -149,30 +134,38 @@ static const struct sn_layout *ask(const struct sn_meet_type *t, unsigned *uses)
 	return l;
 }
 
+static struct known {
+	handle type;
+	unsigned generation, uses;
+	const struct sn_layout *layout;
+} known[KNOWN];
+
+static struct known *place_of(handle type)
+{
+	return &known[(type ^ type >> 6 ^ type >> 12) % KNOWN];
+}
+
+const struct sn_layout *sn_layout_known(handle type, unsigned generation)
+{
+	bool several = sn_quick_guard(&lock);
+	const struct known *k = place_of(type);
+	const struct sn_layout *l = likely(k->type == type && k->generation == generation) ? k->layout : NULL;
+	sn_quick_unguard(&lock, several);
+	return l;
+}
+
 const struct sn_layout *sn_layout_of(const struct sn_meet_type *t)
 {
-	static struct {
-		handle type;
-		unsigned generation, uses;
-		const struct sn_layout *layout;
-	} known[KNOWN], *k;
 	if (t->layout || t->stays || t->size <= 0 || sn_gpu_is_here())
 		return t->layout;
-	bool alone = sn_quick_serial(); /* as in types.c */
-	if (!alone)
-		pthread_mutex_lock(&lock);
-	k = &known[(t->type ^ t->type >> 6 ^ t->type >> 12) % KNOWN];
-	if (!likely(k->type == t->type && k->generation == t->generation)) {
-		k->type = t->type;
-		k->generation = t->generation;
-		k->uses = 0;
-		k->layout = NULL;
-	}
+	bool several = sn_quick_guard(&lock);
+	struct known *k = place_of(t->type);
+	if (!likely(k->type == t->type && k->generation == t->generation))
+		*k = (struct known){.type = t->type, .generation = t->generation};
 	if (!likely(k->layout))
 		k->layout = ask(t, &k->uses);
 	const struct sn_layout *l = k->layout;
-	if (!alone)
-		pthread_mutex_unlock(&lock);
+	sn_quick_unguard(&lock, several);
 	return l;
 }
 
@@ -223,7 +216,7 @@ static void elements(const struct sn_layout *l, bool out, uintptr_t apart, uintp
 {
 	for (size_t e = 0; e < n; e++) {
 		for (size_t i = 0; i < l->runs; i++) {
-			const struct run *r = &l->run[i];
+			const struct sn_run *r = &l->run[i];
 			move(out, apart + (uintptr_t)r->at, r->step, packed, (intptr_t)r->len, r->n, r->len);
 			packed += r->len * r->n;
 		}
@@ -235,7 +228,7 @@ static void elements(const struct sn_layout *l, bool out, uintptr_t apart, uintp
 static void by_blocks(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t packed, size_t n)
 {
 	for (size_t i = 0; i < l->runs; i++) {
-		const struct run *r = &l->run[i];
+		const struct sn_run *r = &l->run[i];
 		move(out, apart + (uintptr_t)r->at, l->extent, packed, (intptr_t)l->size, n, r->len);
 		packed += r->len;
 	}
@@ -245,7 +238,7 @@ static void by_blocks(const struct sn_layout *l, bool out, uintptr_t apart, uint
 static void part(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t packed, size_t len)
 {
 	for (size_t i = 0; i < l->runs && len; i++) {
-		const struct run *r = &l->run[i];
+		const struct sn_run *r = &l->run[i];
 		size_t whole = len / r->len < r->n ? len / r->len : r->n;
 		move(out, apart + (uintptr_t)r->at, r->step, packed, (intptr_t)r->len, whole, r->len);
 		packed += whole * r->len;
@@ -260,7 +253,7 @@ static void part(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t
 static void all(const struct sn_layout *l, bool out, uintptr_t apart, uintptr_t packed, size_t len)
 {
 	size_t n = len / l->size, chunk = CHUNK / l->size;
-	const struct run *r = l->run;
+	const struct sn_run *r = l->run;
 	if (l->chain && r->step == (intptr_t)r->len) {
 		move(out, apart + (uintptr_t)r->at, 0, packed, 0, 1, n * l->size);
 	} else if (l->chain) {

@@ -16,9 +16,25 @@
 
 #include "types.h"
 
-struct sn_layout;
+/* n blocks of len bytes each, the first at `at`, each `step` bytes behind the one before. */
+struct sn_run {
+	intptr_t at, step;
+	size_t len, n;
+};
+
+struct sn_layout {
+	size_t size;	 /* of an element's bytes */
+	intptr_t extent; /* from one to the next */
+	bool chain;	 /* one run, which each element's goes on with */
+	bool few;	 /* a few runs, each of one block */
+	size_t runs;
+	struct sn_run run[];
+};
+
 /* NULL: it is not known, or not yet; or this may be a GPU's memory. Any thread. */
 const struct sn_layout *sn_layout_of(const struct sn_meet_type *t);
+/* One that is known by now, of this type in this generation (meet.h), wherever the memory is; NULL: it is not. */
+const struct sn_layout *sn_layout_known(handle type, unsigned generation);
 /* Do so many elements lie in one piece? Then it begins so many bytes behind the buffer. */
 bool sn_layout_is_whole(const struct sn_layout *l, int count, intptr_t *at);
 /* So many bytes of elements one after the other; the last of them may be a part of one. */

@@ -27,17 +27,25 @@ static bool goes_whole(const struct call *c)
 	return outside > 0 && !sn_proof_mpi.comm_rank(c->comm, &rank) && rank != c->peer;
 }
 
-/* What may be packed here: else NULL. */
-static const struct sn_layout *layout_of(bool in, const void *buf, const struct call *c, size_t *len,
-					 bool *dense)
+static __attribute__((noinline)) const struct sn_layout *ask(const struct call *c, unsigned now)
 {
-	if (!buf || c->count <= 0 || sn_mpi_builtin(c->type) || sn_mpi_in_place(buf) || !sn_proof_find())
+	if (sn_mpi_builtin(c->type) || !sn_proof_find())
 		return NULL;
-	struct sn_meet_type t = sn_type_find(c->type, sn_collective_generation());
-	const struct sn_layout *l = t.size > 0 ? sn_layout_of(&t) : NULL;
-	*len = l ? sn_type_bytes(&t, c->count) : 0;
-	*dense = t.extent == t.size;
-	return *len && *len <= SN_PACKED_MOST && (in || (c->peer >= 0 && goes_whole(c))) ? l : NULL;
+	struct sn_meet_type t = sn_type_find(c->type, now);
+	return t.size > 0 ? sn_layout_of(&t) : NULL;
+}
+
+/* What may be packed here: else NULL. */
+static const struct sn_layout *layout_of(bool in, const void *buf, const struct call *c, size_t *len)
+{
+	if (!buf || c->count <= 0 || (!in && c->peer < 0) || sn_mpi_in_place(buf))
+		return NULL;
+	unsigned now = sn_collective_generation();
+	const struct sn_layout *l = sn_layout_known(c->type, sn_type_generation(c->type, now));
+	if (!likely(l))
+		l = ask(c, now);
+	*len = l ? l->size * (size_t)c->count : 0;
+	return l && *len <= SN_PACKED_MOST && sn_kin_in_host(c->region) && (in || goes_whole(c)) ? l : NULL;
 }
 
 /* ---- calls that block ---- */
@@ -72,15 +80,14 @@ static bool begin(struct sn_packed *p, bool in, const void *buf, const struct ca
 {
 	size_t len;
 	intptr_t at;
-	bool dense;
-	const struct sn_layout *l = layout_of(in, buf, c, &len, &dense);
+	const struct sn_layout *l = layout_of(in, buf, c, &len);
 	if (!l)
 		return false;
 	*p = (struct sn_packed){.layout = l, .buf = (void *)(uintptr_t)buf, .len = (int)len, .in = in};
 	if (sn_layout_is_whole(l, c->count, &at)) {
 		p->layout = NULL;
 		p->at = (char *)((uintptr_t)buf + (uintptr_t)at);
-		return at || !dense; /* else it goes the quick way as it is */
+		return at || l->extent != (intptr_t)l->size; /* else it goes the quick way as it is */
 	}
 	p->at = take(in, len);
 	return p->at != NULL;
@@ -146,31 +153,16 @@ static unsigned kind_of(size_t len)
 	return len <= 1 ? 0 : 64 - (unsigned)__builtin_clzl(len - 1);
 }
 
-/* A locked instruction waits for what was written before, to a ring too. */
-static bool guard(void)
-{
-	bool several = !sn_quick_serial();
-	if (several)
-		pthread_mutex_lock(&lock);
-	return several;
-}
-
-static void unguard(bool several)
-{
-	if (several)
-		pthread_mutex_unlock(&lock);
-}
-
 static char *memory(size_t len)
 {
 	unsigned kind = kind_of(len);
 	char *at = NULL;
 	if (kind >= KINDS)
 		return malloc(len);
-	bool several = guard();
+	bool several = sn_quick_guard(&lock);
 	if (likely(blocks[kind].n))
 		at = blocks[kind].at[--blocks[kind].n];
-	unguard(several);
+	sn_quick_unguard(&lock, several);
 	return at ? at : malloc((size_t)1 << kind);
 }
 
@@ -179,11 +171,11 @@ static void memory_back(const struct sn_packed *p)
 	unsigned kind = kind_of((size_t)p->len);
 	bool kept = false;
 	if (kind < KINDS) {
-		bool several = guard();
+		bool several = sn_quick_guard(&lock);
 		kept = blocks[kind].n < EACH;
 		if (kept)
 			blocks[kind].at[blocks[kind].n++] = p->at;
-		unguard(several);
+		sn_quick_unguard(&lock, several);
 	}
 	if (!kept)
 		free(p->at);
@@ -226,10 +218,9 @@ bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct
 {
 	size_t len;
 	intptr_t at;
-	bool dense;
 	if (!likely(!atomic_load_explicit(&forgotten, memory_order_relaxed)))
 		see_to_forgotten();
-	const struct sn_layout *l = layout_of(in, buf, c, &len, &dense);
+	const struct sn_layout *l = layout_of(in, buf, c, &len);
 	if (!l || sn_layout_is_whole(l, c->count, &at))
 		return false;
 	*p = (struct sn_packed){.layout = l, .buf = (void *)(uintptr_t)buf, .len = (int)len, .in = in};

@@ -43,6 +43,7 @@
 #define SN_SHIM_QUICK_H
 
 #include "shim.h"
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -107,6 +108,19 @@ static inline uint64_t sn_quick_now_ns(void)
 const struct sn_shim_quick *sn_quick(void);
 /* Does one thread at a time call, as the MPI has promised? */
 bool sn_quick_serial(void);
+/* Only if not: a locked instruction waits for what was written before, to a ring too. What it returns is the other's. */
+static inline bool sn_quick_guard(pthread_mutex_t *lock)
+{
+	bool several = !sn_quick_serial();
+	if (several)
+		pthread_mutex_lock(lock);
+	return several;
+}
+static inline void sn_quick_unguard(pthread_mutex_t *lock, bool several)
+{
+	if (several)
+		pthread_mutex_unlock(lock);
+}
 /* Has the MPI begun by MPI_Init or MPI_Init_thread? Else nothing goes without it. */
 bool sn_quick_possible(void);
 /* From here on, until sn_quick_watched(); false: not now. */

@@ -45,13 +45,9 @@ struct sn_meet_type sn_type_find(handle type, unsigned of_all)
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	unsigned generation = sn_type_generation(type, of_all);
 	struct sn_meet_type *at = &known[(type ^ type >> 6 ^ type >> 12) % KNOWN];
-	bool alone =
-		sn_quick_serial(); /* a locked instruction waits for what was written before, to a ring too */
-	if (!alone)
-		pthread_mutex_lock(&lock);
+	bool several = sn_quick_guard(&lock);
 	struct sn_meet_type t = *at;
-	if (!alone)
-		pthread_mutex_unlock(&lock);
+	sn_quick_unguard(&lock, several);
 	if (t.type == type && (t.stays || t.generation == generation)) {
 		t.generation = generation;
 		return t;
