@@ -5,13 +5,20 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#define KNOWN	256	    /* types */
-#define LAYOUTS 128	    /* that differ */
-#define RUNS	4096	    /* of one */
-#define EXTENT	(16u << 20) /* bytes, at most */
+#define KNOWN	256	  /* types */
+#define LAYOUTS 128	  /* that differ */
+#define RUNS	4096	  /* of one */
+#define SIZE	(4 << 20) /* bytes of an element, at most */
+#define BITS	21
+#define PIECE	((size_t)1 << BITS)
+#define PIECES	2048	    /* that it lies in, at most */
 #define USES	2	    /* at least, before it is looked at */
-#define A_USE	(32u << 10) /* and one more for so many bytes of its extent */
+#define A_USE	(32u << 10) /* and one more for so many bytes of its extent, */
+#define MORE	1000	    /* but no more than that */
+#define PAGES	16384 /* that it may touch, about, to be looked at: each costs up to 1 us, some ten times */
 #define CHUNK	(16u << 10) /* bytes that are packed in one go */
 #define FEW	16	    /* blocks of an element */
 
@@ -36,38 +43,114 @@ static void add(struct sn_run *runs, size_t *n, intptr_t at, size_t len)
 	}
 }
 
-/* Out of what the MPI has packed: the places' lower bytes, then the next ones. More than RUNS: too many. */
-static size_t runs_of(struct sn_run *runs, const unsigned char *packed, size_t size, int passes, intptr_t low)
+/* Out of the places of its bytes. More than RUNS: too many. */
+static size_t runs_of(struct sn_run *runs, const intptr_t *places, size_t size, intptr_t low)
 {
 	size_t n = 0, len = 0;
 	intptr_t begin = 0;
 	for (size_t i = 0; i < size && n <= RUNS; i++) {
-		intptr_t at = low;
-		for (int p = 0; p < passes; p++)
-			at += (intptr_t)packed[(size_t)p * size + i] << 8 * p;
-		if (len && at == begin + (intptr_t)len) {
+		if (len && places[i] == begin + (intptr_t)len) {
 			len++;
 			continue;
 		}
 		if (len)
-			add(runs, &n, begin, len);
-		begin = at;
+			add(runs, &n, low + begin, len);
+		begin = places[i];
 		len = 1;
 	}
 	if (n <= RUNS)
-		add(runs, &n, begin, len);
+		add(runs, &n, low + begin, len);
 	return n;
 }
 
-static bool pack_places(handle type, unsigned char *memory, size_t covers, intptr_t low, char *out, int size,
-			int pass)
+/*
+ * Memory that the MPI packs an element out of. A type may reach over all of a program's matrix: then it is one piece of a file,
+ * mapped again and again, each byte of which says where in the piece it is; and of the pieces' numbers one bit after the
+ * other, by a second piece, of zeros.
+ */
+struct memory {
+	unsigned char *at, *piece;
+	size_t bytes, pieces;
+	int fd;
+};
+
+static bool map(const struct memory *m, size_t nth, bool zeros)
 {
-	int at = 0;
-	for (size_t i = 0; i < covers; i++)
-		memory[i] = (unsigned char)(i >> 8 * pass);
-	return !sn_proof_mpi.pack((const void *)((uintptr_t)memory - (uintptr_t)low), 1, type, out, size, &at,
-				  sn_mpi_handle(SN_COMM_SELF)) &&
-	       at == size;
+	void *at = mmap(m->at + nth * PIECE, PIECE, PROT_READ, MAP_SHARED | MAP_FIXED, m->fd,
+			zeros ? (off_t)PIECE : 0);
+	/* cppcheck-suppress memleak ; it lies in m->at */
+	return at != MAP_FAILED;
+}
+
+static bool have_memory(struct memory *m, size_t covers)
+{
+	*m = (struct memory){.bytes = covers, .pieces = (covers + PIECE - 1) / PIECE, .fd = -1};
+	if (m->pieces == 1)
+		return (m->at = m->piece = malloc(covers)) != NULL;
+	m->fd = memfd_create("sennit-layout", MFD_CLOEXEC);
+	m->bytes = PIECE;
+	void *piece = m->fd < 0 || ftruncate(m->fd, 2 * PIECE)
+			      ? MAP_FAILED
+			      : mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	void *at =
+		mmap(NULL, m->pieces * PIECE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	m->piece = piece == MAP_FAILED ? NULL : piece;
+	m->at = at == MAP_FAILED ? NULL : at;
+	bool mapped = m->piece && m->at;
+	for (size_t i = 0; i < m->pieces && mapped; i++)
+		mapped = map(m, i, false);
+	return mapped;
+}
+
+static void give_back(const struct memory *m)
+{
+	if (m->pieces == 1) {
+		free(m->at);
+		return;
+	}
+	if (m->at)
+		munmap(m->at, m->pieces * PIECE);
+	if (m->piece)
+		munmap(m->piece, PIECE);
+	if (m->fd >= 0)
+		close(m->fd);
+}
+
+/* Of a place the eight bits from this one on are shown, within a piece, or this one of the piece's number. */
+static int after(int shift)
+{
+	return shift >= BITS ? shift + 1 : shift + 8 < BITS ? shift + 8 : BITS;
+}
+
+/* False: they cannot be. */
+static bool show(const struct memory *m, int shift)
+{
+	bool in_piece = shift < BITS, shown = true;
+	for (size_t i = 0; i < m->bytes; i++)
+		m->piece[i] = in_piece ? (unsigned char)(i >> shift) : 1;
+	for (size_t i = 0; i < m->pieces && shown && !in_piece; i++)
+		shown = map(m, i, !(i * PIECE >> shift & 1));
+	return shown;
+}
+
+/* Where each byte of an element lies, in the order in which the MPI packs them, from the lowest one on. */
+static bool find_places(intptr_t *places, const struct sn_meet_type *t, intptr_t low, size_t covers)
+{
+	struct memory m;
+	unsigned char *packed = malloc((size_t)t->size);
+	bool known = have_memory(&m, covers) && packed;
+	for (int shift = 0; known && (covers - 1) >> shift; shift = after(shift)) {
+		int at = 0;
+		known = show(&m, shift) &&
+			!sn_proof_mpi.pack((const void *)((uintptr_t)m.at - (uintptr_t)low), 1, t->type,
+					   packed, t->size, &at, sn_mpi_handle(SN_COMM_SELF)) &&
+			at == t->size;
+		for (int i = 0; i < t->size && known; i++)
+			places[i] += (intptr_t)packed[i] << shift;
+	}
+	give_back(&m);
+	free(packed);
+	return known;
 }
 
 /* One that is known already, or from now on; with the lock. */
@@ -85,18 +168,14 @@ static const struct sn_layout *keep(const struct sn_layout *l)
 
 static const struct sn_layout *look(const struct sn_meet_type *t, intptr_t low, size_t covers)
 {
-	int passes = covers > 1u << 16 ? 3 : covers > 1u << 8 ? 2 : 1;
 	size_t size = (size_t)t->size;
 	struct sn_layout *l = calloc(1, sizeof(*l) + RUNS * sizeof(*l->run));
-	unsigned char *memory = malloc(covers), *out = malloc((size_t)passes * size);
+	intptr_t *places = calloc(size, sizeof(*places));
 	const struct sn_layout *kept = NULL;
-	bool known = l && memory && out;
-	for (int p = 0; p < passes && known; p++)
-		known = pack_places(t->type, memory, covers, low, (char *)out + (size_t)p * size, t->size, p);
-	if (known) {
+	if (l && places && find_places(places, t, low, covers)) {
 		l->size = size;
 		l->extent = t->extent;
-		l->runs = runs_of(l->run, out, size, passes, low);
+		l->runs = runs_of(l->run, places, size, low);
 		if (l->runs == 1 && l->run->n == 1)
 			l->run->step = t->extent;
 		l->chain = l->runs == 1 && l->run->step * (intptr_t)l->run->n == t->extent;
@@ -107,9 +186,15 @@ static const struct sn_layout *look(const struct sn_meet_type *t, intptr_t low, 
 			kept = keep(l);
 	}
 	free(l);
-	free(memory);
-	free(out);
+	free(places);
 	return kept;
+}
+
+/* Not where a byte is in it twice, which nothing may be received into. */
+static bool may_be_looked_at(int size, intptr_t covers)
+{
+	return size <= SIZE && covers >= size && covers <= (intptr_t)(PIECES * PIECE) &&
+	       (covers / 4096 <= PAGES || size / 8 <= PAGES);
 }
 
 /* With the lock. It has been sent, or received, so it is committed. */
@@ -123,9 +208,8 @@ static const struct sn_layout *ask(const struct sn_meet_type *t, unsigned *uses)
 		return NULL;
 	if (serial)
 		sn_proof_quiet(handlers);
-	/* each byte of it once, at most: else it is none that anything may be received into */
-	if (!sn_proof_mpi.type_get_true_extent(t->type, &low, &covers) && covers >= t->size &&
-	    covers <= (intptr_t)EXTENT && *uses >= USES + (unsigned)covers / A_USE) {
+	if (!sn_proof_mpi.type_get_true_extent(t->type, &low, &covers) && may_be_looked_at(t->size, covers) &&
+	    *uses >= USES + (covers / A_USE < MORE ? (unsigned)(covers / A_USE) : MORE)) {
 		l = look(t, low, (size_t)covers);
 		*uses = l ? *uses : UINT_MAX / 2;
 	}

@@ -5,8 +5,8 @@
  * it is one copy each, which a compiler makes of it.
  *
  * Nothing is asked of how the type was made: the MPI packs one element out of memory each byte of which says where it
- * is, and what comes out says which ones they are, and in which order. That takes about as long as the type's extent is
- * read and written three times, so it is done for one that is used again and again, the longer the extent the later.
+ * is, and what comes out says which ones they are, and in which order. That takes some us for a small type, and tens of ms for a
+ * column of a matrix of hundreds of MB, so it is done for one that is used again and again, the longer the extent the later.
  *
  * What was learned stays for ever: types that are freed and made again, as some programs do for each message, have the
  * same one.

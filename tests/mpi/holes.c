@@ -466,6 +466,48 @@ static void translated(const struct kind *k)
 	check_status(&s, k, n * k->size, rank, TAG, st.doing);
 }
 
+/* Of a matrix of 24 MB, a column, and what lies around one of its elements: it is looked at when it has been used often. */
+static void far_apart(void)
+{
+	enum { ROWS = 700, COLUMNS = 4300, TIMES = 600 };
+	int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, at[3] = {0, 1, 2 * COLUMNS},
+	    len[3] = {1, 2, 1};
+	size_t bytes_of = sizeof(double) * ROWS * COLUMNS;
+	double *from = need(bytes_of), *to = need(bytes_of);
+	MPI_Datatype types[2];
+	st.doing = "far apart";
+	MPI_Type_vector(ROWS, 1, COLUMNS, MPI_DOUBLE, &types[0]);
+	MPI_Type_indexed(3, len, at, MPI_DOUBLE, &types[1]);
+	for (int t = 0; t < 2; t++)
+		MPI_Type_commit(&types[t]);
+	for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++)
+		from[i] = (double)i + 0.5;
+	memset(to, 0, bytes_of);
+	for (int i = 0; i < TIMES; i++) {
+		int t = i % 4 == 3, column = i % (COLUMNS - 2);
+		MPI_Sendrecv(from + column, 1, types[t], next, TAG, to + column, 1, types[t], before, TAG,
+			     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		for (int k = 0; k < ROWS; k++) {
+			size_t place = (size_t)k * COLUMNS + (size_t)column;
+			bool there = !t || !k || k == 2;
+			must(to[place] == (there ? from[place] : 0), "far apart: row %d of %d is %g", k,
+			     column, to[place]);
+			to[place] = 0;
+		}
+		if (t) {
+			must(to[column + 1] == from[column + 1] && to[column + 2] == from[column + 2],
+			     "far apart: beside it");
+			to[column + 1] = to[column + 2] = 0;
+		}
+	}
+	for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++)
+		must(to[i] == 0, "far apart: %zu is %g", i, to[i]);
+	for (int t = 0; t < 2; t++)
+		MPI_Type_free(&types[t]);
+	free(from);
+	free(to);
+}
+
 int main(int argc, char **argv)
 {
 	bool threads = argc > 1 && !strcmp(argv[1], "-m");
@@ -482,6 +524,7 @@ int main(int argc, char **argv)
 	bytes = need(ROOM);
 	watch_start(60);
 	struct kind other = make(&r, 2);
+	far_apart();
 	for (int t = 0; t < TYPES; t++) {
 		struct kind k = make(&r, t);
 		bool asks = t >= TYPES - ASKS;
