@@ -173,9 +173,10 @@ static handle for_others(handle request)
 	uintptr_t i = own(sn_mpi_plain(request));
 	struct slot *packed = packed_of(request);
 	others_ask(true);
+	handle real = i > SLOTS ? request : sn_own_real(slot_of(i));
 	if (packed)
-		sn_own_packed_wait(packed);
-	return i > SLOTS ? request : sn_own_real(slot_of(i));
+		sn_own_packed_told(packed);
+	return real;
 }
 
 /* MPICH has a macro, for the two are the same there. The ABI of MPI 5 has the other name alone. */

@@ -21,6 +21,7 @@
 #define PAGES	16384 /* that it may touch, about, to be looked at: each costs up to 1 us, some ten times */
 #define CHUNK	(16u << 10) /* bytes that are packed in one go */
 #define FEW	16	    /* blocks of an element */
+#define NEVER	UINT_MAX    /* uses: it is none of those that are looked at, or has been in vain */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sn_layout *layouts[LAYOUTS];
@@ -43,12 +44,14 @@ static void add(struct sn_run *runs, size_t *n, intptr_t at, size_t len)
 	}
 }
 
-/* Out of the places of its bytes. More than RUNS: too many. */
-static size_t runs_of(struct sn_run *runs, const intptr_t *places, size_t size, intptr_t low)
+/* Out of the places of its bytes. More than RUNS: too many, or one that the MPI has not written. */
+static size_t runs_of(struct sn_run *runs, const intptr_t *places, size_t size, intptr_t low, intptr_t covers)
 {
 	size_t n = 0, len = 0;
 	intptr_t begin = 0;
 	for (size_t i = 0; i < size && n <= RUNS; i++) {
+		if (places[i] >= covers)
+			return RUNS + 1;
 		if (len && places[i] == begin + (intptr_t)len) {
 			len++;
 			continue;
@@ -139,8 +142,10 @@ static bool find_places(intptr_t *places, const struct sn_meet_type *t, intptr_t
 	struct memory m;
 	unsigned char *packed = malloc((size_t)t->size);
 	bool known = have_memory(&m, covers) && packed;
-	for (int shift = 0; known && (covers - 1) >> shift; shift = after(shift)) {
+	/* no place is this: some do not write what a long double of 10 bytes has behind these */
+	for (int shift = 0; known && covers >> shift; shift = after(shift)) {
 		int at = 0;
+		memset(packed, 0xff, (size_t)t->size);
 		known = show(&m, shift) &&
 			!sn_proof_mpi.pack((const void *)((uintptr_t)m.at - (uintptr_t)low), 1, t->type,
 					   packed, t->size, &at, sn_mpi_handle(SN_COMM_SELF)) &&
@@ -175,7 +180,7 @@ static const struct sn_layout *look(const struct sn_meet_type *t, intptr_t low, 
 	if (l && places && find_places(places, t, low, covers)) {
 		l->size = size;
 		l->extent = t->extent;
-		l->runs = runs_of(l->run, places, size, low);
+		l->runs = runs_of(l->run, places, size, low, (intptr_t)covers);
 		if (l->runs == 1 && l->run->n == 1)
 			l->run->step = t->extent;
 		l->chain = l->runs == 1 && l->run->step * (intptr_t)l->run->n == t->extent;
@@ -204,15 +209,17 @@ static const struct sn_layout *ask(const struct sn_meet_type *t, unsigned *uses)
 	intptr_t low, covers = 0;
 	const struct sn_layout *l = NULL;
 	bool serial = sn_quick_serial();
-	if (++*uses < USES || count == LAYOUTS)
+	if (*uses == NEVER || ++*uses < USES || count == LAYOUTS)
 		return NULL;
 	if (serial)
 		sn_proof_quiet(handlers);
-	if (!sn_proof_mpi.type_get_true_extent(t->type, &low, &covers) && may_be_looked_at(t->size, covers) &&
-	    *uses >= USES + (covers / A_USE < MORE ? (unsigned)(covers / A_USE) : MORE)) {
+	bool may = !sn_proof_mpi.type_get_true_extent(t->type, &low, &covers) &&
+		   may_be_looked_at(t->size, covers);
+	bool now = may && *uses >= USES + (covers / A_USE < MORE ? (unsigned)(covers / A_USE) : MORE);
+	if (now)
 		l = look(t, low, (size_t)covers);
-		*uses = l ? *uses : UINT_MAX / 2;
-	}
+	if (!may || (now && !l))
+		*uses = NEVER;
 	if (serial)
 		sn_proof_loud(handlers);
 	return l;

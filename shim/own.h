@@ -165,11 +165,18 @@ static inline void *status_at(void *statuses, int i)
 	return wanted(statuses) ? (char *)statuses + (size_t)i * status_size() : statuses;
 }
 
+/* packed.c: so many of ours have the MPI's name, by which another language knows them; and which one has this name. */
+extern _Atomic unsigned sn_own_told;
+uintptr_t sn_own_told_of(handle h);
+
 /* Above SLOTS: not ours. SLOTS: complete. */
 static inline uintptr_t own(handle h)
 {
 	uintptr_t first = atomic_load_explicit(&sn_own_names, memory_order_relaxed);
-	return first ? h - first : UINTPTR_MAX;
+	uintptr_t i = first ? h - first : UINTPTR_MAX;
+	return likely(i <= SLOTS || !atomic_load_explicit(&sn_own_told, memory_order_relaxed))
+		       ? i
+		       : sn_own_told_of(h);
 }
 
 static inline struct slot *slot_of(uintptr_t i)
@@ -179,7 +186,9 @@ static inline struct slot *slot_of(uintptr_t i)
 
 static inline handle name_of(const struct slot *s)
 {
-	return atomic_load_explicit(&sn_own_names, memory_order_relaxed) + (uintptr_t)(s - sn_own_slots);
+	return !likely(!s->packed.told) ? s->real
+					: atomic_load_explicit(&sn_own_names, memory_order_relaxed) +
+						  (uintptr_t)(s - sn_own_slots);
 }
 
 /*
@@ -282,8 +291,8 @@ void sn_own_switch_on(handle left);
 /* ---- packed.c: what is asked of a request that has such bytes ---- */
 /* Are its bytes where the program wants them, now that the MPI has said that it has ended? It keeps its name. */
 void sn_own_packed_placed(struct slot *s);
-/* It ends here, as the request has; whoever is told of it may be another language. */
-void sn_own_packed_wait(struct slot *s);
+/* Another language is told of it: from now on it has the MPI's name, too. */
+void sn_own_packed_told(struct slot *s);
 /* The program wants to hear no more of it: 0, or an error of the MPI's. */
 int sn_own_packed_free(struct slot *s);
 

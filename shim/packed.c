@@ -185,32 +185,41 @@ void sn_packed_end(struct sn_packed *p, int64_t came)
 {
 	if (p->in)
 		sn_layout_unpack(p->layout, p->buf, p->at, came < 0 ? (size_t)p->len : (size_t)came);
+	if (!likely(!p->told))
+		atomic_fetch_sub(&sn_own_told, 1);
 	memory_back(p);
 	p->at = NULL;
+	p->told = false;
 }
 
-/* Those that the program wants to hear no more of. Seen to whenever a message is packed. */
-static struct forgotten {
+/* Those that the program wants to hear no more of. Seen to before the MPI is called (sn_requests_before()). */
+struct sn_packed_forgotten {
 	struct sn_packed packed;
 	handle real;
-	struct forgotten *next;
-} * _Atomic forgotten;
+	struct sn_packed_forgotten *next;
+};
+struct sn_packed_forgotten *_Atomic sn_packed_forgotten;
 
-static __attribute__((noinline)) void see_to_forgotten(void)
+static void forget(struct sn_packed_forgotten *f)
 {
-	struct forgotten *all = atomic_exchange(&forgotten, NULL);
-	for (struct forgotten *f = all; f; f = all) {
+	f->next = atomic_load(&sn_packed_forgotten);
+	while (!atomic_compare_exchange_weak(&sn_packed_forgotten, &f->next, f))
+		;
+}
+
+void sn_packed_see_to_forgotten(void)
+{
+	struct sn_packed_forgotten *all = atomic_exchange(&sn_packed_forgotten, NULL);
+	for (struct sn_packed_forgotten *f = all; f; f = all) {
 		int flag = 0;
 		all = f->next;
 		sn_own_mpi[TEST].test(&f->real, &flag, sn_mpi_no_status());
 		if (flag) {
 			sn_packed_end(&f->packed, -1);
 			free(f);
-			continue;
+		} else {
+			forget(f);
 		}
-		f->next = atomic_load(&forgotten);
-		while (!atomic_compare_exchange_weak(&forgotten, &f->next, f))
-			;
 	}
 }
 
@@ -218,8 +227,6 @@ bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct
 {
 	size_t len;
 	intptr_t at;
-	if (!likely(!atomic_load_explicit(&forgotten, memory_order_relaxed)))
-		see_to_forgotten();
 	const struct sn_layout *l = layout_of(in, buf, c, &len);
 	if (!l || sn_layout_is_whole(l, c->count, &at))
 		return false;
@@ -266,28 +273,33 @@ void sn_own_packed_placed(struct slot *s)
 	sn_packed_end(&s->packed, -1);
 }
 
-void sn_own_packed_wait(struct slot *s)
+_Atomic unsigned sn_own_told;
+
+/* It is the MPI's by now. */
+void sn_own_packed_told(struct slot *s)
 {
-	uint64_t status[8] = {0};
-	s->real = sn_own_real(s);
-	if (!sn_own_mpi[WAIT].wait(&s->real, status)) {
-		s->call.peer = status_head(status)->source;
-		s->tag = status_head(status)->tag;
-	}
-	s->len = (int64_t)bytes_in(status);
-	sn_packed_end(&s->packed, s->len);
+	if (!s->packed.told)
+		atomic_fetch_add(&sn_own_told, 1);
+	s->packed.told = true;
+}
+
+uintptr_t sn_own_told_of(handle h)
+{
+	struct slot *s = h == sn_own_null ? sn_own_slots + SLOTS : sn_own_slots;
+	while (s < sn_own_slots + SLOTS && !(s->packed.at && s->packed.told && s->real == h))
+		s++;
+	return s < sn_own_slots + SLOTS ? (uintptr_t)(s - sn_own_slots) : UINTPTR_MAX;
 }
 
 int sn_own_packed_free(struct slot *s)
 {
-	struct forgotten *f = malloc(sizeof(*f));
+	struct sn_packed_forgotten *f = malloc(sizeof(*f));
 	if (!f)
 		return sn_mpi_err_other();
-	*f = (struct forgotten){.packed = s->packed, .real = sn_own_real(s), .next = atomic_load(&forgotten)};
-	while (!atomic_compare_exchange_weak(&forgotten, &f->next, f))
-		;
-	s->packed.at = NULL;
+	*f = (struct sn_packed_forgotten){.packed = s->packed, .real = sn_own_real(s)};
+	s->packed = (struct sn_packed){0};
 	put_back(s, false);
-	see_to_forgotten();
+	forget(f);
+	sn_packed_see_to_forgotten();
 	return 0;
 }

@@ -34,6 +34,7 @@ struct sn_packed {
 	struct slot *slot; /* of who does not block: for the request (own.h) */
 	int len;
 	bool in;
+	bool told; /* another language has the MPI's name of its request */
 };
 
 /* They are packed. False: they are not, and nothing is to be ended. */

@@ -165,10 +165,15 @@ bool sn_mpi_same_object(const void *a, const void *b);
 /* ---- of requests.c: a call goes to the MPI, where it may look for messages ---- */
 /* Receives of ours that are pending become the MPI's, if it cannot be called while it reads its queue. */
 void sn_requests_ahead(void);
+/* Likewise, of packed.c: those that the program wants to hear no more of. */
+extern struct sn_packed_forgotten *_Atomic sn_packed_forgotten;
+void sn_packed_see_to_forgotten(void);
 static inline void sn_requests_before(void)
 {
 	if (!likely(!atomic_load_explicit(&sn_mpi_shim.stays, memory_order_relaxed)))
 		sn_requests_ahead();
+	if (!likely(!atomic_load_explicit(&sn_packed_forgotten, memory_order_relaxed)))
+		sn_packed_see_to_forgotten();
 }
 
 /* ---- of meet.c: a communicator is freed ---- */

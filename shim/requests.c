@@ -489,6 +489,8 @@ static void settle_all(struct slot *s, void *requests, void *statuses)
 			fill_one_of(statuses, s->at, s);
 		if (at(requests, s->at) == sn_own_null)
 			put_back(s, false);
+		else if (s->packed.at)
+			put(requests, s->at, name_of(s));
 	}
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TYPES	28
 #define ASKS	8 /* the last of them, of whose requests other questions are asked: then no more are sennit's */
@@ -25,6 +26,7 @@
 static int rank, ranks;
 static char *out, *in, *want, *bytes;
 static int ours; /* requests of sennit's for these */
+static bool must_be_ours;
 
 /* ---- types, and where their bytes are, which is not asked of an MPI ---- */
 
@@ -368,6 +370,81 @@ static void around(const struct kind *k, const struct kind *other, int round, bo
 		check_status(s, k, n * k->size, before, RING, st.doing);
 }
 
+/* A collective that is not over when it returns, of two types by turns, whose copies have one handle (shim/underway.c). */
+static void by_turns(const struct kind kinds[2])
+{
+	MPI_Request r;
+	st.doing = "MPI_Ibcast";
+	for (int i = 0; i < 60; i++) {
+		const struct kind *k = &kinds[i / 10 % 2];
+		pattern_fill(bytes, (uint64_t)i + 9, 0, (size_t)(2 * k->size));
+		memset(in, GUARD, ROOM);
+		if (!rank) {
+			usleep(1000);
+			place(k, in, bytes, 2 * k->size);
+		}
+		MPI_Ibcast(in + begin_of(k), 2, k->type, 0, MPI_COMM_WORLD, &r);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		check(k, 2 * k->size, st.doing, i);
+	}
+}
+
+/* Bytes that belong to a type and that an MPI need not send: those behind a long double's 10. */
+static void long_doubles(void)
+{
+	enum { N = 40 };
+	static long double from[2 * N], to[2 * N];
+	MPI_Datatype type;
+	MPI_Request r;
+	st.doing = "long doubles";
+	MPI_Type_vector(N, 1, 2, MPI_LONG_DOUBLE, &type);
+	MPI_Type_commit(&type);
+	for (int i = 0; i < 2 * N; i++)
+		from[i] = i + 0.5L;
+	for (int round = 0; round < 8; round++) {
+		for (int i = 0; i < 2 * N; i++)
+			to[i] = -1;
+		MPI_Irecv(to, 1, type, (rank + ranks - 1) % ranks, TAG, MPI_COMM_WORLD, &r);
+		MPI_Send(from, 1, type, (rank + 1) % ranks, TAG, MPI_COMM_WORLD);
+		ended(&r);
+		for (int i = 0; i < 2 * N; i++)
+			must(to[i] == (i & 1 ? -1 : from[i]), "long double %d is wrong", i);
+	}
+	MPI_Type_free(&type);
+}
+
+/* A message that is too long ends a call of which another receive is still pending: that is ended by the next one. */
+static void after_an_error(const struct kind *k)
+{
+	MPI_Request r[2];
+	MPI_Status s[2];
+	st.doing = "after an error";
+	pattern_fill(bytes, 8, 0, (size_t)(2 * k->size));
+	memset(in, GUARD, ROOM);
+	memset(out, 0x55, ROOM);
+	place(k, out, bytes, 2 * k->size);
+	if (!rank) {
+		MPI_Send(out + begin_of(k), 2, k->type, 1, TAG, MPI_COMM_WORLD);
+		usleep(20000);
+		MPI_Send(out + begin_of(k), 1, k->type, 1, TAG + 3, MPI_COMM_WORLD);
+	} else if (rank == 1) {
+		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+		MPI_Irecv(want + begin_of(k), 1, k->type, 0, TAG, MPI_COMM_WORLD, &r[0]);
+		MPI_Irecv(in + begin_of(k), 1, k->type, 0, TAG + 3, MPI_COMM_WORLD, &r[1]);
+		must(MPI_Waitall(2, r, s) != MPI_SUCCESS, "a message that is too long is none");
+		ended(&r[1]);
+		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+		check(k, k->size, st.doing, 1);
+	}
+}
+
+/* Such a request of which something else is asked: the first time it is to be one of sennit's. */
+static void asked_of(MPI_Request r)
+{
+	must(!must_be_ours || is_own(r), "%s: the request is not sennit's", st.doing);
+	must_be_ours = false;
+}
+
 /* One that never came, and that nobody waits for any more. */
 static void cancelled(const struct kind *k)
 {
@@ -378,6 +455,7 @@ static void cancelled(const struct kind *k)
 	pattern_fill(bytes, 3, 0, (size_t)k->size);
 	memset(in, GUARD, ROOM);
 	MPI_Irecv(in + begin_of(k), 1, k->type, rank, TAG + 1, MPI_COMM_WORLD, &r);
+	asked_of(r);
 	MPI_Cancel(&r);
 	MPI_Wait(&r, &s);
 	MPI_Test_cancelled(&s, &flag);
@@ -431,6 +509,7 @@ static void forgotten(const struct kind *k)
 	place(k, out, bytes, n * k->size);
 	if (rank == 1) {
 		MPI_Irecv(in + begin_of(k), n, k->type, 0, TAG, MPI_COMM_WORLD, &r);
+		asked_of(r);
 		MPI_Request_free(&r);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -447,23 +526,29 @@ static void forgotten(const struct kind *k)
 	}
 }
 
-/* By a number of another language. */
+/* By a number of another language, to which it goes before the message is sent; it has both names by then. */
 static void translated(const struct kind *k)
 {
-	int n = most_of(k);
+	int n = most_of(k), next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, flag;
 	MPI_Request r;
 	MPI_Status s;
 	st.doing = "MPI_Request_c2f";
 	pattern_fill(bytes, 6, 0, (size_t)(n * k->size));
 	memset(in, GUARD, ROOM);
-	MPI_Irecv(in + begin_of(k), n, k->type, rank, TAG, MPI_COMM_WORLD, &r);
+	MPI_Irecv(in + begin_of(k), n, k->type, before, TAG, MPI_COMM_WORLD, &r);
+	asked_of(r);
+	MPI_Request again = MPI_Request_f2c(MPI_Request_c2f(r)), was = again;
+	MPI_Request_get_status(r, &flag, MPI_STATUS_IGNORE);
+	must(!flag, "translated: it has come before it is sent");
+	MPI_Test(&again, &flag, MPI_STATUS_IGNORE);
+	must(!flag && again == was, "translated: the other language would not know it any more");
+	MPI_Barrier(MPI_COMM_WORLD);
 	memset(out, 0x44, ROOM);
 	place(k, out, bytes, n * k->size);
-	MPI_Send(out + begin_of(k), n, k->type, rank, TAG, MPI_COMM_WORLD);
-	MPI_Request again = MPI_Request_f2c(MPI_Request_c2f(r));
-	MPI_Wait(&again, &s);
+	MPI_Send(out + begin_of(k), n, k->type, next, TAG, MPI_COMM_WORLD);
+	MPI_Wait(k->blocks & 2 ? &r : &again, &s);
 	check(k, n * k->size, "translated", n);
-	check_status(&s, k, n * k->size, rank, TAG, st.doing);
+	check_status(&s, k, n * k->size, before, TAG, st.doing);
 }
 
 /* Of a matrix of 24 MB, a column, and what lies around one of its elements: it is looked at when it has been used often. */
@@ -514,6 +599,8 @@ int main(int argc, char **argv)
 	int provided, first = argc > 2 && !strcmp(argv[argc - 2], "-a") ? atoi(argv[argc - 1]) : 0;
 	static void (*const questions[])(const struct kind *) = {NULL, forgotten, cancelled, translated};
 	struct rng r = {20261130};
+	const char *preload = getenv("LD_PRELOAD");
+	bool is_loaded = !threads && preload && strstr(preload, "libsennit-mpi");
 	MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -523,19 +610,28 @@ int main(int argc, char **argv)
 	want = need(ROOM);
 	bytes = need(ROOM);
 	watch_start(60);
-	struct kind other = make(&r, 2);
+	struct kind turns[2] = {make(&r, 2), make(&r, 3)}, other = turns[0];
+	by_turns(turns);
 	far_apart();
 	for (int t = 0; t < TYPES; t++) {
 		struct kind k = make(&r, t);
 		bool asks = t >= TYPES - ASKS;
-		if (t == TYPES - ASKS && first)
+		if (t == 8)
+			long_doubles();
+		if (t == TYPES - ASKS && first) {
+			for (int i = 0; i < ROUNDS; i++)
+				around(&k, &k, i, i & 1);
+			must_be_ours = is_loaded && (first != 1 || rank == 1);
 			questions[first](&k);
+		}
 		for (int i = 0; i < ROUNDS; i++) {
 			one_way(&k, &r, i, asks);
 			around(&k, &other, i, i & 1);
 			around(&k, &k, i + 20, !(i & 1));
 		}
 		odd_ones(&k);
+		if (t % 8 == 0)
+			after_an_error(&k);
 		if (asks) {
 			cancelled(&k);
 			forgotten(&k);
@@ -546,9 +642,10 @@ int main(int argc, char **argv)
 		free(k.len);
 		watch_feed();
 	}
-	MPI_Type_free(&other.type);
+	MPI_Type_free(&turns[0].type);
+	MPI_Type_free(&turns[1].type);
 	MPI_Barrier(MPI_COMM_WORLD);
-	if (!threads && getenv("LD_PRELOAD") && strstr(getenv("LD_PRELOAD"), "libsennit-mpi"))
+	if (is_loaded)
 		must(ours > 30, "only %d requests were sennit's", ours);
 	if (!rank)
 		printf("holes: %d types on %d ranks, every byte right\n", TYPES, ranks);
