@@ -68,6 +68,7 @@ struct slot {
 	struct entry *entry;
 	struct call call;
 	struct slot *before, *after; /* among those that are posted */
+	struct slot *told;	     /* packed.c: the next one that another language knows */
 	struct slot *next;	     /* free, or of the same MPI_Waitall; NULL: the last */
 	int at;			     /* its place there */
 	int tag;		     /* of its message */

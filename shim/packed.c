@@ -181,15 +181,63 @@ static void memory_back(const struct sn_packed *p)
 		free(p->at);
 }
 
+/* ---- those that another language knows by the MPI's name ---- */
+
+#define HEADS 256
+static struct slot *heads[HEADS]; /* with the lock, as the blocks */
+_Atomic unsigned sn_own_told;
+
+static struct slot **head_of(handle real)
+{
+	return &heads[(real ^ real >> 4 ^ real >> 12) % HEADS];
+}
+
+/* It is the MPI's by now. */
+void sn_own_packed_told(struct slot *s)
+{
+	if (s->packed.told)
+		return;
+	bool several = sn_quick_guard(&lock);
+	struct slot **head = head_of(s->real);
+	s->told = *head;
+	*head = s;
+	s->packed.told = true;
+	atomic_fetch_add(&sn_own_told, 1);
+	sn_quick_unguard(&lock, several);
+}
+
+uintptr_t sn_own_told_of(handle h)
+{
+	bool several = sn_quick_guard(&lock);
+	struct slot *s = *head_of(h);
+	while (s && s->real != h)
+		s = s->told;
+	sn_quick_unguard(&lock, several);
+	return s ? (uintptr_t)(s - sn_own_slots) : UINTPTR_MAX;
+}
+
+/* Nobody knows it any more. */
+static void untold(struct sn_packed *p)
+{
+	bool several = sn_quick_guard(&lock);
+	struct slot **at = head_of(p->slot->real);
+	while (*at && *at != p->slot)
+		at = &(*at)->told;
+	if (*at)
+		*at = p->slot->told;
+	p->told = false;
+	atomic_fetch_sub(&sn_own_told, 1);
+	sn_quick_unguard(&lock, several);
+}
+
 void sn_packed_end(struct sn_packed *p, int64_t came)
 {
 	if (p->in)
 		sn_layout_unpack(p->layout, p->buf, p->at, came < 0 ? (size_t)p->len : (size_t)came);
 	if (!likely(!p->told))
-		atomic_fetch_sub(&sn_own_told, 1);
+		untold(p);
 	memory_back(p);
 	p->at = NULL;
-	p->told = false;
 }
 
 /* Those that the program wants to hear no more of. Seen to before the MPI is called (sn_requests_before()). */
@@ -240,10 +288,12 @@ bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct
 void sn_packed_quick(struct sn_packed *p, void *request)
 {
 	struct slot *s = slot_of(own(at(request, 0)));
-	if (s)
+	if (s) {
 		s->packed = *p;
-	else
+		s->packed.slot = s;
+	} else {
 		memory_back(p);
+	}
 }
 
 bool sn_packed_slowly(struct sn_packed *p)
@@ -270,25 +320,10 @@ void sn_packed_begun(struct sn_packed *p, int rc, handle real, void *request)
 
 void sn_own_packed_placed(struct slot *s)
 {
-	sn_packed_end(&s->packed, -1);
-}
-
-_Atomic unsigned sn_own_told;
-
-/* It is the MPI's by now. */
-void sn_own_packed_told(struct slot *s)
-{
-	if (!s->packed.told)
-		atomic_fetch_add(&sn_own_told, 1);
-	s->packed.told = true;
-}
-
-uintptr_t sn_own_told_of(handle h)
-{
-	struct slot *s = h == sn_own_null ? sn_own_slots + SLOTS : sn_own_slots;
-	while (s < sn_own_slots + SLOTS && !(s->packed.at && s->packed.told && s->real == h))
-		s++;
-	return s < sn_own_slots + SLOTS ? (uintptr_t)(s - sn_own_slots) : UINTPTR_MAX;
+	struct sn_packed *p = &s->packed;
+	if (p->in)
+		sn_layout_unpack(p->layout, p->buf, p->at, (size_t)p->len);
+	p->in = false; /* they may be written by the program before the request ends */
 }
 
 int sn_own_packed_free(struct slot *s)
@@ -296,7 +331,10 @@ int sn_own_packed_free(struct slot *s)
 	struct sn_packed_forgotten *f = malloc(sizeof(*f));
 	if (!f)
 		return sn_mpi_err_other();
-	*f = (struct sn_packed_forgotten){.packed = s->packed, .real = sn_own_real(s)};
+	handle real = sn_own_real(s);
+	if (s->packed.told)
+		untold(&s->packed);
+	*f = (struct sn_packed_forgotten){.packed = s->packed, .real = real};
 	s->packed = (struct sn_packed){0};
 	put_back(s, false);
 	forget(f);

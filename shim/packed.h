@@ -10,9 +10,11 @@
  * Then nobody may know how many have come, and so what was in the program's memory is packed before: less than all leaves the
  * rest as it is.
  *
- * As before go what MPICH and Intel MPI do not give to the provider, what the MPI calls back out of such a call, what is longer than SN_PACKED_MOST, memory that may be a GPU's, and
- * MPI_Isend and MPI_Irecv of what calls them by the names of the profiling interface, as Open MPI's Fortran does, where a
- * request is a number.
+ * Another language may know it by the number of the MPI's, as Open MPI's Fortran does of each: then it has two names until
+ * it has ended.
+ *
+ * As before go what MPICH and Intel MPI do not give to the provider, what the MPI calls back out of such a call, what is
+ * longer than SN_PACKED_MOST, and memory that may be a GPU's.
  */
 #ifndef SN_SHIM_PACKED_H
 #define SN_SHIM_PACKED_H

@@ -78,12 +78,6 @@ static inline struct call bytes_of(const struct sn_packed *p, const struct call 
 	return call_of(p->at, p->len, sn_mpi_handle(SN_BYTE), c->peer, c->tag, c->comm);
 }
 
-/* May its request be one of ours, which Open MPI's Fortran, that calls by the other names, cannot know? */
-static inline bool may_be_ours(const struct operation *o)
-{
-	return o->slowly == &next[0][o->call] || sn_mpi_abi == MPICHS;
-}
-
 /* MPI_Isend, of what leaves at once; MPI_Irecv, of what is short. */
 static bool later_quick(bool in, const struct call *c, struct sn_packed *p, void *request)
 {
@@ -103,11 +97,11 @@ static int later(const struct operation *o)
 {
 	bool in = o->call == IRECV;
 	struct sn_packed p;
-	if (!quick() || !sn_requests_are_ready() || !may_be_ours(o) ||
+	if (!quick() || !sn_requests_about() ||
 	    !sn_packed_later(&p, in, in ? o->to : o->from, in ? &o->in : &o->out))
 		return sn_unseen_do(o);
 	struct call c = bytes_of(&p, in ? &o->in : &o->out);
-	if (later_quick(in, &c, &p, o->request)) {
+	if (sn_requests_are_ready() && later_quick(in, &c, &p, o->request)) {
 		sn_packed_quick(&p, o->request);
 		return 0;
 	}

@@ -60,7 +60,7 @@ static enum state state_of(struct slot *s, bool counts, uint32_t looks)
 
 struct slot *sn_own_new(void)
 {
-	if (!sn_requests_are_ready() || !sn_own_enter())
+	if (!sn_requests_about() || !sn_own_enter())
 		return NULL;
 	if (!sn_own_free)
 		sn_own_free = atomic_exchange_explicit(&sn_own_returned, NULL, memory_order_acquire);
@@ -79,7 +79,7 @@ struct slot *sn_own_new(void)
 /* By whichever thread: nobody but who asks of it changes it. */
 bool sn_requests_begin(struct sn_begun *b, void *request)
 {
-	struct slot *s = sn_own_new();
+	struct slot *s = sn_requests_are_ready() ? sn_own_new() : NULL;
 	if (!s)
 		return false;
 	s->begun = b;

@@ -6,8 +6,9 @@
  *
  * Other questions of such requests, of which the first (-a: which) is the last that is asked of one of sennit's.
  *
- *   holes [-m] [-a 0 to 3]       -m: MPI_THREAD_MULTIPLE
+ *   holes [-m] [-f] [-a 0 to 3]       -m: MPI_THREAD_MULTIPLE; -f: requests as Fortran has them
  */
+#include "holes_types.h"
 #include "own_request.h"
 #include "stress.h"
 #include <stdio.h>
@@ -15,165 +16,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TYPES	28
-#define ASKS	8 /* the last of them, of whose requests other questions are asked: then no more are sennit's */
-#define ROUNDS	14     /* of each */
-#define LONGEST 200000 /* bytes of an element */
-#define ROOM	(512u << 10)
-#define TAG	7
-#define RING	10
+#define TYPES  28
+#define ASKS   8 /* the last of them, of whose requests other questions are asked: then no more are sennit's */
+#define ROUNDS 14 /* of each */
+#define ROOM   (512u << 10)
+#define TAG    7
+#define RING   10
 
 static int rank, ranks;
 static char *out, *in, *want, *bytes;
+static bool as_fortran;
 static int ours; /* requests of sennit's for these */
 static bool must_be_ours;
-
-/* ---- types, and where their bytes are, which is not asked of an MPI ---- */
-
-struct kind {
-	MPI_Datatype type;
-	int blocks, *len;
-	long *at, extent; /* bytes */
-	long low, high;	  /* of an element */
-	long size;
-};
-
-static void block(struct kind *k, long at, int len)
-{
-	k->len = realloc(k->len, (size_t)(k->blocks + 1) * sizeof(*k->len));
-	k->at = realloc(k->at, (size_t)(k->blocks + 1) * sizeof(*k->at));
-	must(k->len && k->at, "no memory");
-	k->len[k->blocks] = len;
-	k->at[k->blocks++] = at;
-	k->size += len;
-	k->low = at < k->low ? at : k->low;
-	k->high = at + len > k->high ? at + len : k->high;
-}
-
-static void vector_of(struct kind *k, struct rng *r)
-{
-	int n = 1 + (int)below(r, 300), len = 1 + (int)below(r, 5), step = len + (int)below(r, 9);
-	MPI_Type_vector(n, len, step, MPI_INT, &k->type);
-	for (int i = 0; i < n; i++)
-		block(k, 4L * i * step, 4 * len);
-	k->extent = 4L * ((n - 1) * step + len);
-}
-
-/* Backwards, and from there the next element further up. */
-static void turned(struct kind *k, struct rng *r)
-{
-	int n = 2 + (int)below(r, 20);
-	MPI_Datatype t;
-	MPI_Type_create_hvector(n, 1, -24, MPI_DOUBLE, &t);
-	MPI_Type_create_resized(t, -24L * (n - 1), 24L * n + 8, &k->type);
-	MPI_Type_free(&t);
-	for (int i = 0; i < n; i++)
-		block(k, -24L * i, 8);
-	k->extent = 24L * n + 8;
-}
-
-static void structure(struct kind *k, struct rng *r)
-{
-	int lens[3] = {1 + (int)below(r, 3), 1, 1 + (int)below(r, 7)};
-	MPI_Aint at[3] = {16, 0, 48};
-	MPI_Datatype types[3] = {MPI_INT, MPI_DOUBLE, MPI_CHAR}, t;
-	MPI_Type_create_struct(3, lens, at, types, &t);
-	MPI_Type_create_resized(t, 0, 64, &k->type);
-	MPI_Type_free(&t);
-	block(k, 16, 4 * lens[0]);
-	block(k, 0, 8);
-	block(k, 48, lens[2]);
-	k->extent = 64;
-}
-
-/* Bytes at any place, in any order. */
-static void scattered(struct kind *k, struct rng *r)
-{
-	int n = 1 + (int)below(r, 60), lens[60], at[60], order[60], next = 0;
-	for (int i = 0; i < n; i++) {
-		order[i] = i;
-		lens[i] = 1 + (int)below(r, 40);
-	}
-	shuffle(r, order, n);
-	for (int i = 0; i < n; i++) {
-		at[order[i]] = next += (int)below(r, 12);
-		next += lens[order[i]];
-	}
-	MPI_Type_indexed(n, lens, at, MPI_BYTE, &k->type);
-	for (int i = 0; i < n; i++)
-		block(k, at[i], lens[i]);
-	k->extent = k->high - k->low;
-}
-
-/* A part of a cube. */
-static void cube(struct kind *k, struct rng *r)
-{
-	int sizes[3], subs[3], starts[3];
-	for (int i = 0; i < 3; i++) {
-		sizes[i] = 2 + (int)below(r, 20);
-		subs[i] = 1 + (int)below(r, (uint64_t)sizes[i]);
-		starts[i] = (int)below(r, (uint64_t)(sizes[i] - subs[i] + 1));
-	}
-	MPI_Type_create_subarray(3, sizes, subs, starts, MPI_ORDER_C, MPI_DOUBLE, &k->type);
-	for (int x = starts[0]; x < starts[0] + subs[0]; x++)
-		for (int y = starts[1]; y < starts[1] + subs[1]; y++)
-			block(k, 8L * ((x * sizes[1] + y) * sizes[2] + starts[2]), 8 * subs[2]);
-	k->extent = 8L * sizes[0] * sizes[1] * sizes[2];
-}
-
-/* Vectors of structures. */
-static void nested(struct kind *k, struct rng *r)
-{
-	struct kind s = {0};
-	int n = 1 + (int)below(r, 30);
-	structure(&s, r);
-	MPI_Type_create_hvector(n, 2, 200, s.type, &k->type);
-	for (int i = 0; i < n; i++)
-		for (int e = 0; e < 2; e++)
-			for (int b = 0; b < s.blocks; b++)
-				block(k, 200L * i + 64L * e + s.at[b], s.len[b]);
-	k->extent = 200L * (n - 1) + 128;
-	MPI_Type_free(&s.type);
-	free(s.at);
-	free(s.len);
-}
-
-/* In one piece, but not at the beginning, or with something behind it. */
-static void one_piece(struct kind *k, struct rng *r)
-{
-	int at = (int)below(r, 3), len = 1 + (int)below(r, 100);
-	MPI_Datatype t;
-	MPI_Type_indexed(1, &len, &at, MPI_INT, &t);
-	MPI_Type_create_resized(t, 0, 4L * (at + len) + 4L * (long)below(r, 3), &k->type);
-	MPI_Type_free(&t);
-	block(k, 4L * at, 4 * len);
-	MPI_Aint low, extent;
-	MPI_Type_get_extent(k->type, &low, &extent);
-	k->extent = extent;
-}
-
-/* A column of a matrix, whose elements go on with the next one. */
-static void column(struct kind *k, struct rng *r)
-{
-	int n = 10 + (int)below(r, 500), columns = 3 + (int)below(r, 40);
-	MPI_Datatype t;
-	MPI_Type_vector(n, 1, columns, MPI_DOUBLE, &t);
-	MPI_Type_create_resized(t, 0, 8, &k->type);
-	MPI_Type_free(&t);
-	for (int i = 0; i < n; i++)
-		block(k, 8L * i * columns, 8);
-	k->extent = 8;
-}
-
-static struct kind make(struct rng *r, int nth)
-{
-	static void (*const kinds[])(struct kind *, struct rng *) = {vector_of, turned, structure, scattered,
-								     cube,	nested, one_piece, column};
-	struct kind k = {.low = LONGEST, .high = -LONGEST};
-	kinds[nth % 8](&k, r);
-	MPI_Type_commit(&k.type);
-	return k;
-}
 
 /* At most so many that fit, and of columns as many as the next one is still another. */
 static int most_of(const struct kind *k)
@@ -223,6 +77,24 @@ static void check_status(const MPI_Status *s, const struct kind *k, long len, in
 	     "%s: %d bytes, %d elements", what, got, count);
 }
 
+/* As Open MPI's Fortran calls, to which a request is a number. */
+static void begin_receive(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Request *r)
+{
+	(as_fortran ? PMPI_Irecv : MPI_Irecv)(buf, count, type, from, tag, MPI_COMM_WORLD, r);
+	int size;
+	MPI_Type_size(type, &size);
+	ours += is_own(*r) && count * size > 5000; /* longer than one of the quick ones */
+	if (as_fortran)
+		*r = PMPI_Request_f2c(PMPI_Request_c2f(*r));
+}
+
+static void begin_send(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Request *r)
+{
+	(as_fortran ? PMPI_Isend : MPI_Isend)(buf, count, type, to, tag, MPI_COMM_WORLD, r);
+	if (as_fortran)
+		*r = PMPI_Request_f2c(PMPI_Request_c2f(*r));
+}
+
 enum { SEND, SSEND, ISEND, ISEND_FREED, SENDS };
 enum { RECV, RECV_ANY, IRECV, IRECV_TEST, IRECV_ALL, IRECV_SOME, IRECV_ANY, IRECV_STATUS, RECVS };
 static const char *const names[RECVS] = {"MPI_Recv",
@@ -240,7 +112,7 @@ static void send(int how, const void *buf, int count, MPI_Datatype type, int to,
 	switch (how) {
 	case SEND: MPI_Send(buf, count, type, to, TAG, MPI_COMM_WORLD); break;
 	case SSEND: MPI_Ssend(buf, count, type, to, TAG, MPI_COMM_WORLD); break;
-	default: MPI_Isend(buf, count, type, to, TAG, MPI_COMM_WORLD, r);
+	default: begin_send(buf, count, type, to, TAG, r);
 	}
 	if (how == ISEND_FREED)
 		MPI_Request_free(r);
@@ -255,7 +127,7 @@ static MPI_Status receive(int how, void *buf, int count, MPI_Datatype type, int 
 		MPI_Recv(buf, count, type, how ? MPI_ANY_SOURCE : from, TAG, MPI_COMM_WORLD, s);
 		return s[0];
 	}
-	MPI_Irecv(buf, count, type, from, TAG, MPI_COMM_WORLD, &r[1]);
+	begin_receive(buf, count, type, from, TAG, &r[1]);
 	switch (how) {
 	case IRECV: MPI_Wait(&r[1], &s[1]); break;
 	case IRECV_ALL: MPI_Waitall(2, r, s); break;
@@ -344,7 +216,7 @@ static void around(const struct kind *k, const struct kind *other, int round, bo
 	    n = 1 + round % most;
 	bool packed = other->size == k->size;
 	MPI_Status s[2];
-	MPI_Request r[2];
+	MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
 	pattern_fill(bytes, (uint64_t)round + 5, 0, (size_t)(n * k->size));
 	memset(out, 0x22, ROOM);
 	memset(in, GUARD, ROOM);
@@ -356,10 +228,8 @@ static void around(const struct kind *k, const struct kind *other, int round, bo
 	if (blocks) {
 		MPI_Sendrecv(from, n, of->type, next, RING, to, n, k->type, before, RING, MPI_COMM_WORLD, s);
 	} else {
-		MPI_Irecv(to, n, k->type, before, RING, MPI_COMM_WORLD, r);
-		MPI_Isend(from, n, of->type, next, RING, MPI_COMM_WORLD, r + 1);
-		ours += is_own(r[0]) && k->blocks > 1 &&
-			n * k->size > 5000; /* longer than one of the quick ones */
+		begin_receive(to, n, k->type, before, RING, r);
+		begin_send(from, n, of->type, next, RING, r + 1);
 		if (round & 1)
 			MPI_Waitall(2, r, s);
 		else
@@ -373,7 +243,7 @@ static void around(const struct kind *k, const struct kind *other, int round, bo
 /* A collective that is not over when it returns, of two types by turns, whose copies have one handle (shim/underway.c). */
 static void by_turns(const struct kind kinds[2])
 {
-	MPI_Request r;
+	MPI_Request r = MPI_REQUEST_NULL;
 	st.doing = "MPI_Ibcast";
 	for (int i = 0; i < 60; i++) {
 		const struct kind *k = &kinds[i / 10 % 2];
@@ -395,7 +265,7 @@ static void long_doubles(void)
 	enum { N = 40 };
 	static long double from[2 * N], to[2 * N];
 	MPI_Datatype type;
-	MPI_Request r;
+	MPI_Request r = MPI_REQUEST_NULL;
 	st.doing = "long doubles";
 	MPI_Type_vector(N, 1, 2, MPI_LONG_DOUBLE, &type);
 	MPI_Type_commit(&type);
@@ -416,7 +286,7 @@ static void long_doubles(void)
 /* A message that is too long ends a call of which another receive is still pending: that is ended by the next one. */
 static void after_an_error(const struct kind *k)
 {
-	MPI_Request r[2];
+	MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
 	MPI_Status s[2];
 	st.doing = "after an error";
 	pattern_fill(bytes, 8, 0, (size_t)(2 * k->size));
@@ -449,7 +319,7 @@ static void asked_of(MPI_Request r)
 static void cancelled(const struct kind *k)
 {
 	MPI_Status s;
-	MPI_Request r;
+	MPI_Request r = MPI_REQUEST_NULL;
 	int flag;
 	st.doing = "cancelled";
 	pattern_fill(bytes, 3, 0, (size_t)k->size);
@@ -499,7 +369,7 @@ static void odd_ones(const struct kind *k)
 /* A receive that is given up while its message is still to come: it comes all the same. */
 static void forgotten(const struct kind *k)
 {
-	MPI_Request r;
+	MPI_Request r = MPI_REQUEST_NULL;
 	MPI_Status s;
 	int n = most_of(k);
 	st.doing = "a receive that is given up";
@@ -530,7 +400,7 @@ static void forgotten(const struct kind *k)
 static void translated(const struct kind *k)
 {
 	int n = most_of(k), next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, flag;
-	MPI_Request r;
+	MPI_Request r = MPI_REQUEST_NULL;
 	MPI_Status s;
 	st.doing = "MPI_Request_c2f";
 	pattern_fill(bytes, 6, 0, (size_t)(n * k->size));
@@ -596,6 +466,7 @@ static void far_apart(void)
 int main(int argc, char **argv)
 {
 	bool threads = argc > 1 && !strcmp(argv[1], "-m");
+	as_fortran = argc > 1 && !strcmp(argv[1], "-f");
 	int provided, first = argc > 2 && !strcmp(argv[argc - 2], "-a") ? atoi(argv[argc - 1]) : 0;
 	static void (*const questions[])(const struct kind *) = {NULL, forgotten, cancelled, translated};
 	struct rng r = {20261130};
