@@ -26,7 +26,7 @@
  *   fresh      likewise with MPI_Waitall, and none of 1 to SIZE bytes is like another: new tags, lengths, buffers
  *   neighbours us a step in which each rank exchanges a message with those 1, 2 and 4 ranks before and behind it, all at
  *              once (MPI_Irecv, MPI_Isend, MPI_Waitall); of two ranks the other one twice
- *   column     us, a column of a matrix to the right and one from the left by MPI_Sendrecv, SIZE bytes of doubles, each 512
+ *   column     us, a column of a matrix to the right and one from the left by MPI_Sendrecv, SIZE bytes of doubles, each 800
  *              bytes behind the other
  *   particles  us, SIZE bytes of structs of three doubles and an int, with a hole, four times to the right and from the left
  *              (MPI_Irecv, MPI_Isend, MPI_Waitall)

@@ -273,6 +273,15 @@ bool sn_layout_is_whole(const struct sn_layout *l, int n, intptr_t *at)
 	memcpy((char *)(to) + (intptr_t)i * (to_step), (const char *)(from) + (intptr_t)i * (from_step),     \
 	       bytes)
 
+/* Of other lengths its first bytes, and its last ones, which may be some of the first. */
+#define EACH_BY_ENDS(to, to_step, from, from_step, n, len, some)                                             \
+	for (size_t i = 0; i < (n); i++) {                                                                   \
+		char *t = (to) + (intptr_t)i * (to_step);                                                    \
+		const char *f = (from) + (intptr_t)i * (from_step);                                          \
+		memcpy(t, f, some);                                                                          \
+		memcpy(t + (len) - (some), f + (len) - (some), some);                                        \
+	}
+
 /* n blocks of len bytes. Those of a length that is known here are a load and a store each. */
 static void blocks(uintptr_t at_to, intptr_t to_step, uintptr_t at_from, intptr_t from_step, size_t n,
 		   size_t len)
@@ -284,11 +293,21 @@ static void blocks(uintptr_t at_to, intptr_t to_step, uintptr_t at_from, intptr_
 	case 2: EACH(to, to_step, from, from_step, n, 2); break;
 	case 4: EACH(to, to_step, from, from_step, n, 4); break;
 	case 8: EACH(to, to_step, from, from_step, n, 8); break;
-	case 12: EACH(to, to_step, from, from_step, n, 12); break;
 	case 16: EACH(to, to_step, from, from_step, n, 16); break;
-	case 24: EACH(to, to_step, from, from_step, n, 24); break;
 	case 32: EACH(to, to_step, from, from_step, n, 32); break;
-	default: EACH(to, to_step, from, from_step, n, len);
+	default:
+		if (len < 4)
+			EACH_BY_ENDS(to, to_step, from, from_step, n, len, 2)
+		else if (len < 8)
+			EACH_BY_ENDS(to, to_step, from, from_step, n, len, 4)
+		else if (len < 16)
+			EACH_BY_ENDS(to, to_step, from, from_step, n, len, 8)
+		else if (len < 32)
+			EACH_BY_ENDS(to, to_step, from, from_step, n, len, 16)
+		else if (len < 64)
+			EACH_BY_ENDS(to, to_step, from, from_step, n, len, 32)
+		else
+			EACH(to, to_step, from, from_step, n, len);
 	}
 }
 
