@@ -289,6 +289,7 @@ static void blocks(uintptr_t at_to, intptr_t to_step, uintptr_t at_from, intptr_
 	char *to = (char *)at_to;
 	const char *from = (const char *)at_from;
 	switch (len) {
+	case 0: break;
 	case 1: EACH(to, to_step, from, from_step, n, 1); break;
 	case 2: EACH(to, to_step, from, from_step, n, 2); break;
 	case 4: EACH(to, to_step, from, from_step, n, 4); break;
