@@ -171,11 +171,11 @@ int sn_own_is_complete(handle request)
 static handle for_others(handle request)
 {
 	uintptr_t i = own(sn_mpi_plain(request));
-	struct slot *packed = packed_of(request);
+	struct slot *s = slot_of(i);
 	others_ask(true);
-	handle real = i > SLOTS ? request : sn_own_real(slot_of(i));
-	if (packed)
-		sn_own_packed_told(packed);
+	handle real = i > SLOTS ? request : sn_own_real(s);
+	if (s && s->packed.at)
+		sn_own_packed_told(s);
 	return real;
 }
 

@@ -8,8 +8,7 @@
  * is, and what comes out says which ones they are, and in which order. That takes some us for a small type, and tens of ms for a
  * column of a matrix of hundreds of MB, so it is done for one that is used again and again, the longer the extent the later.
  *
- * What was learned stays for ever: types that are freed and made again, as some programs do for each message, have the
- * same one.
+ * What was learned stays for ever, and types that lie alike share it. One that is freed and made again is looked at again.
  */
 #ifndef SN_SHIM_LAYOUT_H
 #define SN_SHIM_LAYOUT_H
