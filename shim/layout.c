@@ -15,7 +15,7 @@
 #define BITS	21
 #define PIECE	((size_t)1 << BITS)
 #define PIECES	2048	    /* that it lies in, at most */
-#define USES	2	    /* at least, before it is looked at */
+#define USES	32	    /* at least, before it is looked at: that takes as long as 10 to 25 of them */
 #define A_USE	(32u << 10) /* and one more for so many bytes of its extent, */
 #define MORE	1000	    /* but no more than that */
 #define PAGES	16384 /* that it may touch, about, to be looked at: each costs up to 1 us, some ten times */
@@ -245,14 +245,30 @@ const struct sn_layout *sn_layout_known(handle type, unsigned generation)
 	return l;
 }
 
+static struct known *own_place_of(handle type, unsigned generation)
+{
+	struct known *k = place_of(type);
+	if (!likely(k->type == type && k->generation == generation))
+		*k = (struct known){.type = type, .generation = generation};
+	return k;
+}
+
+bool sn_layout_is_too_new(handle type, unsigned generation)
+{
+	bool several = sn_quick_guard(&lock);
+	struct known *k = own_place_of(type, generation);
+	bool new = k->uses < USES - 1;
+	k->uses += new;
+	sn_quick_unguard(&lock, several);
+	return new;
+}
+
 const struct sn_layout *sn_layout_of(const struct sn_meet_type *t)
 {
 	if (t->layout || t->stays || t->size <= 0 || sn_gpu_is_here())
 		return t->layout;
 	bool several = sn_quick_guard(&lock);
-	struct known *k = place_of(t->type);
-	if (!likely(k->type == t->type && k->generation == t->generation))
-		*k = (struct known){.type = t->type, .generation = t->generation};
+	struct known *k = own_place_of(t->type, t->generation);
 	if (!likely(k->layout))
 		k->layout = ask(t, &k->uses);
 	const struct sn_layout *l = k->layout;

@@ -32,6 +32,11 @@ struct sn_layout {
 
 /* NULL: it is not known, or not yet; or this may be a GPU's memory. Any thread. */
 const struct sn_layout *sn_layout_of(const struct sn_meet_type *t);
+/*
+ * This is one of the first uses of it, of which none asks for a layout: so nothing needs to be asked about the type. Programs there are that
+ * make one for each message.
+ */
+bool sn_layout_is_too_new(handle type, unsigned generation);
 /* One that is known by now, of this type in this generation (meet.h), wherever the memory is; NULL: it is not. */
 const struct sn_layout *sn_layout_known(handle type, unsigned generation);
 /* Do so many elements lie in one piece? Then it begins so many bytes behind the buffer. */

@@ -166,10 +166,12 @@ static bool is_long(const struct sn_long_form *f, const struct sn_collective *c,
 	if (c->kind == SN_REDUCE)
 		return size * count > SN_MEET_PLACE &&
 		       (sn_mpi_family == MPICH || (ranks ? ranks : sn_meet_ranks(c)) > 2);
-	if (size * count >= SN_LONG_LEAST || !size || sn_long_is_odd(f) || !mpich_scatters())
+	bool scatters = mpich_scatters();
+	if (size * count >= SN_LONG_LEAST || !size || sn_long_is_odd(f) ||
+	    (!scatters && size * count < SN_LONG_LEAST_OF_TWO))
 		return size * count >= SN_LONG_LEAST || (size && sn_long_is_odd(f));
 	return (all || !sn_proof_mpi.comm_size(c->comm, &all)) &&
-	       count >= 1u << sn_doubling_of((unsigned)all, 0).steps;
+	       (scatters ? count >= 1u << sn_doubling_of((unsigned)all, 0).steps : all == 2);
 }
 
 /* Is this operation one of which a sum may be odd? The last one of which none is is remembered, as the MPI's own are never freed. */
@@ -192,7 +194,7 @@ static int fewest(const struct sn_collective *c)
 		return 1;
 	if (c->kind == SN_REDUCE)
 		return SN_MEET_PLACE / LONGEST + 1;
-	return mpich_scatters() ? 2 : SN_LONG_LEAST / LONGEST;
+	return mpich_scatters() ? 2 : SN_LONG_LEAST_OF_TWO / LONGEST;
 }
 
 static struct sn_meet *first_of(const struct sn_collective *c)

@@ -7,7 +7,7 @@
  *
  * Nothing is watched for it. What MPI demands to be the same on all ranks (the count, the type, the operation) and
  * what all know of each other (here.h) says which calls these are: the operation and the type are the MPI's own,
- * elements lie without holes, SN_LONG_LEAST bytes at least (over MPICH as many elements as ranks), a communicator of
+ * elements lie without holes, SN_LONG_LEAST bytes at least, of two ranks SN_LONG_LEAST_OF_TWO (over MPICH as many elements as ranks), a communicator of
  * one group, of ranks of this job alone. And, however short, what is never seen to go without the MPI in another way
  * (collective.h): elements that have a hole behind them, as those of MPI_DOUBLE_INT for MPI_MINLOC, and operations of the program's
  * own that may take operands in any order (ops.h), of whatever types without holes within. The first such call on it makes the memory (meet.h); where that fails, all
@@ -43,6 +43,8 @@
 #include "meet.h"
 
 #define SN_LONG_LEAST 2048 /* bytes; and not what flat.h has */
+#define SN_LONG_LEAST_OF_TWO                                                                                 \
+	768 /* likewise, of two ranks, which have nothing flat: shorter ones are as fast by messages */
 
 /* Of this type and operation, in that generation of types (collective.c). */
 struct sn_long_form sn_long_form(handle type, handle op, unsigned generation);

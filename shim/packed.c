@@ -29,7 +29,8 @@ static bool goes_whole(const struct call *c)
 
 static __attribute__((noinline)) const struct sn_layout *ask(const struct call *c, unsigned now)
 {
-	if (sn_mpi_builtin(c->type) || !sn_proof_find())
+	if (sn_mpi_builtin(c->type) || sn_layout_is_too_new(c->type, sn_type_generation(c->type, now)) ||
+	    !sn_proof_find())
 		return NULL;
 	struct sn_meet_type t = sn_type_find(c->type, now);
 	return t.size > 0 ? sn_layout_of(&t) : NULL;

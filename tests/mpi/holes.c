@@ -18,7 +18,7 @@
 
 #define TYPES  28
 #define ASKS   8 /* the last of them, of whose requests other questions are asked: then no more are sennit's */
-#define ROUNDS 14 /* of each */
+#define ROUNDS 20 /* of each: its layout is asked for with its 32nd use */
 #define ROOM   (512u << 10)
 #define TAG    7
 #define RING   10
