@@ -178,6 +178,8 @@ void sn_ofi_on_complete(void *arg, const sn_completion *c)
 	struct sn_ofi_ep *ep = arg;
 	if (sn_unlikely(sn_ofi_taught()))
 		sn_ofi_lesson_over(c, ep->rx_cq && ep->rx_cq->direct_left);
+	if (c->op == SN_OP_RECV && sn_unlikely(sn_ofi_notes()))
+		sn_ofi_note(c);
 	if (sn_likely(c->op == SN_OP_RECV && give(ep, c)))
 		return;
 	const struct op_meaning *m = &meanings[c->op];

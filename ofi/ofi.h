@@ -344,6 +344,14 @@ void sn_ofi_lesson_spoil(void); /* this cannot be done again */
  * Receives that libsennit-mpi.so has posted and that stay. Whoever sent to one may wait for what only the MPI
  * answers, and the MPI can answer nothing but what it reads here: so all of them become the MPI's when it reads.
  */
+extern _Atomic uint32_t
+	*_Atomic sn_ofi_noted; /* buffers of receives of which it is to be told how much has come */
+static inline bool sn_ofi_notes(void)
+{
+	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_noted, memory_order_relaxed),
+				    memory_order_relaxed) != 0;
+}
+void sn_ofi_note(const sn_completion *c);
 extern _Atomic uint32_t *_Atomic sn_ofi_stays; /* how many there are (shim.h) */
 extern _Atomic uint32_t *_Atomic sn_ofi_given; /* and what else it sees to then, whoever reads */
 static inline bool sn_ofi_any_given(void)

@@ -337,6 +337,18 @@ bool sn_ofi_takes_message(const struct sn_ofi_ep *ep, sn_completion *c, sn_claim
 	return true;
 }
 
+/* ---- how much has come into buffers that are noted ---- */
+
+void sn_ofi_note(const sn_completion *c)
+{
+	struct sn_shim_note *n = &sn_caller_shim()->notes[sn_shim_note_of((uintptr_t)c->buf)];
+
+	if (atomic_load_explicit(&n->buf, memory_order_acquire) == (uintptr_t)c->buf)
+		atomic_store_explicit(&n->came,
+				      c->status && c->status != SN_ERR_TRUNCATED ? 0 : (int64_t)c->len,
+				      memory_order_release);
+}
+
 /* ---- receives that stay ---- */
 
 struct sn_shim_ahead *_Atomic sn_ofi_ahead;
@@ -344,6 +356,7 @@ struct sn_shim_ahead *_Atomic sn_ofi_ahead;
 static _Atomic uint32_t none;
 _Atomic uint32_t *_Atomic sn_ofi_stays = &none;
 _Atomic uint32_t *_Atomic sn_ofi_given = &none;
+_Atomic uint32_t *_Atomic sn_ofi_noted = &none;
 
 static inline void stays_change(int32_t by)
 {
@@ -527,6 +540,7 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 		return;
 	atomic_store(&sn_ofi_stays, &shim->stays);
 	atomic_store(&sn_ofi_given, &shim->given);
+	atomic_store(&sn_ofi_noted, &shim->noted);
 	atomic_store(&shim->quick, &quick);
 }
 

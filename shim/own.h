@@ -292,6 +292,8 @@ void sn_own_switch_on(handle left);
 /* ---- packed.c: what is asked of a request that has such bytes ---- */
 /* Are its bytes where the program wants them, now that the MPI has said that it has ended? It keeps its name. */
 void sn_own_packed_placed(struct slot *s);
+/* So many have come, but nobody hears of it any more: the MPI's request for it says so from now on. */
+void sn_own_packed_came(struct slot *s, int64_t len);
 /* Another language is told of it: from now on it has the MPI's name, too. */
 void sn_own_packed_told(struct slot *s);
 /* The program wants to hear no more of it: 0, or an error of the MPI's. */

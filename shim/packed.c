@@ -39,7 +39,8 @@ static __attribute__((noinline)) const struct sn_layout *ask(const struct call *
 /* What may be packed here: else NULL. */
 static const struct sn_layout *layout_of(bool in, const void *buf, const struct call *c, size_t *len)
 {
-	if (!buf || c->count <= 0 || (!in && c->peer < 0) || sn_mpi_in_place(buf))
+	if (!buf || c->count <= 0 || (!in && c->peer < 0) || c->peer == sn_mpi_nobody() ||
+	    sn_mpi_in_place(buf))
 		return NULL;
 	unsigned now = sn_collective_generation();
 	const struct sn_layout *l = sn_layout_known(c->type, sn_type_generation(c->type, now));
@@ -47,6 +48,18 @@ static const struct sn_layout *layout_of(bool in, const void *buf, const struct 
 		l = ask(c, now);
 	*len = l ? l->size * (size_t)c->count : 0;
 	return l && *len <= SN_PACKED_MOST && sn_kin_in_host(c->region) && (in || goes_whole(c)) ? l : NULL;
+}
+
+/*
+ * Does the MPI have the provider receive it, where it is to be? What comes from ranks on the node an MPI may bring along by
+ * itself, MPICH at least from itself; and the whole of Open MPI may have been told to go other ways.
+ */
+static atomic_int
+	receives; /* of those that have ended the provider has received one: 1; not one of them: -1 */
+
+static bool may_receive(const struct call *c)
+{
+	return sn_mpi_family != MPICH || (c->peer >= 0 && goes_whole(c));
 }
 
 /* ---- calls that block ---- */
@@ -182,6 +195,68 @@ static void memory_back(const struct sn_packed *p)
 		free(p->at);
 }
 
+static void count_notes(uint32_t by)
+{
+	if (sn_quick_serial())
+		atomic_store_explicit(&sn_mpi_shim.noted,
+				      atomic_load_explicit(&sn_mpi_shim.noted, memory_order_relaxed) + by,
+				      memory_order_relaxed);
+	else
+		atomic_fetch_add(&sn_mpi_shim.noted, by);
+}
+
+/* Before it is posted. Where somebody else's note is in its place it has none. */
+static void note(struct sn_packed *p)
+{
+	unsigned at = sn_shim_note_of((uintptr_t)p->at);
+	struct sn_shim_note *n = &sn_mpi_shim.notes[at];
+	uintptr_t nobody = atomic_load_explicit(&n->buf, memory_order_relaxed);
+	if (nobody || (!sn_quick_serial() && !atomic_compare_exchange_strong(&n->buf, &nobody, UINTPTR_MAX)))
+		return;
+	atomic_store_explicit(&n->came, -1, memory_order_relaxed);
+	atomic_store_explicit(&n->buf, (uintptr_t)p->at, memory_order_release);
+	count_notes(1);
+	p->note = (int)at + 1;
+}
+
+static void unnote(struct sn_packed *p)
+{
+	if (!p->note)
+		return;
+	atomic_store_explicit(&sn_mpi_shim.notes[p->note - 1].buf, 0, memory_order_release);
+	count_notes(UINT32_MAX);
+	p->note = 0;
+}
+
+/* What goes out of use here may be somebody else's at once. */
+static void done_with(struct sn_packed *p)
+{
+	unnote(p);
+	memory_back(p);
+}
+
+void sn_own_packed_came(struct slot *s, int64_t len)
+{
+	if (s->packed.note)
+		atomic_store_explicit(&sn_mpi_shim.notes[s->packed.note - 1].came, len, memory_order_release);
+}
+
+/* So many bytes are to be unpacked. told: by whoever has received them, but for the provider; negative: nobody has. */
+static size_t came(const struct sn_packed *p, int64_t told)
+{
+	int unknown = 0;
+	if (told >= 0 || !p->note)
+		return told >= 0 ? (size_t)told : (size_t)p->len;
+	int64_t noted = atomic_load_explicit(&sn_mpi_shim.notes[p->note - 1].came, memory_order_acquire);
+	if (noted < 0 && p->cancelled)
+		return 0;
+	if (noted < 0)
+		atomic_store(&receives, -1);
+	else if (!atomic_load_explicit(&receives, memory_order_relaxed))
+		atomic_compare_exchange_strong(&receives, &unknown, 1);
+	return noted < 0 ? (size_t)p->len : (size_t)noted;
+}
+
 /* ---- those that another language knows by the MPI's name ---- */
 
 #define HEADS 256
@@ -231,13 +306,13 @@ static void untold(struct sn_packed *p)
 	sn_quick_unguard(&lock, several);
 }
 
-void sn_packed_end(struct sn_packed *p, int64_t came)
+void sn_packed_end(struct sn_packed *p, int64_t told)
 {
 	if (p->in)
-		sn_layout_unpack(p->layout, p->buf, p->at, came < 0 ? (size_t)p->len : (size_t)came);
+		sn_layout_unpack(p->layout, p->buf, p->at, came(p, told));
 	if (!likely(!p->told))
 		untold(p);
-	memory_back(p);
+	done_with(p);
 	p->at = NULL;
 }
 
@@ -281,7 +356,9 @@ bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct
 		return false;
 	*p = (struct sn_packed){.layout = l, .buf = (void *)(uintptr_t)buf, .len = (int)len, .in = in};
 	p->at = memory(len);
-	if (p->at)
+	if (p->at && in && may_receive(c))
+		note(p);
+	if (p->at && !(p->note && atomic_load_explicit(&receives, memory_order_relaxed) > 0))
 		sn_layout_pack(l, p->at, buf, len);
 	return p->at != NULL;
 }
@@ -293,7 +370,7 @@ void sn_packed_quick(struct sn_packed *p, void *request)
 		s->packed = *p;
 		s->packed.slot = s;
 	} else {
-		memory_back(p);
+		done_with(p);
 	}
 }
 
@@ -301,14 +378,14 @@ bool sn_packed_slowly(struct sn_packed *p)
 {
 	p->slot = sn_own_new();
 	if (!p->slot)
-		memory_back(p);
+		done_with(p);
 	return p->slot != NULL;
 }
 
 void sn_packed_begun(struct sn_packed *p, int rc, handle real, void *request)
 {
 	if (rc) {
-		memory_back(p);
+		done_with(p);
 		put_back(p->slot, false);
 		return;
 	}
@@ -323,7 +400,7 @@ void sn_own_packed_placed(struct slot *s)
 {
 	struct sn_packed *p = &s->packed;
 	if (p->in)
-		sn_layout_unpack(p->layout, p->buf, p->at, (size_t)p->len);
+		sn_layout_unpack(p->layout, p->buf, p->at, came(p, -1));
 	p->in = false; /* they may be written by the program before the request ends */
 }
 

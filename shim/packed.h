@@ -6,9 +6,10 @@
  *
  * MPI_Send, MPI_Recv and MPI_Sendrecv have memory for them that stays, one for what goes and one for what comes, of who
  * has the pass (holder.h). MPI_Isend and MPI_Irecv have some of their own: a short message may leave at once; else the
- * request is one of ours (requests.h) that stands for the MPI's, of the bytes, and when that has ended they are unpacked.
- * Then nobody may know how many have come, and so what was in the program's memory is packed before: less than all leaves the
- * rest as it is.
+ * request is one of ours (requests.h) that stands for the MPI's, of the bytes, and when that has ended they are unpacked,
+ * as many as have come. Few programs ask for a status, so the MPI does not tell how many: the provider does, which has
+ * received them (shim.h, notes). Where it may not have, or has not yet been seen to, what was in the program's memory is
+ * packed before, and all of it unpacked: less than all leaves the rest as it is.
  *
  * Another language may know it by the number of the MPI's, as Open MPI's Fortran does of each: then it has two names until
  * it has ended.
@@ -35,8 +36,10 @@ struct sn_packed {
 	void *buf;
 	struct slot *slot; /* of who does not block: for the request (own.h) */
 	int len;
+	int note; /* of how much has come, its place from 1 on; 0: nobody says so, and what was in buf is packed already */
 	bool in;
-	bool told; /* another language has the MPI's name of its request */
+	bool told;	/* another language has the MPI's name of its request */
+	bool cancelled; /* the MPI was asked to */
 };
 
 /* They are packed. False: they are not, and nothing is to be ended. */
@@ -56,6 +59,6 @@ bool sn_packed_slowly(struct sn_packed *p);
 /* The program's is that, which stands for this one of the MPI's; or the call has ended with this error. */
 void sn_packed_begun(struct sn_packed *p, int rc, handle real, void *request);
 /* It has ended, and so many bytes have come; negative: nobody knows. */
-void sn_packed_end(struct sn_packed *p, int64_t came);
+void sn_packed_end(struct sn_packed *p, int64_t told);
 
 #endif

@@ -147,6 +147,7 @@ handle sn_own_real(struct slot *s)
 		sn_own_too_late(s);
 	if (s->len >= 0) {
 		s->real = real_complete(s);
+		sn_own_packed_came(s, s->len);
 		s->len = -1;
 	}
 	handle real = s->real;

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 21
+#define SN_SHIM_VERSION 22
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -173,6 +173,17 @@ struct sn_shim_quick {
 	void (*tell)(const char *words);
 };
 
+/* A receive's buffer, by address, and the bytes that have come into it; negative: none so far. */
+#define SN_SHIM_NOTES 256
+struct sn_shim_note {
+	_Atomic uintptr_t buf; /* 0: nobody's */
+	_Atomic int64_t came;
+};
+static inline unsigned sn_shim_note_of(uintptr_t buf)
+{
+	return (unsigned)((buf >> 6 ^ buf >> 14 ^ buf >> 20) % SN_SHIM_NOTES);
+}
+
 #define SN_SHIM_NOBODY                                                                                       \
 	0xfffffffeu /* no tenure's number: those are odd, and that of a thread that never had one is 0 */
 
@@ -226,6 +237,12 @@ struct sn_shim {
 	_Atomic uint32_t lets_go;
 	_Atomic uint32_t apart; /* threads that wait so: they keep nobody from anything but the quick way */
 	void (*_Atomic wait)(void);
+	/*
+	 * So many of the notes are in use, each at the place of its buffer: of a receive of the MPI's into it the provider writes
+	 * there how many bytes have come, before it says that it has ended (packed.c).
+	 */
+	_Atomic uint32_t noted;
+	struct sn_shim_note notes[SN_SHIM_NOTES];
 };
 
 /* The provider looks it up by this name. */

@@ -271,7 +271,7 @@ static void long_doubles(void)
 	MPI_Type_commit(&type);
 	for (int i = 0; i < 2 * N; i++)
 		from[i] = i + 0.5L;
-	for (int round = 0; round < 8; round++) {
+	for (int round = 0; round < 20; round++) {
 		for (int i = 0; i < 2 * N; i++)
 			to[i] = -1;
 		MPI_Irecv(to, 1, type, (rank + ranks - 1) % ranks, TAG, MPI_COMM_WORLD, &r);
@@ -306,6 +306,17 @@ static void after_an_error(const struct kind *k)
 		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 		check(k, k->size, st.doing, 1);
 	}
+}
+
+/* Nothing comes from nobody, however often; as at the ends of a row of ranks. */
+static void from_nobody(const struct kind *k)
+{
+	MPI_Request r = MPI_REQUEST_NULL;
+	st.doing = "from nobody";
+	memset(in, GUARD, ROOM);
+	MPI_Irecv(in + begin_of(k), most_of(k), k->type, MPI_PROC_NULL, TAG, MPI_COMM_WORLD, &r);
+	ended(&r);
+	check(k, 0, st.doing, 0);
 }
 
 /* Such a request of which something else is asked: the first time it is to be one of sennit's. */
@@ -501,6 +512,7 @@ int main(int argc, char **argv)
 			around(&k, &k, i + 20, !(i & 1));
 		}
 		odd_ones(&k);
+		from_nobody(&k);
 		if (t % 8 == 0)
 			after_an_error(&k);
 		if (asks) {
