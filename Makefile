@@ -3,6 +3,7 @@
 #   make            build into build/                  make demo     the stock MPI of this machine with and without sennit
 #   make check      build, run the tests               make soak     the long ones, and those that disturb the machine
 #   make bench      sennit and every MPI of this machine side by side, 22 to 28 minutes (QUICK=1: 90 s; DOC=1: docs/performance.md)
+#   make calls      each kind of call of MPI, over the MPI by itself and over sennit: which are slower, 10 minutes
 #   make install    into PREFIX (also DESTDIR)         make uninstall   what that put there (with the same PREFIX, DESTDIR)
 #   make clean      remove build/
 # `demo` and `check` first install what is missing on Debian and Ubuntu (cmake/deps.sh says what, before it does).
@@ -20,7 +21,7 @@ comma := ,
 ctest = rm -f $(BUILD)/results.xml; ctest --test-dir $(BUILD) --output-on-failure --output-junit results.xml --test-output-size-passed 1000000 $(1); \
 	status=$$?; python3 tests/skips.py $(BUILD)/results.xml && exit $$status
 
-.PHONY: all product check demo bench install uninstall soak clean deps
+.PHONY: all product check demo bench calls install uninstall soak clean deps
 .NOTPARALLEL:
 
 all: $(BUILD)/build.ninja
@@ -59,6 +60,10 @@ bench:
 		--what bare$(comma)latency,--minutes 6) $(page) || [ $$? -eq 77 ]
 	$(if $(QUICK),,$(PYTHON_PLOT) bench/net_multi.py --build $(BUILD) $(page) || [ $$? -eq 77 ])
 	$(PYTHON_PLOT) bench/bench.py --build $(BUILD) $(if $(QUICK),--quick,--minutes 8.5) $(page)
+
+calls: all
+	@sh tests/peers.sh || [ $$? -eq 77 ]
+	python3 bench/calls.py --build $(BUILD)
 
 soak: all
 	$(call ctest,-C soak -L soak)

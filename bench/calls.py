@@ -24,7 +24,7 @@ LIMIT = 240  # s a run may take
 
 def compiled(mpi, build):
     source, target = os.path.join(bench.HERE, "calls.c"), os.path.join(build, "bench-programs", "calls." + mpi)
-    newest = max(os.path.getmtime(os.path.join(bench.HERE, f)) for f in ("calls.c", "probe.h"))
+    newest = max(os.path.getmtime(os.path.join(bench.HERE, f)) for f in ("calls.c", "calls_onesided.h", "probe.h"))
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if not os.path.exists(target) or os.path.getmtime(target) < newest:
         subprocess.run([bench.compiler(mpi), "-O2", "-std=c17", "-D_GNU_SOURCE", "-o", target, source], check=True)
