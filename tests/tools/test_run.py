@@ -431,7 +431,7 @@ class Detection(RunTest):
         lines = self.dry(path, "-n", "2", "./a.out", SENNIT_EAGER="4k")
         self.assertEqual(lines[0], "# Open MPI 4.1.4")
         self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider", "FI_PROVIDER": "sennit",
-                                               "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"})
+                                               "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "OMPI_MCA_osc_rdma_priority": "99"})
         self.assertEqual(lines[-1], path + " -x FI_PROVIDER_PATH -x FI_PROVIDER -x GLIBC_TUNABLES -x SENNIT_EAGER -n 2 ./a.out")
 
     def test_open_rte(self):
@@ -653,7 +653,7 @@ class Detection(RunTest):
         lines = self.dry(path, "./a.out", FI_PROVIDER="tcp", FI_PROVIDER_PATH="/opt/providers", OMPI_MCA_mtl="ofi")
         self.assertTrue(any("FI_PROVIDER=tcp is already set and kept" in line for line in lines))
         self.assertEqual(self.exports(lines), {**ALWAYS, "FI_PROVIDER_PATH": self.dir + "/provider:/opt/providers",
-                                               "OMPI_MCA_pml": "cm"})
+                                               "OMPI_MCA_pml": "cm", "OMPI_MCA_osc_rdma_priority": "99"})
         r = self.run_("--", path, "./a.out", FI_PROVIDER="tcp")
         self.assertIn("FI_PROVIDER=tcp is already set and kept", r.stderr)
         r = self.run_("--quiet", "--", path, "./a.out", FI_PROVIDER="tcp")
