@@ -226,7 +226,8 @@ struct sum {
 	size_t len, piece;
 	uint64_t first, end;
 	bool lends, gpu;
-	bool rooted; /* of two ranks one makes it, whose operand the other does not read */
+	bool in_place; /* of two ranks, and lends, and the sum is to be where this rank's operand is */
+	bool rooted;   /* of two ranks one makes it, whose operand the other does not read */
 	const char *lent[SN_MEET_RANKS]; /* NULL: brought along */
 };
 
@@ -356,12 +357,10 @@ static size_t chunk_of(const struct sum *s, size_t left)
 }
 
 /* Of two ranks. The sum is made where it shall be, but if this rank's operand is there, and the other's comes first. */
-static void add_both(const struct sum *s, uint64_t k)
+static void add_two(const struct sum *s, const char *a, const char *b, char *to, size_t len)
 {
-	const char *a = operand(s, 0, k), *b = operand(s, 1, k);
-	char *to = s->to + offset(s, k);
 	bool holes = sn_long_has_holes(s->m);
-	for (size_t at = 0, n, len = length(s, k); at < len; at += n) {
+	for (size_t at = 0, n; at < len; at += n) {
 		n = chunk_of(s, len - at);
 		char *sum = s->gpu || to == b || holes ? s->m->sums : to + at;
 		if (sum != a + at)
@@ -370,6 +369,11 @@ static void add_both(const struct sum *s, uint64_t k)
 		if (sum == s->m->sums)
 			sn_long_out(s->m, s->c, to + at, sum, n);
 	}
+}
+
+static void add_both(const struct sum *s, uint64_t k)
+{
+	add_two(s, operand(s, 0, k), operand(s, 1, k), s->to + offset(s, k), length(s, k));
 }
 
 /* Where a rank's share of so many bytes begins: with a line, where elements allow. */
@@ -398,6 +402,35 @@ static void add_share(const struct sum *s, uint64_t k)
 
 /* ---- the call ---- */
 
+static bool other_in_place(const struct sum *s)
+{
+	return s->m->mem->words[!s->m->rank].in_place[s->m->calls & 1] != 0;
+}
+
+/*
+ * Both have their operands where the sum is to be, in memory that the other reads. Each makes the sum of its half, which
+ * nobody else reads any more, and then fetches the other's, of which all has been read that was there. Two pieces at least
+ * there are, so the last two counts are these two steps.
+ */
+static int by_halves(const struct sum *s)
+{
+	const struct sn_meet *m = s->m;
+	size_t half = share(s, 1, s->len), begin = m->rank ? half : 0, end = m->rank ? s->len : half;
+	const char *other = s->lent[!m->rank];
+	add_two(s, (m->rank ? other : s->to) + begin, (m->rank ? s->to : other) + begin, s->to + begin,
+		end - begin);
+	sn_meet_say(s->m, &s->mine->done, s->end - 1);
+	int rc = await_done(s, s->end - 1);
+	if (rc)
+		return rc;
+	if (m->rank)
+		sn_copy_between(s->to, other, half);
+	else
+		sn_copy_between(s->to + half, other + half, s->len - half);
+	sn_meet_say(s->m, &s->mine->done, s->end);
+	return await_done(s, s->end);
+}
+
 static int of_two(struct sum *s)
 {
 	int rc;
@@ -413,6 +446,10 @@ static int of_two(struct sum *s)
 			return rc;
 		if (k == s->first && s->to && !find_lent(s))
 			return cannot_read(s);
+		if (k == s->first && s->in_place && other_in_place(s))
+			return by_halves(s);
+		if (s->in_place && (rc = await_done(s, k + 1))) /* the other reads what is written over */
+			return rc;
 		if (s->to)
 			add_both(s, k);
 		sn_meet_say(s->m, &s->mine->done, k + 1);
@@ -502,10 +539,13 @@ int sn_long_do(struct sn_meet *m, const struct sn_collective *c, const void *fro
 	s.first = m->pieces;
 	s.end = m->pieces += (s.len + s.piece - 1) / s.piece;
 	bool alone = two && root; /* nobody reads its operand: it is here for all pieces at once */
-	s.lends = !s.gpu &&
-		  (alone || (m->lends && !(two && in_place) && sn_lend_holds(&m->heap, s.from, s.len)));
+	bool halves = two && in_place && !rooted && s.end - s.first > 1 && !sn_long_is_odd(&m->sum);
+	s.lends = !s.gpu && (alone || (m->lends && (halves || !(two && in_place)) &&
+				       sn_lend_holds(&m->heap, s.from, s.len)));
+	s.in_place = halves && s.lends;
 	atomic_store_explicit(&s.mine->calls, ++m->calls, memory_order_relaxed);
 	s.mine->at[m->calls & 1] = s.lends && !alone ? (uintptr_t)s.from : 0;
+	s.mine->in_place[m->calls & 1] = s.in_place;
 	if (s.lends)
 		sn_meet_say(m, &s.mine->here, s.end);
 	if (m->calls % CLOCKED == 0)

@@ -25,6 +25,9 @@
  * each other that it has come to it, so none is more than a call ahead: where an operand lies is said in two places
  * in turns, and so it is with the sums.
  *
+ * Two ranks whose operands both lie where the sums are to be, in the heap, in more than a piece: each makes the sum of
+ * half of them, and copies the other half's from the other.
+ *
  * A piece does not take the place of the one before the last, but the next in a ring as long as the cache of a core:
  * to write a line that another core has just read takes 7 ns, one that has left its cache meanwhile 3. Where the
  * cores do not share a cache a line that the other has to fetch out of this one's takes 30, and past the cache 9. So

@@ -58,7 +58,8 @@ struct sn_meet_words {	       /* long.h: one rank's */
 	_Atomic uint64_t done; /*   8 so many of the others' it has read, and its share of the sum is there */
 	uint64_t at
 		[2]; /*  16 in its process: where the operand lies that it lends in this call, or the next; 0: it brings it along */
-	char pad[96];
+	uint32_t in_place[2]; /*  32 likewise: the sum is to be there as well */
+	char pad[88];
 	_Atomic uint64_t calls; /* 128 that it has come to: no line that anybody waits for */
 	char rest[56];
 };

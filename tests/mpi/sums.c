@@ -31,7 +31,7 @@
 static int rank, ranks, faults;
 static bool ordered = true; /* operands are taken in the order of the ranks */
 static char fixed[MOST + 64], fixed_sum[MOST + 64];
-static char *heap, *heap_sum, *operand, *folded;
+static char *heap, *heap_sum, *operand, *folded, *result;
 
 static void expect(bool right, const char *what, long i)
 {
@@ -182,7 +182,7 @@ static int sum_up(const void *from, void *to, size_t count, MPI_Datatype type, M
 }
 
 /*
- * One of the ranks, each time another, may have its operand in place, and two of them in memory of another kind. Of what is long
+ * One of the ranks, each time another, may have its operand in place, or all, and two of them in memory of another kind. Of what is long
  * enough each fourth sum is that of one rank alone.
  */
 static void one(const struct type *t, size_t count, MPI_Op op, MPI_Comm comm, int i)
@@ -191,7 +191,7 @@ static void one(const struct type *t, size_t count, MPI_Op op, MPI_Comm comm, in
 	size_t len = count * (size_t)t->size, shift = i % 5 ? 0 : 16;
 	MPI_Comm_rank(comm, &me);
 	bool rooted = len > REDUCED && i % 4 == 3, gets = !rooted || me == i / 4 % n;
-	bool in_place = rooted ? gets && i % 8 == 3 : me == i % (n + 1), lent = (i + me) % 3 > 0;
+	bool in_place = rooted ? gets && i % 8 == 3 : i % 7 < 2 || me == i % (n + 1), lent = (i + me) % 3 > 0;
 	char *from = (lent ? heap : fixed) + shift, *to = (i % 2 ? heap_sum : fixed_sum) + shift;
 	fill(in_place ? to : from, t, count, rank, i);
 	memset(to + len, 0x5a, 16);
@@ -202,9 +202,13 @@ static void one(const struct type *t, size_t count, MPI_Op op, MPI_Comm comm, in
 			   i / 4 % n, comm);
 	else
 		sum_up(in_place ? MPI_IN_PLACE : from, to, count, t->type, op, comm, i + me);
+	if (gets) { /* nobody else may still read it */
+		memcpy(result, to, len);
+		memset(to, 0x77, len);
+	}
 	fold(t, count, op, world, n, i);
 	if (gets)
-		expect(alike(to, folded, len, t), rooted ? "a sum of one rank's" : "a sum", i);
+		expect(alike(result, folded, len, t), rooted ? "a sum of one rank's" : "a sum", i);
 	else
 		expect(!*to && !memcmp(to, to + 1, len - 1), "what no sum was for", i);
 	fill(operand, t, count, rank, i);
@@ -583,6 +587,7 @@ int main(int argc, char **argv)
 	heap_sum = calloc(1, 4 << 20);
 	operand = malloc(MOST + 64);
 	folded = malloc(MOST + 64);
+	result = malloc(MOST + 64);
 	list_types();
 	if (chosen == 'd' && word)
 		death(word);
