@@ -340,18 +340,18 @@ bool sn_ofi_takes_message(const struct sn_ofi_ep *ep, sn_completion *c, sn_claim
 void sn_ofi_lesson_over(const sn_completion *c, bool reading);
 void sn_ofi_lesson_read(void);	/* the MPI hears of all that has ended */
 void sn_ofi_lesson_spoil(void); /* this cannot be done again */
-/*
- * Receives that libsennit-mpi.so has posted and that stay. Whoever sent to one may wait for what only the MPI
- * answers, and the MPI can answer nothing but what it reads here: so all of them become the MPI's when it reads.
- */
-extern _Atomic uint32_t
-	*_Atomic sn_ofi_noted; /* buffers of receives of which it is to be told how much has come */
+/* Buffers of receives of which libsennit-mpi.so is to be told how much has come: so many there are. */
+extern _Atomic uint32_t *_Atomic sn_ofi_noted;
 static inline bool sn_ofi_notes(void)
 {
 	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_noted, memory_order_relaxed),
 				    memory_order_relaxed) != 0;
 }
 void sn_ofi_note(const sn_completion *c);
+/*
+ * Receives that libsennit-mpi.so has posted and that stay. Whoever sent to one may wait for what only the MPI
+ * answers, and the MPI can answer nothing but what it reads here: so all of them become the MPI's when it reads.
+ */
 extern _Atomic uint32_t *_Atomic sn_ofi_stays; /* how many there are (shim.h) */
 extern _Atomic uint32_t *_Atomic sn_ofi_given; /* and what else it sees to then, whoever reads */
 static inline bool sn_ofi_any_given(void)

@@ -343,7 +343,7 @@ void sn_ofi_note(const sn_completion *c)
 {
 	struct sn_shim_note *n = &sn_caller_shim()->notes[sn_shim_note_of((uintptr_t)c->buf)];
 
-	if (atomic_load_explicit(&n->buf, memory_order_acquire) == (uintptr_t)c->buf)
+	if (c->buf && atomic_load_explicit(&n->buf, memory_order_acquire) == (uintptr_t)c->buf)
 		atomic_store_explicit(&n->came,
 				      c->status && c->status != SN_ERR_TRUNCATED ? 0 : (int64_t)c->len,
 				      memory_order_release);

@@ -65,7 +65,6 @@ int sn_own_cancel(void *request)
 	struct slot *s = request ? packed_of(at(request, 0)) : NULL;
 	if (s) {
 		handle real = sn_own_real(s);
-		s->packed.cancelled = true;
 		return sn_stale_is_a_send(real) ? 0 : sn_own_mpi[CANCEL].one(&real);
 	}
 	all_real(1, request);

@@ -167,9 +167,10 @@ static bool is_long(const struct sn_long_form *f, const struct sn_collective *c,
 		return size * count > SN_MEET_PLACE &&
 		       (sn_mpi_family == MPICH || (ranks ? ranks : sn_meet_ranks(c)) > 2);
 	bool scatters = mpich_scatters();
-	if (size * count >= SN_LONG_LEAST || !size || sn_long_is_odd(f) ||
-	    (!scatters && size * count < SN_LONG_LEAST_OF_TWO))
-		return size * count >= SN_LONG_LEAST || (size && sn_long_is_odd(f));
+	if (size && (size * count >= SN_LONG_LEAST || sn_long_is_odd(f)))
+		return true;
+	if (!size || (!scatters && size * count < SN_LONG_LEAST_OF_TWO))
+		return false;
 	return (all || !sn_proof_mpi.comm_size(c->comm, &all)) &&
 	       (scatters ? count >= 1u << sn_doubling_of((unsigned)all, 0).steps : all == 2);
 }

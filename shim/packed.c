@@ -3,6 +3,7 @@
 #include "collective.h"
 #include "own.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,16 +52,17 @@ static const struct sn_layout *layout_of(bool in, const void *buf, const struct 
 }
 
 /*
- * Does the MPI have the provider receive it, where it is to be? What comes from ranks on the node an MPI may bring along by
- * itself, MPICH at least from itself; and the whole of Open MPI may have been told to go other ways.
+ * Does the MPI have the provider receive it, all of it, where it is to be? Open MPI's pml cm does, to which anything else is the provider's
+ * affair; but it may have been told to go other ways. MPICH and Intel MPI bring along by themselves what comes from this rank, and may
+ * fetch what is long in several steps (MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD, I_MPI_OFI_MAX_MSG_SIZE), of which the provider knows the first.
  */
-static atomic_int
-	receives; /* of those that have ended the provider has received one: 1; not one of them: -1 */
-
-static bool may_receive(const struct call *c)
+static bool may_receive(void)
 {
-	return sn_mpi_family != MPICH || (c->peer >= 0 && goes_whole(c));
+	return sn_mpi_family == OPEN_MPI;
 }
+
+/* 1: of those that have ended the provider has received one; -1, from then on: not one of them. */
+static atomic_int receives;
 
 /* ---- calls that block ---- */
 
@@ -241,6 +243,20 @@ void sn_own_packed_came(struct slot *s, int64_t len)
 		atomic_store_explicit(&sn_mpi_shim.notes[s->packed.note - 1].came, len, memory_order_release);
 }
 
+/*
+ * The provider knows nothing of one of which it is to know all: nothing has come, or the MPI has gone another way than
+ * with those before.
+ */
+static size_t nothing(void)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	if (!atomic_flag_test_and_set(&said))
+		fprintf(stderr, "sennit: a receive of a type with holes has ended of which nothing has come "
+				"by sennit. "
+				"If its message is missing, SENNIT_SHIM=no leaves such types to the MPI\n");
+	return 0;
+}
+
 /* So many bytes are to be unpacked. told: by whoever has received them, but for the provider; negative: nobody has. */
 static size_t came(const struct sn_packed *p, int64_t told)
 {
@@ -248,13 +264,11 @@ static size_t came(const struct sn_packed *p, int64_t told)
 	if (told >= 0 || !p->note)
 		return told >= 0 ? (size_t)told : (size_t)p->len;
 	int64_t noted = atomic_load_explicit(&sn_mpi_shim.notes[p->note - 1].came, memory_order_acquire);
-	if (noted < 0 && p->cancelled)
-		return 0;
 	if (noted < 0)
 		atomic_store(&receives, -1);
 	else if (!atomic_load_explicit(&receives, memory_order_relaxed))
 		atomic_compare_exchange_strong(&receives, &unknown, 1);
-	return noted < 0 ? (size_t)p->len : (size_t)noted;
+	return noted >= 0 ? (size_t)noted : p->filled ? (size_t)p->len : nothing();
 }
 
 /* ---- those that another language knows by the MPI's name ---- */
@@ -356,9 +370,10 @@ bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct
 		return false;
 	*p = (struct sn_packed){.layout = l, .buf = (void *)(uintptr_t)buf, .len = (int)len, .in = in};
 	p->at = memory(len);
-	if (p->at && in && may_receive(c))
+	if (p->at && in && may_receive())
 		note(p);
-	if (p->at && !(p->note && atomic_load_explicit(&receives, memory_order_relaxed) > 0))
+	p->filled = !p->note || atomic_load_explicit(&receives, memory_order_relaxed) <= 0;
+	if (p->at && p->filled)
 		sn_layout_pack(l, p->at, buf, len);
 	return p->at != NULL;
 }

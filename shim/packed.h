@@ -7,9 +7,9 @@
  * MPI_Send, MPI_Recv and MPI_Sendrecv have memory for them that stays, one for what goes and one for what comes, of who
  * has the pass (holder.h). MPI_Isend and MPI_Irecv have some of their own: a short message may leave at once; else the
  * request is one of ours (requests.h) that stands for the MPI's, of the bytes, and when that has ended they are unpacked,
- * as many as have come. Few programs ask for a status, so the MPI does not tell how many: the provider does, which has
- * received them (shim.h, notes). Where it may not have, or has not yet been seen to, what was in the program's memory is
- * packed before, and all of it unpacked: less than all leaves the rest as it is.
+ * as many as have come. Few programs ask for a status, so the MPI does not tell how many: over Open MPI the provider does,
+ * which has received them (shim.h, notes). Elsewhere, and before it has once been seen to, what was in the program's memory
+ * is packed before, and all of it unpacked: less than all leaves the rest as it is.
  *
  * Another language may know it by the number of the MPI's, as Open MPI's Fortran does of each: then it has two names until
  * it has ended.
@@ -36,10 +36,10 @@ struct sn_packed {
 	void *buf;
 	struct slot *slot; /* of who does not block: for the request (own.h) */
 	int len;
-	int note; /* of how much has come, its place from 1 on; 0: nobody says so, and what was in buf is packed already */
+	int note; /* of how much has come, its place from 1 on; 0: nobody says so */
 	bool in;
-	bool told;	/* another language has the MPI's name of its request */
-	bool cancelled; /* the MPI was asked to */
+	bool told;   /* another language has the MPI's name of its request */
+	bool filled; /* with what was in buf */
 };
 
 /* They are packed. False: they are not, and nothing is to be ended. */

@@ -173,7 +173,7 @@ struct sn_shim_quick {
 	void (*tell)(const char *words);
 };
 
-/* A receive's buffer, by address, and the bytes that have come into it; negative: none so far. */
+/* A receive's buffer, by address, and the bytes that have come into it, with the last of what it was given to; negative: it has not ended. */
 #define SN_SHIM_NOTES 256
 struct sn_shim_note {
 	_Atomic uintptr_t buf; /* 0: nobody's */

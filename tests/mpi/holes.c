@@ -6,7 +6,8 @@
  *
  * Other questions of such requests, of which the first (-a: which) is the last that is asked of one of sennit's.
  *
- *   holes [-m] [-f] [-a 0 to 3]       -m: MPI_THREAD_MULTIPLE; -f: requests as Fortran has them
+ *   holes [-m] [-f] [-a 0 to 3] [-t 0 to 4]      -m: MPI_THREAD_MULTIPLE; -f: requests as Fortran has them; -t: only a question
+ *                                                of one whose message is there already
  */
 #include "holes_types.h"
 #include "own_request.h"
@@ -319,6 +320,8 @@ static void from_nobody(const struct kind *k)
 	check(k, 0, st.doing, 0);
 }
 
+#include "holes_more.h"
+
 /* Such a request of which something else is asked: the first time it is to be one of sennit's. */
 static void asked_of(MPI_Request r)
 {
@@ -492,8 +495,16 @@ int main(int argc, char **argv)
 	want = need(ROOM);
 	bytes = need(ROOM);
 	watch_start(60);
+	if (argc > 2 && !strcmp(argv[1], "-t")) {
+		there_already(atoi(argv[2]));
+		if (!rank)
+			printf("holes: there already, every byte right\n");
+		MPI_Finalize();
+		return 0;
+	}
 	struct kind turns[2] = {make(&r, 2), make(&r, 3)}, other = turns[0];
 	by_turns(turns);
+	many();
 	far_apart();
 	for (int t = 0; t < TYPES; t++) {
 		struct kind k = make(&r, t);

@@ -241,19 +241,23 @@ static void kinds(void)
 
 static void lengths(MPI_Comm comm)
 {
-	static const int at[] = {2048, 4096, 1 << 16, 1 << 17, 3 << 16, 1 << 18, 1 << 20, MOST - 128};
+	static const int at[] = {768,	  1024,	   2048,    4096,    1 << 16,
+				 1 << 17, 3 << 16, 1 << 18, 1 << 20, MOST - 128};
+	int n, least;
+	MPI_Comm_size(comm, &n);
+	least = n == 2 ? 768 : 2048; /* shorter ones are the MPI's */
 	int bytes = 0;
 	while (types[bytes].kind != BYTES)
 		bytes++;
-	for (int a = 0; a < 8; a++)
+	for (int a = 0; a < 10; a++)
 		for (int by = -16; by <= 16; by += at[a] > 3 << 16 ? 24 : 8)
 			for (int i = 0; i < (at[a] > 3 << 16 ? 1 : 4); i++) {
 				size_t len = (size_t)(at[a] + by);
 				bool was = ordered;
-				ordered &= by >= 0 || a; /* shorter ones are the MPI's */
+				ordered &= at[a] + by >= least;
 				one(&types[1], len / 8, i ? MPI_SUM : MPI_MAX, comm, a * 100 + by + 16 + i);
 				one(&types[0], len / 4 + 1, MPI_SUM, comm, a * 100 + by + 17 + i);
-				if (a < 5)
+				if (a < 7)
 					one(&types[bytes], len - 3, MPI_BXOR, comm, a * 100 + by + 18 + i);
 				ordered = was;
 			}
