@@ -155,17 +155,13 @@ static bool mpich_scatters(void)
 	return atomic_load_explicit(&answer, memory_order_relaxed) == SCATTERS;
 }
 
-/*
- * MPI_Reduce: shorter ones are in rooted.h; and of two ranks Open MPI's way is as fast, or faster: one piece is copied by
- * both while the root adds the one before. ranks: 0, not known yet.
- */
+/* MPI_Reduce: shorter ones are in rooted.h, where only the root waits. ranks: 0, not known yet. */
 static bool is_long(const struct sn_long_form *f, const struct sn_collective *c, unsigned ranks)
 {
 	size_t size = f->element, count = (size_t)c->count;
 	int all = (int)ranks;
 	if (c->kind == SN_REDUCE)
-		return size * count > SN_MEET_PLACE &&
-		       (sn_mpi_family == MPICH || (ranks ? ranks : sn_meet_ranks(c)) > 2);
+		return size * count > SN_MEET_PLACE;
 	bool scatters = mpich_scatters();
 	if (size && (size * count >= SN_LONG_LEAST || sn_long_is_odd(f)))
 		return true;
