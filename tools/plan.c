@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define INTELS_TAGS "MPIR_CVAR_CH4_OFI_TAG_BITS" /* and MPICH's */
@@ -121,6 +122,16 @@ static bool another_pml(char *const *argv)
 }
 
 /*
+ * Has /dev/shm room for windows? Both of Open MPI's ways have them there, but where one does not fit osc/rdma returns an error
+ * on all ranks, and osc/sm only on one, for which the others then wait. Containers often have 64 MiB.
+ */
+static bool shm_is_large(void)
+{
+	struct statvfs fs;
+	return !statvfs("/dev/shm", &fs) && (uint64_t)fs.f_blocks * fs.f_frsize >= UINT64_C(1) << 30;
+}
+
+/*
  * pml cm and mtl ofi are named although Open MPI 5 would choose them: if sennit cannot be loaded the job then fails and
  * says so, instead of running over something else in silence. Debian's configuration also excludes mtl ofi.
  *
@@ -131,12 +142,14 @@ static bool another_pml(char *const *argv)
  *
  * Windows of MPI_Win_allocate on one node are memory that all ranks map. Open MPI 5 has osc/sm make them, which then copies;
  * Open MPI 4 prefers osc/rdma by one (101 to 100), which takes two to five times as long (a fence after a put of 8 bytes 2.7 us, by
- * osc/sm 0.9) and remains for the windows that osc/sm does not make.
+ * osc/sm 0.9) and remains for the windows that osc/sm does not make, and where /dev/shm is small.
  */
 static void for_open_mpi(struct sn_plan *p, char *const *argv, const struct sn_launcher *l)
 {
 	bool cm_alone_fails = l->cm_alone_fails;
-	if (l->mpi == SN_MPI_OPEN4)
+	bool chosen = getenv("OMPI_MCA_osc_rdma_priority") || mca_argument(argv, "osc_rdma_priority");
+	if (l->mpi == SN_MPI_OPEN4 && !chosen &&
+	    shm_is_large()) /* without a word: sennit is used in either case */
 		sn_plan_set(p, argv, "OMPI_MCA_osc_rdma_priority", "99");
 	sn_plan_set(p, argv, "OMPI_MCA_pml", cm_alone_fails ? "^ucx" : "cm");
 	if (cm_alone_fails && !another_pml(argv))
