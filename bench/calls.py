@@ -66,11 +66,15 @@ def main():
     parser.add_argument("--all", action="store_true", help="print every figure")
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
+    if args.ranks < 2 or args.ranks % 2:
+        parser.error("the ranks have to be an even number: they send in pairs")
     launch.heed()
     build = os.path.abspath(args.build)
     here = [c for c in bench.candidates() if "UCX" not in c.name]
     mpis = [m for m in dict.fromkeys(c.mpi for c in here if c.ours) if not args.mpi or m in args.mpi.split(",")]
-    failed = not mpis
+    if not mpis:
+        sys.exit(f"calls: none of {args.mpi or 'the MPIs'} is here (sh tests/peers.sh installs those that come from PyPI)")
+    failed = False
     for mpi in mpis:
         program, samples, lost = compiled(mpi, build), {}, 0
         for _ in range(args.rounds):
@@ -81,6 +85,8 @@ def main():
                 if ended.status or ended.late:
                     failed = True
                     print(f"{c.name}: {'did not end' if ended.late else ended.errors.strip()[-300:]}", file=sys.stderr)
+        if not samples and not failed:
+            sys.exit(f"calls: no call's name begins with {' or '.join(args.names)} (bench/calls.c has the table)")
         report(mpi, samples, args.all)
         if lost:
             print(f"{lost} figures of {mpi} were dropped: the cores moved meanwhile")
