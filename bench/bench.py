@@ -12,6 +12,7 @@ sennit's best to the best of the others (above 1: sennit is ahead, also where le
 Writes out/bench.json, out/bench.txt and, with matplotlib, plots.
 """
 import argparse
+import glob
 import json
 import os
 import platform
@@ -103,6 +104,16 @@ def compiler(mpi):
     """Intel's wheel has no headers; MPICH 5 has the same ABI."""
     return {"o4": "/usr/bin/mpicc.openmpi", "m4": "/usr/bin/mpicc.mpich"}.get(
         mpi, os.path.join(PEERS, "m5" if mpi == "im" else mpi, "bin", "mpicc"))
+
+
+def compiled(name, mpi, folder):
+    """The program for that MPI, in that folder, not older than what it is made of."""
+    source, target = os.path.join(HERE, name + ".c"), os.path.join(folder, f"{name}.{mpi}")
+    newest = max(os.path.getmtime(f) for f in (source, *glob.glob(os.path.join(HERE, "*.h"))))
+    os.makedirs(folder, exist_ok=True)
+    if not os.path.exists(target) or os.path.getmtime(target) < newest:
+        subprocess.run([compiler(mpi), "-O2", "-Wno-stringop-overflow", "-std=c17", "-D_GNU_SOURCE", "-o", target, source], check=True)
+    return target
 
 
 def candidates():
@@ -243,11 +254,8 @@ class Bench:
         return self.args.minutes * 60 - (time.monotonic() - self.start)
 
     def compile(self, chosen):
-        source, newest = os.path.join(HERE, "rows.c"), max(os.path.getmtime(os.path.join(HERE, f)) for f in ("rows.c", "collectives.h", "onesided.h", "probe.h"))
         for mpi in sorted({c.mpi for c in chosen}):
-            target = os.path.join(self.programs, "rows." + mpi)
-            if not os.path.exists(target) or os.path.getmtime(target) < newest:
-                subprocess.run([compiler(mpi), "-O2", "-Wno-stringop-overflow", "-std=c17", "-D_GNU_SOURCE", "-o", target, source], check=True)
+            compiled("rows", mpi, self.programs)
 
     def take(self, text, name, ranks):
         for line in text.splitlines():

@@ -8,14 +8,11 @@
  * again and again; calls.py asks which of them are slower than without sennit.
  */
 #include "probe.h"
-#include <fcntl.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define FEW    4
 #define ROOM   ((size_t)64 << 20)
@@ -31,8 +28,6 @@ static MPI_Group around;
 static MPI_Request kept[2 * FEW];
 static MPI_Datatype column, particle;
 static long turn;
-static struct probe_line *lines;
-static uint64_t probe_round;
 
 static _Noreturn void fail(const char *what)
 {
@@ -40,6 +35,8 @@ static _Noreturn void fail(const char *what)
 	MPI_Abort(MPI_COMM_WORLD, 1);
 	exit(1);
 }
+
+#include "probe_mpi.h"
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
@@ -479,34 +476,6 @@ static double each(void (*call)(int), int n, double seconds)
 	return timed(call, n, rounds) / (double)rounds;
 }
 
-static double probed(void)
-{
-	MPI_Barrier(all);
-	double ns = ranks == 2 ? probe_ns(lines, rank, &probe_round) : 0;
-	MPI_Barrier(all);
-	return ns;
-}
-
-static void probe_open(void)
-{
-	char path[64] = "";
-	int fd = -1;
-	if (rank == 0) {
-		fd = memfd_create("bench", 0);
-		if (fd < 0 || ftruncate(fd, 4096))
-			fail("memfd");
-		snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
-	}
-	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, all);
-	if (rank > 0)
-		fd = open(path, O_RDWR);
-	lines = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (fd < 0 || lines == MAP_FAILED)
-		fail("the probe's memory");
-	MPI_Barrier(all);
-	close(fd);
-}
-
 static void make_types(void)
 {
 	MPI_Aint at[2] = {0, 24};
@@ -540,7 +509,7 @@ static void row(size_t which, int n, double seconds)
 {
 	if (table[which].begin)
 		table[which].begin(n);
-	double before = probed(), took = each(table[which].call, n, seconds), after = probed();
+	double before = probe(), took = each(table[which].call, n, seconds), after = probe();
 	if (table[which].end)
 		table[which].end(n);
 	if (rank == 0) {

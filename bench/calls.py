@@ -22,15 +22,6 @@ WORSE = 1.1
 LIMIT = 240  # s a run may take
 
 
-def compiled(mpi, build):
-    source, target = os.path.join(bench.HERE, "calls.c"), os.path.join(build, "bench-programs", "calls." + mpi)
-    newest = max(os.path.getmtime(os.path.join(bench.HERE, f)) for f in ("calls.c", "calls_onesided.h", "probe.h"))
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    if not os.path.exists(target) or os.path.getmtime(target) < newest:
-        subprocess.run([bench.compiler(mpi), "-O2", "-std=c17", "-D_GNU_SOURCE", "-o", target, source], check=True)
-    return target
-
-
 def take(text, samples, ours, ranks):
     """Adds what a run has printed; how many lines said nothing, as the cores moved."""
     lost = 0
@@ -76,7 +67,7 @@ def main():
         sys.exit(f"calls: none of {args.mpi or 'the MPIs'} is here (sh tests/peers.sh installs those that come from PyPI)")
     failed = False
     for mpi in mpis:
-        program, samples, lost = compiled(mpi, build), {}, 0
+        program, samples, lost = bench.compiled("calls", mpi, os.path.join(build, "bench-programs")), {}, 0
         for _ in range(args.rounds):
             for c in (c for c in here if c.mpi == mpi):
                 ended = launch.run(c.command([program, str(args.ms), *args.names], args.ranks, build), c.environment(args.ranks),

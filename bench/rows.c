@@ -41,14 +41,12 @@
  * and are 0.
  */
 #include "probe.h"
-#include <fcntl.h>
 #include <mpi.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,9 +69,7 @@
 static int rank, ranks;
 static char *mine, *theirs; /* room bytes each */
 static size_t room;
-static struct probe_line *lines;
 static _Atomic uint64_t *over; /* in the page of the lines: how many rows "beside" have ended */
-static uint64_t probe_round;
 static volatile long sink;
 static double switches; /* of this rank's thread, a round of the last row */
 
@@ -88,37 +84,7 @@ static _Noreturn void fail(const char *what)
 	exit(1);
 }
 
-/* Rank 0's memfd, opened by the others through /proc: nothing is left behind. */
-static void probe_open(void)
-{
-	char path[64] = "";
-	int fd = -1;
-	if (rank == 0) {
-		fd = memfd_create("bench", 0);
-		if (fd < 0 || ftruncate(fd, 4096))
-			fail("memfd");
-		snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
-	}
-	MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
-	if (rank > 0)
-		fd = open(path, O_RDWR);
-	lines = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (fd < 0 || lines == MAP_FAILED)
-		fail("the probe's memory");
-	over = (_Atomic uint64_t *)((char *)lines + 2048);
-	MPI_Barrier(MPI_COMM_WORLD);
-	close(fd);
-}
-
-static double probe(void)
-{
-	double ns = 0;
-	MPI_Barrier(MPI_COMM_WORLD);
-	if (rank < 2 && ranks == 2)
-		ns = probe_ns(lines, rank, &probe_round);
-	MPI_Barrier(MPI_COMM_WORLD);
-	return ns;
-}
+#include "probe_mpi.h"
 
 /* ---- ping-pong ---- */
 
@@ -587,6 +553,7 @@ int main(int argc, char **argv)
 	memset(mine, 1, room);
 	memset(theirs, 2, room + OFF);
 	probe_open();
+	over = (_Atomic uint64_t *)((char *)lines + PROBE_MEMORY / 2);
 	for (int i = 1; i < argc; i++)
 		row(argv[i]);
 	free(mine);

@@ -340,12 +340,17 @@ bool sn_ofi_takes_message(const struct sn_ofi_ep *ep, sn_completion *c, sn_claim
 void sn_ofi_lesson_over(const sn_completion *c, bool reading);
 void sn_ofi_lesson_read(void);	/* the MPI hears of all that has ended */
 void sn_ofi_lesson_spoil(void); /* this cannot be done again */
+/* Does what is counted there, in libsennit-mpi.so if that is here, exist? */
+static inline bool sn_ofi_any(_Atomic uint32_t *_Atomic *counter)
+{
+	return atomic_load_explicit(atomic_load_explicit(counter, memory_order_relaxed),
+				    memory_order_relaxed) != 0;
+}
 /* Buffers of receives of which libsennit-mpi.so is to be told how much has come: so many there are. */
 extern _Atomic uint32_t *_Atomic sn_ofi_noted;
 static inline bool sn_ofi_notes(void)
 {
-	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_noted, memory_order_relaxed),
-				    memory_order_relaxed) != 0;
+	return sn_ofi_any(&sn_ofi_noted);
 }
 void sn_ofi_note(const sn_completion *c);
 /*
@@ -356,13 +361,11 @@ extern _Atomic uint32_t *_Atomic sn_ofi_stays; /* how many there are (shim.h) */
 extern _Atomic uint32_t *_Atomic sn_ofi_given; /* and what else it sees to then, whoever reads */
 static inline bool sn_ofi_any_given(void)
 {
-	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_given, memory_order_relaxed),
-				    memory_order_relaxed) != 0;
+	return sn_ofi_any(&sn_ofi_given);
 }
 static inline bool sn_ofi_any_stays(void)
 {
-	return atomic_load_explicit(atomic_load_explicit(&sn_ofi_stays, memory_order_relaxed),
-				    memory_order_relaxed) != 0;
+	return sn_ofi_any(&sn_ofi_stays);
 }
 void sn_ofi_give(void);
 struct sn_shim_ahead;
