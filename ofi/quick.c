@@ -86,6 +86,15 @@ static struct sn_shim_step *note(struct sn_shim_lesson *l, const struct sn_shim_
 	return step;
 }
 
+static bool is_oneself(sn_ep *ep, sn_peer to)
+{
+	uint8_t mine[SN_ADDR_MAX], its[SN_ADDR_MAX];
+	size_t len = sizeof(mine), its_len = sizeof(its);
+
+	return !sn_ep_address(ep, mine, &len) && !sn_peer_address(ep, to, its, &its_len) && len == its_len &&
+	       !memcmp(mine, its, len);
+}
+
 void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits,
 			uint64_t data, uint32_t flags)
 {
@@ -101,6 +110,8 @@ void sn_ofi_lesson_send(const struct sn_ofi_ep *ep, sn_peer to, const void *buf,
 	l->sent = buf;
 	l->send = (struct sn_shim_way){
 		.ep = ep->sn, .len = len, .bits = bits, .data = data, .peer = to, .flags = flags & SN_DATA};
+	if (is_oneself(ep->sn, to))
+		l->send.flags |= SN_SHIM_SELF;
 	struct sn_shim_step *step = note(l, &l->send, buf);
 	if (step)
 		keep(l, step, buf, len);
@@ -201,7 +212,7 @@ static void learn(struct sn_shim_lesson *lesson)
 
 static uint32_t send_again(const struct sn_shim_way *w, const void *buf)
 {
-	return !sn_try_send(w->ep, w->peer, buf, w->len, w->bits, w->data, w->flags);
+	return !sn_try_send(w->ep, w->peer, buf, w->len, w->bits, w->data, w->flags & ~SN_SHIM_SELF);
 }
 
 static int64_t recv_again(const struct sn_shim_way *w, void *buf)
@@ -214,9 +225,19 @@ static int64_t recv_again(const struct sn_shim_way *w, void *buf)
 		       : (int64_t)len;
 }
 
+static int64_t self_again(const struct sn_shim_way *out, const void *from, const struct sn_shim_way *in,
+			  void *to)
+{
+	return out->ep == in->ep && out->bits == in->exactly &&
+			       !sn_try_self(out->ep, out->peer, from, out->len, out->bits, in->peer, to,
+					    in->len, in->bits, in->mask)
+		       ? (int64_t)out->len
+		       : -1;
+}
+
 static int32_t send_surely(const struct sn_shim_way *w, const void *buf)
 {
-	return sn_inject(w->ep, w->peer, buf, w->len, w->bits, w->data, w->flags);
+	return sn_inject(w->ep, w->peer, buf, w->len, w->bits, w->data, w->flags & ~SN_SHIM_SELF);
 }
 
 static int64_t recv_surely(const struct sn_shim_way *w, void *buf, void (*meanwhile)(void))
@@ -514,6 +535,7 @@ void sn_ofi_quick_open(const struct sn_ofi_ep *ep)
 	static const struct sn_shim_quick quick = {.learn = learn,
 						   .send = send_again,
 						   .recv = recv_again,
+						   .self = self_again,
 						   .send_surely = send_surely,
 						   .recv_surely = recv_surely,
 						   .post = post_again,

@@ -64,7 +64,8 @@ struct sn_shim_way {
 	uint64_t exactly; /* receive: the match bits of the message that it took */
 	uint32_t peer, flags;
 };
-#define SN_SHIM_MARK 0x80 /* among the flags of a send: the message is marked */
+#define SN_SHIM_MARK 0x80  /* among the flags of a send: the message is marked */
+#define SN_SHIM_SELF 0x100 /* likewise: it is for the process itself */
 
 /* One of many (collective.c). */
 struct sn_shim_step {
@@ -126,6 +127,9 @@ struct sn_shim_quick {
 	uint32_t (*send)(const struct sn_shim_way *way, const void *buf);
 	/* Likewise: the bytes that have come into buf; negative: nothing was done. Waits a moment. */
 	int64_t (*recv)(const struct sn_shim_way *way, void *buf);
+	/* A message to oneself (SN_SHIM_SELF) and the receive that takes it: the bytes; negative: nothing was done. */
+	int64_t (*self)(const struct sn_shim_way *out, const void *from, const struct sn_shim_way *in,
+			void *to);
 	/* Likewise, however long it takes: 0, or the bytes; negative: an error. meanwhile() is called between looks. */
 	int32_t (*send_surely)(const struct sn_shim_way *way, const void *buf);
 	int64_t (*recv_surely)(const struct sn_shim_way *way, void *buf, void (*meanwhile)(void));

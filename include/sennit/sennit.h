@@ -235,6 +235,14 @@ SN_API int sn_try_send(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint6
 		       uint32_t flags);
 
 /*
+ * A tagged message to oneself (`to`), and the receive that takes it, posted right behind it: len bytes go from buf to
+ * into, and nobody hears of either. SN_ERR_AGAIN: nothing was done, because they do not fit each other, something else
+ * that waits comes before either, or for whatever reason; the two calls say more.
+ */
+SN_API int sn_try_self(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, sn_peer from,
+		       void *into, size_t room, uint64_t want, uint64_t mask);
+
+/*
  * A tagged receive into one piece of memory, without flags or a handle: what sn_post_recv does, by the shortest way. Its
  * completion comes to the callback, or to sn_poll.
  */

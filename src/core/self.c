@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages to oneself. A small message arrives inside the post; a large one is announced, and copied once, from the
- * sender's segments to the receiver's, when a receive matches it. Nothing is ever queued, so progress has nothing to do.
+ * Messages to oneself. A small message arrives inside the post, and so does a large one whose receive is posted; else it is
+ * announced, and copied once, from the sender's segments to the receiver's, when a receive matches it. Nothing is ever
+ * queued, so progress has nothing to do.
  */
 #include "core/core.h"
 #include <stdlib.h>
@@ -41,13 +42,26 @@ static int self_post(void *link, const struct sn_out *out, struct sn_req *req)
 	return rc ? rc : 1;
 }
 
-/* Copied once, from where it lies to where it is awaited. */
+/* Where a receive is posted for it. */
+static int arrive_posted(struct sn_peer_state *self, uint8_t flags, uint64_t bits, uint64_t data,
+			 const void *body, uint64_t len)
+{
+	struct sn_in in = {
+		.head = {.kind = SN_K_TAGGED, .flags = flags, .bits = bits, .data = data, .len = len},
+		.body = body,
+		.only_posted = true};
+	return self->ep->closing ? SN_ERR_AGAIN : sn_core_recv_arrive(self, &in, false);
+}
+
+/* Copied once, from where it lies to where it is awaited; a long one if it is. */
 static int self_post_now(void *link, uint32_t what, uint64_t bits, uint64_t data, const void *body,
 			 uint64_t len)
 {
 	struct sn_peer_state *self = link;
-	if ((what & 0xff) != SN_K_TAGGED || len > SELF_EAGER ||
-	    sn_core_arrive_tagged(self, (uint8_t)(what >> 8), bits, data, body, len) < 0)
+	uint8_t flags = (uint8_t)(what >> 8);
+	if ((what & 0xff) != SN_K_TAGGED ||
+	    (len > SELF_EAGER ? arrive_posted(self, flags, bits, data, body, len)
+			      : sn_core_arrive_tagged(self, flags, bits, data, body, len)) < 0)
 		return SN_ERR_AGAIN;
 	self->ep->count.self++;
 	return 1;
@@ -102,3 +116,36 @@ const struct sn_rail_ops sn_rail_self = {
 	.pull = self_pull,
 	.refuse = self_refuse,
 };
+
+/* Nothing that waits stands before either: no receive for the message, no message for the receive. */
+static bool meet_at_once(struct sn_match *m, const struct sn_peer_state *self, uint64_t bits, uint64_t want,
+			 uint64_t mask, sn_peer from)
+{
+	struct sn_match_stats waiting;
+	sn_match_stats(m, &waiting);
+	return !(waiting.unexpected && sn_match_find(m, want, mask, from)) &&
+	       !(waiting.posted && sn_match_awaits(m, bits, self->num));
+}
+
+int sn_try_self(sn_ep *ep, sn_peer to, const void *buf, size_t len, uint64_t bits, sn_peer from, void *into,
+		size_t room, uint64_t want, uint64_t mask)
+{
+	if (sn_unlikely(!ep || sn_core_foreign(ep) || (len && (!buf || !into)) || len > room ||
+			(bits & mask) != want || (from != to && from != SN_ANY_PEER) ||
+			to >= atomic_load_explicit(&ep->peer_count, memory_order_relaxed)))
+		return SN_ERR_AGAIN;
+	sn_lock(&ep->lock);
+	const struct sn_peer_state *self = ep->peers[to];
+	bool meet = self->self && !self->gone && meet_at_once(ep->match[0], self, bits, want, mask, from);
+	if (meet) {
+		if (sn_likely(len != 0))
+			sn_copy_small(into, buf, len);
+		ep->count.self++;
+		ep->count.sends++;
+		ep->count.recvs++;
+		ep->count.tried_sends++;
+		ep->count.tried_recvs++;
+	}
+	sn_unlock(&ep->lock);
+	return meet ? SN_OK : SN_ERR_AGAIN;
+}

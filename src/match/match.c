@@ -418,7 +418,7 @@ struct sn_match_posted *sn_match_posted_from(struct sn_match *m, uint32_t source
 
 /* ---- messages ---- */
 
-struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint32_t source)
+struct sn_match_posted *sn_match_awaits(struct sn_match *m, uint64_t bits, uint32_t source)
 {
 	struct sn_match_posted *best = NULL;
 	for (unsigned i = 0; i < m->class_count; i++) {
@@ -435,6 +435,12 @@ struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint3
 		if (matches(p->bits, p->mask, p->source, bits, source))
 			best = p; /* which ends the walk: the others were posted later */
 	}
+	return best;
+}
+
+struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint32_t source)
+{
+	struct sn_match_posted *best = sn_match_awaits(m, bits, source);
 	if (best && !best->stays)
 		sn_match_remove_posted(m, best);
 	return best;

@@ -479,6 +479,60 @@ static void any_tags(void)
 	}
 }
 
+/*
+ * To oneself, of a length that is copied at once or announced. What was posted before gets it: then what the receive gets
+ * is another message, which was sent before.
+ */
+static void oneself(void)
+{
+	static const int sizes[] = {2, 256, 4096, 70000};
+	static int out[70000], in[70001], others[70000];
+	MPI_Comm comm[2];
+	for (int i = 0; i < 2; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]);
+	for (int i = 0; i < 4 * ROUNDS; i++) {
+		int n = sizes[i % 4], tag = 30;
+		bool any = i % 3 == 0, wants = i % 2, any_tag = i % 7 == 3, posted = any_tag && i % 5 == 2;
+		MPI_Comm on = comm[i % 5 == 4];
+		MPI_Request r[2];
+		MPI_Status s;
+		for (int k = 0; k < n; k++)
+			out[k] = i + 3 * k;
+		memset(in, 0xff, ((size_t)n + 1) * sizeof(int));
+		memset(others, 0xff, (size_t)n * sizeof(int));
+		if (posted) {
+			tag = 32;
+			MPI_Irecv(others, n, MPI_INT, any ? MPI_ANY_SOURCE : rank, 30, on, &r[0]);
+			MPI_Isend(out, n - 1, MPI_INT, rank, tag, on, &r[1]);
+			calls++;
+		}
+		MPI_Sendrecv(out, n, MPI_INT, rank, 30, in, n, MPI_INT, any ? MPI_ANY_SOURCE : rank,
+			     any_tag ? MPI_ANY_TAG : 30, on, wants ? &s : MPI_STATUS_IGNORE);
+		calls++;
+		if (wants)
+			check_status(&s, rank, tag, n - posted, i);
+		for (int k = 0; k < n; k++)
+			expect(in[k] == (k < n - posted ? i + 3 * k : -1), "a message to oneself", i);
+		expect(in[n] == -1, "bytes beyond a message to oneself", i);
+		if (posted) {
+			MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+			expect(!memcmp(others, out, (size_t)n * sizeof(int)),
+			       "one to oneself that was awaited", i);
+		}
+		/* and as two calls */
+		memset(in, 0xff, (size_t)n * sizeof(int));
+		MPI_Irecv(in, n, MPI_INT, rank, 31, on, &r[0]);
+		MPI_Send(out, n, MPI_INT, rank, 31, on);
+		calls++;
+		MPI_Wait(&r[0], wants ? &s : MPI_STATUS_IGNORE);
+		if (wants)
+			check_status(&s, rank, 31, n, i);
+		expect(!memcmp(in, out, (size_t)n * sizeof(int)), "one to oneself by two calls", i);
+	}
+	for (int i = 0; i < 2; i++)
+		MPI_Comm_free(&comm[i]);
+}
+
 int main(int argc, char **argv)
 {
 	bool many = argc > 1 && !strcmp(argv[1], "-m"), freed = argc > 1 && !strcmp(argv[1], "-f");
@@ -504,6 +558,7 @@ int main(int argc, char **argv)
 		exchanges();
 		any_tags();
 		to_nobody();
+		oneself();
 		requests();
 		floods();
 	}

@@ -120,6 +120,57 @@ static void what_is_tried_arrives_in_order(void **state)
 	assert_int_equal(in[2], 2);
 }
 
+static void try_self(const uint8_t *a, uint8_t *b, size_t n, sn_peer from, uint64_t want, uint64_t mask,
+		     int rc)
+{
+	memset(b, 0xee, n + 1);
+	assert_int_equal(sn_try_self(ep, self, a, n, 7, from, b, n, want, mask), rc);
+	if (!rc)
+		assert_memory_equal(a, b, n);
+	assert_int_equal(b[rc ? 0 : n], 0xee);
+}
+
+/* In one with its receive: unless a receive stands before that, or a message before the other. */
+static void one_to_oneself_overtakes_nothing(void **state)
+{
+	static const size_t sizes[] = {0, 1, 48, 49, 4096, 4097, 100000};
+	static uint8_t a[100001], b[100001], c[100001];
+	sn_completion done;
+	sn_req *r, *s;
+	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		size_t n = sizes[k];
+		fill(a, n, (unsigned)k);
+		try_self(a, b, n, self, 7, UINT64_MAX, SN_OK);
+		try_self(a, b, n, SN_ANY_PEER, 3, 3, SN_OK);
+		try_self(a, b, n, self, 8, UINT64_MAX, SN_ERR_AGAIN);
+		if (n)
+			assert_int_equal(sn_try_self(ep, self, a, n, 7, self, b, n - 1, 7, UINT64_MAX),
+					 SN_ERR_AGAIN);
+		assert_int_equal(sn_try_self(ep, self + 1, a, n, 7, self + 1, b, n, 7, UINT64_MAX),
+				 SN_ERR_AGAIN);
+		for (int other = 0; other < 2; other++) { /* which is no hindrance */
+			uint64_t bits = other ? 9 : 7;
+			int rc = other ? SN_OK : SN_ERR_AGAIN;
+			assert_int_equal(sn_irecv(ep, SN_ANY_PEER, c, n, bits, UINT64_MAX, &r), 0);
+			try_self(a, b, n, self, 7, UINT64_MAX, rc);
+			memset(c, 0xee, n + 1);
+			assert_int_equal(sn_try_send(ep, self, a, n, bits, 0, 0),
+					 SN_OK); /* as it is posted */
+			wait_ok(r, &done, SN_OK);
+			assert_int_equal(done.len, n);
+			assert_memory_equal(a, c, n);
+			assert_int_equal(sn_isend(ep, self, a, n, bits, &s), 0);
+			try_self(a, b, n, self, 7, UINT64_MAX, rc);
+			assert_int_equal(sn_irecv(ep, self, c, n, bits, UINT64_MAX, &r), 0);
+			wait_ok(r, NULL, SN_OK);
+			wait_ok(s, NULL, SN_OK);
+			assert_memory_equal(a, c, n);
+		}
+	}
+	assert_int_equal(sn_try_self(NULL, self, a, 8, 7, self, b, 8, 7, UINT64_MAX), SN_ERR_AGAIN);
+	assert_int_equal(sn_try_self(ep, self, NULL, 8, 7, self, b, 8, 7, UINT64_MAX), SN_ERR_AGAIN);
+}
+
 static void a_long_message_is_cut_and_both_lengths_are_reported(void **state)
 {
 	for (size_t n = 100; n <= 100000; n *= 1000) {
@@ -514,6 +565,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(every_size_arrives_intact_posted_or_unexpected, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_is_tried_arrives_in_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(one_to_oneself_overtakes_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_long_message_is_cut_and_both_lengths_are_reported, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(receives_match_in_posting_order_across_wildcards, setup,
