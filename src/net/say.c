@@ -39,6 +39,14 @@ static bool is_own(const struct sn_net *n, const struct sn_addr_part *p)
 	return false;
 }
 
+static bool is_loopback(const struct sn_addr_part *p)
+{
+	static const uint8_t six[16] = {[15] = 1};
+
+	return (p->type == SN_ADDR_UDP4 && p->bytes[0] == 127) ||
+	       (p->type == SN_ADDR_UDP6 && memcmp(p->bytes, six, sizeof(six)) == 0);
+}
+
 /* What speaks for frames that go to the wrong process. */
 static void astray_text(const struct sn_net_link *l, char *out, size_t size)
 {
@@ -47,7 +55,12 @@ static void astray_text(const struct sn_net_link *l, char *out, size_t size)
 
 	*out = 0;
 	if (is_own(n, &l->part[0]))
-		at = snprintf(out, size, ". This host has that address, too: each needs one of its own");
+		at = snprintf(
+			out, size, "%s",
+			is_loopback(&l->part[0])
+				? ". Each network namespace has that address for itself: ranks in containers "
+				  "of one host have to share one, or to be joined by another interface"
+				: ". This host has that address, too: each needs one of its own");
 	if (n->drops[SN_DROP_MAC])
 		snprintf(out + at, size - (size_t)at,
 			 ". %" PRIu64
@@ -64,7 +77,7 @@ void sn_net_say_gone(const struct sn_net_link *l, int status)
 {
 	const struct sn_net *n = l->net;
 	uint64_t ms = n->cfg.peer_timeout / SN_NET_MS;
-	char where[64], trouble[96], astray[256];
+	char where[64], trouble[96], astray[320];
 
 	part_text(&l->part[0], where, sizeof(where));
 	trouble_text(l, trouble, sizeof(trouble));
