@@ -193,10 +193,9 @@ static bool watch(struct sn_seen *e, const struct sn_collective *c, const void *
 	return sn_proof_watch(e, from, to);
 }
 
-static int do_slowly(const struct sn_collective *c, const void *from, void *to, const union function *slowly)
+static int do_by_mpi(const struct sn_collective *c, const void *from, void *to, const union function *slowly)
 {
 	union function mpi = SN_FUNCTION(slowly);
-	sn_requests_before();
 	switch (c->kind) {
 	case SN_BARRIER: return mpi.barrier(c->comm);
 	case SN_BCAST: return mpi.bcast(to, c->count, c->type, c->root, c->comm);
@@ -213,6 +212,12 @@ static int do_slowly(const struct sn_collective *c, const void *from, void *to, 
 		return mpi.gather(from, c->count, c->type, to, c->in_count, c->in_type, c->root, c->comm);
 	default: return mpi.blocks(from, c->count, c->type, to, c->in_count, c->in_type, c->comm);
 	}
+}
+
+static int do_slowly(const struct sn_collective *c, const void *from, void *to, const union function *slowly)
+{
+	sn_requests_before();
+	return sn_requests_after(do_by_mpi(c, from, to, slowly));
 }
 
 static __attribute__((noinline)) int do_watched(const struct sn_collective *c, const void *from, void *to,

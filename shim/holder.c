@@ -72,6 +72,8 @@ static bool is_stale(void)
 static bool take_pass(void)
 {
 	uint32_t mine = sn_mpi_thread.tenure;
+	if (sn_packed_any_forgotten())
+		return false;
 	do {
 		uint32_t now = atomic_load(&forgets);
 		if (sn_mpi_thread.mine->forgets != now)

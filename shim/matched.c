@@ -267,7 +267,8 @@ static int mrecv(int p, void *buf, int count, handle type, void *message, void *
 	if (s && receive(s, buf, count, type, message, status) >= 0)
 		return 0;
 	sn_requests_before();
-	return used(s, SN_FUNCTION(&next[p][MRECV]).mrecv(buf, count, type, message, status));
+	return sn_requests_after(
+		used(s, SN_FUNCTION(&next[p][MRECV]).mrecv(buf, count, type, message, status)));
 }
 
 static int imrecv(int p, void *buf, int count, handle type, void *message, void *request)
@@ -298,7 +299,7 @@ static int mrecv_c(int p, void *buf, int64_t count, handle type, void *message, 
 	if (s)
 		become(s, message);
 	sn_requests_before();
-	return used(s, mpi.mrecv_c(buf, count, type, message, status));
+	return sn_requests_after(used(s, mpi.mrecv_c(buf, count, type, message, status)));
 }
 
 static int imrecv_c(int p, void *buf, int64_t count, handle type, void *message, void *request)

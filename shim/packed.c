@@ -330,7 +330,10 @@ void sn_packed_end(struct sn_packed *p, int64_t told)
 	p->at = NULL;
 }
 
-/* Those that the program wants to hear no more of. Seen to before the MPI is called (sn_requests_before()). */
+/*
+ * Those that the program wants to hear no more of. Seen to before the MPI is called, and after it (sn_requests_before(),
+ * sn_requests_after()): as long as there are some nobody has the pass (holder.h).
+ */
 struct sn_packed_forgotten {
 	struct sn_packed packed;
 	handle real;
@@ -432,5 +435,7 @@ int sn_own_packed_free(struct slot *s)
 	put_back(s, false);
 	forget(f);
 	sn_packed_see_to_forgotten();
+	if (sn_packed_any_forgotten())
+		atomic_store(&sn_mpi_shim.pass, SN_SHIM_NOBODY);
 	return 0;
 }

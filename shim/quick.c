@@ -413,6 +413,20 @@ void sn_quick_forget(void)
 				      .slowly = &next[p][BOTH]};                                             \
 		return both(&o);                                                                             \
 	}                                                                                                    \
+	static int recv_looks_##p(void *buf, int count, handle type, int from, int tag, handle comm,         \
+				  void *status)                                                              \
+	{                                                                                                    \
+		return sn_requests_after(                                                                    \
+			SN_FUNCTION(&next[p][RECV]).recv(buf, count, type, from, tag, comm, status));        \
+	}                                                                                                    \
+	static int both_looks_##p(const void *out, int out_count, handle out_type, int to, int out_tag,      \
+				  void *in, int in_count, handle in_type, int from, int in_tag, handle comm, \
+				  void *status)                                                              \
+	{                                                                                                    \
+		return sn_requests_after(SN_FUNCTION(&next[p][BOTH])                                         \
+						 .both(out, out_count, out_type, to, out_tag, in, in_count,  \
+						       in_type, from, in_tag, comm, status));                \
+	}                                                                                                    \
 	ENDS(comm_free, COMM_FREE, p)                                                                        \
 	ENDS(comm_disconnect, COMM_DISCONNECT, p)                                                            \
 	ENDS(comm_set_info, COMM_SET_INFO, p)                                                                \
@@ -451,6 +465,16 @@ bool sn_quick_is_tools(const char *name, const void *definition)
 static int call_named(const char *name)
 {
 	return sn_quick_named(calls, sizeof(*calls), CALLS, name);
+}
+
+void *sn_quick_looks(const char *name)
+{
+	static const union function looks[2][2] = {{{.recv = recv_looks_0}, {.recv = recv_looks_1}},
+						   {{.both = both_looks_0}, {.both = both_looks_1}}};
+	int p = *name == 'P', call = call_named(name);
+	if ((call != RECV && call != BOTH) || !SN_FUNCTION(&next[p][call]).symbol)
+		return NULL;
+	return looks[call == BOTH][p].symbol;
 }
 
 unsigned char sn_quick_idle(const char *name)

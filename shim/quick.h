@@ -91,6 +91,11 @@ void *sn_quick_stand_in(const char *name, void *definition);
  * Does that only hand its calls on, of a thread that does not go the quick way? SO_FAR: if no request of ours was
  * ever given.
  */
+/*
+ * What brings a message, for who does not go the quick way: the MPI's, and then sn_requests_after(). NULL: nothing does that
+ * by this name.
+ */
+void *sn_quick_looks(const char *name);
 enum { SN_QUICK_BUSY, SN_QUICK_IDLE, SN_QUICK_IDLE_SO_FAR };
 unsigned char sn_quick_idle(const char *name);
 /* Does a tool of the profiling interface stand before the MPI there, so that the two names lead to different libraries? */
@@ -168,12 +173,26 @@ void sn_requests_ahead(void);
 /* Likewise, of packed.c: those that the program wants to hear no more of. */
 extern struct sn_packed_forgotten *_Atomic sn_packed_forgotten;
 void sn_packed_see_to_forgotten(void);
+static inline bool sn_packed_any_forgotten(void)
+{
+	return !likely(!atomic_load_explicit(&sn_packed_forgotten, memory_order_relaxed));
+}
 static inline void sn_requests_before(void)
 {
 	if (!likely(!atomic_load_explicit(&sn_mpi_shim.stays, memory_order_relaxed)))
 		sn_requests_ahead();
-	if (!likely(!atomic_load_explicit(&sn_packed_forgotten, memory_order_relaxed)))
+	if (sn_packed_any_forgotten())
 		sn_packed_see_to_forgotten();
+}
+/*
+ * And after a call that has brought something: then what was sent before that is there, too, and a program may read it
+ * without asking. Meanwhile nothing goes the quick way. Returns rc.
+ */
+static inline int sn_requests_after(int rc)
+{
+	if (sn_packed_any_forgotten())
+		sn_requests_before();
+	return rc;
 }
 
 /* ---- of meet.c: a communicator is freed ---- */

@@ -394,7 +394,7 @@ static int wait(void *request, void *status)
 	uintptr_t i = likely(request) ? own(at(request, 0)) : UINTPTR_MAX;
 	if (!likely(i <= SLOTS)) {
 		sn_requests_before();
-		return wait_real(request, status);
+		return sn_requests_after(wait_real(request, status));
 	}
 	struct slot *s = slot_of(i);
 	bool entered = sn_own_enter();
@@ -403,7 +403,7 @@ static int wait(void *request, void *status)
 		end(request, 0, s, status, entered);
 	if (likely(entered))
 		sn_own_leave();
-	return likely(len >= 0) ? 0 : wait_late(request, s, status);
+	return sn_requests_after(likely(len >= 0) ? 0 : wait_late(request, s, status));
 }
 
 /* Of one MPI_Waitall: those that are not ours, and ours whose place in it is still to be seen to. */
@@ -515,14 +515,14 @@ static int waitall(int n, void *requests, void *statuses)
 		return sn_own_mpi[WAITALL].all(n, requests, statuses);
 	int learned = sn_own_learn_among(n, requests);
 	if (!likely(sn_requests_about()))
-		return waitall_before(n, requests, statuses, learned);
+		return sn_requests_after(waitall_before(n, requests, statuses, learned));
 	struct all a = end_all(n, requests, statuses);
 	if (likely(a.others && !wanted(statuses) && learned < 0))
 		rc = waitall_others(&a, requests, statuses);
 	else if (a.others || (wanted(statuses) && a.ours < n))
 		rc = waitall_real(n, requests, statuses, learned);
 	settle_all(a.first, requests, statuses);
-	return rc;
+	return sn_requests_after(rc);
 }
 
 /* ---- standing in ---- */

@@ -213,14 +213,17 @@ static _Atomic unsigned char idle[COUNT];
 static inline bool idles(uint32_t index)
 {
 	unsigned char when = atomic_load_explicit(&idle[index], memory_order_relaxed);
-	return when == SN_QUICK_IDLE || (when == SN_QUICK_IDLE_SO_FAR && !sn_requests_about());
+	return when == SN_QUICK_IDLE ||
+	       (when == SN_QUICK_IDLE_SO_FAR && !sn_requests_about() && !sn_packed_any_forgotten());
 }
 
 /* Where it leads to: what goes the quick way relies on its caller's pass. */
 static void *definition(uint32_t index, bool quickly)
 {
-	return !quickly && idles(index) ? atomic_load_explicit(&real[index], memory_order_relaxed)
-					: atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
+	if (quickly || !idles(index))
+		return atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
+	void *looks = sn_packed_any_forgotten() ? sn_quick_looks(names[index]) : NULL;
+	return looks ? looks : atomic_load_explicit(&real[index], memory_order_relaxed);
 }
 
 void *sn_mpi_enter(uint32_t index)

@@ -181,7 +181,7 @@ static __attribute__((noinline)) int test_slowly(void *request, int *flag, void 
 	if (!rc && *flag && was != sn_own_null && at(request, 0) == sn_own_null && !sn_requests_about())
 		sn_own_switch_on(sn_own_null);
 	take_back(lent, request);
-	return rc;
+	return sn_requests_after(rc);
 }
 
 int sn_own_test(void *request, int *flag, void *status)
@@ -197,7 +197,7 @@ int sn_own_test(void *request, int *flag, void *status)
 	if (!likely(state != REAL))
 		return test_slowly(request, flag, status);
 	*flag = state == HERE;
-	return 0;
+	return sn_requests_after(0);
 }
 
 /* ---- MPI_Testall ---- */
@@ -211,7 +211,7 @@ static __attribute__((noinline)) int testall_slowly(int n, void *requests, int *
 	int rc = sn_own_mpi[TESTALL].testall(n, requests, flag, statuses);
 	over(&l, requests, !rc && *flag, l.at < 0 ? NULL : status_at(statuses, l.at));
 	take_back(lent, requests);
-	return rc;
+	return sn_requests_after(rc);
 }
 
 static inline bool is_here(const struct slot *s)
@@ -296,10 +296,10 @@ int sn_own_testall(int n, void *requests, int *flag, void *statuses)
 	sn_own_leave();
 	*flag = !pending;
 	if (pending || !others)
-		return 0;
+		return sn_requests_after(0);
 	/* one may be watched among them */
 	bool plain = n <= FEW && !sn_mpi_thread.mine->pending;
-	return (plain ? testall_others : testall_slowly)(n, requests, flag, statuses);
+	return sn_requests_after((plain ? testall_others : testall_slowly)(n, requests, flag, statuses));
 }
 
 /* ---- MPI_Waitany, MPI_Testany ---- */
@@ -416,7 +416,7 @@ static __attribute__((noinline)) int any_slowly(int n, void *requests, int *inde
 	bool ended = !rc && (!flag || *flag) && *index == l.at;
 	over(&l, requests, ended, status);
 	take_back(lent, requests);
-	return rc;
+	return sn_requests_after(rc);
 }
 
 /* flag: NULL for who waits. */
@@ -439,7 +439,7 @@ static int any(int n, void *requests, int *index, int *flag, void *status)
 	*index = found ? a.here : UNDEFINED;
 	if (flag)
 		*flag = found;
-	return 0;
+	return sn_requests_after(0);
 }
 
 int sn_own_waitany(int n, void *requests, int *index, void *status)
@@ -467,7 +467,7 @@ static __attribute__((noinline)) int some_slowly(int call, int n, void *requests
 			found = i;
 	over(&l, requests, found >= 0, found < 0 ? NULL : status_at(statuses, found));
 	take_back(lent, requests);
-	return rc;
+	return sn_requests_after(rc);
 }
 
 /* All of ours that have come by now. */
@@ -494,7 +494,7 @@ static int some(int call, int n, void *requests, int *count, int *indices, void 
 	if (!mine && !(call == TESTSOME && a.pending))
 		return some_slowly(call, n, requests, count, indices, statuses);
 	*count = found;
-	return 0;
+	return sn_requests_after(0);
 }
 
 int sn_own_waitsome(int n, void *requests, int *count, int *indices, void *statuses)

@@ -6,12 +6,10 @@
 
 #define SPARED 64
 
-int sn_unseen_slowly(const struct operation *o)
+static int do_by_mpi(const struct operation *o)
 {
 	const struct call *out = &o->out, *in = &o->in;
 	union function mpi = SN_FUNCTION(o->slowly);
-	if (o->request == NULL) /* the others only begin */
-		sn_requests_before();
 	switch (o->call) {
 	case SEND: return mpi.send(o->from, out->count, out->type, out->peer, out->tag, out->comm);
 	case ISEND:
@@ -22,6 +20,14 @@ int sn_unseen_slowly(const struct operation *o)
 		return mpi.both(o->from, out->count, out->type, out->peer, out->tag, o->to, in->count,
 				in->type, in->peer, in->tag, in->comm, o->status);
 	}
+}
+
+int sn_unseen_slowly(const struct operation *o)
+{
+	if (o->request) /* it only begins */
+		return do_by_mpi(o);
+	sn_requests_before();
+	return sn_requests_after(do_by_mpi(o));
 }
 
 void sn_unseen_given(const void *request)

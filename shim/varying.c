@@ -36,11 +36,10 @@ static union function next[NAMES][LAST + 1];
 
 /* ---- the MPI's ---- */
 
-static int do_slowly(int name, const struct sn_collective *c, const void *from, void *to)
+static int do_by_mpi(int name, const struct sn_collective *c, const void *from, void *to)
 {
 	union function mpi = SN_FUNCTION(&next[name][c->kind]);
 	const struct sn_lengths *out = &c->out, *in = &c->in;
-	sn_requests_before();
 	switch (c->kind) {
 	case SN_GATHERV:
 		return name == WIDE ? mpi.gatherv_c(from, c->each, c->type, to, in->counts, in->displs,
@@ -59,6 +58,12 @@ static int do_slowly(int name, const struct sn_collective *c, const void *from, 
 		return mpi.alltoallw(from, out->counts, out->displs, c->types, to, in->counts, in->displs,
 				     c->in_types, c->comm);
 	}
+}
+
+static int do_slowly(int name, const struct sn_collective *c, const void *from, void *to)
+{
+	sn_requests_before();
+	return sn_requests_after(do_by_mpi(name, c, from, to));
 }
 
 /* ---- where the MPI has none with _c ---- */

@@ -505,6 +505,7 @@ int main(int argc, char **argv)
 	struct kind turns[2] = {make(&r, 2), make(&r, 3)}, other = turns[0];
 	by_turns(turns);
 	many();
+	freed();
 	far_apart();
 	for (int t = 0; t < TYPES; t++) {
 		struct kind k = make(&r, t);

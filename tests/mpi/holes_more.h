@@ -50,6 +50,89 @@ static void there_already(int question)
 	MPI_Type_free(&type);
 }
 
+/* By each way to end it, or in one call. */
+static void take_later(int way, char *sum, int from)
+{
+	MPI_Message message;
+	MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+	int flag = 0, index, indices[2];
+	if (way == 0) {
+		MPI_Recv(sum, 1, MPI_BYTE, from, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		return;
+	}
+	if (way == 1) {
+		MPI_Mprobe(from, TAG + 1, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+		MPI_Mrecv(sum, 1, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+		return;
+	}
+	MPI_Irecv(sum, 1, MPI_BYTE, from, TAG + 1, MPI_COMM_WORLD, &r[0]);
+	switch (way) {
+	case 2: MPI_Wait(&r[0], MPI_STATUS_IGNORE); return;
+	case 3: MPI_Waitall(2, r, MPI_STATUSES_IGNORE); return;
+	case 4: MPI_Waitany(2, r, &index, MPI_STATUS_IGNORE); return;
+	case 5: MPI_Waitsome(2, r, &index, indices, MPI_STATUSES_IGNORE); return;
+	default: break;
+	}
+	while (!flag) {
+		if (way == 6)
+			MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE);
+		else if (way == 7)
+			MPI_Testall(2, r, &flag, MPI_STATUSES_IGNORE);
+		else if (way == 8)
+			MPI_Testany(2, r, &index, &flag, MPI_STATUS_IGNORE);
+		else
+			MPI_Testsome(2, r, &flag, indices, MPI_STATUSES_IGNORE);
+	}
+}
+
+/*
+ * Nobody asks any more after a receive that was freed. It is there when a message is that was sent later, by whatever
+ * call that comes, and also where it was posted before.
+ */
+static void freed(void)
+{
+	enum { BLOCKS = 100, WAYS = 10, TIMES = 60 + 6 * WAYS, LEN = BLOCKS * 8 };
+	int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
+	MPI_Datatype type;
+	MPI_Type_vector(BLOCKS, 8, 16, MPI_BYTE, &type);
+	MPI_Type_commit(&type);
+	st.doing = "freed";
+	for (int i = 0; i < TIMES; i++) {
+		char sum = (char)i, got = 0, before = 0;
+		bool frees = i >= 60;
+		MPI_Request r, other;
+		memset(out, i, LEN);
+		memset(in, GUARD, 2 * LEN);
+		MPI_Irecv(&before, 1, MPI_BYTE, from, TAG + 2, MPI_COMM_WORLD, &other);
+		MPI_Irecv(in, 1, type, from, TAG, MPI_COMM_WORLD, &r);
+		if (frees)
+			MPI_Request_free(&r);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Send(out, LEN, MPI_BYTE, to, TAG, MPI_COMM_WORLD);
+		if (i % 2)
+			MPI_Send(&sum, 1, MPI_BYTE, to, TAG + 2, MPI_COMM_WORLD);
+		MPI_Send(&sum, 1, MPI_BYTE, to, TAG + 1, MPI_COMM_WORLD);
+		if (i % 2 == 0)
+			MPI_Send(&sum, 1, MPI_BYTE, to, TAG + 2, MPI_COMM_WORLD);
+		if (!frees)
+			MPI_Wait(&r, MPI_STATUS_IGNORE);
+		if (i % 4 == 1) /* the same, before the other */
+			MPI_Wait(&other, MPI_STATUS_IGNORE);
+		else
+			take_later(i / 6 % WAYS, &got, from);
+		for (int k = 0; k < 2 * LEN; k++)
+			must(in[k] == (k % 16 < 8 ? (char)i : (char)GUARD), "freed, %d: byte %d is %d", i, k,
+			     in[k]);
+		if (i % 4 == 1)
+			take_later(i / 6 % WAYS, &got, from);
+		else
+			MPI_Wait(&other, MPI_STATUS_IGNORE);
+		must(got == sum && before == sum, "freed, %d: what was sent later is %d and %d", i, got,
+		     before);
+	}
+	MPI_Type_free(&type);
+}
+
 /* Many at once, each of another length, and of most less than there is room for. */
 static void many(void)
 {
