@@ -8,6 +8,7 @@
  * name, by which the MPI's is found. So nothing is translated back, and a handler of errors may leave the call as it
  * likes. A slot is not used again then, but nor are more needed.
  */
+#include "forgotten.h"
 #include "own.h"
 #include "stale.h"
 
@@ -57,7 +58,7 @@ int sn_own_request_free(void *request)
 		return sn_own_packed_free(s);
 	}
 	all_real(1, request);
-	return sn_own_mpi[REQUEST_FREE].one(request);
+	return request && sn_forgotten_takes(request) ? 0 : sn_own_mpi[REQUEST_FREE].one(request);
 }
 
 int sn_own_cancel(void *request)
@@ -89,7 +90,7 @@ int sn_own_get_status(handle request, int *flag, void *status)
 	int rc = sn_own_mpi[GET_STATUS].value(real_of(request), flag, status);
 	if (packed && !rc && *flag)
 		sn_own_packed_placed(packed);
-	return rc;
+	return sn_requests_after(rc);
 }
 
 int sn_own_get_all(int n, void *requests, int *flag, void *statuses)
@@ -98,7 +99,7 @@ int sn_own_get_all(int n, void *requests, int *flag, void *statuses)
 	bool ours = ours_among(n, requests);
 	others_ask(ours);
 	if (sn_own_mpi[GET_ALL].symbol && !ours)
-		return sn_own_mpi[GET_ALL].testall(n, requests, flag, statuses);
+		return sn_requests_after(sn_own_mpi[GET_ALL].testall(n, requests, flag, statuses));
 	for (int i = 0; i < n && !rc; i++) {
 		rc = sn_own_get_status(at(requests, i), flag, status_at(statuses, i));
 		all &= *flag;
@@ -113,7 +114,7 @@ int sn_own_get_any(int n, void *requests, int *index, int *flag, void *status)
 	bool ours = ours_among(n, requests);
 	others_ask(ours);
 	if (sn_own_mpi[GET_ANY].symbol && !ours)
-		return sn_own_mpi[GET_ANY].testany(n, requests, index, flag, status);
+		return sn_requests_after(sn_own_mpi[GET_ANY].testany(n, requests, index, flag, status));
 	for (*index = 0; *index < n; ++*index) {
 		handle h = at(requests, *index);
 		some |= h != sn_own_null;
@@ -136,7 +137,7 @@ int sn_own_get_some(int n, void *requests, int *count, int *indices, void *statu
 	bool ours = ours_among(n, requests);
 	others_ask(ours);
 	if (sn_own_mpi[GET_SOME].symbol && !ours)
-		return sn_own_mpi[GET_SOME].some(n, requests, count, indices, statuses);
+		return sn_requests_after(sn_own_mpi[GET_SOME].some(n, requests, count, indices, statuses));
 	*count = 0;
 	for (int i = 0; i < n && !rc; i++) {
 		handle h = at(requests, i);

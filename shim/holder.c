@@ -72,8 +72,6 @@ static bool is_stale(void)
 static bool take_pass(void)
 {
 	uint32_t mine = sn_mpi_thread.tenure;
-	if (sn_packed_any_forgotten())
-		return false;
 	do {
 		uint32_t now = atomic_load(&forgets);
 		if (sn_mpi_thread.mine->forgets != now)
@@ -81,7 +79,7 @@ static bool take_pass(void)
 		sn_mpi_thread.mine->forgets = now;
 		atomic_store(&sn_mpi_shim.pass, mine);
 	} while (is_stale());
-	if (!somebody_sleeps() && atomic_load(&sn_mpi_tenure) == mine)
+	if (!somebody_sleeps() && !atomic_load(&sn_forgotten_receives) && atomic_load(&sn_mpi_tenure) == mine)
 		return true;
 	atomic_compare_exchange_strong(&sn_mpi_shim.pass, &mine, SN_SHIM_NOBODY);
 	return false;

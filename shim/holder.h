@@ -18,7 +18,8 @@
  *  - Who is about to sleep in such a call may do so with a lock of the MPI, and the holder, who counts nothing, would
  *    wake nobody. So the sleeper takes the pass away (shim.h): the holder comes here with each call, counts, and
  *    wakes, and has the pass again when nobody sleeps and so many calls have gone by. Likewise what was seen is
- *    forgotten by whatever thread: it counts that, and the holder is sent here, and forgets.
+ *    forgotten by whatever thread: it counts that, and the holder is sent here, and forgets. And as long as there are
+ *    receives that the program has freed (forgotten.h).
  *
  * To end a tenure costs some 10 us, so threads that call by turns must not take it from each other all the time: from
  * one that lasted less than SN_LONG_NS on, twice as many calls in a row are asked for. tests/model/holder.pml checks

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "packed.h"
 #include "collective.h"
+#include "forgotten.h"
 #include "own.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -330,40 +331,6 @@ void sn_packed_end(struct sn_packed *p, int64_t told)
 	p->at = NULL;
 }
 
-/*
- * Those that the program wants to hear no more of. Seen to before the MPI is called, and after it (sn_requests_before(),
- * sn_requests_after()): as long as there are some nobody has the pass (holder.h).
- */
-struct sn_packed_forgotten {
-	struct sn_packed packed;
-	handle real;
-	struct sn_packed_forgotten *next;
-};
-struct sn_packed_forgotten *_Atomic sn_packed_forgotten;
-
-static void forget(struct sn_packed_forgotten *f)
-{
-	f->next = atomic_load(&sn_packed_forgotten);
-	while (!atomic_compare_exchange_weak(&sn_packed_forgotten, &f->next, f))
-		;
-}
-
-void sn_packed_see_to_forgotten(void)
-{
-	struct sn_packed_forgotten *all = atomic_exchange(&sn_packed_forgotten, NULL);
-	for (struct sn_packed_forgotten *f = all; f; f = all) {
-		int flag = 0;
-		all = f->next;
-		sn_own_mpi[TEST].test(&f->real, &flag, sn_mpi_no_status());
-		if (flag) {
-			sn_packed_end(&f->packed, -1);
-			free(f);
-		} else {
-			forget(f);
-		}
-	}
-}
-
 bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct call *c)
 {
 	size_t len;
@@ -371,6 +338,7 @@ bool sn_packed_later(struct sn_packed *p, bool in, const void *buf, const struct
 	const struct sn_layout *l = layout_of(in, buf, c, &len);
 	if (!l || sn_layout_is_whole(l, c->count, &at))
 		return false;
+	sn_forgotten_sends();
 	*p = (struct sn_packed){.layout = l, .buf = (void *)(uintptr_t)buf, .len = (int)len, .in = in};
 	p->at = memory(len);
 	if (p->at && in && may_receive())
@@ -424,18 +392,15 @@ void sn_own_packed_placed(struct slot *s)
 
 int sn_own_packed_free(struct slot *s)
 {
-	struct sn_packed_forgotten *f = malloc(sizeof(*f));
+	struct sn_forgotten *f = malloc(sizeof(*f));
 	if (!f)
 		return sn_mpi_err_other();
 	handle real = sn_own_real(s);
 	if (s->packed.told)
 		untold(&s->packed);
-	*f = (struct sn_packed_forgotten){.packed = s->packed, .real = real};
+	*f = (struct sn_forgotten){.packed = s->packed, .real = real};
 	s->packed = (struct sn_packed){0};
 	put_back(s, false);
-	forget(f);
-	sn_packed_see_to_forgotten();
-	if (sn_packed_any_forgotten())
-		atomic_store(&sn_mpi_shim.pass, SN_SHIM_NOBODY);
+	sn_forgotten_add(f);
 	return 0;
 }

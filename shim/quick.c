@@ -2,6 +2,7 @@
 #include "beginning.h"
 #include "collective.h"
 #include "flat.h"
+#include "forgotten.h"
 #include "here.h"
 #include "holder.h"
 #include "matched.h"
@@ -93,20 +94,28 @@ static bool later_quick(bool in, const struct call *c, struct sn_packed *p, void
 	return left;
 }
 
+static int as_it_is(const struct operation *o)
+{
+	int rc = sn_unseen_do(o);
+	if (!rc && o->call == IRECV)
+		sn_forgotten_begun(o->in.type, o->request);
+	return rc;
+}
+
 static int later(const struct operation *o)
 {
 	bool in = o->call == IRECV;
 	struct sn_packed p;
 	if (!quick() || !sn_requests_about() ||
 	    !sn_packed_later(&p, in, in ? o->to : o->from, in ? &o->in : &o->out))
-		return sn_unseen_do(o);
+		return as_it_is(o);
 	struct call c = bytes_of(&p, in ? &o->in : &o->out);
 	if (sn_requests_are_ready() && later_quick(in, &c, &p, o->request)) {
 		sn_packed_quick(&p, o->request);
 		return 0;
 	}
 	if (!sn_packed_slowly(&p))
-		return sn_unseen_do(o);
+		return as_it_is(o);
 	handle real = 0;
 	struct operation bytes = {o->call,	    .out = c,		.in = c, .from = p.at, .to = p.at,
 				  .request = &real, .slowly = o->slowly};
@@ -276,15 +285,10 @@ static ALWAYS int irecv(struct call c, void *buf, void *request, const union fun
 /* ---- MPI_Sendrecv ---- */
 
 /* Along a dimension of a grid that is one process wide, say. */
-static __attribute__((noinline)) int both_are_mine(const struct sn_shim_quick *q, const struct entry *out,
-						   struct entry *in, const struct operation *o)
+static __attribute__((noinline)) int64_t to_oneself(const struct sn_shim_quick *q, const struct entry *out,
+						    const struct entry *in, const struct operation *o)
 {
-	int64_t len = sn_seen_in_turn(in) ? q->self(&out->way, o->from, &in->way, o->to) : -1;
-	if (len < 0)
-		return sn_unseen_slowly(o);
-	if (wanted(o->status))
-		status_fill(o->status, o->in.peer, in->tag, len);
-	return 0;
+	return q->self(&out->way, o->from, &in->way, o->to);
 }
 
 /* Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. */
@@ -292,11 +296,15 @@ static inline int both_known(const struct sn_shim_quick *q, struct entry *out, s
 			     const struct operation *o)
 {
 	const struct call *c = &o->in;
-	if (!likely(!(out->way.flags & SN_SHIM_SELF)))
-		return both_are_mine(q, out, in, o);
-	if (!likely(sn_seen_in_turn(in) && q->send(&out->way, o->from)))
+	int64_t len = -1;
+	if (!likely(sn_seen_in_turn(in)))
 		return sn_unseen_slowly(o);
-	int64_t len = recv_now(q, in, o->to);
+	if (!likely(!(out->way.flags & SN_SHIM_SELF)))
+		len = to_oneself(q, out, in, o);
+	if (len < 0 && !likely(q->send(&out->way, o->from)))
+		return sn_unseen_slowly(o);
+	if (likely(len < 0))
+		len = recv_now(q, in, o->to);
 	if (!likely(len >= 0)) {
 		sn_requests_before();
 		return SN_FUNCTION(&next[1][RECV])
@@ -352,6 +360,51 @@ static inline int both(const struct operation *o)
 {
 	int rc;
 	return likely(both_if_known(quick_with_pass(), o, &rc)) ? rc : both_packed(o);
+}
+
+/* ---- what brings messages beside the quick way (forgotten.h) ---- */
+
+static union function beside[2][3]; /* likewise */
+
+#define LOOKS(p)                                                                                             \
+	static int recv_looks_##p(void *buf, int count, handle type, int from, int tag, handle comm,         \
+				  void *status)                                                              \
+	{                                                                                                    \
+		return sn_requests_after(                                                                    \
+			SN_FUNCTION(&beside[p][0]).recv(buf, count, type, from, tag, comm, status));         \
+	}                                                                                                    \
+	static int both_looks_##p(const void *out, int out_count, handle out_type, int to, int out_tag,      \
+				  void *in, int in_count, handle in_type, int from, int in_tag, handle comm, \
+				  void *status)                                                              \
+	{                                                                                                    \
+		return sn_requests_after(SN_FUNCTION(&beside[p][1])                                          \
+						 .both(out, out_count, out_type, to, out_tag, in, in_count,  \
+						       in_type, from, in_tag, comm, status));                \
+	}                                                                                                    \
+	static int replace_looks_##p(void *buf, int count, handle type, int to, int out_tag, int from,       \
+				     int in_tag, handle comm, void *status)                                  \
+	{                                                                                                    \
+		return sn_requests_after(                                                                    \
+			SN_FUNCTION(&beside[p][2])                                                           \
+				.replace(buf, count, type, to, out_tag, from, in_tag, comm, status));        \
+	}
+
+LOOKS(0)
+LOOKS(1)
+
+void *sn_quick_looks(const char *name, void *real)
+{
+	static const struct {
+		const char *name;
+		union function looks[2];
+	} of[] = {{"MPI_Recv", {{.recv = recv_looks_0}, {.recv = recv_looks_1}}},
+		  {"MPI_Sendrecv", {{.both = both_looks_0}, {.both = both_looks_1}}},
+		  {"MPI_Sendrecv_replace", {{.replace = replace_looks_0}, {.replace = replace_looks_1}}}};
+	int p = *name == 'P', i = sn_quick_named(of, sizeof(*of), 3, name);
+	if (i == 3 || !real)
+		return NULL;
+	SN_FUNCTION_IS(&beside[p][i], real);
+	return of[i].looks[p].symbol;
 }
 
 /* ---- calls after which a handle may mean something else ---- */
@@ -413,20 +466,6 @@ void sn_quick_forget(void)
 				      .slowly = &next[p][BOTH]};                                             \
 		return both(&o);                                                                             \
 	}                                                                                                    \
-	static int recv_looks_##p(void *buf, int count, handle type, int from, int tag, handle comm,         \
-				  void *status)                                                              \
-	{                                                                                                    \
-		return sn_requests_after(                                                                    \
-			SN_FUNCTION(&next[p][RECV]).recv(buf, count, type, from, tag, comm, status));        \
-	}                                                                                                    \
-	static int both_looks_##p(const void *out, int out_count, handle out_type, int to, int out_tag,      \
-				  void *in, int in_count, handle in_type, int from, int in_tag, handle comm, \
-				  void *status)                                                              \
-	{                                                                                                    \
-		return sn_requests_after(SN_FUNCTION(&next[p][BOTH])                                         \
-						 .both(out, out_count, out_type, to, out_tag, in, in_count,  \
-						       in_type, from, in_tag, comm, status));                \
-	}                                                                                                    \
 	ENDS(comm_free, COMM_FREE, p)                                                                        \
 	ENDS(comm_disconnect, COMM_DISCONNECT, p)                                                            \
 	ENDS(comm_set_info, COMM_SET_INFO, p)                                                                \
@@ -465,16 +504,6 @@ bool sn_quick_is_tools(const char *name, const void *definition)
 static int call_named(const char *name)
 {
 	return sn_quick_named(calls, sizeof(*calls), CALLS, name);
-}
-
-void *sn_quick_looks(const char *name)
-{
-	static const union function looks[2][2] = {{{.recv = recv_looks_0}, {.recv = recv_looks_1}},
-						   {{.both = both_looks_0}, {.both = both_looks_1}}};
-	int p = *name == 'P', call = call_named(name);
-	if ((call != RECV && call != BOTH) || !SN_FUNCTION(&next[p][call]).symbol)
-		return NULL;
-	return looks[call == BOTH][p].symbol;
 }
 
 unsigned char sn_quick_idle(const char *name)

@@ -91,13 +91,10 @@ void *sn_quick_stand_in(const char *name, void *definition);
  * Does that only hand its calls on, of a thread that does not go the quick way? SO_FAR: if no request of ours was
  * ever given.
  */
-/*
- * What brings a message, for who does not go the quick way: the MPI's, and then sn_requests_after(). NULL: nothing does that
- * by this name.
- */
-void *sn_quick_looks(const char *name);
 enum { SN_QUICK_BUSY, SN_QUICK_IDLE, SN_QUICK_IDLE_SO_FAR };
 unsigned char sn_quick_idle(const char *name);
+/* The MPI's function of this name, and then sn_requests_after(). NULL: it brings no message, or another stand-in sees to that. */
+void *sn_quick_looks(const char *name, void *real);
 /* Does a tool of the profiling interface stand before the MPI there, so that the two names lead to different libraries? */
 bool sn_quick_is_tools(const char *name, const void *definition);
 /* All calls seen so far. */
@@ -170,28 +167,27 @@ bool sn_mpi_same_object(const void *a, const void *b);
 /* ---- of requests.c: a call goes to the MPI, where it may look for messages ---- */
 /* Receives of ours that are pending become the MPI's, if it cannot be called while it reads its queue. */
 void sn_requests_ahead(void);
-/* Likewise, of packed.c: those that the program wants to hear no more of. */
-extern struct sn_packed_forgotten *_Atomic sn_packed_forgotten;
-void sn_packed_see_to_forgotten(void);
-static inline bool sn_packed_any_forgotten(void)
+/* Likewise, receives that the program has freed before they have ended (forgotten.h). */
+extern _Atomic uint32_t sn_forgotten_receives;
+void sn_forgotten_see_to(bool brought);
+static inline bool sn_forgotten_any(void)
 {
-	return !likely(!atomic_load_explicit(&sn_packed_forgotten, memory_order_relaxed));
+	return !likely(!atomic_load_explicit(&sn_forgotten_receives, memory_order_relaxed));
 }
 static inline void sn_requests_before(void)
 {
 	if (!likely(!atomic_load_explicit(&sn_mpi_shim.stays, memory_order_relaxed)))
 		sn_requests_ahead();
-	if (sn_packed_any_forgotten())
-		sn_packed_see_to_forgotten();
+	if (sn_forgotten_any())
+		sn_forgotten_see_to(false);
 }
-/*
- * And after a call that has brought something: then what was sent before that is there, too, and a program may read it
- * without asking. Meanwhile nothing goes the quick way. Returns rc.
- */
+/* And after a call that has brought something. Returns rc. */
 static inline int sn_requests_after(int rc)
 {
-	if (sn_packed_any_forgotten())
-		sn_requests_before();
+	if (sn_forgotten_any()) {
+		sn_requests_ahead();
+		sn_forgotten_see_to(true);
+	}
 	return rc;
 }
 

@@ -214,16 +214,18 @@ static inline bool idles(uint32_t index)
 {
 	unsigned char when = atomic_load_explicit(&idle[index], memory_order_relaxed);
 	return when == SN_QUICK_IDLE ||
-	       (when == SN_QUICK_IDLE_SO_FAR && !sn_requests_about() && !sn_packed_any_forgotten());
+	       (when == SN_QUICK_IDLE_SO_FAR && !sn_requests_about() && !sn_forgotten_any());
 }
 
 /* Where it leads to: what goes the quick way relies on its caller's pass. */
 static void *definition(uint32_t index, bool quickly)
 {
-	if (quickly || !idles(index))
-		return atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
-	void *looks = sn_packed_any_forgotten() ? sn_quick_looks(names[index]) : NULL;
-	return looks ? looks : atomic_load_explicit(&real[index], memory_order_relaxed);
+	void *mpis = atomic_load_explicit(&real[index], memory_order_relaxed);
+	void *looks = sn_forgotten_any() ? sn_quick_looks(names[index], mpis) : NULL;
+	if (looks)
+		return looks;
+	return !quickly && idles(index) ? mpis
+					: atomic_load_explicit(&sn_mpi_next[index], memory_order_relaxed);
 }
 
 void *sn_mpi_enter(uint32_t index)

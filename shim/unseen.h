@@ -20,6 +20,8 @@ union function {
 	recv_fn recv;
 	irecv_fn irecv;
 	both_fn both;
+	int (*replace)(void *buf, int count, handle type, int to, int out_tag, int from, int in_tag,
+		       handle comm, void *status);
 	sn_freed_fn ends;
 };
 

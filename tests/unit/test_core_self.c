@@ -146,6 +146,7 @@ static void one_to_oneself_overtakes_nothing(void **state)
 		if (n)
 			assert_int_equal(sn_try_self(ep, self, a, n, 7, self, b, n - 1, 7, UINT64_MAX),
 					 SN_ERR_AGAIN);
+		assert_int_equal(sn_try_self(ep, self, a, n, 7, self + 1, b, n, 7, UINT64_MAX), SN_ERR_AGAIN);
 		assert_int_equal(sn_try_self(ep, self + 1, a, n, 7, self + 1, b, n, 7, UINT64_MAX),
 				 SN_ERR_AGAIN);
 		for (int other = 0; other < 2; other++) { /* which is no hindrance */
