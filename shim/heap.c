@@ -24,6 +24,7 @@
  */
 #include "heap.h"
 #include "copy/heap.h"
+#include "heap_pieces.h"
 #include "heap_runs.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,7 +45,6 @@
 #define RETAIN_PART 4
 #define NONE	    SIZE_MAX
 #define SPARE	    (1u << 31) /* in a length: some of it is there to grow into */
-#define ADVISE_HUGE 14
 #define READ_WRITE  (PROT_READ | PROT_WRITE)
 
 struct arena {
@@ -55,7 +55,8 @@ struct arena {
 	ino_t ino;
 	uint32_t generation;
 	bool shared;
-	size_t huge;	  /* so many bytes may get huge pages */
+	size_t huge; /* so many bytes may get huge pages */
+	struct sn_pieces pieces;
 	uint32_t *length; /* of the block that begins at this unit, and SPARE; else 0 */
 	struct sn_runs free;
 	size_t fresh;  /* units from here on were never given out */
@@ -71,6 +72,7 @@ static struct {
 	uint32_t made;
 	struct arena *now; /* the one that new blocks come from */
 	size_t most, keep; /* the longest block that it may have; so much that is free, at most, in units */
+	uint64_t huge;	   /* bytes of all arenas that may get huge pages by our advice */
 	bool decided, off; /* off is for good */
 	bool forked;	   /* this process is a rank's child */
 	_Atomic uintptr_t low, high;
@@ -83,15 +85,6 @@ static bool fd_good(const struct arena *a)
 {
 	struct stat st;
 	return a->fd >= 0 && !fstat(a->fd, &st) && st.st_dev == a->dev && st.st_ino == a->ino;
-}
-
-/* How much of all arenas may be huge pages by our advice. */
-static uint64_t advised(void)
-{
-	uint64_t sum = 0;
-	for (unsigned i = 0; i < heap.count; i++)
-		sum += heap.at[i].huge;
-	return sum;
 }
 
 static void bounds_widen(const struct arena *a)
@@ -127,7 +120,7 @@ static struct arena *arena_make(void)
 	memset(a, 0, sizeof(*a));
 	a->bytes = sn_heap_bytes(&heap.keep);
 	a->units = a->bytes / UNIT;
-	a->fd = a->bytes ? sn_heap_file(a->bytes, advised(), heap.forked, &a->huge, &heap.most) : -1;
+	a->fd = a->bytes ? sn_heap_file(a->bytes, heap.huge, heap.forked, &a->huge, &heap.most) : -1;
 	heap.off = a->fd < 0 || fstat(a->fd, &st);
 	if (heap.off) {
 		a->bytes = 0;
@@ -139,14 +132,15 @@ static struct arena *arena_make(void)
 	a->length = mapped(a->units * sizeof(*a->length), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	a->free.run =
 		mapped(SN_HEAP_RUNS * sizeof(*a->free.run), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	if (!a->base || !a->length || !a->free.run || sn_heap_advise(a->base, a->bytes, MADV_DONTFORK)) {
+	if (!a->base || !a->length || !a->free.run || sn_heap_advise(a->base, a->bytes, MADV_DONTFORK) ||
+	    !sn_pieces_begin(&a->pieces, a->base, a->bytes, a->huge)) {
 		heap.off = true; /* what was mapped stays: this happens once, if ever */
 		a->bytes = 0;
 		return NULL;
 	}
-	sn_heap_advise(a->base, a->huge, ADVISE_HUGE);
 	sn_heap_advise(a->base, a->bytes, MADV_DONTDUMP);
 	a->generation = ++heap.made;
+	heap.huge += a->huge;
 	a->shared = true;
 	bounds_widen(a);
 	heap.count += slot == heap.count;
@@ -260,6 +254,7 @@ void *sn_arena_alloc(size_t align, size_t size, size_t spare, bool *zero)
 		a->length[at] = (uint32_t)(all | (all > count ? SPARE : 0));
 		a->used += all;
 		a->live++;
+		sn_pieces_block(&a->pieces, at * UNIT, all * UNIT);
 		p = a->base + at * UNIT + in;
 	}
 	pthread_mutex_unlock(&heap.lock);
@@ -332,6 +327,8 @@ static void arena_drop(struct arena *a)
 	munmap(a->base, a->bytes);
 	munmap(a->length, a->units * sizeof(*a->length));
 	munmap(a->free.run, SN_HEAP_RUNS * sizeof(*a->free.run));
+	sn_pieces_end(&a->pieces);
+	heap.huge -= a->huge;
 	if (fd_good(a))
 		close(a->fd);
 	memset(a, 0, sizeof(*a));
@@ -380,6 +377,7 @@ static bool grow(struct arena *a, size_t at, size_t count)
 		sn_runs_take(&a->free, i, end, some);
 	a->length[at] = (uint32_t)count | (a->length[at] & SPARE);
 	a->used += more;
+	sn_pieces_block(&a->pieces, at * UNIT, count * UNIT);
 	return true;
 }
 

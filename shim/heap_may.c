@@ -107,6 +107,8 @@ int sn_heap_file(size_t bytes, uint64_t before, bool forked, size_t *huge, size_
 		fd = sn_heap_file_huge(bytes);
 	if (fd >= 0)
 		return fd;
+	if (!shared) /* none */
+		*huge = 0;
 	if (always && !shared)
 		*most = HUGE_PAGE - 1;
 	return sn_heap_file_sealed(bytes);
