@@ -65,6 +65,13 @@ static bool may_receive(void)
 /* 1: of those that have ended the provider has received one; -1, from then on: not one of them. */
 static atomic_int receives;
 
+/*
+ * Whoever copies out of a message's memory, or into it, maps it if it is the heap's (heap.h), which blocks of so many bytes are. Worth
+ * it for messages of more than BY_OTHERS: shorter ones go through a ring as fast.
+ */
+#define MAPPED	  (256u << 10)
+#define BY_OTHERS (32u << 10)
+
 /* ---- calls that block ---- */
 
 /* NULL: it is in use, or there is none. */
@@ -75,6 +82,8 @@ static char *take(bool in, size_t len)
 		return NULL;
 	if (m->bytes < len) {
 		free(m->at);
+		if (len > BY_OTHERS && len < MAPPED)
+			len = MAPPED;
 		m->at = malloc(len);
 		m->bytes = m->at ? len : 0;
 	}
@@ -155,30 +164,75 @@ void sn_packed_came(struct sn_packed *p, int rc, const void *status)
 
 /* ---- calls that do not ---- */
 
-/* Memory that was given back, by the power of two that its length is. */
+/*
+ * Memory that was given back, by the power of two that its length is. What others copy is a piece of a slab that they
+ * map, as long as there are not too many of those, and stays.
+ */
 #define KINDS 21
 #define EACH  8
+#define SLABS 16
+struct block {
+	struct block *next;
+};
 static struct {
+	struct block *first;
 	unsigned n;
-	char *at[EACH];
 } blocks[KINDS];
+static char *slab[SLABS];
+static unsigned slabs;
 _Static_assert(1u << (KINDS - 1) == SN_PACKED_KEPT, "the longest that are kept");
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static unsigned kind_of(size_t len)
 {
-	return len <= 1 ? 0 : 64 - (unsigned)__builtin_clzl(len - 1);
+	return len <= sizeof(struct block) ? 3 : 64 - (unsigned)__builtin_clzl(len - 1);
+}
+
+static bool is_of_slab(const char *at)
+{
+	bool found = false;
+	for (unsigned i = 0; i < slabs && !found; i++)
+		found = (uintptr_t)at - (uintptr_t)slab[i] < MAPPED;
+	return found;
+}
+
+static void put_block(unsigned kind, char *at)
+{
+	struct block *b = (struct block *)(void *)at;
+	b->next = blocks[kind].first;
+	blocks[kind].first = b;
+	blocks[kind].n++;
+}
+
+static char *take_block(unsigned kind)
+{
+	struct block *b = blocks[kind].first;
+	if (b) {
+		blocks[kind].first = b->next;
+		blocks[kind].n--;
+	}
+	return (char *)b;
+}
+
+static __attribute__((noinline)) void cut_slab(unsigned kind)
+{
+	char *all = slabs < SLABS ? malloc(MAPPED) : NULL;
+	if (!all)
+		return;
+	slab[slabs++] = all;
+	for (size_t at = 0; at < MAPPED; at += (size_t)1 << kind)
+		put_block(kind, all + at);
 }
 
 static char *memory(size_t len)
 {
 	unsigned kind = kind_of(len);
-	char *at = NULL;
 	if (kind >= KINDS)
 		return malloc(len);
 	bool several = sn_quick_guard(&lock);
-	if (likely(blocks[kind].n))
-		at = blocks[kind].at[--blocks[kind].n];
+	if (!likely(blocks[kind].first) && len > BY_OTHERS && len < MAPPED)
+		cut_slab(kind);
+	char *at = take_block(kind);
 	sn_quick_unguard(&lock, several);
 	return at ? at : malloc((size_t)1 << kind);
 }
@@ -189,9 +243,9 @@ static void memory_back(const struct sn_packed *p)
 	bool kept = false;
 	if (kind < KINDS) {
 		bool several = sn_quick_guard(&lock);
-		kept = blocks[kind].n < EACH;
+		kept = blocks[kind].n < EACH || is_of_slab(p->at);
 		if (kept)
-			blocks[kind].at[blocks[kind].n++] = p->at;
+			put_block(kind, p->at);
 		sn_quick_unguard(&lock, several);
 	}
 	if (!kept)
