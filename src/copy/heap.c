@@ -108,7 +108,7 @@ void *sn_heap_map(int fd, uint64_t bytes)
 		return NULL;
 	madvise(at, bytes, MADV_DONTFORK);
 	madvise(at, bytes, MADV_DONTDUMP);
-	/* what this side writes first, a receive buffer that nobody has touched, gets them as the owner's would */
+	/* what this side writes first, a receive buffer that nobody has touched, gets them as the owner's long blocks do */
 	madvise(at, bytes, MADV_HUGEPAGE);
 	return at;
 }
