@@ -24,9 +24,10 @@
  * receiver's cache, because it has just been read, takes several times as long as to fetch an old one that both
  * caches have given up. So where records of more than a page come, the whole ring is used, which is larger than a
  * second-level cache. A receiver that keeps up with short ones needs little: after SN_RING_SHORTS cells without a
- * long record the sender looks, every SN_RING_LAP cells from SN_RING_NARROW on, whether everything has been read, and
- * then goes on at the beginning (the way there is padding). With more processes than cores it does so from the first
- * page on, whatever the records: two processes that take turns stay within two pages. With eight ranks the rings of a
+ * long record the sender looks, every SN_RING_LAP cells from SN_RING_NARROW on, whether all but as many have been read
+ * (in exchanges of several messages some never are just then), and then goes on at the beginning (the way there is
+ * padding). With more processes than cores it does so from the first page on, whatever the records, if everything has
+ * been read: two processes that take turns stay within two pages. With eight ranks the rings of a
  * process would else be 3 MiB, each line used once and then not before it has left the cache (alltoall of 8 B: 30 us
  * without, 18 with). But until the receiver has passed the padding only as many cells are free as lie behind the
  * beginning, up to where it turned back. A sender to whom that is not enough (several records in a row, or long ones)
@@ -196,11 +197,12 @@ static inline uint32_t sn_tx_lap(struct sn_tx *tx, uint32_t at, uint32_t n)
 	if (sn_unlikely(tx->tail < SN_RING_NARROW) && !sn_relax_crowded())
 		sn_tx_touch(tx);
 	uint32_t skip = tx->count - at;
-	uint32_t from = sn_relax_crowded() ? tx->crowd_lap : tx->tail < tx->wide ? tx->count : SN_RING_NARROW;
-	bool go =
-		at >= from && n < at && skip <= SN_REC_CELLS_MAX && sn_tx_refresh(tx) && tx->head == tx->tail;
+	bool crowd = sn_relax_crowded();
+	uint32_t from = crowd ? tx->crowd_lap : tx->tail < tx->wide ? tx->count : SN_RING_NARROW;
+	bool go = at >= from && n < at && skip <= SN_REC_CELLS_MAX && sn_tx_refresh(tx) &&
+		  tx->tail - tx->head <= (crowd ? 0 : SN_RING_LAP);
 	tx->lap = tx->tail + (go ? skip : 0) + SN_RING_LAP;
-	if (go && sn_relax_crowded())
+	if (go && crowd)
 		tx->back = tx->tail + skip;
 	return go ? skip : 0;
 }

@@ -98,9 +98,9 @@ proctype sender()
 		pos = tail % SIZE;
 		pad = (pos + cells > SIZE -> SIZE - pos : 0);
 #ifdef LAP
-		/* everything was read: the sender may go back to the beginning, the way there is padding */
+		/* all but a little was read: the sender may go back to the beginning, the way there is padding */
 		if
-		:: pad == 0 && head == tail && cells < pos -> seen = head; pad = SIZE - pos
+		:: pad == 0 && tail - head <= 1 && cells < pos -> seen = head; pad = SIZE - pos
 		:: true
 		fi;
 #endif

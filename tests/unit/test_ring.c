@@ -21,9 +21,16 @@ static uint32_t next_random(uint32_t *state)
 	return *state >> 8;
 }
 
-static void records_come_out_as_they_went_in(void **state)
+struct seen {
+	uint64_t full, laps;
+	unsigned back; /* to the beginning, long before the ring's end */
+};
+
+/* Of up to `most` cells. */
+static struct seen come_out_as_they_went_in(uint32_t bytes, uint32_t most)
 {
-	const uint32_t bytes = SN_RING_BYTES_MIN, cells = bytes / SN_CELL;
+	const uint32_t cells = bytes / SN_CELL;
+	struct seen seen = {0};
 	void *map = segment(bytes);
 	struct sn_tx tx;
 	struct sn_rx rx;
@@ -34,7 +41,7 @@ static void records_come_out_as_they_went_in(void **state)
 	for (int step = 0; step < 400000; step++) {
 		bool send = next_random(&seed) % 100 < (step / 1000 % 2 ? 70u : 30u);
 		if (send) {
-			uint32_t n = next_random(&seed) % 3 ? 1 : 1 + next_random(&seed) % (cells / 4);
+			uint32_t n = next_random(&seed) % 3 ? 1 : 1 + next_random(&seed) % most;
 			struct sn_cell *cell = sn_tx_room(&tx, n);
 			assert_false(tx.bad);
 			if (!cell) {
@@ -68,13 +75,26 @@ static void records_come_out_as_they_went_in(void **state)
 			in_flight--;
 		} else {
 			assert_int_equal(mark & 0xff, SN_REC_PAD);
+			seen.back += n > most;
 		}
 		rx.head += n;
 		if (next_random(&seed) % 4 == 0)
 			sn_rx_publish(&rx);
 	}
-	assert_true(full > 100 && written > 10000 && tx.tail / cells > 100);
+	assert_true(written > 10000);
+	seen.full = full;
+	seen.laps = tx.tail / cells;
 	free(map);
+	return seen;
+}
+
+static void records_come_out_as_they_went_in(void **state)
+{
+	struct seen seen = come_out_as_they_went_in(SN_RING_BYTES_MIN, SN_RING_BYTES_MIN / SN_CELL / 4);
+	assert_true(seen.full > 100 && seen.laps > 100);
+	/* and where short ones go back with some still to be read */
+	seen = come_out_as_they_went_in(4 * SN_RING_NARROW * SN_CELL, 3);
+	assert_true(seen.back > 3);
 }
 
 static void an_empty_ring_takes_the_longest_record_anywhere(void **state)
@@ -185,6 +205,35 @@ static void in_a_crowd_the_way_back_costs_a_burst_its_room_a_few_times_only(void
 		sn_relax_crowd(0);
 		free(map);
 	}
+}
+
+/* How far records of a cell go in a large ring if so many of them are always still to be read. */
+static int farthest_behind(uint32_t behind)
+{
+	const uint32_t bytes = 8 * SN_RING_NARROW * SN_CELL;
+	void *map = segment(bytes);
+	struct sn_tx tx;
+	struct sn_rx rx;
+	int farthest = 0;
+	sn_tx_init(&tx, map, bytes);
+	sn_rx_init(&rx, map, bytes);
+	for (uint32_t i = 0; i < 3 * tx.count; i++) {
+		uint32_t mark;
+		farthest = SN_MAX_OF(farthest, put(&tx, 1));
+		while (tx.tail - rx.head > behind && (mark = sn_rx_mark(&rx)) != 0)
+			rx.head += mark >> 16;
+		sn_rx_publish(&rx);
+	}
+	free(map);
+	return farthest;
+}
+
+static void who_nearly_keeps_up_needs_no_more(void **state)
+{
+	int narrow = SN_RING_NARROW, lap = SN_RING_LAP;
+	for (uint32_t behind = 0; behind <= SN_RING_LAP; behind += SN_RING_LAP / 2)
+		assert_in_range(farthest_behind(behind), narrow - 1, narrow + lap);
+	assert_int_equal(farthest_behind(SN_RING_LAP + 1), 8 * narrow - 1);
 }
 
 static void who_keeps_up_with_short_records_needs_a_part_of_a_large_ring(void **state)
@@ -378,6 +427,7 @@ int main(void)
 		cmocka_unit_test(in_a_crowd_who_keeps_up_needs_two_pages_of_the_ring),
 		cmocka_unit_test(in_a_crowd_the_way_back_costs_a_burst_its_room_a_few_times_only),
 		cmocka_unit_test(who_keeps_up_with_short_records_needs_a_part_of_a_large_ring),
+		cmocka_unit_test(who_nearly_keeps_up_needs_no_more),
 		cmocka_unit_test(a_long_message_is_handed_over_in_few_steps),
 		cmocka_unit_test(the_first_lap_has_its_pages_made),
 		cmocka_unit_test(lines_are_got_ready_for_short_records_only),
