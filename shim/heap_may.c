@@ -6,6 +6,7 @@
 #include "base/thp.h"
 #include "copy/heap_file.h"
 #include "heap.h"
+#include "heap_pieces.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,7 +19,6 @@
 #define MORE 8
 #define SPARE                                                                                                \
 	8 /* a rank keeps no more than this part of its share of the memory: what is freed may be what another needs */
-#define HUGE_PAGE ((size_t)2 << 20)
 
 /* There only where a sanitizer's runtime is loaded. */
 #define RUNTIME(name) extern __attribute__((weak)) void name(void)
@@ -74,14 +74,14 @@ size_t sn_heap_bytes(size_t *keep)
 		return 0; /* address space is counted: a large mapping would take it from the program */
 	if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes))
 		return 0;
-	return bytes & ~(HUGE_PAGE - 1);
+	return bytes & ~(SN_PIECE - 1);
 }
 
 /*
  * *huge: so much of the arena is to ask for huge pages. All of it where all memory gets them, or root has switched them on
  * for shared memory. Elsewhere a program may count on it that what it allocates and never touches costs nothing, so of each
  * rank no more than its share of half the memory, which even if all of that exists leaves as much; of all its generations
- * together, since the blocks of earlier ones live on.
+ * together, since the blocks of earlier ones live on. None where the file has no huge pages.
  *
  * A file system of its own is for a rank: what else runs in the same environment (compilers, shells, a rank's children) is
  * mapped by no peer, nobody knows how many of them there are, and each would copy the system's list of mounts.
@@ -100,16 +100,16 @@ int sn_heap_file(size_t bytes, uint64_t before, bool forked, size_t *huge, size_
 	if (!always && !shared) {
 		uint64_t share = sn_memory_allowed() / 2 / ranks_here();
 		share -= before < share ? before : share;
-		*huge = share < bytes ? share & ~(HUGE_PAGE - 1) : bytes;
+		*huge = share < bytes ? share & ~(SN_PIECE - 1) : bytes;
 	}
 	if (known && !shared && (job.all || job.here) && !forked && !strstr(usual, "[never]") &&
 	    !sn_heap_says_no("SENNIT_HUGE"))
 		fd = sn_heap_file_huge(bytes);
 	if (fd >= 0)
 		return fd;
-	if (!shared) /* none */
+	if (!shared)
 		*huge = 0;
 	if (always && !shared)
-		*most = HUGE_PAGE - 1;
+		*most = SN_PIECE - 1;
 	return sn_heap_file_sealed(bytes);
 }

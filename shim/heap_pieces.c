@@ -3,9 +3,8 @@
 #include "heap.h"
 #include <sys/mman.h>
 
-#define ADVISE_HUGE 14
-#define PLACES	    4096
-#define BITS	    ((size_t)64)
+#define PLACES 4096
+#define BITS   ((size_t)64)
 
 static size_t bytes_of(size_t count)
 {
@@ -16,7 +15,7 @@ bool sn_pieces_begin(struct sn_pieces *p, char *base, size_t bytes, size_t most)
 {
 	*p = (struct sn_pieces){.base = base, .count = bytes / SN_PIECE, .left = most / SN_PIECE};
 	if (most >= bytes) {
-		sn_heap_advise(base, bytes, ADVISE_HUGE); /* where it does not help it does no harm */
+		sn_heap_advise(base, bytes, MADV_HUGEPAGE); /* where it does not help it does no harm */
 		return true;
 	}
 	void *asks = !p->left ? NULL
@@ -46,7 +45,7 @@ static void ask(struct sn_pieces *p, size_t from, size_t to)
 {
 	bool joins = (from && asks(p, from - 1)) || asks(p, to);
 	if (to - from > p->left || (!joins && p->places == PLACES) ||
-	    sn_heap_advise(p->base + from * SN_PIECE, (to - from) * SN_PIECE, ADVISE_HUGE))
+	    sn_heap_advise(p->base + from * SN_PIECE, (to - from) * SN_PIECE, MADV_HUGEPAGE))
 		return;
 	p->left -= to - from;
 	p->places += !joins;

@@ -71,6 +71,10 @@ static atomic_int receives;
  */
 #define MAPPED	  (256u << 10)
 #define BY_OTHERS (32u << 10)
+static bool gets_mapped_memory(size_t len)
+{
+	return len > BY_OTHERS && len < MAPPED;
+}
 
 /* ---- calls that block ---- */
 
@@ -82,7 +86,7 @@ static char *take(bool in, size_t len)
 		return NULL;
 	if (m->bytes < len) {
 		free(m->at);
-		if (len > BY_OTHERS && len < MAPPED)
+		if (gets_mapped_memory(len))
 			len = MAPPED;
 		m->at = malloc(len);
 		m->bytes = m->at ? len : 0;
@@ -230,7 +234,7 @@ static char *memory(size_t len)
 	if (kind >= KINDS)
 		return malloc(len);
 	bool several = sn_quick_guard(&lock);
-	if (!likely(blocks[kind].first) && len > BY_OTHERS && len < MAPPED)
+	if (!likely(blocks[kind].first) && gets_mapped_memory(len))
 		cut_slab(kind);
 	char *at = take_block(kind);
 	sn_quick_unguard(&lock, several);

@@ -284,14 +284,10 @@ static ALWAYS int irecv(struct call c, void *buf, void *request, const union fun
 
 /* ---- MPI_Sendrecv ---- */
 
-/* Along a dimension of a grid that is one process wide, say. */
-static __attribute__((noinline)) int64_t to_oneself(const struct sn_shim_quick *q, const struct entry *out,
-						    const struct entry *in, const struct operation *o)
-{
-	return q->self(&out->way, o->from, &in->way, o->to);
-}
-
-/* Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. */
+/*
+ * Once the message has left, only its answer is still to come, and nobody can tell from what kind of call. To oneself (along
+ * a dimension of a grid that is one process wide, say) both are one copy, if nothing else comes before.
+ */
 static inline int both_known(const struct sn_shim_quick *q, struct entry *out, struct entry *in,
 			     const struct operation *o)
 {
@@ -300,7 +296,7 @@ static inline int both_known(const struct sn_shim_quick *q, struct entry *out, s
 	if (!likely(sn_seen_in_turn(in)))
 		return sn_unseen_slowly(o);
 	if (!likely(!(out->way.flags & SN_SHIM_SELF)))
-		len = to_oneself(q, out, in, o);
+		len = q->self(&out->way, o->from, &in->way, o->to);
 	if (len < 0 && !likely(q->send(&out->way, o->from)))
 		return sn_unseen_slowly(o);
 	if (likely(len < 0))
@@ -364,7 +360,7 @@ static inline int both(const struct operation *o)
 
 /* ---- what brings messages beside the quick way (forgotten.h) ---- */
 
-static union function beside[2][3]; /* likewise */
+static union function beside[2][3]; /* the MPI's, without a P and with it */
 
 #define LOOKS(p)                                                                                             \
 	static int recv_looks_##p(void *buf, int count, handle type, int from, int tag, handle comm,         \

@@ -127,14 +127,14 @@ struct sn_shim_quick {
 	uint32_t (*send)(const struct sn_shim_way *way, const void *buf);
 	/* Likewise: the bytes that have come into buf; negative: nothing was done. Waits a moment. */
 	int64_t (*recv)(const struct sn_shim_way *way, void *buf);
-	/* A message to oneself (SN_SHIM_SELF) and the receive that takes it: the bytes; negative: nothing was done. */
-	int64_t (*self)(const struct sn_shim_way *out, const void *from, const struct sn_shim_way *in,
-			void *to);
 	/* Likewise, however long it takes: 0, or the bytes; negative: an error. meanwhile() is called between looks. */
 	int32_t (*send_surely)(const struct sn_shim_way *way, const void *buf);
 	int64_t (*recv_surely)(const struct sn_shim_way *way, void *buf, void (*meanwhile)(void));
+	/* Both at once, of a message to oneself (SN_SHIM_SELF): the bytes; negative: nothing was done. */
+	int64_t (*self)(const struct sn_shim_way *out, const void *from, const struct sn_shim_way *in,
+			void *to);
 	/*
-	 * Likewise, but it stays, until *came is no longer negative: the bytes that have come. NULL: nothing was
+	 * A receive again, but it stays, until *came is no longer negative: the bytes that have come. NULL: nothing was
 	 * done. Counted in sn_shim.stays; who finds that it has come counts it out.
 	 */
 	void *(*post)(const struct sn_shim_way *way, void *buf, int64_t *came);

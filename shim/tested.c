@@ -273,7 +273,7 @@ static int testall_others(int n, void *requests, int *flag, void *statuses)
 		else if (s)
 			put_back(s, false);
 	}
-	return rc;
+	return sn_requests_after(rc);
 }
 
 /* What is said of nothing only the MPI knows. */
@@ -299,7 +299,7 @@ int sn_own_testall(int n, void *requests, int *flag, void *statuses)
 		return sn_requests_after(0);
 	/* one may be watched among them */
 	bool plain = n <= FEW && !sn_mpi_thread.mine->pending;
-	return sn_requests_after((plain ? testall_others : testall_slowly)(n, requests, flag, statuses));
+	return (plain ? testall_others : testall_slowly)(n, requests, flag, statuses);
 }
 
 /* ---- MPI_Waitany, MPI_Testany ---- */

@@ -63,10 +63,10 @@ struct sn_match_unexpected *sn_match_find(struct sn_match *m, uint64_t bits, uin
 int sn_match_post(struct sn_match *m, struct sn_match_posted *p);
 /* The earliest receive that a message matches, removed unless it .stays; or NULL. */
 struct sn_match_posted *sn_match_arrive(struct sn_match *m, uint64_t bits, uint32_t source);
-/* Queue a message that nothing matched. 0, or SN_ERR_NOMEM with nothing queued. */
-int sn_match_unexpected(struct sn_match *m, struct sn_match_unexpected *u);
 /* The same, which stays posted. */
 struct sn_match_posted *sn_match_awaits(struct sn_match *m, uint64_t bits, uint32_t source);
+/* Queue a message that nothing matched. 0, or SN_ERR_NOMEM with nothing queued. */
+int sn_match_unexpected(struct sn_match *m, struct sn_match_unexpected *u);
 void sn_match_remove_posted(struct sn_match *m, struct sn_match_posted *p);
 void sn_match_remove_unexpected(struct sn_match *m, struct sn_match_unexpected *u);
 /*

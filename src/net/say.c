@@ -41,10 +41,9 @@ static bool is_own(const struct sn_net *n, const struct sn_addr_part *p)
 
 static bool is_loopback(const struct sn_addr_part *p)
 {
-	static const uint8_t six[16] = {[15] = 1};
-
 	return (p->type == SN_ADDR_UDP4 && p->bytes[0] == 127) ||
-	       (p->type == SN_ADDR_UDP6 && memcmp(p->bytes, six, sizeof(six)) == 0);
+	       (p->type == SN_ADDR_UDP6 &&
+		memcmp(p->bytes, &in6addr_loopback, sizeof(in6addr_loopback)) == 0);
 }
 
 /* What speaks for frames that go to the wrong process. */

@@ -4,6 +4,7 @@
 
 #include "heap.h"
 #include "heap_pieces.h"
+#include <sys/mman.h>
 
 #define MIB    ((size_t)1 << 20)
 #define PIECES 512
@@ -15,7 +16,7 @@ static int calls, refused;
 int sn_heap_advise(void *at, size_t bytes, int advice)
 {
 	size_t from = (size_t)((uintptr_t)at - (uintptr_t)base);
-	assert_int_equal(advice, 14);
+	assert_int_equal(advice, MADV_HUGEPAGE);
 	assert_true(bytes && from % SN_PIECE == 0 && bytes % SN_PIECE == 0 &&
 		    from + bytes <= PIECES * SN_PIECE);
 	calls++;
