@@ -298,19 +298,23 @@ static bool mark_moved(struct sn_ofi_set *set, uint64_t mark)
 
 /*
  * t->idle holds since when t waits: a new call, or an event since its last look, begins a new wait. True: it has just
- * begun.
+ * begun, or an event began it and this is the second read that found nothing since. For between the first and the second
+ * the library may have ended a step of a collective that does not block, and look whether all has ended after this one only:
+ * the looks of a wait (2 us) would be for nothing.
  */
 static bool wait_anew(struct sn_ofi_set *set, struct sn_shim_thread *t, uint64_t mark)
 {
 	uint64_t stamp = atomic_load_explicit(&stamps, memory_order_relaxed);
-	bool moved = mark_moved(set, mark);
-	bool anew = moved || t->call_seen != t->calls || t->stamp_seen != stamp;
+	bool event = mark_moved(set, mark) || t->stamp_seen != stamp;
+	bool anew = event || t->call_seen != t->calls;
+	bool second = atomic_load_explicit(&set->second, memory_order_relaxed) && !anew;
 
+	atomic_store_explicit(&set->second, event, memory_order_relaxed);
 	t->call_seen = t->calls;
 	t->stamp_seen = stamp;
 	if (anew || sn_now_ns() - t->left > AWAY_NS)
 		t->idle = 0;
-	return anew;
+	return anew || (second && !sn_relax_crowded());
 }
 
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages that nobody has posted for: claims from a free list (bodies up to 16 KiB) or from malloc. One that was
- * only announced has no body.
+ * only announced has no body. Those of shorter ones are cut from slabs: a program that floods another with them has
+ * hundreds of thousands, and each by itself takes malloc longer than all the rest.
  *
  * Nothing in this library waits for a receive but who sends such a message. But a program in which both sides send
  * first, and receive then, which MPI forbids, relies on its MPI to take what is not too long off its hands. So if
@@ -19,7 +20,41 @@
 #define EARLY_LATER 100000	 /* any other, up to */
 #define EARLY_MOST  (128u << 10) /* what Intel MPI sends uninvited, the most of all MPIs */
 
-static const size_t claim_body[SN_CLAIM_CLASSES] = {512, 4352, 16384};
+#define SLAB_BYTES   (64u << 10)
+#define SLAB_LARGEST 4352u
+
+static const uint32_t claim_body[SN_CLAIM_CLASSES] = {64, 128, 256, 512, 1024, 2048, SLAB_LARGEST, 16384};
+
+struct sn_claim_slab {
+	struct sn_claim_slab *next;
+} sn_aligned;
+
+static struct sn_claim *cut(sn_ep *ep, unsigned c)
+{
+	struct sn_claim_cut *from = &ep->claim_cuts[c];
+	size_t bytes = sizeof(struct sn_claim) + claim_body[c];
+	if (from->left < bytes) {
+		struct sn_claim_slab *slab = aligned_alloc(SN_LINE, SLAB_BYTES);
+		if (!slab)
+			return NULL;
+		slab->next = ep->claim_slabs;
+		ep->claim_slabs = slab;
+		from->at = (char *)(slab + 1);
+		from->left = SLAB_BYTES - sizeof(*slab);
+	}
+	void *claim = from->at;
+	from->at += bytes;
+	from->left -= (uint32_t)bytes;
+	return claim;
+}
+
+static struct sn_claim *allocate(sn_ep *ep, unsigned c, uint64_t body)
+{
+	if (c < SN_CLAIM_CLASSES && claim_body[c] <= SLAB_LARGEST)
+		return cut(ep, c);
+	size_t bytes = sizeof(struct sn_claim) + (c < SN_CLAIM_CLASSES ? claim_body[c] : body);
+	return aligned_alloc(SN_LINE, (bytes + SN_LINE - 1) / SN_LINE * SN_LINE);
+}
 
 struct sn_claim *sn_core_claim_new(sn_ep *ep, uint64_t body)
 {
@@ -31,8 +66,7 @@ struct sn_claim *sn_core_claim_new(sn_ep *ep, uint64_t body)
 		claim = ep->free_claims[c];
 		ep->free_claims[c] = claim->next_free;
 	} else {
-		size_t bytes = sizeof(*claim) + (c < SN_CLAIM_CLASSES ? claim_body[c] : body);
-		claim = aligned_alloc(SN_LINE, (bytes + SN_LINE - 1) / SN_LINE * SN_LINE);
+		claim = allocate(ep, c, body);
 		if (!claim)
 			return NULL;
 		memset(&claim->m, 0, sizeof(claim->m));
@@ -91,8 +125,14 @@ void sn_core_claims_free(sn_ep *ep)
 		struct sn_claim *c;
 		while ((c = ep->free_claims[class]) != NULL) {
 			ep->free_claims[class] = c->next_free;
-			free(c);
+			if (claim_body[class] > SLAB_LARGEST)
+				free(c);
 		}
+	}
+	while (ep->claim_slabs) {
+		struct sn_claim_slab *slab = ep->claim_slabs;
+		ep->claim_slabs = slab->next;
+		free(slab);
 	}
 }
 

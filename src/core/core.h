@@ -81,7 +81,7 @@ _Static_assert(offsetof(struct sn_req, comp) == SN_LINE && sizeof(sn_completion)
 
 /* ---- unexpected messages ------------------------------------------------------------------------------------- */
 
-#define SN_CLAIM_CLASSES 3 /* sizes of kept bodies that are kept for the next ones, too; recv.c */
+#define SN_CLAIM_CLASSES 8 /* sizes of kept bodies that are kept for the next ones, too; claim.c */
 /*
  * An unexpected message, in the matcher or claimed. Where receives are of few kinds what is touched of a short one is three
  * lines and its body: ranks that share cores have hundreds of them in a turn.
@@ -189,6 +189,11 @@ struct sn_ep {
 	uint64_t visit_kept;	 /* unexpected messages there were when it looked last */
 	struct sn_engine_client client;
 	struct sn_claim *free_claims[SN_CLAIM_CLASSES];
+	struct sn_claim_slab *claim_slabs;
+	struct sn_claim_cut {
+		char *at; /* the rest of the newest slab of this size */
+		uint32_t left;
+	} claim_cuts[SN_CLAIM_CLASSES];
 	struct sn_region **regions;
 	uint32_t region_count, region_hash_size;
 	struct {

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SN_MATCH_ANY	 UINT32_MAX /* any source */
-#define SN_MATCH_CLASSES 16
+#define SN_MATCH_CLASSES 8
 
 struct sn_match;
 struct sn_match_group;

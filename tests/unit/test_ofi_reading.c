@@ -4,13 +4,15 @@
  * cannot be: the array is full, an entry is an error, something lies in the queue already. And which reads look for
  * messages: all but the one right after a read that took all there was, in the same call of an MPI that reads until it
  * hears of no more; what lay in the queue already counts so only in a flood, and not for ever. And after which the MPI
- * need not give the core away. And who waits for one message does not let others lie.
+ * need not give the core away, and which wait. And who waits for one message does not let others lie.
  */
 #if __has_include(<rdma/fabric.h>)
+#include "base/base.h"
 #include "ofi_pair.h"
 #include "shim.h"
 
 #define MESSAGES 40
+#define LAPS	 8
 #define LONG	 17 /* this one is longer than its receive */
 
 static uint64_t in[MESSAGES];
@@ -282,6 +284,60 @@ static void an_mpi_need_not_yield_after_a_read_that_found_something(void **state
 	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_SAFE}, yield);
 }
 
+/* ---- which read waits ---- */
+
+/* The how manyth of those that find nothing does? */
+static unsigned first_to_wait(struct side *s)
+{
+	struct fi_cq_tagged_entry e;
+	unsigned reads = 0;
+	for (calls.left = 0; !calls.left; reads++)
+		CHECK(reads < 10 && fi_cq_read(s->cq, &e, 1) == -FI_EAGAIN);
+	return reads;
+}
+
+/* Now and then something else comes, too, which is a reason to read on as well: so of several laps. */
+static void begin_to_wait(struct side *s)
+{
+	struct fi_cq_tagged_entry e;
+	unsigned least = 10;
+	calls.kind = SN_SHIM_WAITS;
+	for (uint64_t lap = 1; lap < 2 * LAPS; lap += 2) {
+		ssize_t n = -FI_EAGAIN;
+		if (s->me == 0) {
+			await(s, lap);
+			CHECK_OK(fi_tinject(s->ep, &lap, 8, s->peer, 5));
+			await(s, lap + 1);
+			continue;
+		}
+		CHECK_OK(fi_trecv(s->ep, &in[0], 8, NULL, s->peer, 5, 0, &contexts[0]));
+		arrive(s, lap);
+		while (n == -FI_EAGAIN)
+			n = fi_cq_read(s->cq, &e, 1);
+		CHECK(n == 1);
+		unsigned reads = first_to_wait(s);
+		least = SN_MIN_OF(least, reads);
+		arrive(s, lap + 1);
+	}
+	if (s->me == 0)
+		return;
+	CHECK(least == 3);
+	CHECK(first_to_wait(s) == 1);
+	calls.calls++;
+	CHECK(first_to_wait(s) == 2);
+}
+
+static void the_mpi_reads_on_twice_after_a_message_before_it_waits(void **state)
+{
+	cpu_set_t set;
+	if (sched_getaffinity(0, sizeof(set), &set) || CPU_COUNT(&set) < 2) {
+		print_message("one core: it yields then\n");
+		skip();
+	}
+	run_pair(&(struct setup){.caps = FI_TAGGED | FI_DIRECTED_RECV, .threading = FI_THREAD_DOMAIN},
+		 begin_to_wait);
+}
+
 /* ---- who waits for another message ---- */
 
 /* Nothing is there. True: what was asked for before has come meanwhile. */
@@ -409,6 +465,7 @@ int main(void)
 		cmocka_unit_test(what_lay_there_in_a_flood_needs_no_look_sixteen_times),
 		cmocka_unit_test(a_read_after_one_that_took_all_looks_in_the_next_call_or_at_the_second_time),
 		cmocka_unit_test(an_mpi_need_not_yield_after_a_read_that_found_something),
+		cmocka_unit_test(the_mpi_reads_on_twice_after_a_message_before_it_waits),
 		cmocka_unit_test(who_waits_for_another_hears_of_what_he_has_asked_for),
 		cmocka_unit_test(whoever_reads_has_taken_what_others_have_posted),
 	};
