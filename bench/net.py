@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Between hosts: one MPI program over each MPI's own TCP and over sennit, in turn, and the limit that the kernel sets.
 
-    net.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--mtu 1500,9000] [--what bare,latency,stream,loss,incast]
+    net.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--mtu 1500,9000] [--what bare,latency,stream,exchange,loss,incast]
            [--sizes 8,65536] [--loss 0,0.1,1] [--only "Open MPI 4,sennit udp"] [--json FILE [--append] [--report]] [--doc PAGE]
 
 The hosts are network namespaces that this makes (it needs root), joined by a veth pair, by a bridge for the incast, or by
@@ -264,6 +264,12 @@ class Bench:
                      {0: ("MB/s", True, "%.0f"), 1: ("receiver's CPU, ns a byte", False, "%.3f")})
         hosts_down()
 
+    def exchange(self, mtu):
+        names = hosts_up(2, mtu)
+        self.compare("exchange, MTU %d" % mtu, names, ["exchange", "60" if self.quick else "200"] + [str(s) for s in self.sizes or LARGE],
+                     {0: ("MB/s each way", True, "%.0f"), 1: ("CPU, ns a byte", False, "%.3f")})
+        hosts_down()
+
     def loss(self, percent):
         """As many messages as lose some hundred frames at most: TCP may wait 200 ms for each."""
         names, title, sizes = hosts_up(2, 1500, percent), net_page.LOST % percent, self.sizes or (8, 65536)
@@ -335,7 +341,7 @@ def main(argv=None):
     p.add_argument("--rounds", type=int)
     p.add_argument("--minutes", type=float, default=60, help="stop after as many rounds of each part as fit")
     p.add_argument("--mtu", default="1500,9000")
-    p.add_argument("--what", default="bare,latency,stream,loss,incast")
+    p.add_argument("--what", default="bare,latency,stream,exchange,loss,incast")
     p.add_argument("--sizes", default="", help="bytes of the messages, instead of the usual ones")
     p.add_argument("--loss", default="0,0.1,1", help="percent of the frames")
     p.add_argument("--only", default="", help="candidates whose names contain one of these words")
@@ -392,7 +398,7 @@ def run(args, measured):
     bench, what = Bench(args), args.what.split(",")
     bench.rows = {(r["what"], r["cores"], r["figure"], r["candidate"], r["bytes"]): r for r in measured["rows"]}
     mtus = [int(m) for m in args.mtu.split(",")]
-    parts = [(getattr(bench, name), mtu) for mtu in mtus for name in ("bare", "latency", "stream") if name in what]
+    parts = [(getattr(bench, name), mtu) for mtu in mtus for name in ("bare", "latency", "stream", "exchange") if name in what]
     parts += [(bench.loss, percent) for percent in map(float, args.loss.split(",")) if "loss" in what]
     parts += [(bench.incast, mtus[0])] if "incast" in what else []
     try:

@@ -5,6 +5,8 @@
  *   net_mpi pingpong MS SIZE[:MOST]...   ranks 0 and 1: "SIZE median-us-one-way 99th-percentile-us mean-us" for each size,
  *                                 at most MOST times to and fro
  *   net_mpi stream MS SIZE...     rank 0 sends to 1, eight at a time: "SIZE MB/s receiver-CPU-ns-per-byte"
+ *   net_mpi exchange MS SIZE...   ranks 0 and 1 each send to the other by MPI_Sendrecv: "SIZE MB/s-each-way CPU-ns-per-byte", of
+ *                                 what a rank sends or receives
  *   net_mpi incast ROUNDS SIZE    all others send SIZE bytes, then eight short messages, to rank 0, ROUNDS times: "SIZE MB/s
  *                                 median-us 99th-percentile-us" of the short ones, from post to arrival (one machine, one clock)
  *
@@ -188,6 +190,36 @@ static void stream(size_t len, double seconds)
 	}
 }
 
+/* ---- both ways ---- */
+
+static double exchange_some(size_t len, long count)
+{
+	double start = now();
+
+	for (long i = 0; i < count; i++)
+		MPI_Sendrecv(mine, (int)len, MPI_BYTE, !rank, 5, theirs, (int)len, MPI_BYTE, !rank, 5,
+			     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	return now() - start;
+}
+
+static void exchange(size_t len, double seconds)
+{
+	long count = 2;
+
+	fill(mine, len, (unsigned)rank + 1);
+	exchange_some(len, 2);
+	for (int i = 2; i > 0; i--)
+		count = agree(exchange_some(len, count) / (double)count, seconds / i, 2, 0);
+	memset(theirs, 0, len); /* what is checked is what comes now */
+	MPI_Barrier(MPI_COMM_WORLD);
+	double used = cpu(), took = exchange_some(len, count);
+	used = cpu() - used;
+	check(theirs, len, (unsigned)!rank + 1);
+	if (rank == 0)
+		printf("%zu %.1f %.4f\n", len, (double)len * (double)count / took / 1e6,
+		       used / (double)len / (double)count / 2 * 1e9);
+}
+
 /* ---- many to one ---- */
 
 static void incast_receive(size_t len, int rounds, unsigned char *in, bool counts)
@@ -272,7 +304,7 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (argc < 4 || ranks < 2)
-		die("usage: net_mpi pingpong|stream|incast MS|ROUNDS SIZE..., on at least 2 ranks");
+		die("usage: net_mpi pingpong|stream|exchange|incast MS|ROUNDS SIZE..., on at least 2 ranks");
 	for (int i = 3; i < argc; i++)
 		most = strtoul(argv[i], NULL, 10) > most ? strtoul(argv[i], NULL, 10) : most;
 	mine = malloc(most);
@@ -288,6 +320,8 @@ int main(int argc, char **argv)
 				 strchr(argv[i], ':') ? atol(strchr(argv[i], ':') + 1) : 0);
 		else if (strcmp(argv[1], "stream") == 0)
 			stream(len, atof(argv[2]) / 1000);
+		else if (strcmp(argv[1], "exchange") == 0)
+			exchange(len, atof(argv[2]) / 1000);
 		else
 			incast(len, atoi(argv[2]));
 		fflush(stdout);

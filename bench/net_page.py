@@ -89,7 +89,7 @@ def promised(what, figure, size, driver):
         return 1.0
     if what.startswith("ping-pong, MTU") and size == 8:
         return PROMISED_8[driver]
-    if size >= 65536 and "MTU" in what and what.split(",")[0] in ("ping-pong", "stream"):
+    if size >= 65536 and "MTU" in what and what.split(",")[0] in ("ping-pong", "stream", "exchange"):
         return 1.0 if driver == "udp" or "9000" in what else None
     return None
 

@@ -259,10 +259,10 @@ struct sn_link {
 
 	struct sn_ep_ids ids;
 	struct sn_list link, busy, doomed; /* rail->links; rail->busy and ->doomed, or empty */
-	bool lost;    /* nobody listens there: posts fail, what came before is still delivered */
-	bool leaving; /* being buried: what is announced cannot be fetched any more */
-	int doom;     /* the status to end with */
-	bool drain;   /* what lies in the ring is delivered first */
+	bool lost;	  /* nobody listens there: posts fail, what came before is still delivered */
+	bool leaving;	  /* being buried: what is announced cannot be fetched any more */
+	int doom;	  /* the status to end with */
+	bool drain, owed; /* what lies in the ring is delivered first; owed.h */
 	struct sn_list conns;
 	struct sn_conn *out;		   /* the connection that this side started */
 	struct sn_list messages, controls; /* queued for the ring */
@@ -302,11 +302,12 @@ struct sn_rail {
 	struct sn_ep *ep;
 	struct sn_ep_ids ids;
 	_Atomic bool has_mail;
-	bool closing, forked, gives_back; /* the last: way.c tries it */
+	bool closing, forked, gives_back, owes; /* the last ones: way.c tries it, owed.h */
+	uint64_t owed_since;
 	struct sn_list busy, doomed;
 	struct sn_link *wrote; /* the last to take a longer message: its ring is got ready for the next */
 	struct sn_link **poll; /* links with something to read; those with traffic lately first */
-	uint32_t poll_count, poll_room, poll_swap, poll_turn;
+	uint32_t poll_count, poll_room, poll_swap, poll_turn, owed_looks;
 	struct sn_list links;
 	uint32_t channels;	     /* links with a ring of ours: decides the size of the next */
 	uint32_t rivals;	     /* links whose peers may want this process's cores */

@@ -16,6 +16,7 @@
 #include "copy/kmod.h"
 #include "copy/tune.h"
 #include "local/local.h"
+#include "local/owed.h"
 #include "progress/relax.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -197,6 +198,8 @@ static int local_progress(void *r)
 		n += push_links(rail);
 	if (sn_unlikely(!sn_list_empty(&rail->doomed)))
 		n += sn_link_bury(rail);
+	if (sn_unlikely(rail->owes))
+		sn_owed_look(rail);
 	return n;
 }
 

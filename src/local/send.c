@@ -12,6 +12,7 @@
  */
 #include "base/log.h"
 #include "local/local.h"
+#include "local/owed.h"
 #include <stdlib.h>
 
 #define DEMOTE_CELLS                                                                                         \
@@ -146,7 +147,7 @@ static int announce(struct sn_link *link, const struct sn_head *head, const stru
 	struct sn_cell *cell = sn_tx_room(&link->tx, sn_rec_cells(sn_rdv_announce_bytes(head, iov_count)));
 	int rc = cell ? sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req) : SN_ERR_AGAIN;
 	if (!rc)
-		sn_link_ring(link, true);
+		sn_owed_ring(link);
 	return rc;
 }
 

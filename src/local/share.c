@@ -16,6 +16,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "local/local.h"
+#include "local/owed.h"
 
 #define SHARE_MIN    ((uint64_t)2 * SN_JOB_LEAST * SN_JOB_BLOCK)
 #define HELP_AT_ONCE 4096u /* blocks in one progress(): 16 MiB, then others get a turn */
@@ -252,7 +253,7 @@ static bool announce_anew(struct sn_link *link, struct sn_send *s)
 	}
 	job_close(link, &s->share);
 	sn_slot_free(&link->send_slots, &s->slot);
-	sn_link_ring(link, true);
+	sn_owed_ring(link);
 	return true;
 }
 

@@ -2,6 +2,7 @@
 #include "progress/poller.h"
 #include "base/base.h"
 #include "base/log.h"
+#include "progress/relax.h"
 #include "progress/thread.h"
 #include <linux/futex.h>
 #include <pthread.h>
@@ -138,6 +139,8 @@ void sn_poller_roam(pthread_t thread)
 	cpu_set_t all;
 	memset(&all, 0xff, sizeof(all));
 	pthread_setaffinity_np(thread, sizeof(all), &all);
+	if (!pthread_getaffinity_np(thread, sizeof(all), &all)) /* fewer, in a container */
+		sn_relax_threads((unsigned)CPU_COUNT(&all));
 }
 
 bool sn_poller_start(void)

@@ -55,9 +55,10 @@
 #define POLLED_YIELD	 10 /* times the spinning of one who may do other things */
 #define POLLED_YIELD_MIN 100000u
 
-static _Atomic unsigned crowd, far_rails;
-static _Atomic unsigned rivals;	  /* as sn_relax_crowd() was told */
-static _Atomic uint64_t judge_at; /* when to ask for the cores again */
+static _Atomic unsigned crowd, full, far_rails;
+static _Atomic unsigned threads_cores; /* 0: there is no such thread */
+static _Atomic unsigned rivals;	       /* as sn_relax_crowd() was told */
+static _Atomic uint64_t judge_at;      /* when to ask for the cores again */
 static _Atomic uint64_t count_naps, count_yields, count_awake;
 static _Atomic uint32_t longer;	      /* ns that waits with sleeps in them took lately; 0: too long */
 static _Atomic uint64_t wanted_until; /* somebody else wants the core: nobody stays awake for longer */
@@ -80,8 +81,12 @@ static unsigned processes(unsigned peers)
 
 static void judge(unsigned peers)
 {
-	bool crowded = processes(peers) > (unsigned)sn_topo_cpus_allowed();
+	unsigned here = processes(peers), launched = (unsigned)sn_topo()->launched;
+	bool crowded = here > (unsigned)sn_topo_cpus_allowed();
+	unsigned cores = atomic_load_explicit(&threads_cores, memory_order_relaxed);
 	atomic_store_explicit(&crowd, crowded, memory_order_relaxed);
+	atomic_store_explicit(&full, !crowded && cores && SN_MAX_OF(here, launched) >= cores,
+			      memory_order_relaxed);
 }
 
 void sn_relax_crowd(unsigned peers)
@@ -135,6 +140,17 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
 bool sn_relax_crowded(void)
 {
 	return atomic_load_explicit(&crowd, memory_order_relaxed);
+}
+
+void sn_relax_threads(unsigned cores)
+{
+	atomic_store_explicit(&threads_cores, cores, memory_order_relaxed);
+	judge(atomic_load_explicit(&rivals, memory_order_relaxed));
+}
+
+bool sn_relax_full(void)
+{
+	return atomic_load_explicit(&full, memory_order_relaxed);
 }
 
 void sn_relax_far(bool far)

@@ -45,6 +45,12 @@ void sn_relax_counters(void (*fn)(void *arg, const char *name, uint64_t value), 
  * started here, more than its cores means not to spin. Who waits looks again, every 50 ms, how many cores there are. */
 void sn_relax_crowd(unsigned peers);
 bool sn_relax_crowded(void);
+/*
+ * The threads beside the application's may run on so many cores: with as many processes as that one of them takes its core
+ * from an application, unless that waits. Not in a crowd.
+ */
+void sn_relax_threads(unsigned cores);
+bool sn_relax_full(void);
 /* Some answers come from other hosts (true), or no more; calls add up. */
 void sn_relax_far(bool far);
 /*
