@@ -67,7 +67,8 @@ struct sn_ofi_set {
 	unsigned nap;				/* longest in a call that waits, in microseconds */
 	unsigned looks;				/* reads that found nothing; of one thread */
 	_Atomic uint64_t mark;			/* of the last read that found nothing */
-	_Atomic bool second;			/* it came after an event: the next one is the second */
+	_Atomic bool first;			/* it was the first since an event */
+	_Atomic uint64_t seen;			/* and the process's stamp then */
 	bool emptied;		/* the last read took all there was; of one thread, like the next two */
 	uint32_t emptied_in;	/* in this call of the MPI */
 	bool not_until_empty;	/* a call ended with such a read */

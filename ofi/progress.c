@@ -298,23 +298,25 @@ static bool mark_moved(struct sn_ofi_set *set, uint64_t mark)
 
 /*
  * t->idle holds since when t waits: a new call, or an event since its last look, begins a new wait. True: it has just
- * begun, or an event began it and this is the second read that found nothing since. For between the first and the second
- * the library may have ended a step of a collective that does not block, and look whether all has ended after this one only:
+ * begun, or this is the first or second read of this queue since an event that found nothing. For between the two the
+ * library may have ended a step of a collective that does not block, and look whether all has ended after this one only:
  * the looks of a wait (2 us) would be for nothing.
  */
 static bool wait_anew(struct sn_ofi_set *set, struct sn_shim_thread *t, uint64_t mark)
 {
 	uint64_t stamp = atomic_load_explicit(&stamps, memory_order_relaxed);
-	bool event = mark_moved(set, mark) || t->stamp_seen != stamp;
-	bool anew = event || t->call_seen != t->calls;
-	bool second = atomic_load_explicit(&set->second, memory_order_relaxed) && !anew;
+	bool moved = mark_moved(set, mark);
+	bool anew = moved || t->call_seen != t->calls || t->stamp_seen != stamp;
+	bool first = moved || atomic_load_explicit(&set->seen, memory_order_relaxed) != stamp;
+	bool second = atomic_load_explicit(&set->first, memory_order_relaxed);
 
-	atomic_store_explicit(&set->second, event, memory_order_relaxed);
+	atomic_store_explicit(&set->seen, stamp, memory_order_relaxed);
+	atomic_store_explicit(&set->first, first, memory_order_relaxed);
 	t->call_seen = t->calls;
 	t->stamp_seen = stamp;
 	if (anew || sn_now_ns() - t->left > AWAY_NS)
 		t->idle = 0;
-	return anew || (second && !sn_relax_crowded());
+	return anew || ((first || second) && !sn_relax_crowded());
 }
 
 /*

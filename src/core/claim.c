@@ -48,6 +48,20 @@ static struct sn_claim *cut(sn_ep *ep, unsigned c)
 	return claim;
 }
 
+/* One that was cut for longer ones will do: a program's messages may become shorter. */
+static struct sn_claim *again(sn_ep *ep, unsigned *class)
+{
+	unsigned c = *class, end = claim_body[c] <= SLAB_LARGEST ? SN_CLAIM_CLASSES - 1 : c + 1;
+	while (c < end && !ep->free_claims[c])
+		c++;
+	if (c == end)
+		return NULL;
+	struct sn_claim *claim = ep->free_claims[c];
+	ep->free_claims[c] = claim->next_free;
+	*class = c;
+	return claim;
+}
+
 static struct sn_claim *allocate(sn_ep *ep, unsigned c, uint64_t body)
 {
 	if (c < SN_CLAIM_CLASSES && claim_body[c] <= SLAB_LARGEST)
@@ -61,11 +75,8 @@ struct sn_claim *sn_core_claim_new(sn_ep *ep, uint64_t body)
 	unsigned c = 0;
 	while (c < SN_CLAIM_CLASSES && body > claim_body[c])
 		c++;
-	struct sn_claim *claim;
-	if (c < SN_CLAIM_CLASSES && ep->free_claims[c]) {
-		claim = ep->free_claims[c];
-		ep->free_claims[c] = claim->next_free;
-	} else {
+	struct sn_claim *claim = c < SN_CLAIM_CLASSES ? again(ep, &c) : NULL;
+	if (!claim) {
 		claim = allocate(ep, c, body);
 		if (!claim)
 			return NULL;
