@@ -76,7 +76,6 @@ struct sn_mine {
 	bool watching;
 	struct call awaited; /* the receive that was watched, and is not over yet; and its buffer */
 	const void *awaited_in;
-	unsigned turns;		 /* calls in which others were asked of, too (tested.c) */
 	handle pending;		 /* its request; 0: none, or it has ended, and another may get it */
 	unsigned spared;	 /* receives that were not watched, as that one was */
 	_Atomic uint32_t inside; /* at the receives that are pending (own.h) */

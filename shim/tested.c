@@ -298,7 +298,9 @@ int sn_own_testall(int n, void *requests, int *flag, void *statuses)
 	if (pending || !others)
 		return sn_requests_after(0);
 	/* one may be watched among them */
-	bool plain = n <= FEW && !sn_mpi_thread.mine->pending;
+	bool watched =
+		sn_mpi_thread.mine && sn_mpi_thread.mine->pending; /* none: another thread has begun them */
+	bool plain = n <= FEW && !watched;
 	return (plain ? testall_others : testall_slowly)(n, requests, flag, statuses);
 }
 
@@ -335,7 +337,8 @@ static struct any look_at(int n, const void *requests, bool counts, bool all)
  */
 static struct any look_for(int n, const void *requests, bool waits)
 {
-	bool turn = ++sn_mpi_thread.mine->turns % OTHERS_EACH == 0;
+	static _Thread_local unsigned turns __attribute__((tls_model("initial-exec")));
+	bool turn = ++turns % OTHERS_EACH == 0;
 	struct any a = look_at(n, requests, !waits, turn);
 	int looks = waits && a.here < 0 && !(turn && a.others) && !crowded() ? LOOKS : 0;
 	for (int k = 0; k < looks && a.here < 0 && a.pending; k += 1 + n / 8)

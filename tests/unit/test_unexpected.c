@@ -65,7 +65,8 @@ static size_t used(void)
 static void each_has_memory_of_its_own_which_serves_the_next(void **state)
 {
 	open_it();
-	for (size_t k = LENGTHS; k-- > 0;) { /* the shortest first, or those would have what longer ones had */
+	for (size_t k = LENGTHS;
+	     k-- > 0;) { /* the shortest first, or those would have what longer ones had */
 		send_many(lengths[k]);
 		receive_many(lengths[k]);
 	}
