@@ -146,7 +146,9 @@ static int announce(struct sn_link *link, const struct sn_head *head, const stru
 {
 	struct sn_cell *cell = sn_tx_room(&link->tx, sn_rec_cells(sn_rdv_announce_bytes(head, iov_count)));
 	int rc = cell ? sn_rdv_announce(link, cell, head, iov, iov_count, slot, stream, req) : SN_ERR_AGAIN;
-	if (!rc)
+	if (!rc && is_request(head)) /* nobody else does what is to be done there */
+		sn_link_ring(link, true);
+	else if (!rc)
 		sn_owed_ring(link);
 	return rc;
 }

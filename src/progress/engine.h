@@ -7,8 +7,8 @@
  * 16 ms to see whether the count still grows. Once it does not, the application is away: the thread looks in its place and
  * *guards*: it sleeps on a futex of its own in the bell's page, and whoever leaves work for this process (an announcement,
  * a piece of a stream, a one-sided request; not a message that can just as well lie in its ring) wakes it with one system
- * call, an announcement not always at once (local/owed.h). An application that posts something long and may go away hints at it, which raises the guard at once, for two
- * stores; one that begins to wait takes that back.
+ * call, for an announcement not always at once (local/owed.h). An application that posts something long and may go away
+ * hints at it, which raises the guard at once, for two stores; one that begins to wait takes that back.
  *
  * Trust. Between the two the guard is up, and there a peer that plays ping-pong comes just then: it pays for a system
  * call, and the thread gets the core that the application needs. So there is a score, one more for each time that

@@ -20,7 +20,7 @@ static struct shared {
 	_Atomic int posted, announced;
 } * sh;
 static bool later;
-static uint8_t data[2][BYTES];
+static uint8_t data[2][BYTES], never_comes[BYTES];
 
 static void exchange(void)
 {
@@ -35,8 +35,10 @@ static void exchange(void)
 static void away(void)
 {
 	sn_req *never, *r;
+	sn_region *region = NULL;
+	CHECK(sn_region_add(ep, data[0], BYTES, 7, SN_REMOTE_WRITE, &region) == 0);
 	exchange();
-	CHECK(sn_irecv(ep, peer, data[0], BYTES, 1, UINT64_MAX, &never) == 0);
+	CHECK(sn_irecv(ep, peer, never_comes, BYTES, 1, UINT64_MAX, &never) == 0);
 	atomic_store(&sh->posted, 1);
 	while (!atomic_load(&sh->announced))
 		usleep(1000);
@@ -48,6 +50,19 @@ static void away(void)
 	sn_wait(ep, never, NULL, 10000000);
 }
 
+/* What nobody else does there wakes his thread at once. */
+static void puts_into(void)
+{
+	struct iovec v = {data[0], BYTES};
+	sn_msg put = {.peer = peer, .iov = &v, .iov_count = 1};
+	sn_remote to = {7, 0};
+	sn_req *p;
+	uint64_t before = counter("local.rings");
+	CHECK(sn_put(ep, &put, &to, &p) == 0);
+	CHECK(counter("local.rings") - before == 1);
+	CHECK(sn_wait(ep, p, NULL, 10000000) == 0);
+}
+
 static void announces(void)
 {
 	sn_req *s;
@@ -57,6 +72,8 @@ static void announces(void)
 	while (!atomic_load(&sh->posted))
 		usleep(1000);
 	usleep(20000); /* he has gone */
+	puts_into();
+	usleep(20000); /* and his thread has nothing more to do */
 	uint64_t before = counter("local.rings");
 	CHECK(sn_isend(ep, peer, data[1], BYTES, 2, &s) == 0);
 	usleep(20000); /* this one computes, too */
@@ -112,5 +129,6 @@ int main(void)
 		cmocka_unit_test(where_there_are_more_he_is_woken_at_once),
 	};
 	setenv("SENNIT_NET", "off", 1);
+	setenv("SENNIT_POLL", "0", 1); /* to tell who polls takes no system call, which is what is counted */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
