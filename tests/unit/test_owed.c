@@ -4,6 +4,7 @@
  * has nothing else to do; where there are more of them, or cores to spare, it is at once.
  */
 #include "base/base.h"
+#include "progress/bell.h"
 #include "sennit/sennit.h"
 #include "unit.h"
 #include <sched.h>
@@ -17,7 +18,7 @@
 
 static struct shared {
 	struct meeting meeting;
-	_Atomic int posted, announced;
+	_Atomic int posted, guarded, announced, over;
 } * sh;
 static bool later;
 static uint8_t data[2][BYTES], never_comes[BYTES];
@@ -40,14 +41,27 @@ static void away(void)
 	exchange();
 	CHECK(sn_irecv(ep, peer, never_comes, BYTES, 1, UINT64_MAX, &never) == 0);
 	atomic_store(&sh->posted, 1);
-	while (!atomic_load(&sh->announced))
+	while (!atomic_load(&sh->announced)) {
 		usleep(1000);
+		if (sn_bell_guarded())
+			atomic_store(&sh->guarded, 1);
+	}
 	CHECK(sn_irecv(ep, peer, data[1], BYTES, 2, UINT64_MAX, &r) == 0);
 	CHECK(sn_wait(ep, r, NULL, 10000000) == 0);
 	for (size_t i = 0; i < BYTES; i++)
 		CHECK(data[1][i] == (uint8_t)(i * 7 + 1));
+	atomic_store(&sh->over, 1);
 	CHECK(sn_cancel(ep, never) == 0);
 	sn_wait(ep, never, NULL, 10000000);
+}
+
+/* Until his thread sleeps, and is to be woken. */
+static void until_guarded(void)
+{
+	atomic_store(&sh->guarded, 0);
+	while (!atomic_load(&sh->guarded))
+		usleep(1000);
+	usleep(20000);
 }
 
 /* What nobody else does there wakes his thread at once. */
@@ -71,9 +85,9 @@ static void announces(void)
 	exchange();
 	while (!atomic_load(&sh->posted))
 		usleep(1000);
-	usleep(20000); /* he has gone */
+	until_guarded();
 	puts_into();
-	usleep(20000); /* and his thread has nothing more to do */
+	until_guarded();
 	uint64_t before = counter("local.rings");
 	CHECK(sn_isend(ep, peer, data[1], BYTES, 2, &s) == 0);
 	usleep(20000); /* this one computes, too */
@@ -82,6 +96,8 @@ static void announces(void)
 	CHECK(counter("local.rings") - before == 1);
 	atomic_store(&sh->announced, 1);
 	CHECK(sn_wait(ep, s, NULL, 10000000) == 0);
+	while (!atomic_load(&sh->over))
+		sn_progress(ep);
 }
 
 static void both(void)
