@@ -518,7 +518,7 @@ static int net_progress(void *rail)
 	int events = sn_net_progress(r->net);
 	sn_net_show(r->net);
 	r->looked = r->net->clock_seen;
-	if (sn_net_looks(&r->stay, r->looked, pause))
+	if (sn_net_looks(&r->stay, r->looked, pause, sn_relax_full()))
 		disarm(r);
 	bool back = !r->back && sn_net_away(r->looked - before, pause) && sn_caller_waits();
 	if (events || back) {

@@ -6,8 +6,9 @@
 #define STAYS_NS 10000u
 #define TRUSTED	 16
 #define MOST	 (4 * TRUSTED)
-#define LONG_NS	 500000u /* what is longer is computing, and not a core that was lost */
-#define POST_NS	 50000u	 /* within which he posts on, or begins to wait */
+#define LONG_NS	 500000u  /* what is longer is computing, and not a core that was lost */
+#define POST_NS	 50000u	  /* within which he posts on, or begins to wait */
+#define FULL_NS	 1000000u /* less is worth no wake-up where the thread would take his core */
 
 bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
 {
@@ -17,13 +18,13 @@ bool sn_net_may_go(struct sn_net_stay *s, uint64_t now)
 	return s->stayed < TRUSTED;
 }
 
-bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause)
+bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause, bool full)
 {
 	uint64_t gap = now - s->done;
 
 	if (s->left == 0)
 		return false;
-	if (sn_net_away(gap, pause))
+	if (sn_net_away(gap, pause) && !(full && gap < FULL_NS))
 		s->stayed = gap < LONG_NS ? s->stayed / 2 : 0;
 	if (gap > STAYS_NS) {
 		s->left = STAYS;

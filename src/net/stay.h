@@ -77,7 +77,11 @@ bool sn_net_may_go(struct sn_net_stay *s, uint64_t now);
  * a frame at a time, each with a wake.
  */
 bool sn_net_just_posted(const struct sn_net_stay *s, uint64_t now);
-/* A look that began at `now`; none was due for `pause` ns after the last. True: he has shown that he waits. */
-bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause);
+/*
+ * A look that began at `now`; none was due for `pause` ns after the last. True: he has shown that he waits. full: every core
+ * has its process, so the threads that are woken for him take his own core, from what he computes. What is pushed to him
+ * lies in the kernel's buffer meanwhile. So it is no reason to have them woken that he was away for less than a millisecond.
+ */
+bool sn_net_looks(struct sn_net_stay *s, uint64_t now, uint64_t pause, bool full);
 
 #endif

@@ -13,7 +13,7 @@ static bool posts_and_waits(struct sn_net_stay *s)
 {
 	bool may_go = sn_net_may_go(s, clock_ns);
 
-	for (unsigned looks = 1; !sn_net_looks(s, clock_ns += US, 0); looks++) {
+	for (unsigned looks = 1; !sn_net_looks(s, clock_ns += US, 0, false); looks++) {
 		s->done = clock_ns;
 		assert_true(looks < 100);
 	}
@@ -38,7 +38,7 @@ static void until_he_was_away(void **state)
 	while (posts_and_waits(&s))
 		;
 	assert_false(sn_net_may_go(&s, clock_ns));
-	assert_false(sn_net_looks(&s, clock_ns += 1000 * US, 0));
+	assert_false(sn_net_looks(&s, clock_ns += 1000 * US, 0, false));
 	assert_true(posts_and_waits(&s));
 }
 
@@ -50,7 +50,7 @@ static struct sn_net_stay away_for(uint64_t ns)
 	for (unsigned windows = 0; windows < 1000; windows++)
 		posts_and_waits(&s);
 	assert_false(sn_net_may_go(&s, clock_ns));
-	assert_false(sn_net_looks(&s, clock_ns += ns, 0));
+	assert_false(sn_net_looks(&s, clock_ns += ns, 0, false));
 	return s;
 }
 
@@ -62,7 +62,7 @@ static void who_loses_his_core_is_trusted_still(void **state)
 
 	assert_false(posts_and_waits(&s));
 	while (!sn_net_may_go(&s, clock_ns)) {
-		assert_false(sn_net_looks(&s, clock_ns += 100 * US, 0));
+		assert_false(sn_net_looks(&s, clock_ns += 100 * US, 0, false));
 		assert_true(++times < 8);
 	}
 }
@@ -76,8 +76,28 @@ static void who_has_computed_is_not(void **state)
 		for (unsigned windows = 0; windows < 12; windows++)
 			posts_and_waits(&s);
 		assert_true(sn_net_may_go(&s, clock_ns));
-		assert_false(sn_net_looks(&s, clock_ns += 1000 * US, 0));
+		assert_false(sn_net_looks(&s, clock_ns += 1000 * US, 0, false));
 	}
+}
+
+/* Where the threads would take his core, who computes for a little each time is let alone; not who does so for longer. */
+static void who_computes_a_little_on_a_full_host_is_trusted(void **state)
+{
+	struct sn_net_stay s = {0};
+	unsigned windows = 1;
+
+	for (; sn_net_may_go(&s, clock_ns); windows++) {
+		assert_true(windows < 100);
+		assert_false(sn_net_looks(&s, clock_ns += 900 * US, 0, true));
+		for (unsigned looks = 0; !sn_net_looks(&s, clock_ns += US, 0, true); looks++) {
+			s.done = clock_ns;
+			assert_true(looks < 100);
+		}
+	}
+	assert_false(sn_net_looks(&s, clock_ns += 900 * US, 0, true));
+	assert_false(sn_net_may_go(&s, clock_ns));
+	assert_false(sn_net_looks(&s, clock_ns += 1100 * US, 0, true));
+	assert_true(sn_net_may_go(&s, clock_ns));
 }
 
 /* The thread that his own post has woken finds him there, and one that wakes later does not. */
@@ -89,7 +109,8 @@ static void who_posted_a_moment_ago_is_here(void **state)
 	sn_net_may_go(&s, clock_ns);
 	assert_true(sn_net_just_posted(&s, clock_ns + 10 * US));
 	assert_false(sn_net_just_posted(&s, clock_ns + 1000 * US));
-	sn_net_looks(&s, clock_ns + 999 * US, 0); /* a look is not a post: whether he looks is counted */
+	sn_net_looks(&s, clock_ns + 999 * US, 0,
+		     false); /* a look is not a post: whether he looks is counted */
 	assert_false(sn_net_just_posted(&s, clock_ns + 1000 * US));
 }
 
@@ -116,6 +137,7 @@ int main(void)
 		cmocka_unit_test(until_he_was_away),
 		cmocka_unit_test(who_loses_his_core_is_trusted_still),
 		cmocka_unit_test(who_has_computed_is_not),
+		cmocka_unit_test(who_computes_a_little_on_a_full_host_is_trusted),
 		cmocka_unit_test(who_posted_a_moment_ago_is_here),
 		cmocka_unit_test(who_has_called_lately_is_here),
 	};
