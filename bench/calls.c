@@ -37,6 +37,7 @@ static _Noreturn void fail(const char *what)
 }
 
 #include "probe_mpi.h"
+#include "work.h"
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
@@ -116,19 +117,24 @@ static void waitall_statuses(int n)
 	MPI_Waitall(2 * FEW, req, status);
 }
 
-/* As a program that computes while its neighbours' messages come. Counted, not timed: others may have the core meanwhile. */
+/* As a program that computes while its neighbours' messages come. */
 #define WORK_S 100e-6
-static double steps_a_second;
+#define TRIAL  100000 /* steps */
+static long steps;    /* of so long */
 
-static double work(double steps)
+/* The fastest of many: others have the core now and then. */
+static void work_begin(int n)
 {
-	static volatile unsigned long sink;
-	double start = MPI_Wtime();
-	unsigned long x = 1;
-	for (long i = 0; i < (long)steps; i++)
-		x = x * 6364136223846793005u + 1442695040888963407u;
-	sink = x;
-	return MPI_Wtime() - start;
+	double fastest = 1;
+	(void)n;
+	for (int i = 0; i < 100; i++) {
+		double start = MPI_Wtime();
+		work(TRIAL);
+		double took = MPI_Wtime() - start;
+		fastest = took < fastest ? took : fastest;
+	}
+	steps = (long)(TRIAL * WORK_S / fastest);
+	MPI_Bcast(&steps, 1, MPI_LONG, 0, all);
 }
 
 static void while_computing(int n)
@@ -138,7 +144,7 @@ static void while_computing(int n)
 		MPI_Irecv(theirs + (size_t)k * (size_t)n, n, MPI_BYTE, k ? left : right, k, all, &req[k]);
 	for (int k = 0; k < 2; k++)
 		MPI_Isend(mine + (size_t)k * (size_t)n, n, MPI_BYTE, k ? right : left, k, all, &req[2 + k]);
-	work(WORK_S * steps_a_second);
+	work(steps);
 	MPI_Waitall(4, req, MPI_STATUSES_IGNORE);
 }
 
@@ -418,7 +424,7 @@ static const struct {
 	{"wait", one_wait, NULL, NULL, ALL},
 	{"waitall", waitall, NULL, NULL, ALL},
 	{"waitall_statuses", waitall_statuses, NULL, NULL, ALL},
-	{"while_computing", while_computing, NULL, NULL, ALL},
+	{"while_computing", while_computing, work_begin, NULL, ALL},
 	{"waitany", waitany, NULL, NULL, ALL},
 	{"waitsome", waitsome, NULL, NULL, ALL},
 	{"testall", testall, NULL, NULL, ALL},
@@ -563,11 +569,6 @@ int main(int argc, char **argv)
 		fail("needs an even number of ranks, and memory");
 	probe_open();
 	make_types();
-	for (int i = 0; i < 100; i++) { /* the fastest of many: others have the core now and then */
-		double now = 1e5 / work(1e5);
-		steps_a_second = now > steps_a_second ? now : steps_a_second;
-	}
-	MPI_Bcast(&steps_a_second, 1, MPI_DOUBLE, 0, all);
 	double seconds = (argc > 1 ? atof(argv[1]) : 10) / 1000;
 	for (size_t which = 0; which < sizeof(table) / sizeof(table[0]); which++) {
 		int last = table[which].sizes == NONE ? 1 : table[which].sizes == SHORT ? 2 : 4;

@@ -76,6 +76,7 @@ static double switches; /* of this rank's thread, a round of the last row */
 #include "collectives.h"
 #include "holes.h"
 #include "onesided.h"
+#include "work.h"
 
 static _Noreturn void fail(const char *what)
 {
@@ -272,18 +273,7 @@ static double hidden(size_t len, int computes)
 	return rest > 0 ? 1 - rest / whole : 1;
 }
 
-/*
- * Both work and no core is idle: a turn with an exchange of messages over a turn without, alternating. The work is counted
- * in steps of arithmetic, not in time: what somebody does on the working core meanwhile counts.
- */
-static void work(long steps)
-{
-	unsigned long x = (unsigned long)steps;
-	for (long i = 0; i < steps; i++)
-		x = x * 6364136223846793005u + 1442695040888963407u;
-	sink += (long)x;
-}
-
+/* Both work and no core is idle: a turn with an exchange of messages over a turn without, alternating. */
 static double turn(size_t len, long steps, bool exchange)
 {
 	MPI_Request req[2];

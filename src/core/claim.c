@@ -20,10 +20,10 @@
 #define EARLY_LATER 100000	 /* any other, up to */
 #define EARLY_MOST  (128u << 10) /* what Intel MPI sends uninvited, the most of all MPIs */
 
-#define SLAB_BYTES   (64u << 10)
-#define SLAB_LARGEST 4352u
+#define SLAB_BYTES (64u << 10)
+#define SLABBED	   (SN_CLAIM_CLASSES - 1) /* classes whose claims are cut from slabs; the last one's are not */
 
-static const uint32_t claim_body[SN_CLAIM_CLASSES] = {64, 128, 256, 512, 1024, 2048, SLAB_LARGEST, 16384};
+static const uint32_t claim_body[SN_CLAIM_CLASSES] = {64, 128, 256, 512, 1024, 2048, 4352, 16384};
 
 struct sn_claim_slab {
 	struct sn_claim_slab *next;
@@ -51,7 +51,7 @@ static struct sn_claim *cut(sn_ep *ep, unsigned c)
 /* One that was cut for longer ones will do: a program's messages may become shorter. */
 static struct sn_claim *again(sn_ep *ep, unsigned *class)
 {
-	unsigned c = *class, end = claim_body[c] <= SLAB_LARGEST ? SN_CLAIM_CLASSES - 1 : c + 1;
+	unsigned c = *class, end = c < SLABBED ? SLABBED : c + 1;
 	while (c < end && !ep->free_claims[c])
 		c++;
 	if (c == end)
@@ -64,7 +64,7 @@ static struct sn_claim *again(sn_ep *ep, unsigned *class)
 
 static struct sn_claim *allocate(sn_ep *ep, unsigned c, uint64_t body)
 {
-	if (c < SN_CLAIM_CLASSES && claim_body[c] <= SLAB_LARGEST)
+	if (c < SLABBED)
 		return cut(ep, c);
 	size_t bytes = sizeof(struct sn_claim) + (c < SN_CLAIM_CLASSES ? claim_body[c] : body);
 	return aligned_alloc(SN_LINE, (bytes + SN_LINE - 1) / SN_LINE * SN_LINE);
@@ -136,7 +136,7 @@ void sn_core_claims_free(sn_ep *ep)
 		struct sn_claim *c;
 		while ((c = ep->free_claims[class]) != NULL) {
 			ep->free_claims[class] = c->next_free;
-			if (claim_body[class] > SLAB_LARGEST)
+			if (class >= SLABBED)
 				free(c);
 		}
 	}

@@ -4,6 +4,7 @@
  * has nothing else to do; where there are more of them, or cores to spare, it is at once.
  */
 #include "base/base.h"
+#include "pattern.h"
 #include "progress/bell.h"
 #include "sennit/sennit.h"
 #include "unit.h"
@@ -48,8 +49,7 @@ static void away(void)
 	}
 	CHECK(sn_irecv(ep, peer, data[1], BYTES, 2, UINT64_MAX, &r) == 0);
 	CHECK(sn_wait(ep, r, NULL, 10000000) == 0);
-	for (size_t i = 0; i < BYTES; i++)
-		CHECK(data[1][i] == (uint8_t)(i * 7 + 1));
+	CHECK(pattern_holds(data[1], BYTES, 2));
 	atomic_store(&sh->over, 1);
 	CHECK(sn_cancel(ep, never) == 0);
 	sn_wait(ep, never, NULL, 10000000);
@@ -80,8 +80,7 @@ static void puts_into(void)
 static void announces(void)
 {
 	sn_req *s;
-	for (size_t i = 0; i < BYTES; i++)
-		data[1][i] = (uint8_t)(i * 7 + 1);
+	pattern_fill(data[1], BYTES, 2);
 	exchange();
 	while (!atomic_load(&sh->posted))
 		usleep(1000);

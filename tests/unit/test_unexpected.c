@@ -4,6 +4,7 @@
  * each has its own memory, for all of its bytes. That serves the next ones, and shorter ones, and is given back with the
  * endpoint, wherever they are then.
  */
+#include "pattern.h"
 #include "sennit/sennit.h"
 #include "unit.h"
 #include <malloc.h>
@@ -28,17 +29,11 @@ static void open_it(void)
 	assert_int_equal(sn_peer_add(ep, addr, len, &self), 0);
 }
 
-static uint8_t byte(unsigned i, size_t at)
-{
-	return (uint8_t)(i * 31 + at * 7 + (at >> 8));
-}
-
 static void send_many(size_t len)
 {
 	sn_req *req;
 	for (unsigned i = 0; i < MANY; i++) {
-		for (size_t at = 0; at < len; at++)
-			out[at] = byte(i, at);
+		pattern_fill(out, len, i);
 		assert_int_equal(sn_isend(ep, self, out, len, i, &req), 0);
 		assert_int_equal(sn_wait(ep, req, NULL, 10000000), 0);
 	}
@@ -52,8 +47,7 @@ static void receive_many(size_t len)
 		assert_int_equal(sn_irecv(ep, self, in, sizeof(in), i, UINT64_MAX, &req), 0);
 		assert_int_equal(sn_wait(ep, req, &c, 10000000), 0);
 		assert_int_equal(c.len, len);
-		for (size_t at = 0; at < len; at++)
-			assert_int_equal(in[at], byte(i, at));
+		assert_true(pattern_holds(in, len, i));
 	}
 }
 
