@@ -6,6 +6,7 @@
  */
 #include "plan.h"
 #include "base/conf.h"
+#include "base/launched.h"
 #include "tool.h"
 #include <errno.h>
 #include <glob.h>
@@ -214,8 +215,7 @@ static bool chooses_collectives(const struct sn_launcher *l, char *const *argv)
 /* Is this one of several that a launcher has started? Not if it is a launcher itself: one in a shell of `srun --pty` is of rank 0. */
 static bool is_rank(const struct sn_launcher *l)
 {
-	return (l->mpi == SN_MPI_PROGRAM || l->mpi == SN_MPI_UNKNOWN) &&
-	       (getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK"));
+	return (l->mpi == SN_MPI_PROGRAM || l->mpi == SN_MPI_UNKNOWN) && sn_launched_rank() >= 0;
 }
 
 /*

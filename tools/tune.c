@@ -153,8 +153,7 @@ int sn_tool_tune(int argc, char **argv)
 /* One of several ranks, which would all measure at once and take each other's cores: seconds, for nothing. */
 static bool is_among_ranks(void)
 {
-	return sn_launched().all > 1 &&
-	       (getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK"));
+	return sn_launched().all > 1 && sn_launched_rank() >= 0;
 }
 
 void sn_tool_tune_first(void)

@@ -66,6 +66,19 @@ struct sn_launched sn_launched(void)
 				    .hydra = secure_getenv(rank_names[HYDRA]) != NULL};
 }
 
+/* srun gives its ranks one of these, too; its own name for them a shell of it has as well. */
+int sn_launched_rank(void)
+{
+	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *text = secure_getenv(names[i]);
+		if (text && *text >= '0' && *text <= '9')
+			return number(text);
+	}
+	return -1;
+}
+
 /* It has no other name for itself that a program can see. */
 bool sn_launched_by_valgrind(void)
 {

@@ -13,6 +13,8 @@ struct sn_launched { /* 0 where no launcher says */
 	bool hydra;  /* by the launcher of MPICH and Intel MPI */
 };
 struct sn_launched sn_launched(void);
+/* Its rank in MPI_COMM_WORLD; -1: no launcher says. */
+int sn_launched_rank(void);
 /* By one of valgrind's tools, which takes every malloc's place and sees what this process does, and no other. */
 bool sn_launched_by_valgrind(void);
 /*

@@ -135,6 +135,7 @@ struct sn_peer_state {
 	uint64_t kept;		    /* bytes of its unexpected messages for which memory was asked */
 	struct sn_peer_state *hash_next;
 	uint64_t id;
+	int rank; /* in MPI_COMM_WORLD, for logs; -1: its address does not say */
 	uint8_t addr_len;
 	uint8_t addr[SN_ADDR_MAX];
 };
@@ -142,7 +143,7 @@ struct sn_peer_state {
 /* For what is asked of a peer after its end: why it does not go. */
 static inline int sn_core_gone(const struct sn_peer_state *peer)
 {
-	return sn_fail(peer->gone_status, "peer %u is gone", peer->num);
+	return sn_fail(peer->gone_status, "%s is gone", sn_core_peer_name(peer).text);
 }
 
 struct sn_region {
@@ -353,6 +354,7 @@ int sn_core_hand_over(struct sn_req *req, const struct sn_out *out);
 
 /* peer.c */
 struct sn_peer_state *sn_core_peer_get(sn_ep *ep, sn_peer num);
+struct sn_addr_part sn_core_rank_part(int rank);
 size_t sn_core_addr_build(const struct sn_ep_ids *ids, const struct sn_addr_part *parts, uint32_t count,
 			  uint8_t out[SN_ADDR_MAX]);
 void sn_core_peers_free(sn_ep *ep);

@@ -35,12 +35,15 @@ static void build_address(sn_ep *ep)
 {
 	struct sn_addr_part parts[SN_PARTS];
 	uint32_t count = 0;
+	int rank = sn_launched_rank();
 
 	for (; count < ep->rail_count; count++)
 		parts[count] = ep->rails[count].part;
 	for (uint32_t i = 0; i < ep->rail_count; i++)
 		if (ep->rails[i].ops->more)
 			count += ep->rails[i].ops->more(ep->rails[i].state, parts + count, SN_PARTS - count);
+	if (rank >= 0 && count < SN_PARTS)
+		parts[count++] = sn_core_rank_part(rank);
 	ep->addr_len = sn_core_addr_build(&ep->ids, parts, count, ep->addr);
 }
 
@@ -248,8 +251,8 @@ int sn_core_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 	case SN_K_GET:
 	case SN_K_ATOMIC: return sn_core_target_arrive(peer, in);
 	default:
-		return sn_fail(SN_ERR_PROTO, "peer %u sent a message of unknown kind %u", peer->num,
-			       in->head.kind);
+		return sn_fail(SN_ERR_PROTO, "%s sent a message of unknown kind %u",
+			       sn_core_peer_name(peer).text, in->head.kind);
 	}
 }
 

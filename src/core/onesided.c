@@ -291,7 +291,8 @@ int sn_core_result_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 {
 	struct sn_imm_ack imm;
 	if (in->head.imm_len != sizeof(imm))
-		return sn_fail(SN_ERR_PROTO, "peer %u sent a result of the wrong shape", peer->num);
+		return sn_fail(SN_ERR_PROTO, "%s sent a result of the wrong shape",
+			       sn_core_peer_name(peer).text);
 	memcpy(&imm, in->head.imm, sizeof(imm));
 	struct sn_req *req = sn_core_req_find(peer->ep, imm.op);
 	if (!req || req->peer != peer || !req->on_list || req->answered ||

@@ -2,9 +2,12 @@
 /*
  * Peers and addresses. An address is
  *   0 'S' 'N'   2 version   3 length of all   4 id (8)   12 key (12)   24 parts: type (1), length (1), bytes
- * and is opaque to everybody else. Peers are never removed while the endpoint lives: their numbers stay valid.
+ * and is opaque to everybody else. A part is a way in, or the rank. Peers are never removed while the endpoint lives: their numbers stay valid.
  */
 #include "core/core.h"
+#include <endian.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define ADDR_VERSION 1
@@ -59,6 +62,28 @@ static int addr_parse(const void *addr, size_t len, struct sn_ep_ids *ids, struc
 		at += 2u + p->len;
 	}
 	return 0;
+}
+
+struct sn_addr_part sn_core_rank_part(int rank)
+{
+	struct sn_addr_part part = {.type = SN_ADDR_RANK, .len = sizeof(uint32_t)};
+	uint32_t le = htole32((uint32_t)rank);
+
+	memcpy(part.bytes, &le, sizeof(le));
+	return part;
+}
+
+static int rank_of(const struct sn_addr_part *parts, uint32_t count)
+{
+	uint32_t le;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (parts[i].type != SN_ADDR_RANK || parts[i].len != sizeof(le))
+			continue;
+		memcpy(&le, parts[i].bytes, sizeof(le));
+		return le32toh(le) <= INT_MAX ? (int)le32toh(le) : -1;
+	}
+	return -1;
 }
 
 static struct sn_peer_state *find(sn_ep *ep, uint64_t id)
@@ -131,7 +156,7 @@ static int attach(struct sn_peer_state *peer, const struct sn_ep_ids *ids, const
 	}
 	bool far = false, open = false;
 	for (uint32_t i = 0; i < count; i++)
-		far |= parts[i].type != SN_ADDR_LOCAL;
+		far |= parts[i].type != SN_ADDR_LOCAL && parts[i].type != SN_ADDR_RANK;
 	for (uint32_t r = 0; r < ep->rail_count; r++)
 		open |= ep->rails[r].ops->far;
 	sn_fail(SN_ERR_UNSUPPORTED,
@@ -165,6 +190,7 @@ static int peer_make(sn_ep *ep, const void *addr, size_t len, const void *only, 
 	peer->ep = ep;
 	peer->num = ep->peer_count;
 	peer->id = ids.id;
+	peer->rank = rank_of(parts, count);
 	peer->cookie = UINT64_MAX;
 	peer->addr_len = ((const uint8_t *)addr)[3];
 	memcpy(peer->addr, addr, peer->addr_len);
@@ -220,6 +246,22 @@ struct sn_peer_state *sn_core_peer_from(sn_ep *ep, const void *rail, const void 
 uint32_t sn_core_peer_number(const struct sn_peer_state *peer)
 {
 	return peer->num;
+}
+
+int sn_core_peer_rank(const struct sn_peer_state *peer)
+{
+	return peer->rank;
+}
+
+struct sn_peer_name sn_core_peer_name(const struct sn_peer_state *peer)
+{
+	struct sn_peer_name name;
+
+	if (peer->rank >= 0)
+		snprintf(name.text, sizeof(name.text), "rank %d", peer->rank);
+	else
+		snprintf(name.text, sizeof(name.text), "peer %u", peer->num);
+	return name;
 }
 
 uint64_t sn_core_peer_kept(const struct sn_peer_state *peer)

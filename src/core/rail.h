@@ -83,6 +83,8 @@ enum sn_addr_type {
 	SN_ADDR_UDP6 = 3,
 	SN_ADDR_ETHER = 4,
 	SN_ADDR_QUICK = 5, /* of the port before, another way in (net/quick.c); in no address */
+	SN_ADDR_RANK =
+		6, /* no way in: the process's rank in MPI_COMM_WORLD, 4 bytes, little endian, for logs */
 };
 
 /* The endpoint as rails see it. */
@@ -212,8 +214,14 @@ struct sn_peer_state *sn_core_peer_from(struct sn_ep *ep, const void *rail, cons
 					void **link);
 /* The whole address of the endpoint, for a rail's own handshake. */
 size_t sn_core_address(const struct sn_ep *ep, uint8_t out[SN_ADDR_MAX]);
-/* For logs: "peer 3 (pid 1234)" is made by the rail; this is the number. */
 uint32_t sn_core_peer_number(const struct sn_peer_state *peer);
+int sn_core_peer_rank(
+	const struct sn_peer_state *peer); /* in MPI_COMM_WORLD; -1: no launcher has started it */
+/* For logs: "rank 3"; "peer 3", by its number, if that is not known. */
+struct sn_peer_name {
+	char text[24];
+};
+struct sn_peer_name sn_core_peer_name(const struct sn_peer_state *peer);
 /* Bytes of its longer messages (above 16 KiB, or fetched early) that are here, but that nobody has posted for. */
 uint64_t sn_core_peer_kept(const struct sn_peer_state *peer);
 #define SN_KEPT_MAX (4u << 20) /* more of them are not welcome */

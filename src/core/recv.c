@@ -237,8 +237,8 @@ int sn_core_recv_arrive(struct sn_peer_state *peer, const struct sn_in *in, bool
 	struct sn_imm_sync sync = {0};
 	if (sn_unlikely(in->head.flags & (SN_H_SYNC | SN_H_ARRIVED))) {
 		if (in->head.imm_len != sizeof(sync))
-			return sn_fail(SN_ERR_PROTO, "peer %u sent a synchronous message without its number",
-				       peer->num);
+			return sn_fail(SN_ERR_PROTO, "%s sent a synchronous message without its number",
+				       sn_core_peer_name(peer).text);
 		memcpy(&sync, in->head.imm, sizeof(sync));
 	}
 	int rc = recv_match(peer, in, plain, sync.op,
@@ -394,7 +394,8 @@ int sn_core_claimed_rdv(struct sn_req *req, struct sn_peer_state *peer, const st
 	struct sn_imm_sync sync;
 	if (in->head.kind != SN_K_TAGGED ||
 	    ((in->head.flags & SN_H_SYNC) && in->head.imm_len != sizeof(sync)))
-		return sn_fail(SN_ERR_PROTO, "peer %u claimed a receive for something else", peer->num);
+		return sn_fail(SN_ERR_PROTO, "%s claimed a receive for something else",
+			       sn_core_peer_name(peer).text);
 	claim_taken(req);
 	uint64_t take = recv_matched(req, peer, in->head.bits, in->head.data, in->head.flags, in->head.len);
 	if (in->head.flags & SN_H_SYNC) {

@@ -129,14 +129,15 @@ static int get_arrive(struct sn_peer_state *peer, const struct sn_imm_access *im
 static int atomic_arrive(struct sn_peer_state *peer, const struct sn_in *in, const struct sn_imm_access *imm)
 {
 	if (imm->type >= SN_TYPE_COUNT || imm->aop >= SN_ATOMIC_OP_COUNT || in->rdv)
-		return sn_fail(SN_ERR_PROTO, "peer %u sent a malformed atomic", peer->num);
+		return sn_fail(SN_ERR_PROTO, "%s sent a malformed atomic", sn_core_peer_name(peer).text);
 	size_t size = sn_atomic_size(imm->type, imm->aop);
 	bool has_operand = imm->aop != SN_READ, has_compare = imm->aop >= SN_CSWAP && imm->aop <= SN_MSWAP;
 	if (!size || !imm->len || imm->len > SN_ATOMIC_MAX / size)
-		return sn_fail(SN_ERR_PROTO, "peer %u sent a malformed atomic", peer->num);
+		return sn_fail(SN_ERR_PROTO, "%s sent a malformed atomic", sn_core_peer_name(peer).text);
 	uint64_t bytes = imm->len * size;
 	if (in->head.len != bytes * ((unsigned)has_operand + (unsigned)has_compare))
-		return sn_fail(SN_ERR_PROTO, "peer %u sent an atomic with the wrong operands", peer->num);
+		return sn_fail(SN_ERR_PROTO, "%s sent an atomic with the wrong operands",
+			       sn_core_peer_name(peer).text);
 	unsigned right = has_operand ? SN_REMOTE_WRITE : SN_REMOTE_READ;
 	int status;
 	void *at = sn_core_region_resolve(peer->ep, imm->key, imm->offset, bytes, right, &status);
@@ -159,14 +160,15 @@ int sn_core_target_arrive(struct sn_peer_state *peer, const struct sn_in *in)
 {
 	struct sn_imm_access imm;
 	if (in->head.imm_len != sizeof(imm))
-		return sn_fail(SN_ERR_PROTO, "peer %u sent a one-sided operation of the wrong shape",
-			       peer->num);
+		return sn_fail(SN_ERR_PROTO, "%s sent a one-sided operation of the wrong shape",
+			       sn_core_peer_name(peer).text);
 	memcpy(&imm, in->head.imm, sizeof(imm));
 	if (in->head.kind == SN_K_PUT)
 		return put_arrive(peer, in, &imm);
 	if (in->head.kind == SN_K_GET) {
 		if (in->head.len)
-			return sn_fail(SN_ERR_PROTO, "peer %u sent a get with a body", peer->num);
+			return sn_fail(SN_ERR_PROTO, "%s sent a get with a body",
+				       sn_core_peer_name(peer).text);
 		return get_arrive(peer, &imm);
 	}
 	return atomic_arrive(peer, in, &imm);

@@ -132,7 +132,7 @@ bool sn_kcopy_slice(struct sn_link *link, struct sn_rdv *rdv)
 	rail->count.copy_kmod_bytes += mine;
 	if (sn_likely(rc == SN_OK))
 		return true;
-	sn_debug("peer %u: %s; the rest goes another way", sn_core_peer_number(link->peer), sn_last_error());
+	sn_debug("%s: %s; the rest goes another way", sn_core_peer_name(link->peer).text, sn_last_error());
 	sn_fail_forget();
 	rail->count.kmod_fallbacks++;
 	if (rc == SN_ERR_FAULT) { /* should it come to streaming, then with care */

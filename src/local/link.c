@@ -170,7 +170,7 @@ static int stays_closed(struct sn_link *link, int rc)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
 	if (!atomic_flag_test_and_set(&said))
-		sn_warn("peer %u (on this node) cannot be reached: %s", sn_core_peer_number(link->peer),
+		sn_warn("%s (on this node) cannot be reached: %s", sn_core_peer_name(link->peer).text,
 			sn_last_error());
 	sn_link_doom(link, rc, false);
 	return rc;
@@ -277,13 +277,13 @@ static int take_greeting(struct sn_link *link, struct sn_conn *conn)
 	link->pid = conn->theirs.pid;
 	link->rail->count.refused_read += link->read_error != 0;
 	link->rail->count.refused_write += link->write_error != 0;
-	sn_debug("peer %u is pid %u; read its memory: %s, write: %s", sn_core_peer_number(link->peer),
+	sn_debug("%s is pid %u; read its memory: %s, write: %s", sn_core_peer_name(link->peer).text,
 		 link->pid, link->read_error ? strerror(link->read_error) : "yes",
 		 link->write_error ? strerror(link->write_error) : "yes");
 	if (link->read_error)
-		sn_info("peer %u (pid %u): its memory cannot be read (%s); large messages are written or "
+		sn_info("%s (pid %u): its memory cannot be read (%s); large messages are written or "
 			"streamed",
-			sn_core_peer_number(link->peer), link->pid, strerror(link->read_error));
+			sn_core_peer_name(link->peer).text, link->pid, strerror(link->read_error));
 	sn_show_peer(link);
 	sn_link_ring(link, true); /* what was sent before the bell was known */
 	return 0;
@@ -315,7 +315,7 @@ static void greeting(struct sn_rail *rail, struct sn_conn *conn)
 	if (!rc)
 		rc = take_greeting(link, conn);
 	if (rc) {
-		sn_warn("peer %u (pid %u): %s", sn_core_peer_number(link->peer), conn->theirs.pid,
+		sn_warn("%s (pid %u): %s", sn_core_peer_name(link->peer).text, conn->theirs.pid,
 			sn_last_error());
 		sn_link_doom(link, rc, rc == SN_ERR_PEER_GONE);
 	}
@@ -330,7 +330,7 @@ int sn_link_mail(struct sn_rail *rail)
 			greeting(rail, conn);
 		} else if (conn->owner) {
 			struct sn_link *link = conn->owner;
-			sn_debug("peer %u (pid %u) is gone", sn_core_peer_number(link->peer), link->pid);
+			sn_debug("%s (pid %u) is gone", sn_core_peer_name(link->peer).text, link->pid);
 			sn_link_doom(link, conn->status, conn->status == SN_ERR_PEER_GONE);
 		} else {
 			sn_conn_free(conn);
@@ -367,7 +367,7 @@ static void say_ended(const struct sn_link *link)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 	bool in_order = !link->rx.cells || sn_link_closed(link) || link->rail->closing;
 
-	sn_fail_note("peer %u (pid %u, on this node) has ended%s", sn_core_peer_number(link->peer), link->pid,
+	sn_fail_note("%s (pid %u, on this node) has ended%s", sn_core_peer_name(link->peer).text, link->pid,
 		     in_order ? ""
 			      : " without closing its endpoint: it was killed, crashed, or left before "
 				"MPI_Finalize");

@@ -52,8 +52,8 @@ void sn_rdv_refused(struct sn_link *link, bool read, int error)
 		link->write_error = error;
 		link->rail->count.refused_write++;
 	}
-	sn_info("peer %u (pid %u): %s its memory is refused (%s); large messages go another way",
-		sn_core_peer_number(link->peer), link->pid, read ? "reading" : "writing", strerror(error));
+	sn_info("%s (pid %u): %s its memory is refused (%s); large messages go another way",
+		sn_core_peer_name(link->peer).text, link->pid, read ? "reading" : "writing", strerror(error));
 	sn_show_rights(link);
 }
 

@@ -201,7 +201,7 @@ static inline int take(struct sn_link *link, uint32_t mark)
 static void __attribute__((noinline)) give_up(struct sn_link *link, int rc)
 {
 	link->rail->count.bad_records++;
-	sn_warn("peer %u (pid %u) is disconnected: %s", sn_core_peer_number(link->peer), link->pid,
+	sn_warn("%s (pid %u) is disconnected: %s", sn_core_peer_name(link->peer).text, link->pid,
 		sn_last_error());
 	sn_link_doom(link, rc == SN_ERR_NOMEM ? rc : SN_ERR_PROTO, false);
 }

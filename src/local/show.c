@@ -20,8 +20,13 @@ void sn_show_rights(struct sn_link *link)
 void sn_show_peer(struct sn_link *link)
 {
 	uint64_t ep = link->rail->ids.id;
-	snprintf(link->scope, sizeof(link->scope), "peer %u (pid %u)", sn_core_peer_number(link->peer),
-		 link->pid);
+	uint32_t number = sn_core_peer_number(link->peer);
+	int rank = sn_core_peer_rank(link->peer);
+	if (rank >= 0)
+		snprintf(link->scope, sizeof(link->scope), "peer %u (rank %d, pid %u)", number, rank,
+			 link->pid);
+	else
+		snprintf(link->scope, sizeof(link->scope), "peer %u (pid %u)", number, link->pid);
 	sn_live_text(sn_live_add(ep, link->scope, "rail", ""), "local: shared memory on this node");
 	sn_live_text(sn_live_add(ep, link->scope, "its large allocations", ""), "%s",
 		     link->heap.map ? "mapped: copied without the kernel" : "not shareable");

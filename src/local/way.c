@@ -110,8 +110,8 @@ static void look_for_moves(struct sn_link *link)
 	if (!known)
 		return;
 	link->rail->count.moves++;
-	sn_debug("peer %u (pid %u): one of us runs on another processor; the ways are asked anew",
-		 sn_core_peer_number(link->peer), link->pid);
+	sn_debug("%s (pid %u): one of us runs on another processor; the ways are asked anew",
+		 sn_core_peer_name(link->peer).text, link->pid);
 	for (int order = 0; order < SN_ORDERS; order++)
 		for (unsigned i = 0; i < SN_LEARN_CLASSES; i++)
 			sn_learn_restart(&link->learn[order].at[i]);
@@ -483,8 +483,8 @@ void sn_way_note(struct sn_link *link, enum sn_order order, enum sn_way way, uin
 	uint32_t relearned = c->relearned;
 	bool changed = sn_learn_note(c, way, len, ns);
 	if (c->relearned != relearned)
-		sn_info("peer %u (pid %u): messages of %llu bytes %s %s cost something else now; asked anew",
-			sn_core_peer_number(link->peer), link->pid, (unsigned long long)len,
+		sn_info("%s (pid %u): messages of %llu bytes %s %s cost something else now; asked anew",
+			sn_core_peer_name(link->peer).text, link->pid, (unsigned long long)len,
 			order == SN_ORDER_CLAIM || order == SN_ORDER_CLAIM_MAPPED ? "sent" : "received",
 			sn_way_name(way));
 	if (changed || c->turn % SHOWN_EACH == 1)

@@ -6,16 +6,22 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void part_text(const struct sn_addr_part *p, char *out, size_t size)
+/* The peer's first address, and its rank if that is known. */
+static void where_text(const struct sn_net_link *l, char *out, size_t size)
 {
+	const struct sn_addr_part *p = &l->part[0];
+	int at, rank = sn_core_peer_rank(l->peer);
 	char ip[INET6_ADDRSTRLEN] = "?";
 
 	if (p->type == SN_ADDR_ETHER)
-		snprintf(out, size, "%02x:%02x:%02x:%02x:%02x:%02x", p->bytes[0], p->bytes[1], p->bytes[2],
-			 p->bytes[3], p->bytes[4], p->bytes[5]);
+		at = snprintf(out, size, "%02x:%02x:%02x:%02x:%02x:%02x", p->bytes[0], p->bytes[1],
+			      p->bytes[2], p->bytes[3], p->bytes[4], p->bytes[5]);
 	else
-		snprintf(out, size, "%s",
-			 inet_ntop(p->type == SN_ADDR_UDP6 ? AF_INET6 : AF_INET, p->bytes, ip, sizeof(ip)));
+		at = snprintf(
+			out, size, "%s",
+			inet_ntop(p->type == SN_ADDR_UDP6 ? AF_INET6 : AF_INET, p->bytes, ip, sizeof(ip)));
+	if (rank >= 0)
+		snprintf(out + at, size - (size_t)at, " (rank %d)", rank);
 }
 
 /* What the system says against sending there, if anything. */
@@ -76,9 +82,9 @@ void sn_net_say_gone(const struct sn_net_link *l, int status)
 {
 	const struct sn_net *n = l->net;
 	uint64_t ms = n->cfg.peer_timeout / SN_NET_MS;
-	char where[64], trouble[96], astray[320];
+	char where[80], trouble[96], astray[320];
 
-	part_text(&l->part[0], where, sizeof(where));
+	where_text(l, where, sizeof(where));
 	trouble_text(l, trouble, sizeof(trouble));
 	if (l->bye_came && status == 0) {
 		sn_fail_note("the peer at %s has left", where);

@@ -42,7 +42,10 @@ static struct shown *begin(struct sn_net_link *l)
 
 	if (s == NULL)
 		return NULL;
-	snprintf(s->scope, sizeof(s->scope), "peer %u", sn_core_peer_number(l->peer));
+	int at = snprintf(s->scope, sizeof(s->scope), "peer %u", sn_core_peer_number(l->peer));
+	int rank = sn_core_peer_rank(l->peer);
+	if (rank >= 0)
+		snprintf(s->scope + at, sizeof(s->scope) - (size_t)at, " (rank %d)", rank);
 	sn_live_text(sn_live_add(ep, s->scope, "rail", ""), "network: %u port%s here, strategy %s",
 		     l->net->cfg.ports, l->net->cfg.ports == 1 ? "" : "s",
 		     l->net->cfg.strategy ? l->net->cfg.strategy : "default");

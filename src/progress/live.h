@@ -31,8 +31,9 @@ struct sn_live_row {
 	_Atomic uint32_t seq; /*   0 0: free; odd: is being written; else: grows with each text */
 	uint32_t zero;	      /*   4 */
 	uint64_t ep;	      /*   8 the endpoint's id, 0: of the process */
-	char scope[40]; /*  16 "rail local", "peer 3 (pid 4711)": rows of one scope are shown together */
-	char name[24];	/*  56 */
+	char scope
+		[40]; /*  16 "rail local", "peer 3 (rank 5, pid 4711)": rows of one scope are shown together */
+	char name[24];		 /*  56 */
 	_Atomic uint64_t number; /*  80 */
 	char unit[8];		 /*  88 of the number, or "" */
 	char text[96];		 /*  96 "": the number is the value */

@@ -33,6 +33,12 @@ SEED = ["-s", "1"]
 NO_HEAP = {"SENNIT_HEAP": "no"}
 
 
+def rank_of(pid):
+    with open(f"/proc/{pid}/environ", encoding="utf-8", errors="replace") as f:
+        variables = dict(pair.partition("=")[::2] for pair in f.read().split("\0"))
+    return next(variables[name] for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK") if name in variables)
+
+
 class Case:
     def __init__(self, args):
         self.mpi, self.runner, self.timeout = Mpi(args.mpi), Runner(args.build, args.work), args.timeout
@@ -195,13 +201,14 @@ class Case:
 
     def killed(self):
         """The launcher ends the job, with an error, soon; nothing is left of it."""
-        when = []
+        when, victim = [], []
 
         def during(mark):
-            victim = self.ranks_of(mark, 3)[-1]
+            pid = self.ranks_of(mark, 3)[-1]
+            victim.extend((pid, rank_of(pid)))
             time.sleep(1)
             when.append(time.monotonic())
-            os.kill(victim, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
         result = self.run(ranks=3, seconds=50, during=during)
         took = time.monotonic() - when[0] if when else 0
@@ -209,6 +216,10 @@ class Case:
             print(tail(result.text))
             fail(f"the job did not end within 30 s of the death of a rank ({took:.0f} s)")
         self.died(result, "a rank killed")
+        said = re.search(r"(\w+ \d+) \(pid %d, on this node\) has ended without closing its endpoint" % victim[0], result.text)
+        if said and said.group(1) != f"rank {victim[1]}":  # the launcher may be sooner than the others' word
+            fail(f"rank {victim[1]} was killed, and the others say that {said.group(1)} was")
+        print("the others", "named it" if said else "had no time to name it")
 
     def far_rank(self, mark, ranks):
         """One on the second host, in the midst of traffic that has no end by itself."""
@@ -241,7 +252,7 @@ class Case:
         result = self.far_death("a rank on another host died unseen", 2, shell, {"SENNIT_PEER_TIMEOUT": "6000"})
         with open(said, encoding="utf-8", errors="replace") as f:
             text = f.read()
-        if not re.search(r"the peer at \S+ has been silent for \d+ ms", text):
+        if not re.search(r"the peer at \S+ \(rank [01]\) has been silent for \d+ ms", text):
             print(tail(result.text), tail(text), sep="\n")
             fail("it does not say who was silent")
 

@@ -88,6 +88,11 @@ size_t sn_core_address(const struct sn_ep *ep, uint8_t out[SN_ADDR_MAX])
 	return 40;
 }
 
+int sn_core_peer_rank(const struct sn_peer_state *peer)
+{
+	return -1;
+}
+
 /* ---- the driver below ---- */
 
 static bool resolve(void *drv, const struct sn_addr_part *part, struct sn_net_path *path)

@@ -480,6 +480,11 @@ uint32_t sn_core_peer_number(const struct sn_peer_state *peer)
 	return 0;
 }
 
+int sn_core_peer_rank(const struct sn_peer_state *peer)
+{
+	return -1;
+}
+
 /* ---- the verdict ---- */
 
 unsigned model_undelivered(void)

@@ -256,6 +256,19 @@ uint32_t sn_core_peer_number(const struct sn_peer_state *peer)
 	return peer->num;
 }
 
+int sn_core_peer_rank(const struct sn_peer_state *peer)
+{
+	return -1;
+}
+
+struct sn_peer_name sn_core_peer_name(const struct sn_peer_state *peer)
+{
+	struct sn_peer_name name;
+
+	snprintf(name.text, sizeof(name.text), "peer %u", peer->num);
+	return name;
+}
+
 uint64_t sn_core_peer_kept(const struct sn_peer_state *peer)
 {
 	return 0;

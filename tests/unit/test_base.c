@@ -203,6 +203,27 @@ static void ranks_of_srun_on_one_node_are_all_here(void **state)
 		unsetenv(said[i]);
 }
 
+static void a_rank_is_known_by_its_launcher(void **state)
+{
+	static const char *const said[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+
+	for (int i = 0; i < 3; i++)
+		unsetenv(said[i]);
+	setenv("SLURM_PROCID", "4", 1); /* of a shell, too */
+	assert_int_equal(sn_launched_rank(), -1);
+	unsetenv("SLURM_PROCID");
+	setenv("PMI_RANK", "none", 1);
+	assert_int_equal(sn_launched_rank(), -1);
+	for (int i = 2; i >= 0; i--) {
+		char text[12];
+		snprintf(text, sizeof(text), "%d", 10 * i);
+		setenv(said[i], text, 1);
+		assert_int_equal(sn_launched_rank(), 10 * i);
+	}
+	for (int i = 0; i < 3; i++)
+		unsetenv(said[i]);
+}
+
 /* ---- lists ---- */
 
 static void a_list_survives_removal_while_walking(void **state)
@@ -475,6 +496,7 @@ int main(void)
 		cmocka_unit_test(the_last_error_is_kept_per_thread),
 		cmocka_unit_test(every_error_code_has_a_sentence_of_its_own),
 		cmocka_unit_test(ranks_of_srun_on_one_node_are_all_here),
+		cmocka_unit_test(a_rank_is_known_by_its_launcher),
 		cmocka_unit_test(the_version_is_that_of_the_header),
 		cmocka_unit_test(the_topology_is_plausible),
 		cmocka_unit_test(allowed_processors_follow_the_affinity),
