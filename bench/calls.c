@@ -119,22 +119,12 @@ static void waitall_statuses(int n)
 
 /* As a program that computes while its neighbours' messages come. */
 #define WORK_S 100e-6
-#define TRIAL  100000 /* steps */
-static long steps;    /* of so long */
+static long steps; /* of so long */
 
-/* The fastest of many: others have the core now and then. */
 static void work_begin(int n)
 {
-	double fastest = 1;
 	(void)n;
-	for (int i = 0; i < 100; i++) {
-		double start = MPI_Wtime();
-		work(TRIAL);
-		double took = MPI_Wtime() - start;
-		fastest = took < fastest ? took : fastest;
-	}
-	steps = (long)(TRIAL * WORK_S / fastest);
-	MPI_Bcast(&steps, 1, MPI_LONG, 0, all);
+	steps = work_steps(WORK_S);
 }
 
 static void while_computing(int n)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Between hosts: one MPI program over each MPI's own TCP and over sennit, in turn, and the limit that the kernel sets.
 
-    net.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--mtu 1500,9000] [--what bare,latency,stream,exchange,loss,incast]
+    net.py [--build BUILD] [--quick] [--rounds N] [--minutes M] [--mtu 1500,9000] [--what bare,latency,stream,exchange,compute,loss,incast]
            [--sizes 8,65536] [--loss 0,0.1,1] [--only "Open MPI 4,sennit udp"] [--json FILE [--append] [--report]] [--doc PAGE]
 
 The hosts are network namespaces that this makes (it needs root), joined by a veth pair, by a bridge for the incast, or by
@@ -31,16 +31,22 @@ import launch  # noqa: E402
 import net_page  # noqa: E402
 import report  # noqa: E402
 from bench import human  # noqa: E402
+from hosts_cores import Cores  # noqa: E402
 
 KNOWN = {"what", "figure", "candidate", "bytes", "runs"}  # of a row, in whatever version
 SMALL, LARGE = [8, 4096], [65536, 262144, 1 << 20, 4 << 20]
+COMPUTE = [1024, 8192, 65536, 262144]
 
 AGENT = """#!/bin/sh
 # stands for ssh: [-x] ADDRESS COMMAND...
 while [ "${1#-}" != "$1" ]; do shift; done
 n=$((${1##*.} - 1)); shift
-exec ip netns exec %s-$n unshare --uts sh -c 'hostname host'$n'; exec taskset -c '$((n %% %d))' sh -c "$0"' "$*"
+case $n in
+%s
+esac
+exec ip netns exec %s-$n unshare --uts sh -c 'hostname host'$n'; exec sh -c "$0"' "$*"
 """
+HOSTS = 9  # the most that are made
 
 
 class Candidate:
@@ -101,7 +107,7 @@ def hosts_down():
 def figures_of(text):
     """{size: [figures]} of the lines that net_mpi prints."""
     lines = [line.split() for line in text.splitlines()]
-    return {int(words[0]): [float(w) for w in words[1:]] for words in lines if len(words) >= 3 and words[0].isdigit()}
+    return {int(words[0]): [float(w) for w in words[1:]] for words in lines if len(words) >= 2 and words[0].isdigit()}
 
 
 class Bench:
@@ -115,6 +121,7 @@ class Bench:
         self.all = [c for c in candidates(args.ours.split(",")) if not args.only or any(w in c.name for w in args.only.split(","))]
         for mpi in {c.mpi.name: c.mpi for c in self.all}.values():
             subprocess.run([mpi.compiler(), "-O2", os.path.join(HERE, "net_mpi.c"), "-o", self.program(mpi)], check=True)
+        self.cores = Cores(held=True)
         self.notes = []  # what went wrong
         self.late = {}  # (what, candidate) -> seconds in which it did not end
         self.rows = {}  # (what, figure, candidate, bytes) -> what is known of it
@@ -133,7 +140,7 @@ class Bench:
     def agent(self):
         path = os.path.join(self.work, "agent")
         with open(path, "w", encoding="utf-8") as f:
-            f.write(AGENT % (net.TAG, os.cpu_count()))
+            f.write(AGENT % ("\n".join(f"{n}) {self.cores.join(n)} ;;" for n in range(HOSTS)), net.TAG))
         os.chmod(path, 0o755)
         return path
 
@@ -151,8 +158,8 @@ class Bench:
         command = [c.mpi.launcher] + launch + c.options + [self.program(c.mpi)] + words
         if c.ours:
             command = [os.path.join(self.build, "bin", "sennit"), "run", "--"] + command
-        return ["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec taskset -c 0 "$@"',
-                "sh"] + command
+        return self.cores.on(0, ["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c", 'hostname host0; exec "$@"', "sh",
+                                 *command])
 
     def core_ns(self):
         """How long a cache line takes from one core to the other."""
@@ -270,6 +277,12 @@ class Bench:
                      {0: ("MB/s each way", True, "%.0f"), 1: ("CPU, ns a byte", False, "%.3f")})
         hosts_down()
 
+    def compute(self, mtu):
+        names = hosts_up(2, mtu)
+        self.compare(net_page.COMPUTE % mtu, names, ["compute", "60" if self.quick else "200"] + [str(s) for s in self.sizes or COMPUTE],
+                     {0: ("us a turn", False, "%.0f")})
+        hosts_down()
+
     def loss(self, percent):
         """As many messages as lose some hundred frames at most: TCP may wait 200 ms for each."""
         names, title, sizes = hosts_up(2, 1500, percent), net_page.LOST % percent, self.sizes or (8, 65536)
@@ -286,7 +299,7 @@ class Bench:
         hosts_down()
 
     def incast(self, mtu):
-        names = hosts_up(9, mtu)
+        names = hosts_up(HOSTS, mtu)
         self.compare("8 hosts to one, MTU %d" % mtu, names, ["incast", "6" if self.quick else "20", "1048576"],
                      {0: ("MB/s of all", True, "%.0f"), 1: ("short messages' median, us", False, "%.0f"),
                       2: ("short messages' 99th percentile, us", False, "%.0f")})
@@ -305,7 +318,7 @@ class Bench:
                 break
             for kind, way, size in jobs:
                 value, where = self.placed(lambda kind=kind, way=way, size=size: bare_once(
-                    os.path.join(self.build, "bin", "net_bare"), names, way, kind, size))
+                    os.path.join(self.build, "bin", "net_bare"), names, self.cores, way, kind, size))
                 if value and where:
                     got[kind, way, size, where].append(value)
         print("\nbare calls, MTU %d: ping-pong, one way us; streams, MB/s" % mtu)
@@ -319,12 +332,12 @@ class Bench:
         hosts_down()
 
 
-def bare_once(program, names, way, kind, size):
+def bare_once(program, names, cores, way, kind, size):
     """What the bare program measures between two hosts, or None. The Ethernet driver joins bodies, and has no ring for them."""
     def command(i):
         calls = "joined" if way == "ether" and size >= LARGE[0] else way
-        return ["ip", "netns", "exec", names[i], "taskset", "-c", str(i % os.cpu_count()), program, calls, str(i),
-                str(size)] + ([kind] if kind in ("stream", "wake") else [])
+        return cores.on(i, ["ip", "netns", "exec", names[i], program, calls, str(i), str(size)] +
+                        ([kind] if kind in ("stream", "wake") else []))
     with launch.started(command(1)) as other:
         other.stdout.readline()
         first = launch.run(command(0), limit=5)
@@ -341,7 +354,7 @@ def main(argv=None):
     p.add_argument("--rounds", type=int)
     p.add_argument("--minutes", type=float, default=60, help="stop after as many rounds of each part as fit")
     p.add_argument("--mtu", default="1500,9000")
-    p.add_argument("--what", default="bare,latency,stream,exchange,loss,incast")
+    p.add_argument("--what", default="bare,latency,stream,exchange,compute,loss,incast")
     p.add_argument("--sizes", default="", help="bytes of the messages, instead of the usual ones")
     p.add_argument("--loss", default="0,0.1,1", help="percent of the frames")
     p.add_argument("--only", default="", help="candidates whose names contain one of these words")
@@ -398,7 +411,7 @@ def run(args, measured):
     bench, what = Bench(args), args.what.split(",")
     bench.rows = {(r["what"], r["cores"], r["figure"], r["candidate"], r["bytes"]): r for r in measured["rows"]}
     mtus = [int(m) for m in args.mtu.split(",")]
-    parts = [(getattr(bench, name), mtu) for mtu in mtus for name in ("bare", "latency", "stream", "exchange") if name in what]
+    parts = [(getattr(bench, name), mtu) for mtu in mtus for name in ("bare", "latency", "stream", "exchange", "compute") if name in what]
     parts += [(bench.loss, percent) for percent in map(float, args.loss.split(",")) if "loss" in what]
     parts += [(bench.incast, mtus[0])] if "incast" in what else []
     try:

@@ -7,11 +7,13 @@
  *   net_mpi stream MS SIZE...     rank 0 sends to 1, eight at a time: "SIZE MB/s receiver-CPU-ns-per-byte"
  *   net_mpi exchange MS SIZE...   ranks 0 and 1 each send to the other by MPI_Sendrecv: "SIZE MB/s-each-way CPU-ns-per-byte", of
  *                                 what a rank sends or receives
+ *   net_mpi compute MS SIZE...    ranks 0 and 1 post a receive and a send, compute for WORK_S, and wait: "SIZE us-a-turn"
  *   net_mpi incast ROUNDS SIZE    all others send SIZE bytes, then eight short messages, to rank 0, ROUNDS times: "SIZE MB/s
  *                                 median-us 99th-percentile-us" of the short ones, from post to arrival (one machine, one clock)
  *
  * Every byte is checked, outside the timed part. Memory is touched by both sides.
  */
+#include "work.h"
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,6 +25,7 @@
 #define WINDOW 8
 #define MOST   2000000 /* rounds */
 #define SHORTS 8
+#define WORK_S 100e-6
 
 static int rank, ranks;
 static unsigned char *mine, *theirs;
@@ -220,6 +223,38 @@ static void exchange(size_t len, double seconds)
 		       used / (double)len / (double)count / 2 * 1e9);
 }
 
+/* ---- posts, computes, waits ---- */
+
+static double compute_some(size_t len, long count, long steps)
+{
+	MPI_Request r[2];
+	double start = now();
+
+	for (long i = 0; i < count; i++) {
+		MPI_Irecv(theirs, (int)len, MPI_BYTE, !rank, 6, MPI_COMM_WORLD, &r[0]);
+		MPI_Isend(mine, (int)len, MPI_BYTE, !rank, 6, MPI_COMM_WORLD, &r[1]);
+		work(steps);
+		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+	}
+	return (now() - start) / (double)count;
+}
+
+static void compute(size_t len, double seconds)
+{
+	long count = 2, steps = work_steps(WORK_S);
+
+	fill(mine, len, (unsigned)rank + 1);
+	compute_some(len, 2, steps);
+	for (int i = 2; i > 0; i--)
+		count = agree(compute_some(len, count, steps), seconds / i, 2, 0);
+	memset(theirs, 0, len); /* what is checked is what comes now */
+	MPI_Barrier(MPI_COMM_WORLD);
+	double took = compute_some(len, count, steps);
+	check(theirs, len, (unsigned)!rank + 1);
+	if (rank == 0)
+		printf("%zu %.1f\n", len, took * 1e6);
+}
+
 /* ---- many to one ---- */
 
 static void incast_receive(size_t len, int rounds, unsigned char *in, bool counts)
@@ -304,7 +339,8 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (argc < 4 || ranks < 2)
-		die("usage: net_mpi pingpong|stream|exchange|incast MS|ROUNDS SIZE..., on at least 2 ranks");
+		die("usage: net_mpi pingpong|stream|exchange|compute|incast MS|ROUNDS SIZE..., on at least 2 "
+		    "ranks");
 	for (int i = 3; i < argc; i++)
 		most = strtoul(argv[i], NULL, 10) > most ? strtoul(argv[i], NULL, 10) : most;
 	mine = malloc(most);
@@ -322,6 +358,8 @@ int main(int argc, char **argv)
 			stream(len, atof(argv[2]) / 1000);
 		else if (strcmp(argv[1], "exchange") == 0)
 			exchange(len, atof(argv[2]) / 1000);
+		else if (strcmp(argv[1], "compute") == 0)
+			compute(len, atof(argv[2]) / 1000);
 		else
 			incast(len, atoi(argv[2]));
 		fflush(stdout);

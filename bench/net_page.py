@@ -8,6 +8,7 @@ PROMISED_8 = {"udp": 1.4, "ether": 2.0}  # 8 bytes through MPI, over the better 
 NEAR_LIMIT = 1.1  # of the bare calls' time
 COLLAPSE = 2      # times as long as without loss, on the same wire
 LOST, MEAN = "ping-pong, %g %% lost", "mean one way, us"
+COMPUTE = "both post, compute for 100 us and wait, MTU %d"
 LIMIT = "bare, "  # the rows of the kernel's own calls: "bare, MTU 1500" belongs to "ping-pong, MTU 1500", "bare, stream, ..." to "stream, ..."
 NAMES = {"o4": "Open MPI 4", "o5": "Open MPI 5", "m5": "MPICH 5", "im": "Intel MPI"}
 BARE = ("udp", "ether", "xdp")  # the last one is no driver: a candidate

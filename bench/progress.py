@@ -38,6 +38,7 @@ sys.path.insert(0, HERE)
 import bench  # pylint: disable=wrong-import-position
 import launch  # pylint: disable=wrong-import-position
 import report  # pylint: disable=wrong-import-position
+from hosts_cores import Cores  # pylint: disable=wrong-import-position
 
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 NODE = ["lat", "idle", "away", "overlap", "total", "crowd", "threads"]
@@ -131,6 +132,7 @@ class Between:
     def __init__(self, build, programs, words):
         import net  # pylint: disable=import-outside-toplevel
         self.net, self.build, self.programs, self.words = net, build, programs, words
+        self.cores = Cores(held=False)
 
     def chosen(self, driver):
         ours = [c for c in self.net.candidates(["o4", "m5"]) if not c.ours or c.ours == driver]
@@ -140,7 +142,7 @@ class Between:
 
     def run(self, c, names, rows, limit):
         bench_net = self.net.Bench.__new__(self.net.Bench)  # for its command line alone
-        bench_net.build = bench_net.work = self.build
+        bench_net.build, bench_net.work, bench_net.cores = self.build, self.build, self.cores
         bench_net.program = lambda mpi: os.path.join(self.programs, "rows." + mpi.name)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("SENNIT_", "FI_", "OMPI_", "PMIX_", "PRTE_", "MPIR_"))}
         for who in ("OMPI", "PRTE"):
@@ -235,7 +237,7 @@ class Progress:
             names = between.net.hosts_up(2, self.args.mtu)
             if not kinds:
                 program = os.path.join(self.build, "bin", "net_bare")
-                bare = {row: between.net.bare_once(program, names, cell, kind, 8) for row, kind in (("lat:8", "ping-pong"), ("wake:8", "wake"))}
+                bare = {row: between.net.bare_once(program, names, between.cores, cell, kind, 8) for row, kind in (("lat:8", "ping-pong"), ("wake:8", "wake"))}
                 found[BARE] = {row: (value, None) for row, value in bare.items() if value}
             for c in self.in_turn(chosen):
                 if self.left() < 5:

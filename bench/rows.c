@@ -292,11 +292,7 @@ static double turn(size_t len, long steps, bool exchange)
 static double total(size_t len)
 {
 	double with[TURNS], without[TURNS];
-	long steps = 1 << 20;
-	double start = MPI_Wtime();
-	work(steps);
-	steps = (long)((double)steps * WORK / (MPI_Wtime() - start));
-	MPI_Bcast(&steps, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+	long steps = work_steps(WORK);
 	for (int i = 0; i < TURNS; i++) {
 		with[i] = turn(len, steps, true);
 		without[i] = turn(len, steps, false);

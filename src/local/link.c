@@ -369,8 +369,8 @@ static void say_ended(const struct sn_link *link)
 
 	sn_fail_note("%s (pid %u, on this node) has ended%s", sn_core_peer_name(link->peer).text, link->pid,
 		     in_order ? ""
-			      : " without closing its endpoint: it was killed, crashed, or left before "
-				"MPI_Finalize");
+			      : " without closing its endpoint: it was killed, crashed, called MPI_Abort, or "
+				"left before MPI_Finalize");
 	if (!in_order && !atomic_flag_test_and_set(&said))
 		sn_warn("%s", sn_last_error());
 }
