@@ -9,6 +9,7 @@
 #include "heap_pieces.h"
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -38,8 +39,8 @@ bool sn_heap_sanitized(void)
 bool sn_heap_says_no(const char *name)
 {
 	const char *setting = getenv(name);
-	return setting && (!strcmp(setting, "no") || !strcmp(setting, "off") || !strcmp(setting, "0") ||
-			   !strcmp(setting, "false"));
+	return setting && (!strcasecmp(setting, "no") || !strcasecmp(setting, "off") ||
+			   !strcmp(setting, "0") || !strcasecmp(setting, "false"));
 }
 
 bool sn_heap_may(void)

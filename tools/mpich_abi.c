@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DIRS 256
+#define MAX_DIRS   256
+#define MAX_NEEDED 512
 
 struct dirs {
 	char *dir[MAX_DIRS];
@@ -142,31 +143,6 @@ bool sn_mpich_installed_suits(const struct sn_launcher *l)
 	return yes;
 }
 
-/* The first file in argv that asks for an MPI library, and which. file (or NULL): its path; the caller frees it. */
-static const char *program(char *const *argv, struct sn_elf *elf, char **file)
-{
-	static const char *const libraries[] = {"libmpich.so.12", "libmpi.so.12", "libmpi.so.40"};
-	for (; *argv; argv++) {
-		*file = **argv == '-' ? NULL : sn_tool_which(*argv);
-		bool ok = *file && sn_elf_read(*file, elf);
-		for (unsigned i = 0; ok && i < sizeof(libraries) / sizeof(libraries[0]); i++)
-			if (sn_elf_needs(elf, libraries[i]))
-				return libraries[i];
-		free(*file);
-	}
-	*file = NULL;
-	return NULL;
-}
-
-const char *sn_mpich_program_library(char *const *argv)
-{
-	struct sn_elf elf;
-	char *file;
-	const char *library = program(argv, &elf, &file);
-	free(file);
-	return library;
-}
-
 /* The program's own list, in which $ORIGIN is its directory. */
 static void dirs_add_search(struct dirs *d, const char *file, const char *list)
 {
@@ -182,6 +158,107 @@ static void dirs_add_search(struct dirs *d, const char *file, const char *list)
 	free(bin);
 }
 
+/* As the loader looks for what this file needs. */
+static void dirs_of_loader(struct dirs *d, const char *file, const struct sn_elf *elf)
+{
+	if (elf->search_first)
+		dirs_add_search(d, file, elf->search);
+	dirs_add_list(d, getenv("LD_LIBRARY_PATH"), "");
+	if (!elf->search_first)
+		dirs_add_search(d, file, elf->search);
+	dirs_add_system(d);
+}
+
+static const char *needs_mpi(const struct sn_elf *elf)
+{
+	static const char *const libraries[] = {"libmpich.so.12", "libmpi.so.12", "libmpi.so.40"};
+	for (unsigned i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++)
+		if (sn_elf_needs(elf, libraries[i]))
+			return libraries[i];
+	return NULL;
+}
+
+/* Files that are needed, by names that are all different. */
+struct needed {
+	char *name[MAX_NEEDED], *file[MAX_NEEDED];
+	unsigned count;
+};
+
+static void needed_add(struct needed *n, const char *name, char *file)
+{
+	n->name[n->count] = sn_tool_strdup(name);
+	n->file[n->count++] = file;
+}
+
+static bool needed_has(const struct needed *n, const char *name)
+{
+	for (unsigned i = 0; i < n->count; i++)
+		if (strcmp(n->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* What this file needs and has not been seen. */
+static void needed_by(struct needed *n, const char *file, const struct sn_elf *elf)
+{
+	struct dirs d = {.count = 0};
+	dirs_of_loader(&d, file, elf);
+	for (unsigned i = 0; i < elf->needed_count && n->count < MAX_NEEDED; i++) {
+		char *found = needed_has(n, elf->needed[i]) ? NULL : find_in(&d, elf->needed[i], false);
+		if (found)
+			needed_add(n, elf->needed[i], found);
+	}
+	dirs_free(&d);
+}
+
+/*
+ * The MPI library that a program is linked with, itself or by way of others: Fortran's bindings are in a library of their own,
+ * which is often all that a program names. *elf is of who names it, *by (or NULL) its path; the caller frees that.
+ */
+static const char *mpi_of(const char *file, struct sn_elf *elf, char **by)
+{
+	struct needed n = {.count = 0};
+	const char *library = NULL;
+	needed_add(&n, "", sn_tool_strdup(file));
+	*by = NULL;
+	for (unsigned i = 0; i < n.count && !library; i++) {
+		if (!sn_elf_read(n.file[i], elf))
+			continue;
+		library = needs_mpi(elf);
+		if (library)
+			*by = sn_tool_strdup(n.file[i]);
+		else
+			needed_by(&n, n.file[i], elf);
+	}
+	for (unsigned i = 0; i < n.count; i++) {
+		free(n.name[i]);
+		free(n.file[i]);
+	}
+	return library;
+}
+
+/* The first file in argv that asks for an MPI library, and which. *elf and *by: as above. */
+static const char *program(char *const *argv, struct sn_elf *elf, char **by)
+{
+	const char *library = NULL;
+	*by = NULL;
+	for (; *argv && !library; argv++) {
+		char *file = **argv == '-' ? NULL : sn_tool_which(*argv);
+		library = file ? mpi_of(file, elf, by) : NULL;
+		free(file);
+	}
+	return library;
+}
+
+const char *sn_mpich_program_library(char *const *argv)
+{
+	struct sn_elf elf;
+	char *file;
+	const char *library = program(argv, &elf, &file);
+	free(file);
+	return library;
+}
+
 enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv)
 {
 	struct sn_elf elf;
@@ -192,12 +269,7 @@ enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv)
 		free(file);
 		return SN_MPICH_UNKNOWN;
 	}
-	if (elf.search_first)
-		dirs_add_search(&d, file, elf.search);
-	dirs_add_list(&d, getenv("LD_LIBRARY_PATH"), "");
-	if (!elf.search_first)
-		dirs_add_search(&d, file, elf.search);
-	dirs_add_system(&d);
+	dirs_of_loader(&d, file, &elf);
 	char *found = find_in(&d, library, false);
 	enum sn_mpich_kind kind = !found || !suits(found) ? SN_MPICH_UNKNOWN
 				  : is_intel(found)	  ? SN_MPICH_INTEL

@@ -83,12 +83,16 @@ void sn_plan_set(struct sn_plan *p, char *const *argv, const char *name, const c
 	const char *now = getenv(name);
 	const char *mca = strncmp(name, "OMPI_MCA_", 9) == 0 ? mca_argument(argv, name + 9) : NULL;
 	if (mca && strcmp(mca, value) != 0)
-		sn_plan_note(p,
-			     "the command line sets %s to %s, which wins over %s=%s: sennit may not be used",
-			     name + 9, mca, name, value);
+		sn_plan_note(
+			p,
+			"the command line sets %s to %s, which wins over %s=%s: sennit may not be used, or "
+			"not in full",
+			name + 9, mca, name, value);
 	else if (now && strcmp(now, value) != 0)
-		sn_plan_note(p, "%s=%s is already set and kept, so sennit may not be used (it sets %s)", name,
-			     now, value);
+		sn_plan_note(p,
+			     "%s=%s is already set and kept, so sennit may not be used, or not in full (it "
+			     "sets %s)",
+			     name, now, value);
 	else if (set_by_arguments(argv, name))
 		sn_plan_note(p, "%s is set on the command line, which wins", name);
 	add(p, name, now ? now : value, now != NULL);

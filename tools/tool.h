@@ -61,7 +61,7 @@ struct sn_elf {
 	uint16_t machine; /* EM_X86_64 ... */
 	int bits;	  /* 32 or 64 */
 	/* names of the libraries it asks for; only for files of this program's own class */
-	char needed[64][64];
+	char needed[192][64];
 	unsigned needed_count;
 	bool named;	   /* a library, which says its own name (DT_SONAME) */
 	char search[1024]; /* where it wants them looked for: DT_RUNPATH or DT_RPATH, or "" */

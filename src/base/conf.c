@@ -392,8 +392,11 @@ static void offer(struct complaints *c, enum sn_conf_id id, const char *text, en
 	}
 	char range[128];
 	sn_conf_describe_range(&table[id], range, sizeof range);
-	complain(c, "%s: \"%.64s\" is not %s; %s stays %s", where, text, range, table[id].name,
-		 values[id].text);
+	if (values[id].origin == SN_ORIGIN_DEFAULT) /* or what will be measured */
+		complain(c, "%s: \"%.64s\" is not %s; it is ignored", where, text, range);
+	else
+		complain(c, "%s: \"%.64s\" is not %s; %s stays %s", where, text, range, table[id].name,
+			 values[id].text);
 }
 
 static char *trim(char *s)

@@ -239,9 +239,12 @@ int sn_dsa_open(const char *dir, struct sn_dsa **out)
 	struct sn_dsa *d;
 	DIR *list = dir[0] == '/' ? opendir(dir) : NULL;
 
+	if (!list && strcasecmp(dir, "off") == 0)
+		return sn_fail(SN_ERR_UNSUPPORTED, "no copy engine: switched off (SENNIT_DSA)");
 	if (!list)
 		return sn_fail(SN_ERR_UNSUPPORTED, "no engine with queues for programs: %s: %s", dir,
-			       dir[0] == '/' ? strerror(errno) : "not a directory");
+			       dir[0] == '/' ? strerror(errno)
+					     : "neither a folder's full path nor off (SENNIT_DSA)");
 	d = calloc(1, sizeof(*d));
 	if (!d) {
 		closedir(list);

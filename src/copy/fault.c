@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/conf.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "copy/cma.h"
 #include <errno.h>
@@ -48,6 +49,8 @@ static bool parse_rule(const char **at, struct rule *r)
 	*r = (struct rule){(enum sn_fault_op)op, whats[what].code, 1, UINT64_MAX};
 	if (**at == '@') {
 		char *end;
+		if ((*at)[1] < '0' || (*at)[1] > '9')
+			return false;
 		r->from = r->until = strtoull(*at + 1, &end, 10);
 		*at = end;
 		if (**at == '+') {
@@ -76,7 +79,7 @@ bool sn_fault_set(const char *list)
 static void load(void)
 {
 	const char *list = sn_conf_str(SN_CONF_FAULT);
-	if (*list && !sn_fault_set(list))
+	if (*list && !sn_fault_set(list) && !sn_launched().rank) /* all ranks read the same */
 		sn_warn("fault: \"%s\" is not a list of operation:what[@n][+]; no faults are injected", list);
 }
 

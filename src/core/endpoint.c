@@ -50,6 +50,7 @@ static void build_address(sn_ep *ep)
 static int rails_open(sn_ep *ep)
 {
 	int why = SN_OK; /* of the first rail that is not available */
+	char said[256] = "";
 	for (size_t i = 0; i < sizeof(all_rails) / sizeof(all_rails[0]); i++) {
 		uint32_t n = ep->rail_count;
 		ep->rails[n].ops = all_rails[i];
@@ -62,13 +63,15 @@ static int rails_open(sn_ep *ep)
 			sn_warn("the %s rail is not available: %s", all_rails[i]->name, sn_last_error());
 		else
 			ep->rail_count++;
-		if (rc && !why)
+		if (rc && !why) {
 			why = rc;
+			snprintf(said, sizeof(said), "%s", sn_last_error());
+		}
 	}
 	while (ep->board_rail < ep->rail_count && !ep->rails[ep->board_rail].ops->expose)
 		ep->board_rail++;
 	if (!ep->rail_count)
-		return why; /* and sn_last_error() says it of the last one */
+		return sn_fail(why, "%s", said);
 	sn_fail_forget();
 	return 0;
 }

@@ -107,8 +107,8 @@ int sn_region_free(sn_ep *ep, sn_region *region)
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
 	sn_lock_guest(&ep->lock);
-	struct sn_region **at = slot_of(ep, region->key);
-	bool found = *at == region;
+	struct sn_region **at = ep->region_hash_size ? slot_of(ep, region->key) : NULL;
+	bool found = at && *at == region;
 	if (found) {
 		*at = region->hash_next;
 		ep->region_count--;

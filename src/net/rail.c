@@ -244,6 +244,9 @@ static int open_engine(struct net_rail *r, struct sn_ep *ep, const struct sn_ep_
 		.eager = EAGER,
 	};
 
+	if (!*cfg.strategy)
+		return sn_fail(SN_ERR_INVALID,
+			       "SENNIT_STRATEGY is empty: use a list of fifo, aggregate, split and equal");
 	if (!sn_sched_choose(cfg.strategy, &any, bad, sizeof(bad)))
 		return sn_fail(SN_ERR_INVALID,
 			       "SENNIT_STRATEGY is \"%s\": there is no strategy \"%s\"; use a list of fifo, "

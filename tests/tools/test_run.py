@@ -133,6 +133,21 @@ class Mistakes(RunTest):
         lines = self.dry(self.launcher("mpirun", "mpirun (Open MPI) 4.1.4"), "-n", "2", "/bin/true", "a")
         self.assertFalse(any(line.startswith("#") for line in lines[1:]), lines)
 
+    def test_an_mpi_that_only_a_library_names(self):
+        """As Fortran's bindings do, each a library of its own; found as the loader would, in a ring of libraries, too."""
+        rpath = ("-Wl,--no-as-needed", "-L" + self.dir, "-Wl,-rpath,$ORIGIN")
+        self.compile("libmpi.so.40", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.40")
+        self.compile("libring.so", "-shared", "-fPIC", "-Wl,-soname,libring.so")
+        self.compile("libfort.so", "-shared", "-fPIC", "-Wl,-soname,libfort.so", *rpath, "-l:libring.so")
+        self.compile("libring.so", "-shared", "-fPIC", "-Wl,-soname,libring.so", *rpath, "-l:libfort.so", "-l:libmpi.so.40")
+        program = self.compile("program", *rpath, "-l:libfort.so")
+        lines = self.dry(self.launcher("mpirun", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")), "-n", "2", program)
+        said = "the program is linked with Open MPI but started by MPICH 5.0.2: every rank would run alone"
+        self.assertTrue(any(said in line for line in lines), lines)
+        os.unlink(os.path.join(self.dir, "libfort.so"))  # that it is missing is for the loader to say
+        lines = self.dry(self.launcher("mpirun", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")), "-n", "2", program)
+        self.assertFalse(any(said in line for line in lines), lines)
+
     def test_a_static_program_is_named(self):
         try:
             program = self.compile("fixed", "-static")

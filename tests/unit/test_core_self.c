@@ -404,6 +404,10 @@ static void atomics_compute_and_fetch(void **state)
 	a.op = SN_BAND;
 	a.type = SN_DOUBLE;
 	assert_int_equal(sn_atomic_post(ep, &m, &at, &a, &r), SN_ERR_INVALID);
+	sn_ep *other; /* which has had no region of its own */
+	assert_int_equal(sn_ep_open(NULL, &other), 0);
+	assert_int_equal(sn_region_free(other, g), SN_ERR_INVALID);
+	sn_ep_close(other);
 	sn_region_free(ep, g);
 }
 
