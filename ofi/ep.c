@@ -171,6 +171,7 @@ static int ep_enable(struct sn_ofi_ep *ep)
 	    (!ep->rx_cq && !ep->cntr[SN_OFI_RECV] && ep->caps & FI_RECV))
 		return -FI_ENOCQ;
 	sn_ep_quiet(ep->sn, !ep->cntr[SN_OFI_SEND]);
+	sn_ep_patient(ep->sn, true);
 	if (ep->rx_cq && !ep->cntr[SN_OFI_RECV] && ep->rx_cq->entry_size == sizeof(struct fi_cq_tagged_entry))
 		ep->gives = ep->rx_cq;
 	ep->enabled = true;

@@ -12,6 +12,7 @@
  * an endpoint, which happens rarely, waits until no thread uses the list: at most a nap.
  */
 #include "base/conf.h"
+#include "base/log.h"
 #include "beside.h"
 #include "ofi.h"
 #include "progress/caller.h"
@@ -284,6 +285,7 @@ bool sn_ofi_set_is_empty(struct sn_ofi_set *set)
 /* Who stays away for longer than this between two looks is not in the call that was noted last: there are calls that
  * libsennit-mpi.so does not know. */
 #define AWAY_NS 200000u
+#define LONG_NS UINT64_C(10000000000)
 
 /* A queue's mark is another than at its last read that found nothing. Two threads may both note theirs: then one wait too
  * many begins anew. */
@@ -340,6 +342,20 @@ static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
 	return alone ? SN_MIN_OF(nap, SN_OFI_SHARED_NAP) : 0;
 }
 
+/*
+ * Who waits in one call for so long may wait for a rank that has called MPI_Finalize: a fault of the program's that the MPI says nothing
+ * of. But a receive from there may as well be one that the program is going to cancel.
+ */
+static void waits_long(struct sn_ofi_set *set)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	for (unsigned i = 0; i < set->count; i++)
+		if (sn_ep_in_vain(set->eps[i]) && !atomic_flag_test_and_set(&said))
+			sn_warn("nothing has come for %u s: %s", (unsigned)(LONG_NS / 1000000000u),
+				sn_last_error());
+}
+
 /* Without naps where it waits elsewhere for longer. */
 static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t, bool naps)
 {
@@ -351,6 +367,8 @@ static bool relax_in_call(struct sn_ofi_set *set, struct sn_shim_thread *t, bool
 	if (sn_ofi_set_use(set)) {
 		if (set->count)
 			found = sn_relax_wait(set->eps, set->count, &t->idle, nap) > 0;
+		if (!found && nap && t->idle && sn_now_ns() - t->idle > LONG_NS)
+			waits_long(set);
 		sn_ofi_set_used(set);
 	}
 	if (many)

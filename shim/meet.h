@@ -282,7 +282,8 @@ int sn_meet_await(struct sn_meet *m, handle comm, unsigned rank, const _Atomic u
 void sn_meet_nap(struct sn_meet *m, unsigned rank, const _Atomic uint64_t *word, uint64_t number);
 /* In place of what a call ends with: it is the MPI's after all. All ranks hear the same. */
 #define SN_MEET_MPIS (-1)
-#define SN_MEET_REST 32 /* calls that were the MPI's, of which half as many then are its unasked: the most that count */
+#define SN_MEET_REST                                                                                         \
+	32 /* calls that were the MPI's, of which half as many then are its unasked: the most that count */
 static inline bool sn_meet_asks(struct sn_meet_turns *t)
 {
 	if (likely(!t->rest))

@@ -128,6 +128,13 @@ SN_API int sn_ep_open(const sn_ep_attr *attr, sn_ep **ep);
 /* on_complete need not be called for sends posted with SN_FORGET that succeed (quiet 0: it must). Before the first post. */
 SN_API int sn_ep_quiet(sn_ep *ep, int quiet);
 /*
+ * patient 1: receives from a peer that has closed its endpoint in good order are not ended with SN_ERR_PEER_GONE, but stay posted
+ * until they are cancelled, as those of an MPI do from a rank that has called MPI_Finalize. Before the first post.
+ */
+SN_API int sn_ep_patient(sn_ep *ep, int patient);
+/* Is there such a receive? SN_ERR_PEER_GONE, and sn_last_error() names the peer; or 0. Not from callbacks; any thread. */
+SN_API int sn_ep_in_vain(sn_ep *ep);
+/*
  * Close. Requests still in flight are dropped without completion, after eager data already accepted has been handed
  * to every live peer (waits at most SENNIT_LINGER). Handles of this endpoint are invalid afterwards. NULL is ignored.
  */

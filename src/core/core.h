@@ -177,6 +177,7 @@ struct sn_ep {
 	struct sn_peer_state **peer_hash;
 	uint32_t peer_hash_size;
 	bool quiet;		   /* on_complete need not hear of sends that were forgotten and succeeded */
+	bool patient;		   /* receives outlive a peer that left in good order */
 	struct sn_list *free_reqs; /* by link.next, NULL: none */
 	struct sn_req **slabs;
 	uint32_t slab_count;
@@ -220,7 +221,12 @@ static inline bool sn_core_foreign(const sn_ep *ep)
 {
 	return sn_unlikely(ep->fork_epoch != sn_fork_epoch);
 }
-int sn_core_forked(void);	 /* SN_ERR_FORKED with its sentence */
+int sn_core_forked(void); /* SN_ERR_FORKED with its sentence */
+/* A receive from it ends. */
+static inline bool sn_core_peer_over(const struct sn_peer_state *peer)
+{
+	return peer->gone && !(peer->left && peer->ep->patient);
+}
 int sn_core_progress(sn_ep *ep); /* every rail once, and what the thread left; with the lock held */
 int sn_core_look(sn_ep *ep);	 /* every rail once */
 int sn_core_look_at(

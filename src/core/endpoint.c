@@ -143,6 +143,14 @@ int sn_ep_quiet(sn_ep *ep, int quiet)
 	return 0;
 }
 
+int sn_ep_patient(sn_ep *ep, int patient)
+{
+	if (!ep)
+		return sn_fail(SN_ERR_INVALID, "the endpoint is NULL");
+	ep->patient = patient;
+	return 0;
+}
+
 /* With the lock held. */
 static void tell_counters(sn_ep *ep, void (*fn)(void *arg, const char *name, uint64_t value), void *arg)
 {

@@ -312,6 +312,23 @@ int sn_peer_left(sn_ep *ep, sn_peer num)
 	return left;
 }
 
+int sn_ep_in_vain(sn_ep *ep)
+{
+	const struct sn_peer_state *of = NULL;
+	if (!ep)
+		return sn_fail(SN_ERR_INVALID, "the endpoint is NULL");
+	sn_lock(&ep->lock);
+	for (uint32_t i = 0; !of && i < ep->peer_count; i++)
+		if (ep->peers[i]->left &&
+		    (sn_match_posted_from(ep->match[0], i) || sn_match_posted_from(ep->match[1], i)))
+			of = ep->peers[i];
+	sn_unlock(&ep->lock);
+	return of ? sn_fail(SN_ERR_PEER_GONE,
+			    "a receive is for a message of %s, which has closed its endpoint (MPI_Finalize)",
+			    sn_core_peer_name(of).text)
+		  : 0;
+}
+
 /*
  * The peer is gone. What it sent completely stays deliverable; what it only announced is lost; what waits for it ends.
  */
@@ -337,7 +354,7 @@ void sn_core_peer_gone(struct sn_peer_state *peer, int status)
 	while (!sn_list_empty(&peer->waiting))
 		sn_core_req_complete(sn_container(peer->waiting.next, struct sn_req, link),
 				     peer->gone_status);
-	for (int plane = 0; plane < 2; plane++) {
+	for (int plane = 0; plane < 2 && sn_core_peer_over(peer); plane++) {
 		struct sn_match_posted *p;
 		while ((p = sn_match_posted_from(ep->match[plane], peer->num))) {
 			struct sn_req *req = sn_container(p, struct sn_req, posted);

@@ -442,7 +442,7 @@ void sn_core_recv_place(struct sn_req *req, bool plain)
 	}
 	if (stays)
 		return;
-	if (peer && peer->gone) {
+	if (peer && sn_core_peer_over(peer)) {
 		sn_core_req_complete(req, peer->gone_status);
 		return;
 	}
@@ -451,6 +451,8 @@ void sn_core_recv_place(struct sn_req *req, bool plain)
 		return;
 	}
 posted:
+	if (peer && sn_unlikely(peer->gone))
+		return;
 	if (peer && sn_unlikely(peer->unmet))
 		meet(peer);
 	else if (sn_unlikely(req->room > SN_INJECT_MAX) && !plain && req->role != SN_ROLE_TRY)

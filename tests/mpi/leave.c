@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks ask, and ask again, whether something has come from rank 0, which has left MPI_Finalize by then, or is about
- * to. Nothing has, and that is the answer; what it sent before is still there. Windows that nobody frees do no harm.
+ * to. Nothing has, and that is the answer; what it sent before is still there, and receives from it stay as they
+ * are. Windows that nobody frees do no harm.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -30,6 +31,34 @@ static bool is_next(int want, int tag)
 	return x == want;
 }
 
+/* Receives from rank 0 that the program is going to cancel: short, and long enough to be shown to their sender. */
+static const int lengths[] = {1, 100000};
+static char room[2][100000];
+static MPI_Request requests[3];
+
+static void post(void)
+{
+	for (int i = 0; i < 2; i++)
+		MPI_Irecv(room[i], lengths[i], MPI_CHAR, 0, LAST + 2, MPI_COMM_WORLD, &requests[i]);
+}
+
+static bool taken_back(void)
+{
+	bool right = true;
+	int flag;
+	MPI_Irecv(room[0], 1, MPI_CHAR, 0, LAST + 2, MPI_COMM_WORLD, &requests[2]); /* it has left by now */
+	MPI_Testsome(3, requests, &flag, (int[3]){0}, MPI_STATUSES_IGNORE);
+	right &= flag == 0;
+	for (int i = 0; i < 3; i++) {
+		MPI_Status status;
+		MPI_Cancel(&requests[i]);
+		MPI_Wait(&requests[i], &status);
+		MPI_Test_cancelled(&status, &flag);
+		right &= flag;
+	}
+	return right;
+}
+
 static void leave_windows(int rank)
 {
 	static int memory[2], *made, one = 1;
@@ -56,6 +85,8 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	leave_windows(rank);
+	if (rank > 0)
+		post();
 	for (int i = 1; rank == 0 && i < ranks; i++)
 		for (int k = 0; k < 2 * COUNT; k++)
 			MPI_Send(&k, 1, MPI_INT, i, k % 2 ? LAST : FIRST, MPI_COMM_WORLD);
@@ -66,6 +97,7 @@ int main(int argc, char **argv)
 			right &= nothing_from(0) && nothing_from(MPI_ANY_SOURCE);
 		for (int k = 1; k < 2 * COUNT; k += 2)
 			right &= is_next(k, LAST);
+		right &= taken_back();
 	}
 	if (rank == ranks - 1)
 		puts(right ? "leave: every byte right" : "leave: WRONG");
