@@ -4,9 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __x86_64__
-#include <x86intrin.h>
-#endif
 
 _Atomic uint32_t sn_mpi_windows;
 static _Atomic uint32_t windows[2]; /* made by this name, and by that of the profiling interface */
@@ -14,24 +11,14 @@ static _Atomic uint32_t stepping;
 static _Atomic int32_t files[2]; /* open, as counted under each of the two names */
 
 /*
- * Not more than once in so many ticks, some 10 us, of which the MPI's call takes 0.3 to 1.6. The clock would take a tenth of what
- * goes without the MPI (30 ns, these 12).
+ * Not more than once in so many ticks, some 10 us, of which the MPI's call takes 0.3 to 1.6.
  */
 #define DUE_TICKS 30000
-
-static uint64_t ticks(void)
-{
-#ifdef __x86_64__
-	return __rdtsc();
-#else
-	return 3 * sn_quick_now_ns();
-#endif
-}
 
 bool sn_elsewhere_is_due_now(void)
 {
 	static _Atomic uint64_t last; /* of whatever thread */
-	uint64_t now = ticks();
+	uint64_t now = sn_quick_ticks();
 	if (now - atomic_load_explicit(&last, memory_order_relaxed) < DUE_TICKS)
 		return false;
 	atomic_store_explicit(&last, now, memory_order_relaxed);

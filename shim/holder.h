@@ -60,6 +60,13 @@ struct sn_packing {
 };
 
 /* What a thread has seen. */
+/* What the MPI was asked last, and had not come (vain.h). */
+struct sn_vain {
+	uintptr_t what;	      /* the call and its requests; 0: nothing */
+	uint32_t calls;	      /* of this thread, up to the last of its questions */
+	uint64_t first, last; /* ticks: since when it has been asked, and when the MPI was */
+};
+
 struct sn_mine {
 	struct entry sends[SN_ENTRIES], recvs[SN_ENTRIES], probes[SN_ENTRIES];
 	struct sn_kin kin_sends[SN_KINS], kin_recvs[SN_KINS];
@@ -73,6 +80,7 @@ struct sn_mine {
 		run;	/* calls of MPI_Iprobe until the clock is read, and so many since it was (probed.c) */
 	uint64_t asked; /* ns: then */
 	struct sn_packing packing[2];
+	struct sn_vain vain;
 	bool watching;
 	struct call awaited; /* the receive that was watched, and is not over yet; and its buffer */
 	const void *awaited_in;

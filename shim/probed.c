@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "probed.h"
-#include "holder.h"
+#include "vain.h"
 #include "watch.h"
 
 union function {
@@ -13,6 +13,19 @@ static int by_mpi(const struct call *c, int *flag, void *status, const union fun
 {
 	sn_requests_before();
 	return SN_FUNCTION(mpi).iprobe(c->peer, c->tag, c->comm, flag, status);
+}
+
+static int by_mpi_again(const struct call *c, int *flag, void *status, const union function *mpi)
+{
+	uint32_t calls = sn_mpi_thread.calls;
+	uintptr_t what = ((uintptr_t)c->comm * 31 + (uint32_t)c->peer) * 31 + (uint32_t)c->tag;
+	if (flag && sn_vain_is(what)) {
+		*flag = 0;
+		return 0;
+	}
+	int rc = by_mpi(c, flag, status, mpi);
+	sn_vain_was(what, !rc && flag && !*flag, calls);
+	return rc;
 }
 
 static __attribute__((noinline)) int watched(const struct call *c, int *flag, void *status,
@@ -118,7 +131,7 @@ static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status
 	const union function *mpi = &next[p];
 	const struct sn_shim_quick *q = quick();
 	if (!q || !flag || !may_be_known(from, tag))
-		return by_mpi(&c, flag, status, mpi);
+		return by_mpi_again(&c, flag, status, mpi);
 	struct sn_mine *m = sn_mpi_thread.mine;
 	struct entry *e = sn_seen_known(m->probes, &c);
 	if (!e)
@@ -130,7 +143,7 @@ static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status
 		return 0;
 	}
 	if (answer < 0)
-		return by_mpi(&c, flag, status, mpi);
+		return by_mpi_again(&c, flag, status, mpi);
 	const struct sn_source *s = place(&c, &found);
 	if (!is_known(s, &c, &found))
 		return learn(e, &c, &found, flag, status, mpi);

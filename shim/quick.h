@@ -106,6 +106,16 @@ static inline uint64_t sn_quick_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Some 3 a ns; by a tenth of what the clock takes, where the processor counts them. */
+static inline uint64_t sn_quick_ticks(void)
+{
+#ifdef __x86_64__
+	return __builtin_ia32_rdtsc();
+#else
+	return 3 * sn_quick_now_ns();
+#endif
+}
+
 /* For other calls that are watched (collective.c): the provider's, where a call may go the quick way now. */
 const struct sn_shim_quick *sn_quick(void);
 /* Does one thread at a time call, as the MPI has promised? */

@@ -13,6 +13,7 @@
 #include "own.h"
 #include "stale.h"
 #include "told.h"
+#include "vain.h"
 #include <stdatomic.h>
 
 #define ASKED	    16
@@ -100,6 +101,19 @@ int64_t sn_own_look_begun(struct slot *s)
 	return state == SN_BEGUN_OVER ? 0 : SN_SHIM_NEVER;
 }
 
+/* ---- asked in vain (vain.h) ---- */
+
+/* What stands for a call and its requests; 0: they are too many. */
+static inline uintptr_t question(unsigned call, int n, const void *requests)
+{
+	uintptr_t sum = call + 1;
+	if (!requests || n <= 0 || n > FEW)
+		return 0;
+	for (int i = 0; i < n; i++)
+		sum = sum * 31 + at(requests, i);
+	return sum;
+}
+
 /* ---- by the MPI ---- */
 
 /*
@@ -170,6 +184,8 @@ static void over(const struct lesson *l, const void *requests, bool ended, const
 
 static __attribute__((noinline)) int test_slowly(void *request, int *flag, void *status)
 {
+	uint32_t calls = sn_mpi_thread.calls;
+	uintptr_t what = question(TEST, 1, request);
 	uint64_t unused[8];
 	struct slot *lent = lend(1, request);
 	struct lesson l = begin(1, request);
@@ -181,12 +197,17 @@ static __attribute__((noinline)) int test_slowly(void *request, int *flag, void 
 	if (!rc && *flag && was != sn_own_null && at(request, 0) == sn_own_null && !sn_requests_about())
 		sn_own_switch_on(sn_own_null);
 	take_back(lent, request);
+	sn_vain_was(what, !rc && !*flag, calls);
 	return sn_requests_after(rc);
 }
 
 int sn_own_test(void *request, int *flag, void *status)
 {
 	uintptr_t i = likely(request) ? own(at(request, 0)) : UINTPTR_MAX;
+	if (sn_vain_is(question(TEST, 1, request))) {
+		*flag = 0;
+		return 0;
+	}
 	if (i > SLOTS || !likely(sn_own_enter()))
 		return test_slowly(request, flag, status);
 	struct slot *s = slot_of(i);
@@ -206,11 +227,14 @@ int sn_own_test(void *request, int *flag, void *status)
 
 static __attribute__((noinline)) int testall_slowly(int n, void *requests, int *flag, void *statuses)
 {
+	uint32_t calls = sn_mpi_thread.calls;
+	uintptr_t what = question(TESTALL, n, requests);
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
 	int rc = sn_own_mpi[TESTALL].testall(n, requests, flag, statuses);
 	over(&l, requests, !rc && *flag, l.at < 0 ? NULL : status_at(statuses, l.at));
 	take_back(lent, requests);
+	sn_vain_was(what, !rc && !*flag, calls);
 	return sn_requests_after(rc);
 }
 
@@ -247,6 +271,8 @@ static int error_of_only(int n, void *requests, void *statuses)
  */
 static int testall_others(int n, void *requests, int *flag, void *statuses)
 {
+	uint32_t calls = sn_mpi_thread.calls;
+	uintptr_t what = question(TESTALL, n, requests);
 	handle was[FEW];
 	for (int i = 0; i < n; i++) {
 		was[i] = at(requests, i);
@@ -273,12 +299,17 @@ static int testall_others(int n, void *requests, int *flag, void *statuses)
 		else if (s)
 			put_back(s, false);
 	}
+	sn_vain_was(what, !rc && !*flag, calls);
 	return sn_requests_after(rc);
 }
 
 /* What is said of nothing only the MPI knows. */
 int sn_own_testall(int n, void *requests, int *flag, void *statuses)
 {
+	if (sn_vain_is(question(TESTALL, n, requests))) {
+		*flag = 0;
+		return 0;
+	}
 	if (!requests || n <= 0 || !sn_requests_about() || !sn_own_enter())
 		return testall_slowly(n, requests, flag, statuses);
 	bool others = false, pending = false;
@@ -410,6 +441,8 @@ static void one(int i, void *requests, void *status)
 
 static __attribute__((noinline)) int any_slowly(int n, void *requests, int *index, int *flag, void *status)
 {
+	uint32_t calls = sn_mpi_thread.calls;
+	uintptr_t what = flag ? question(TESTANY, n, requests) : 0;
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
 	if (!flag && sn_begun_any_real())
@@ -419,6 +452,7 @@ static __attribute__((noinline)) int any_slowly(int n, void *requests, int *inde
 	bool ended = !rc && (!flag || *flag) && *index == l.at;
 	over(&l, requests, ended, status);
 	take_back(lent, requests);
+	sn_vain_was(what, flag && !rc && !*flag, calls);
 	return sn_requests_after(rc);
 }
 
@@ -452,6 +486,11 @@ int sn_own_waitany(int n, void *requests, int *index, void *status)
 
 int sn_own_testany(int n, void *requests, int *index, int *flag, void *status)
 {
+	if (sn_vain_is(question(TESTANY, n, requests))) {
+		*index = UNDEFINED;
+		*flag = 0;
+		return 0;
+	}
 	return any(n, requests, index, flag, status);
 }
 
@@ -460,6 +499,8 @@ int sn_own_testany(int n, void *requests, int *index, int *flag, void *status)
 static __attribute__((noinline)) int some_slowly(int call, int n, void *requests, int *count, int *indices,
 						 void *statuses)
 {
+	uint32_t calls = sn_mpi_thread.calls;
+	uintptr_t what = call == TESTSOME ? question(TESTSOME, n, requests) : 0;
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
 	if (call == WAITSOME && sn_begun_any_real())
@@ -470,6 +511,7 @@ static __attribute__((noinline)) int some_slowly(int call, int n, void *requests
 			found = i;
 	over(&l, requests, found >= 0, found < 0 ? NULL : status_at(statuses, found));
 	take_back(lent, requests);
+	sn_vain_was(what, !rc && *count == 0, calls);
 	return sn_requests_after(rc);
 }
 
@@ -507,5 +549,9 @@ int sn_own_waitsome(int n, void *requests, int *count, int *indices, void *statu
 
 int sn_own_testsome(int n, void *requests, int *count, int *indices, void *statuses)
 {
+	if (sn_vain_is(question(TESTSOME, n, requests))) {
+		*count = 0;
+		return 0;
+	}
 	return some(TESTSOME, n, requests, count, indices, statuses);
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Questions asked in vain: MPI_Test and its like of what is the MPI's, and MPI_Iprobe where the MPI has to look. Over a provider it
+ * looks for three times as long as in memory of its own. A program that asks between two pieces of work shorter than that is as
+ * slow as its questions: HPCC's RandomAccess, which asks before each of its updates, took twice as long. So who asks the
+ * same again, and has made no other call, hears the same for a 16th of the time for which he has been asking, and for 2 us at
+ * most. Not in a crowd, where the MPI's look gives the core away, nor while the MPI has something to move by such looks.
+ *
+ * MPI promises no more than that an answer comes some time after the message; any other call by the thread, which may have
+ * moved something, makes the next question the MPI's.
+ */
+#ifndef SN_SHIM_VAIN_H
+#define SN_SHIM_VAIN_H
+
+#include "holder.h"
+
+#define SN_VAIN_PART  16
+#define SN_VAIN_TICKS 6000
+
+/* what: stands for the call and its arguments; 0: it is never answered here. */
+static inline bool sn_vain_is(uintptr_t what)
+{
+	struct sn_mine *mine = sn_mpi_thread.mine;
+	struct sn_vain *v = mine ? &mine->vain : NULL;
+	if (likely(!v || !what || v->what != what || sn_mpi_thread.calls != v->calls + 1))
+		return false;
+	uint64_t most = (v->last - v->first) / SN_VAIN_PART;
+	if (sn_quick_ticks() - v->last >= (most < SN_VAIN_TICKS ? most : SN_VAIN_TICKS))
+		return false;
+	v->calls++;
+	return true;
+}
+
+/* The MPI has answered, in vain or not; calls: sn_mpi_thread.calls before that. */
+void sn_vain_was(uintptr_t what, bool vain, uint32_t calls);
+
+#endif
