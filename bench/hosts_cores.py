@@ -8,21 +8,32 @@ made the processes are bound, and their threads are not held.
 import atexit
 import contextlib
 import os
+import subprocess
+import tempfile
 
 
 def hierarchy():
-    """The mounted folder of cpusets, and whether it is one of version 2; (None, False): there is none."""
+    """The version of control groups that has cpusets here, or None."""
     with open("/proc/self/mounts", encoding="utf-8") as f:
         mounts = [line.split() for line in f]
-    for _, where, kind, options, *_ in mounts:
-        if kind == "cgroup" and "cpuset" in options.split(","):
-            return where, False
+    if any(kind == "cgroup" and "cpuset" in options.split(",") for _, _, kind, options, *_ in mounts):
+        return 1
     for _, where, kind, *_ in mounts:
         if kind == "cgroup2":
             with contextlib.suppress(OSError), open(os.path.join(where, "cgroup.controllers"), encoding="utf-8") as f:
                 if "cpuset" in f.read().split():
-                    return where, True
-    return None, False
+                    return 2
+    return None
+
+
+def mounted(version):
+    """In a place of its own: `ip netns exec` hides what is mounted below /sys, and a launcher in there starts ranks, too."""
+    folder = tempfile.mkdtemp(prefix="sennit-cpusets-")
+    kind = ["-t", "cgroup2"] if version == 2 else ["-t", "cgroup", "-o", "cpuset"]
+    if subprocess.run(["mount", *kind, "none", folder], check=False).returncode:
+        os.rmdir(folder)
+        raise OSError("they cannot be mounted")
+    return folder
 
 
 def write(path, text):
@@ -40,25 +51,27 @@ class Cores:
 
     def __init__(self, held):
         self.cores = sorted(os.sched_getaffinity(0))
-        self.root, self.unified = hierarchy() if held else (None, False)
+        self.version, self.root = hierarchy() if held else None, None
         self.made = {}  # core -> the folder of its cpuset
         try:
-            for core in self.cores if self.root else ():
-                self.make(core)
+            if self.version:
+                self.root = mounted(self.version)
+                for core in self.cores:
+                    self.make(core)
         except OSError as e:
             print(f"no cpusets ({e}): the hosts' processes are bound to a core each, and their threads are not held")
             self.clear()
         atexit.register(self.clear)
 
     def make(self, core):
-        if self.unified:
+        if self.version == 2:
             with contextlib.suppress(OSError):  # it may be on already
                 write(os.path.join(self.root, "cgroup.subtree_control"), "+cpuset")
         folder = os.path.join(self.root, f"sennit-bench-{os.getpid()}-{core}")
         os.mkdir(folder)
         self.made[core] = folder
         write(os.path.join(folder, "cpuset.cpus"), str(core))
-        if not self.unified:
+        if self.version == 1:
             write(os.path.join(folder, "cpuset.mems"), read(os.path.join(self.root, "cpuset.mems")))
 
     def clear(self):
@@ -66,6 +79,11 @@ class Cores:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
         self.made = {}
+        if self.root:
+            subprocess.run(["umount", "-l", self.root], check=False)
+            with contextlib.suppress(OSError):
+                os.rmdir(self.root)
+        self.root = None
 
     def of(self, host):
         return self.cores[host % len(self.cores)]
@@ -74,7 +92,7 @@ class Cores:
         """What a shell says to have itself, and all that it starts, on that host's core."""
         core = self.of(host)
         into = f"echo $$ > {os.path.join(self.made[core], 'cgroup.procs')} && " if core in self.made else ""
-        return f"{into}taskset -cp {core} $$ > /dev/null"
+        return f"{into}taskset -cp {core} $$ > /dev/null || exit 1"
 
     def on(self, host, command):
-        return ["sh", "-c", self.join(host) + ' && exec "$@"', "sh", *command]
+        return ["sh", "-c", self.join(host) + '; exec "$@"', "sh", *command]

@@ -127,7 +127,7 @@ def unended(rows):
 def section(rows, notes=()):
     heads = ["row", "cores", "figure"] + [f"sennit, {name}" for _, name in DRIVERS] + ["best other", "by"] + [f"ratio, {n}" for _, n in DRIVERS]
     lines = ["From `bench/net.py`, a part of `make bench`: two hosts (for the incast nine) that are network "
-             "namespaces of this machine, one core each; the others over their own TCP, sennit over the MPI with which it is best. The ratio is above 1 where sennit is better, also "
+             "namespaces of this machine, with a core each, which nothing of the other one uses; the others over their own TCP, sennit over the MPI with which it is best. The ratio is above 1 where sennit is better, also "
              "where less is better. Both hosts share this machine's processor, so the kernel's path costs more of the figure "
              "than between two machines, and the wire costs nothing. Promised are "
              f"{PROMISED_8['ether']:g} times for 8 bytes over Ethernet and {PROMISED_8['udp']:g} over UDP (met or MISSED), and no less than "

@@ -118,7 +118,7 @@ static void check_single_copy(void)
 		else
 			sn_doctor_report(
 				SN_HEALTH_LIMITED, names[write], single_copy_fix(plain),
-				"refused (%s): large messages are copied twice, through shared memory",
+				"refused (%s): large messages outside the shareable heap are copied twice",
 				strerror(plain));
 	}
 }

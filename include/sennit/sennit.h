@@ -4,7 +4,7 @@
  * kernel-assisted single copy and plain networks.
  *
  * Conventions, true of every function unless its comment says otherwise:
- *  - Functions return 0 (or a count) on success and a negative sn_error on failure; none sets errno.
+ *  - Functions return 0 (or a count) on success and a negative sn_error on failure; errno says nothing.
  *    sn_strerror() explains a code; sn_last_error() gives the sentence about the last failure of this thread.
  *  - Lengths and offsets are in bytes, times in microseconds.
  *  - A buffer passed to a post belongs to sennit until the request completes. Descriptors (iovec arrays, sn_msg) are
@@ -80,7 +80,7 @@ typedef enum sn_op {
 	SN_OP_GET = 6,
 	SN_OP_ATOMIC = 7,      /* without a result */
 	SN_OP_FETCH = 8,       /* atomic with the old value returned */
-	SN_OP_TARGET_PUT = 9,  /* reported at the target: a put with SN_DATA arrived */
+	SN_OP_TARGET_PUT = 9,  /* reported at the target: a put arrived; .data counts with SN_COMP_DATA */
 	SN_OP_TARGET_GET = 10, /* reported at the target of a get, only to on_target */
 	SN_OP_TARGET_ATOMIC = 11,
 } sn_op;
@@ -108,7 +108,7 @@ typedef struct sn_completion {
 
 /*
  * Called when an operation completes, by the thread that completed it, inside a sennit call, with the endpoint's lock
- * held: it must not call sennit on the same endpoint except sn_peer_cookie(), must not block, and should take well
+ * held: it must not call sennit on the same endpoint except sn_peer_cookie() and sn_peer_set_cookie(), must not block, and should take well
  * under a microsecond.
  */
 typedef void (*sn_complete_fn)(void *arg, const sn_completion *c);
@@ -122,7 +122,8 @@ typedef struct sn_ep_attr {
 
 /*
  * Open an endpoint. attr may be NULL (serial, no callbacks). *ep is owned by the caller, closed with sn_ep_close.
- * Errors: SN_ERR_NOMEM, SN_ERR_PERM; sn_last_error() says which call was refused.
+ * Errors: SN_ERR_NOMEM, SN_ERR_PERM, SN_ERR_INVALID (no place for it, an unknown thread mode), SN_ERR_UNSUPPORTED (no rail: all are
+ * switched off); sn_last_error() says which call was refused.
  */
 SN_API int sn_ep_open(const sn_ep_attr *attr, sn_ep **ep);
 /* on_complete need not be called for sends posted with SN_FORGET that succeed (quiet 0: it must). Before the first post. */
@@ -171,12 +172,14 @@ enum {			    /* sn_msg.flags */
        SN_SYNC = 1u << 0,   /* send: complete only once the receiver has matched the message */
        SN_INJECT = 1u << 1, /* send: the buffer is free again when the call returns; len <= SN_INJECT_MAX */
        SN_DATA = 1u << 2,   /* send, put: .data travels with the message */
-       SN_FORGET = 1u << 3, /* no completion is wanted unless the operation fails; *req is set to NULL */
-       /* plain receive: stay posted and take message after message into one buffer, until less than .min_room
-	* bytes are left */
+       SN_FORGET =
+	       1u
+	       << 3, /* no completion is wanted unless the operation fails; *req is set to NULL. on_complete may hear of it (SN_COMP_FORGET) */
+       /* plain receive: stay posted and take message after message into one buffer, each at an aligned
+	* address (.buf of its completion), until less than .min_room bytes are left */
        SN_MULTI = 1u << 4,
        /* deliver the completion to sn_poll and free the request there; *req is then only for sn_cancel, and NULL if
-	* the operation has already ended */
+	* the operation has already ended. Of no effect with on_complete */
        SN_CQ = 1u << 5,
        /* send: complete only once the message lies in memory of the receiver's host, matched or not; one that is only
 	* announced (setting eager; between hosts less, by what the path carries) when it has been fetched */
@@ -403,7 +406,11 @@ typedef struct sn_remote {
 /*
  * Write to, or read from, a region of msg->peer. A put completes when the data lies in the target's memory. The target
  * takes part through its own progress (its library calls or its progress thread). Puts, gets and atomics to one peer
- * are executed in the order posted. Errors at the target complete the operation with SN_ERR_ACCESS or SN_ERR_FAULT.
+ * are executed in the order posted. Errors at the target complete the operation with SN_ERR_ACCESS or SN_ERR_FAULT. (Memory of a
+ * region that is not there any more: from SN_INJECT_MAX on. What is shorter, and atomics, the target does itself, and such memory ends
+ * it as its own access would.) Returned errors: as of sn_post_send; SN_ERR_INVALID also of a range that wraps, SN_INJECT with more than
+ * SN_INJECT_MAX bytes, and an atomic of no element, of part of one, of more than SN_ATOMIC_MAX bytes, or whose operands, comparands or
+ * results are missing or not as long as its operation wants them.
  */
 SN_API int sn_put(sn_ep *ep, const sn_msg *msg, const sn_remote *to, sn_req **req);
 SN_API int sn_get(sn_ep *ep, const sn_msg *msg, const sn_remote *from, sn_req **req);
