@@ -65,6 +65,8 @@ struct sn_vain {
 	uintptr_t what;	      /* the call and its requests; 0: nothing */
 	uint32_t calls;	      /* of this thread, up to the last of its questions */
 	uint64_t first, last; /* ticks: since when it has been asked, and when the MPI was */
+	uint32_t unasked;     /* questions since then */
+	bool works;	      /* something is done between two of them */
 };
 
 struct sn_mine {

@@ -21,4 +21,5 @@ void sn_vain_was(uintptr_t what, bool vain, uint32_t calls)
 	v->last = sn_quick_ticks();
 	v->first = again ? v->first : v->last;
 	v->calls = sn_mpi_thread.calls;
+	v->unasked = 0;
 }

@@ -4,7 +4,8 @@
  * looks for three times as long as in memory of its own. A program that asks between two pieces of work shorter than that is as
  * slow as its questions: HPCC's RandomAccess, which asks before each of its updates, took twice as long. So who asks the
  * same again, and has made no other call, hears the same for a 16th of the time for which he has been asking, and for 2 us at
- * most. Not in a crowd, where the MPI's look gives the core away, nor while the MPI has something to move by such looks.
+ * most. Not who does nothing between two questions, so that none is late for him; nor in a crowd, where the MPI's look
+ * gives the core away, nor while the MPI has something to move by such looks.
  *
  * MPI promises no more than that an answer comes some time after the message; any other call by the thread, which may have
  * moved something, makes the next question the MPI's.
@@ -16,6 +17,8 @@
 
 #define SN_VAIN_PART  16
 #define SN_VAIN_TICKS 6000
+#define SN_VAIN_TIGHT                                                                                        \
+	90 /* ticks from question to question, of which one takes 50 to 80: less is nothing but asking */
 
 /* what: stands for the call and its arguments; 0: it is never answered here. */
 static inline bool sn_vain_is(uintptr_t what)
@@ -24,11 +27,14 @@ static inline bool sn_vain_is(uintptr_t what)
 	struct sn_vain *v = mine ? &mine->vain : NULL;
 	if (likely(!v || !what || v->what != what || sn_mpi_thread.calls != v->calls + 1))
 		return false;
-	uint64_t most = (v->last - v->first) / SN_VAIN_PART;
-	if (sn_quick_ticks() - v->last >= (most < SN_VAIN_TICKS ? most : SN_VAIN_TICKS))
-		return false;
-	v->calls++;
-	return true;
+	uint64_t most = (v->last - v->first) / SN_VAIN_PART, since = sn_quick_ticks() - v->last;
+	if (v->works && since < (most < SN_VAIN_TICKS ? most : SN_VAIN_TICKS)) {
+		v->calls++;
+		v->unasked++;
+		return true;
+	}
+	v->works = since >= SN_VAIN_TIGHT * (v->unasked + 1);
+	return false;
 }
 
 /* The MPI has answered, in vain or not; calls: sn_mpi_thread.calls before that. */
