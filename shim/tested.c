@@ -204,7 +204,7 @@ static __attribute__((noinline)) int test_slowly(void *request, int *flag, void 
 int sn_own_test(void *request, int *flag, void *status)
 {
 	uintptr_t i = likely(request) ? own(at(request, 0)) : UINTPTR_MAX;
-	if (sn_vain_is(question(TEST, 1, request))) {
+	if (sn_vain_may() && sn_vain_is(question(TEST, 1, request))) {
 		*flag = 0;
 		return 0;
 	}
@@ -306,7 +306,7 @@ static int testall_others(int n, void *requests, int *flag, void *statuses)
 /* What is said of nothing only the MPI knows. */
 int sn_own_testall(int n, void *requests, int *flag, void *statuses)
 {
-	if (sn_vain_is(question(TESTALL, n, requests))) {
+	if (sn_vain_may() && sn_vain_is(question(TESTALL, n, requests))) {
 		*flag = 0;
 		return 0;
 	}
@@ -486,7 +486,7 @@ int sn_own_waitany(int n, void *requests, int *index, void *status)
 
 int sn_own_testany(int n, void *requests, int *index, int *flag, void *status)
 {
-	if (sn_vain_is(question(TESTANY, n, requests))) {
+	if (sn_vain_may() && sn_vain_is(question(TESTANY, n, requests))) {
 		*index = UNDEFINED;
 		*flag = 0;
 		return 0;
@@ -549,7 +549,7 @@ int sn_own_waitsome(int n, void *requests, int *count, int *indices, void *statu
 
 int sn_own_testsome(int n, void *requests, int *count, int *indices, void *statuses)
 {
-	if (sn_vain_is(question(TESTSOME, n, requests))) {
+	if (sn_vain_may() && sn_vain_is(question(TESTSOME, n, requests))) {
 		*count = 0;
 		return 0;
 	}

@@ -20,12 +20,18 @@
 #define SN_VAIN_TIGHT                                                                                        \
 	90 /* ticks from question to question, of which one takes 50 to 80: less is nothing but asking */
 
-/* what: stands for the call and its arguments; 0: it is never answered here. */
+/* Was the call before this one such a question? Else it need not be said what this one asks. */
+static inline bool sn_vain_may(void)
+{
+	const struct sn_mine *mine = sn_mpi_thread.mine;
+	return !likely(!mine || !mine->vain.what || sn_mpi_thread.calls != mine->vain.calls + 1);
+}
+
+/* It may; what: stands for the call and its arguments; 0: it is never answered here. */
 static inline bool sn_vain_is(uintptr_t what)
 {
-	struct sn_mine *mine = sn_mpi_thread.mine;
-	struct sn_vain *v = mine ? &mine->vain : NULL;
-	if (likely(!v || !what || v->what != what || sn_mpi_thread.calls != v->calls + 1))
+	struct sn_vain *v = &sn_mpi_thread.mine->vain;
+	if (v->what != what)
 		return false;
 	uint64_t most = (v->last - v->first) / SN_VAIN_PART, since = sn_quick_ticks() - v->last;
 	if (v->works && since < (most < SN_VAIN_TICKS ? most : SN_VAIN_TICKS)) {
