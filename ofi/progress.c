@@ -348,10 +348,10 @@ static unsigned shared_nap_begin(struct sn_shim_thread *t, unsigned nap)
  */
 static void waits_long(struct sn_ofi_set *set)
 {
-	static atomic_flag said = ATOMIC_FLAG_INIT;
+	static atomic_bool said;
 
-	for (unsigned i = 0; i < set->count; i++)
-		if (sn_ep_in_vain(set->eps[i]) && !atomic_flag_test_and_set(&said))
+	for (unsigned i = 0; i < set->count && !atomic_load_explicit(&said, memory_order_relaxed); i++)
+		if (sn_ep_in_vain(set->eps[i]) && !atomic_exchange(&said, true))
 			sn_warn("nothing has come for %u s: %s", (unsigned)(LONG_NS / 1000000000u),
 				sn_last_error());
 }
