@@ -10,6 +10,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import time
 
 
 def hierarchy():
@@ -53,6 +54,7 @@ class Cores:
         self.cores = sorted(os.sched_getaffinity(0))
         self.version, self.root = hierarchy() if held else None, None
         self.made = {}  # core -> the folder of its cpuset
+        atexit.register(self.clear)
         try:
             if self.version:
                 self.root = mounted(self.version)
@@ -61,7 +63,6 @@ class Cores:
         except OSError as e:
             print(f"no cpusets ({e}): the hosts' processes are bound to a core each, and their threads are not held")
             self.clear()
-        atexit.register(self.clear)
 
     def make(self, core):
         if self.version == 2:
@@ -76,8 +77,11 @@ class Cores:
 
     def clear(self):
         for folder in self.made.values():
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
+            for _ in range(20):  # until who was in there has gone
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+                    break
+                time.sleep(0.05)
         self.made = {}
         if self.root:
             subprocess.run(["umount", "-l", self.root], check=False)

@@ -18,7 +18,8 @@ static int by_mpi(const struct call *c, int *flag, void *status, const union fun
 static int by_mpi_again(const struct call *c, int *flag, void *status, const union function *mpi)
 {
 	uint32_t calls = sn_mpi_thread.calls;
-	uintptr_t what = ((uintptr_t)c->comm * 31 + (uint32_t)c->peer) * 31 + (uint32_t)c->tag;
+	uint64_t sides = (uint64_t)(uint32_t)c->peer << 32 | (uint32_t)c->tag;
+	uintptr_t what = sn_vain_sum(sn_vain_sum(1, c->comm), sides);
 	if (flag && sn_vain_may() && sn_vain_is(what)) {
 		*flag = 0;
 		return 0;

@@ -106,11 +106,11 @@ int64_t sn_own_look_begun(struct slot *s)
 /* What stands for a call and its requests; 0: they are too many. */
 static inline uintptr_t question(unsigned call, int n, const void *requests)
 {
-	uintptr_t sum = call + 1;
+	uint64_t sum = sn_vain_sum(call + 1, (uint64_t)n);
 	if (!requests || n <= 0 || n > FEW)
 		return 0;
 	for (int i = 0; i < n; i++)
-		sum = sum * 31 + at(requests, i);
+		sum = sn_vain_sum(sum, at(requests, i));
 	return sum;
 }
 

@@ -20,6 +20,17 @@
 #define SN_VAIN_TIGHT                                                                                        \
 	90 /* ticks from question to question, of which one takes 50 to 80: less is nothing but asking */
 
+/*
+ * What stands for a question is summed up by this, argument by argument. No two of a program's may stand for the same: the second
+ * would be answered by what was heard of the first, each time anew.
+ */
+static inline uint64_t sn_vain_sum(uint64_t sum, uint64_t argument)
+{
+	sum = (sum ^ argument) * 0xd6e8feb86659fd93u;
+	sum = (sum ^ sum >> 32) * 0xd6e8feb86659fd93u;
+	return sum ^ sum >> 32;
+}
+
 /* Was the call before this one such a question? Else it need not be said what this one asks. */
 static inline bool sn_vain_may(void)
 {

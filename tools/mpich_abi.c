@@ -158,11 +158,27 @@ static void dirs_add_search(struct dirs *d, const char *file, const char *list)
 	free(bin);
 }
 
+struct origin { /* of a DT_RPATH: the program's, which counts for what its libraries need, too, unless they have a DT_RUNPATH */
+	char *file;
+	char search[sizeof(((struct sn_elf *)0)->search)];
+};
+
+static void origin_of(struct origin *program, const char *file)
+{
+	struct sn_elf elf;
+	*program = (struct origin){.file = sn_tool_strdup(file)};
+	if (sn_elf_read(file, &elf) && elf.search_first)
+		memcpy(program->search, elf.search, sizeof(program->search));
+}
+
 /* As the loader looks for what this file needs. */
-static void dirs_of_loader(struct dirs *d, const char *file, const struct sn_elf *elf)
+static void dirs_of_loader(struct dirs *d, const char *file, const struct sn_elf *elf,
+			   const struct origin *program)
 {
 	if (elf->search_first)
 		dirs_add_search(d, file, elf->search);
+	if (elf->search_first || !*elf->search)
+		dirs_add_search(d, program->file, program->search);
 	dirs_add_list(d, getenv("LD_LIBRARY_PATH"), "");
 	if (!elf->search_first)
 		dirs_add_search(d, file, elf->search);
@@ -199,10 +215,11 @@ static bool needed_has(const struct needed *n, const char *name)
 }
 
 /* What this file needs and has not been seen. */
-static void needed_by(struct needed *n, const char *file, const struct sn_elf *elf)
+static void needed_by(struct needed *n, const char *file, const struct sn_elf *elf,
+		      const struct origin *program)
 {
 	struct dirs d = {.count = 0};
-	dirs_of_loader(&d, file, elf);
+	dirs_of_loader(&d, file, elf, program);
 	for (unsigned i = 0; i < elf->needed_count && n->count < MAX_NEEDED; i++) {
 		char *found = needed_has(n, elf->needed[i]) ? NULL : find_in(&d, elf->needed[i], false);
 		if (found)
@@ -215,7 +232,7 @@ static void needed_by(struct needed *n, const char *file, const struct sn_elf *e
  * The MPI library that a program is linked with, itself or by way of others: Fortran's bindings are in a library of their own,
  * which is often all that a program names. *elf is of who names it, *by (or NULL) its path; the caller frees that.
  */
-static const char *mpi_of(const char *file, struct sn_elf *elf, char **by)
+static const char *mpi_of(const char *file, struct sn_elf *elf, char **by, const struct origin *program)
 {
 	struct needed n = {.count = 0};
 	const char *library = NULL;
@@ -228,7 +245,7 @@ static const char *mpi_of(const char *file, struct sn_elf *elf, char **by)
 		if (library)
 			*by = sn_tool_strdup(n.file[i]);
 		else
-			needed_by(&n, n.file[i], elf);
+			needed_by(&n, n.file[i], elf, program);
 	}
 	for (unsigned i = 0; i < n.count; i++) {
 		free(n.name[i]);
@@ -237,14 +254,19 @@ static const char *mpi_of(const char *file, struct sn_elf *elf, char **by)
 	return library;
 }
 
-/* The first file in argv that asks for an MPI library, and which. *elf and *by: as above. */
-static const char *program(char *const *argv, struct sn_elf *elf, char **by)
+/* The first file in argv that asks for an MPI library, and which. *elf and *by: as above; *origin: of the program, freed likewise. */
+static const char *program(char *const *argv, struct sn_elf *elf, char **by, struct origin *origin)
 {
 	const char *library = NULL;
 	*by = NULL;
+	*origin = (struct origin){0};
 	for (; *argv && !library; argv++) {
 		char *file = **argv == '-' ? NULL : sn_tool_which(*argv);
-		library = file ? mpi_of(file, elf, by) : NULL;
+		if (!file)
+			continue;
+		free(origin->file);
+		origin_of(origin, file);
+		library = mpi_of(file, elf, by, origin);
 		free(file);
 	}
 	return library;
@@ -253,8 +275,10 @@ static const char *program(char *const *argv, struct sn_elf *elf, char **by)
 const char *sn_mpich_program_library(char *const *argv)
 {
 	struct sn_elf elf;
+	struct origin origin;
 	char *file;
-	const char *library = program(argv, &elf, &file);
+	const char *library = program(argv, &elf, &file, &origin);
+	free(origin.file);
 	free(file);
 	return library;
 }
@@ -262,14 +286,17 @@ const char *sn_mpich_program_library(char *const *argv)
 enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv)
 {
 	struct sn_elf elf;
+	struct origin origin;
 	char *file;
 	struct dirs d = {.count = 0};
-	const char *library = program(argv, &elf, &file);
+	const char *library = program(argv, &elf, &file, &origin);
 	if (!library) {
+		free(origin.file);
 		free(file);
 		return SN_MPICH_UNKNOWN;
 	}
-	dirs_of_loader(&d, file, &elf);
+	dirs_of_loader(&d, file, &elf, &origin);
+	free(origin.file);
 	char *found = find_in(&d, library, false);
 	enum sn_mpich_kind kind = !found || !suits(found) ? SN_MPICH_UNKNOWN
 				  : is_intel(found)	  ? SN_MPICH_INTEL

@@ -144,6 +144,11 @@ class Mistakes(RunTest):
         lines = self.dry(self.launcher("mpirun", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")), "-n", "2", program)
         said = "the program is linked with Open MPI but started by MPICH 5.0.2: every rank would run alone"
         self.assertTrue(any(said in line for line in lines), lines)
+        self.compile("libfort.so", "-shared", "-fPIC", "-Wl,-soname,libfort.so", *rpath[:2], "-l:libring.so")  # by the program's list
+        self.compile("libring.so", "-shared", "-fPIC", "-Wl,-soname,libring.so", *rpath[:2], "-l:libmpi.so.40")
+        program = self.compile("program", *rpath, "-Wl,--disable-new-dtags", "-l:libfort.so")
+        lines = self.dry(self.launcher("mpirun", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")), "-n", "2", program)
+        self.assertTrue(any(said in line for line in lines), lines)
         os.unlink(os.path.join(self.dir, "libfort.so"))  # that it is missing is for the loader to say
         lines = self.dry(self.launcher("mpirun", HYDRA % ("5.0.2", "'--with-device=ch4:ofi'")), "-n", "2", program)
         self.assertFalse(any(said in line for line in lines), lines)
