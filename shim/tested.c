@@ -114,6 +114,27 @@ static inline uintptr_t question(unsigned call, int n, const void *requests)
 	return sum;
 }
 
+/* A question that goes to the MPI. */
+struct asked {
+	uintptr_t what;
+	uint32_t calls; /* of this thread, up to it */
+};
+
+static inline struct asked asks(unsigned call, int n, const void *requests)
+{
+	return (struct asked){question(call, n, requests), sn_mpi_thread.calls};
+}
+
+static inline void answered(const struct asked *a, bool in_vain)
+{
+	sn_vain_was(a->what, in_vain, a->calls);
+}
+
+static inline bool is_in_vain(unsigned call, int n, const void *requests)
+{
+	return sn_vain_may() && sn_vain_is(question(call, n, requests));
+}
+
 /* ---- by the MPI ---- */
 
 /*
@@ -184,8 +205,7 @@ static void over(const struct lesson *l, const void *requests, bool ended, const
 
 static __attribute__((noinline)) int test_slowly(void *request, int *flag, void *status)
 {
-	uint32_t calls = sn_mpi_thread.calls;
-	uintptr_t what = question(TEST, 1, request);
+	struct asked a = asks(TEST, 1, request);
 	uint64_t unused[8];
 	struct slot *lent = lend(1, request);
 	struct lesson l = begin(1, request);
@@ -197,14 +217,14 @@ static __attribute__((noinline)) int test_slowly(void *request, int *flag, void 
 	if (!rc && *flag && was != sn_own_null && at(request, 0) == sn_own_null && !sn_requests_about())
 		sn_own_switch_on(sn_own_null);
 	take_back(lent, request);
-	sn_vain_was(what, !rc && !*flag, calls);
+	answered(&a, !rc && !*flag);
 	return sn_requests_after(rc);
 }
 
 int sn_own_test(void *request, int *flag, void *status)
 {
 	uintptr_t i = likely(request) ? own(at(request, 0)) : UINTPTR_MAX;
-	if (sn_vain_may() && sn_vain_is(question(TEST, 1, request))) {
+	if (is_in_vain(TEST, 1, request)) {
 		*flag = 0;
 		return 0;
 	}
@@ -227,14 +247,11 @@ int sn_own_test(void *request, int *flag, void *status)
 
 static __attribute__((noinline)) int testall_slowly(int n, void *requests, int *flag, void *statuses)
 {
-	uint32_t calls = sn_mpi_thread.calls;
-	uintptr_t what = question(TESTALL, n, requests);
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
 	int rc = sn_own_mpi[TESTALL].testall(n, requests, flag, statuses);
 	over(&l, requests, !rc && *flag, l.at < 0 ? NULL : status_at(statuses, l.at));
 	take_back(lent, requests);
-	sn_vain_was(what, !rc && !*flag, calls);
 	return sn_requests_after(rc);
 }
 
@@ -271,8 +288,6 @@ static int error_of_only(int n, void *requests, void *statuses)
  */
 static int testall_others(int n, void *requests, int *flag, void *statuses)
 {
-	uint32_t calls = sn_mpi_thread.calls;
-	uintptr_t what = question(TESTALL, n, requests);
 	handle was[FEW];
 	for (int i = 0; i < n; i++) {
 		was[i] = at(requests, i);
@@ -299,19 +314,27 @@ static int testall_others(int n, void *requests, int *flag, void *statuses)
 		else if (s)
 			put_back(s, false);
 	}
-	sn_vain_was(what, !rc && !*flag, calls);
 	return sn_requests_after(rc);
+}
+
+/* plain: it is few, and none is watched. */
+static int testall_by_mpi(bool plain, int n, void *requests, int *flag, void *statuses)
+{
+	struct asked a = asks(TESTALL, n, requests);
+	int rc = (plain ? testall_others : testall_slowly)(n, requests, flag, statuses);
+	answered(&a, !rc && !*flag);
+	return rc;
 }
 
 /* What is said of nothing only the MPI knows. */
 int sn_own_testall(int n, void *requests, int *flag, void *statuses)
 {
-	if (sn_vain_may() && sn_vain_is(question(TESTALL, n, requests))) {
+	if (is_in_vain(TESTALL, n, requests)) {
 		*flag = 0;
 		return 0;
 	}
 	if (!requests || n <= 0 || !sn_requests_about() || !sn_own_enter())
-		return testall_slowly(n, requests, flag, statuses);
+		return testall_by_mpi(false, n, requests, flag, statuses);
 	bool others = false, pending = false;
 	for (int i = 0; i < n && !pending; i++) {
 		uintptr_t k = own(at(requests, i));
@@ -331,8 +354,7 @@ int sn_own_testall(int n, void *requests, int *flag, void *statuses)
 	/* one may be watched among them */
 	bool watched =
 		sn_mpi_thread.mine && sn_mpi_thread.mine->pending; /* none: another thread has begun them */
-	bool plain = n <= FEW && !watched;
-	return (plain ? testall_others : testall_slowly)(n, requests, flag, statuses);
+	return testall_by_mpi(n <= FEW && !watched, n, requests, flag, statuses);
 }
 
 /* ---- MPI_Waitany, MPI_Testany ---- */
@@ -441,8 +463,7 @@ static void one(int i, void *requests, void *status)
 
 static __attribute__((noinline)) int any_slowly(int n, void *requests, int *index, int *flag, void *status)
 {
-	uint32_t calls = sn_mpi_thread.calls;
-	uintptr_t what = flag ? question(TESTANY, n, requests) : 0;
+	struct asked a = asks(flag ? TESTANY : WAITANY, n, requests);
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
 	if (!flag && sn_begun_any_real())
@@ -452,7 +473,7 @@ static __attribute__((noinline)) int any_slowly(int n, void *requests, int *inde
 	bool ended = !rc && (!flag || *flag) && *index == l.at;
 	over(&l, requests, ended, status);
 	take_back(lent, requests);
-	sn_vain_was(what, flag && !rc && !*flag, calls);
+	answered(&a, flag && !rc && !*flag);
 	return sn_requests_after(rc);
 }
 
@@ -486,7 +507,7 @@ int sn_own_waitany(int n, void *requests, int *index, void *status)
 
 int sn_own_testany(int n, void *requests, int *index, int *flag, void *status)
 {
-	if (sn_vain_may() && sn_vain_is(question(TESTANY, n, requests))) {
+	if (is_in_vain(TESTANY, n, requests)) {
 		*index = UNDEFINED;
 		*flag = 0;
 		return 0;
@@ -499,8 +520,7 @@ int sn_own_testany(int n, void *requests, int *index, int *flag, void *status)
 static __attribute__((noinline)) int some_slowly(int call, int n, void *requests, int *count, int *indices,
 						 void *statuses)
 {
-	uint32_t calls = sn_mpi_thread.calls;
-	uintptr_t what = call == TESTSOME ? question(TESTSOME, n, requests) : 0;
+	struct asked a = asks((unsigned)call, n, requests);
 	struct slot *lent = lend(n, requests);
 	struct lesson l = begin(n, requests);
 	if (call == WAITSOME && sn_begun_any_real())
@@ -511,7 +531,7 @@ static __attribute__((noinline)) int some_slowly(int call, int n, void *requests
 			found = i;
 	over(&l, requests, found >= 0, found < 0 ? NULL : status_at(statuses, found));
 	take_back(lent, requests);
-	sn_vain_was(what, !rc && *count == 0, calls);
+	answered(&a, call == TESTSOME && !rc && *count == 0);
 	return sn_requests_after(rc);
 }
 
@@ -549,7 +569,7 @@ int sn_own_waitsome(int n, void *requests, int *count, int *indices, void *statu
 
 int sn_own_testsome(int n, void *requests, int *count, int *indices, void *statuses)
 {
-	if (sn_vain_may() && sn_vain_is(question(TESTSOME, n, requests))) {
+	if (is_in_vain(TESTSOME, n, requests)) {
 		*count = 0;
 		return 0;
 	}

@@ -163,12 +163,11 @@ struct origin { /* of a DT_RPATH: the program's, which counts for what its libra
 	char search[sizeof(((struct sn_elf *)0)->search)];
 };
 
-static void origin_of(struct origin *program, const char *file)
+static void origin_is(struct origin *program, const char *file, const struct sn_elf *elf)
 {
-	struct sn_elf elf;
-	*program = (struct origin){.file = sn_tool_strdup(file)};
-	if (sn_elf_read(file, &elf) && elf.search_first)
-		memcpy(program->search, elf.search, sizeof(program->search));
+	program->file = sn_tool_strdup(file);
+	if (elf->search_first)
+		memcpy(program->search, elf->search, sizeof(program->search));
 }
 
 /* As the loader looks for what this file needs. */
@@ -232,7 +231,7 @@ static void needed_by(struct needed *n, const char *file, const struct sn_elf *e
  * The MPI library that a program is linked with, itself or by way of others: Fortran's bindings are in a library of their own,
  * which is often all that a program names. *elf is of who names it, *by (or NULL) its path; the caller frees that.
  */
-static const char *mpi_of(const char *file, struct sn_elf *elf, char **by, const struct origin *program)
+static const char *mpi_of(const char *file, struct sn_elf *elf, char **by, struct origin *program)
 {
 	struct needed n = {.count = 0};
 	const char *library = NULL;
@@ -241,6 +240,8 @@ static const char *mpi_of(const char *file, struct sn_elf *elf, char **by, const
 	for (unsigned i = 0; i < n.count && !library; i++) {
 		if (!sn_elf_read(n.file[i], elf))
 			continue;
+		if (i == 0)
+			origin_is(program, file, elf);
 		library = needs_mpi(elf);
 		if (library)
 			*by = sn_tool_strdup(n.file[i]);
@@ -262,11 +263,9 @@ static const char *program(char *const *argv, struct sn_elf *elf, char **by, str
 	*origin = (struct origin){0};
 	for (; *argv && !library; argv++) {
 		char *file = **argv == '-' ? NULL : sn_tool_which(*argv);
-		if (!file)
-			continue;
 		free(origin->file);
-		origin_of(origin, file);
-		library = mpi_of(file, elf, by, origin);
+		*origin = (struct origin){0};
+		library = file ? mpi_of(file, elf, by, origin) : NULL;
 		free(file);
 	}
 	return library;
@@ -283,21 +282,21 @@ const char *sn_mpich_program_library(char *const *argv)
 	return library;
 }
 
-enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv)
+enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv, const char **library)
 {
 	struct sn_elf elf;
 	struct origin origin;
 	char *file;
 	struct dirs d = {.count = 0};
-	const char *library = program(argv, &elf, &file, &origin);
-	if (!library) {
+	*library = program(argv, &elf, &file, &origin);
+	if (!*library) {
 		free(origin.file);
 		free(file);
 		return SN_MPICH_UNKNOWN;
 	}
 	dirs_of_loader(&d, file, &elf, &origin);
 	free(origin.file);
-	char *found = find_in(&d, library, false);
+	char *found = find_in(&d, *library, false);
 	enum sn_mpich_kind kind = !found || !suits(found) ? SN_MPICH_UNKNOWN
 				  : is_intel(found)	  ? SN_MPICH_INTEL
 							  : SN_MPICH_ITSELF;

@@ -400,7 +400,8 @@ static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, c
 			       const char *mpich_lib)
 {
 	bool launcher = l->mpi == SN_MPI_MPICH || l->mpi == SN_MPI_INTEL;
-	const char *wants = sn_mpich_program_library(argv + launcher);
+	const char *wants;
+	enum sn_mpich_kind kind = sn_mpich_program_runs_on(argv + launcher, &wants);
 	bool redirect = launcher && !l->ofi;
 	if (wants && strcmp(wants, "libmpi.so.40") == 0 && launcher)
 		sn_plan_note(
@@ -409,7 +410,6 @@ static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, c
 			l->title);
 	if (wants)
 		redirect = strcmp(wants, "libmpich.so.12") == 0 && !sn_mpich_installed_suits(l);
-	enum sn_mpich_kind kind = sn_mpich_program_runs_on(argv + launcher);
 	if ((redirect || mpich_lib) && sn_mpich_redirect(p, l, mpich_lib, &kind) != 0)
 		return -1;
 	if (kind == SN_MPICH_INTEL && l->mpi == SN_MPI_MPICH)
@@ -421,12 +421,11 @@ static int check_mpich_library(struct sn_plan *p, const struct sn_launcher *l, c
 	return 0;
 }
 
-/* What is started as it stands, but not over sennit, or not as one job. */
+/* By Open MPI: what is started as it stands, but not over sennit, or not as one job. */
 static void note_the_program(struct sn_plan *p, const struct sn_launcher *l, char *const *argv)
 {
-	bool launched = l->mpi != SN_MPI_PROGRAM, open_mpi = l->mpi == SN_MPI_OPEN4 || l->mpi == SN_MPI_OPEN5;
-	const char *wants = sn_mpich_program_library(argv + launched);
-	if (wants && open_mpi && strcmp(wants, "libmpi.so.40") != 0)
+	const char *wants = sn_mpich_program_library(argv + 1);
+	if (wants && strcmp(wants, "libmpi.so.40") != 0)
 		sn_plan_note(p,
 			     "the program is linked with MPICH or Intel MPI (%s) but started by %s: every "
 			     "rank would run alone, or, with an MPICH that joins by PMIx, without sennit",
@@ -461,8 +460,9 @@ int sn_plan_make(struct sn_plan *p, const struct sn_launcher *l, char **argv, co
 		for_intel_mpi(p, argv, any);
 	if (l->mpi == SN_MPI_INTEL)
 		sn_plan_set(p, argv, "I_MPI_HYDRA_ENV", "all");
-	note_the_program(p, l, argv);
-	if (!open_mpi && check_mpich_library(p, l, argv, mpich_lib) != 0)
+	if (open_mpi)
+		note_the_program(p, l, argv);
+	else if (check_mpich_library(p, l, argv, mpich_lib) != 0)
 		return -1;
 	p->argv = open_mpi ? insert_exports(p, l, argv) : copy_arguments(argv);
 	if (!p->argv) {

@@ -73,10 +73,10 @@ void sn_plan_for_srun(struct sn_plan *p);
 const char *sn_mpich_program_library(char *const *argv);
 /*
  * Which of those that can use libfabric does it run on, as far as that shows: MPICH, and what is built from it, or
- * Intel's?
+ * Intel's? *library: as above.
  */
 enum sn_mpich_kind { SN_MPICH_UNKNOWN, SN_MPICH_ITSELF, SN_MPICH_INTEL };
-enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv);
+enum sn_mpich_kind sn_mpich_program_runs_on(char *const *argv, const char **library);
 /* Can something be loaded under the first program in argv? */
 enum sn_program { SN_PROGRAM_OPEN, SN_PROGRAM_STATIC, SN_PROGRAM_OTHER_LIBC };
 enum sn_program sn_mpich_program_kind(char *const *argv, const char **name);

@@ -32,14 +32,15 @@ static int number(const char *text)
 	return n < INT_MAX ? (int)n : 0;
 }
 
-static int first_of(const char *const names[LAUNCHERS])
+/* otherwise: none of them is set, to a number. */
+static int first_of(const char *const names[LAUNCHERS], int otherwise)
 {
 	for (int i = 0; i < LAUNCHERS; i++) {
 		const char *text = names[i] ? secure_getenv(names[i]) : NULL;
 		if (text)
-			return number(text);
+			return *text >= '0' && *text <= '9' ? number(text) : otherwise;
 	}
-	return 0;
+	return otherwise;
 }
 
 /*
@@ -60,23 +61,18 @@ static int all_of_step(void)
 struct sn_launched sn_launched(void)
 {
 	int step = all_of_step();
-	return (struct sn_launched){.rank = first_of(rank_names),
-				    .here = step ? step : first_of(here_names),
-				    .all = step ? step : first_of(all_names),
+	return (struct sn_launched){.rank = first_of(rank_names, 0),
+				    .here = step ? step : first_of(here_names, 0),
+				    .all = step ? step : first_of(all_names, 0),
 				    .hydra = secure_getenv(rank_names[HYDRA]) != NULL};
 }
 
 /* srun gives its ranks one of these, too; its own name for them a shell of it has as well. */
 int sn_launched_rank(void)
 {
-	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+	static const char *const names[LAUNCHERS] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *text = secure_getenv(names[i]);
-		if (text && *text >= '0' && *text <= '9')
-			return number(text);
-	}
-	return -1;
+	return first_of(names, -1);
 }
 
 /* It has no other name for itself that a program can see. */

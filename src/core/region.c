@@ -107,10 +107,9 @@ int sn_region_free(sn_ep *ep, sn_region *region)
 	if (sn_core_foreign(ep))
 		return sn_core_forked();
 	sn_lock_guest(&ep->lock);
-	struct sn_region **at = ep->region_hash_size ? slot_of(ep, region->key) : NULL;
-	bool found = at && *at == region;
+	bool found = find(ep, region->key) == region;
 	if (found) {
-		*at = region->hash_next;
+		*slot_of(ep, region->key) = region->hash_next;
 		ep->region_count--;
 	}
 	sn_unlock_visit(&ep->lock);
