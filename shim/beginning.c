@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "beginning.h"
+#include "agree.h"
 #include "begun.h"
 #include "collective.h"
 #include "proof.h"
@@ -61,8 +62,10 @@ static inline int call(int name, struct sn_collective *c, const void *from, void
 	c->to = (uintptr_t)to >> SN_QUICK_REGION;
 	c->generation = sn_collective_generation();
 	sn_quick_told();
+	sn_agree_note(c, true);
 	struct sn_meet *m = sn_begun_of(c);
-	return m ? sn_begun_do(m, c, from, to, request) : do_slowly(name, c, from, to, request);
+	return sn_agree_ended(c, m ? sn_begun_do(m, c, from, to, request)
+				   : do_slowly(name, c, from, to, request));
 }
 
 static inline int sums(int name, int kind, const void *from, void *to, int count, handle type, handle op,
@@ -167,18 +170,19 @@ extern int PMPI_Iscatter(const void *out, int count, handle type, void *in, int 
 			 int root, handle comm, void *request);
 
 /* The MPI's; NULL: it has none, or the one without is as good. */
-static union function wide_of(int kind, bool fit)
+static union function wide_of(int kind, bool fit, handle comm)
 {
 	union function none = {NULL}, mpi = SN_FUNCTION(&next[WIDE][kind]);
 	if (fit || !mpi.symbol)
 		return none;
+	sn_agree_doubt(comm);
 	sn_requests_before();
 	return mpi;
 }
 
 static int bcast_c(void *buf, int64_t count, handle type, int root, handle comm, void *request)
 {
-	union function mpi = wide_of(SN_BCAST, fits(count));
+	union function mpi = wide_of(SN_BCAST, fits(count), comm);
 	return mpi.symbol ? mpi.bcast_c(buf, count, type, root, comm, request)
 			  : PMPI_Ibcast(buf, int_of(count), type, root, comm, request);
 }
@@ -186,7 +190,7 @@ static int bcast_c(void *buf, int64_t count, handle type, int root, handle comm,
 static int allreduce_c(const void *from, void *to, int64_t count, handle type, handle op, handle comm,
 		       void *request)
 {
-	union function mpi = wide_of(SN_ALLREDUCE, fits(count));
+	union function mpi = wide_of(SN_ALLREDUCE, fits(count), comm);
 	return mpi.symbol ? mpi.allreduce_c(from, to, count, type, op, comm, request)
 			  : PMPI_Iallreduce(from, to, int_of(count), type, op, comm, request);
 }
@@ -194,7 +198,7 @@ static int allreduce_c(const void *from, void *to, int64_t count, handle type, h
 static int reduce_c(const void *from, void *to, int64_t count, handle type, handle op, int root, handle comm,
 		    void *request)
 {
-	union function mpi = wide_of(SN_REDUCE, fits(count));
+	union function mpi = wide_of(SN_REDUCE, fits(count), comm);
 	return mpi.symbol ? mpi.reduce_c(from, to, count, type, op, root, comm, request)
 			  : PMPI_Ireduce(from, to, int_of(count), type, op, root, comm, request);
 }
@@ -203,7 +207,7 @@ static int alltoall_c(const void *out, int64_t count, handle type, void *in, int
 		      handle comm, void *request)
 {
 	bool fit = (fits(count) || sn_mpi_in_place(out)) && fits(in_count);
-	union function mpi = wide_of(SN_ALLTOALL, fit);
+	union function mpi = wide_of(SN_ALLTOALL, fit, comm);
 	return mpi.symbol ? mpi.blocks_c(out, count, type, in, in_count, in_type, comm, request)
 			  : PMPI_Ialltoall(out, int_of(count), type, in, int_of(in_count), in_type, comm,
 					   request);
@@ -213,7 +217,7 @@ static int allgather_c(const void *out, int64_t count, handle type, void *in, in
 		       handle in_type, handle comm, void *request)
 {
 	bool fit = (fits(count) || sn_mpi_in_place(out)) && fits(in_count);
-	union function mpi = wide_of(SN_ALLGATHER, fit);
+	union function mpi = wide_of(SN_ALLGATHER, fit, comm);
 	return mpi.symbol ? mpi.blocks_c(out, count, type, in, in_count, in_type, comm, request)
 			  : PMPI_Iallgather(out, int_of(count), type, in, int_of(in_count), in_type, comm,
 					    request);
@@ -234,7 +238,7 @@ static int gather_c(const void *out, int64_t count, handle type, void *in, int64
 		    int root, handle comm, void *request)
 {
 	bool fit = all_fit(sn_mpi_in_place(out) ? 0 : count, false, in_count, true, root, comm);
-	union function mpi = wide_of(SN_GATHER, fit);
+	union function mpi = wide_of(SN_GATHER, fit, comm);
 	return mpi.symbol ? mpi.gather_c(out, count, type, in, in_count, in_type, root, comm, request)
 			  : PMPI_Igather(out, int_of(count), type, in, int_of(in_count), in_type, root, comm,
 					 request);
@@ -244,7 +248,7 @@ static int scatter_c(const void *out, int64_t count, handle type, void *in, int6
 		     int root, handle comm, void *request)
 {
 	bool fit = all_fit(count, true, sn_mpi_in_place(in) ? 0 : in_count, false, root, comm);
-	union function mpi = wide_of(SN_SCATTER, fit);
+	union function mpi = wide_of(SN_SCATTER, fit, comm);
 	return mpi.symbol ? mpi.gather_c(out, count, type, in, in_count, in_type, root, comm, request)
 			  : PMPI_Iscatter(out, int_of(count), type, in, int_of(in_count), in_type, root, comm,
 					  request);

@@ -377,7 +377,7 @@ static bool is_wrong(const struct sn_begun *b, bool root)
 int sn_begun_do(struct sn_meet *m, const struct sn_collective *c, const void *from, void *to, void *request)
 {
 	bool root = is_root(m, c);
-	struct sn_begun b = {.m = m, .c = *c, .to = to};
+	struct sn_begun b = {.m = m, .c = *c, .to = to, .so_far.number = m->noted};
 	b.in_place = sn_mpi_in_place(c->kind == SN_SCATTER ? to : from);
 	if (!likely(!atomic_load_explicit(&m->mem->failed, memory_order_relaxed)))
 		return sn_proof_failed(c->comm);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collective.h"
+#include "agree.h"
 #include "bcast.h"
 #include "blocks.h"
 #include "flat.h"
@@ -70,11 +71,18 @@ static inline const struct sn_shim_quick *quick(struct sn_seen *e, const struct 
 	return sn_quick();
 }
 
+#define LONG_NS UINT64_C(10000000000)
 static handle waits_in;
+static uint64_t waits_since;
 
 static void meanwhile(void)
 {
+	uint64_t now = sn_quick_now_ns();
 	sn_proof_look(waits_in);
+	if (!waits_since)
+		waits_since = now;
+	if (now - waits_since > LONG_NS)
+		sn_agree_waits_long();
 }
 
 static __attribute__((noinline)) int send_late(const struct sn_shim_quick *q, const struct sn_seen *e,
@@ -92,6 +100,7 @@ static __attribute__((noinline)) int recv_late(const struct sn_shim_quick *q, co
 	if (s == e->step)
 		return NOT_BEGUN;
 	waits_in = e->call.comm;
+	waits_since = 0;
 	return q->recv_surely(&s->way, buf, meanwhile) < 0 ? sn_proof_failed(e->call.comm) : 0;
 }
 
@@ -231,11 +240,9 @@ static __attribute__((noinline)) int do_watched(const struct sn_collective *c, c
 	return rc;
 }
 
-static inline int call(struct sn_collective *c, const void *from, void *to, const union function *slowly)
+static inline int do_somehow(struct sn_collective *c, const void *from, void *to,
+			     const union function *slowly)
 {
-	sn_quick_told();
-	if (!likely(!atomic_load_explicit(&sn_meet_waiting, memory_order_relaxed)))
-		sn_meet_in_time(c->comm);
 	struct sn_meet *m = sn_flat_of(c);
 	if (m)
 		return sn_flat_do(m, c, from, to);
@@ -261,6 +268,15 @@ static inline int call(struct sn_collective *c, const void *from, void *to, cons
 	if (!likely(!marks) && !rc)
 		sn_flat_agreed(e);
 	return likely(rc != NOT_BEGUN) ? rc : do_slowly(c, from, to, slowly);
+}
+
+static inline int call(struct sn_collective *c, const void *from, void *to, const union function *slowly)
+{
+	sn_quick_told();
+	if (!likely(!atomic_load_explicit(&sn_meet_waiting, memory_order_relaxed)))
+		sn_meet_in_time(c->comm);
+	sn_agree_note(c, false);
+	return sn_agree_ended(c, do_somehow(c, from, to, slowly));
 }
 
 /* ---- standing in ---- */

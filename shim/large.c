@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "large.h"
+#include "agree.h"
 #include "proof.h"
 #include <limits.h>
 #include <pthread.h>
@@ -180,6 +181,15 @@ static inline union function beyond(int call, int64_t a, int64_t b)
 	return mpi;
 }
 
+/* Likewise of all ranks. */
+static inline union function all_beyond(int call, int64_t a, int64_t b, handle comm)
+{
+	union function mpi = beyond(call, a, b);
+	if (!likely(!mpi.symbol))
+		sn_agree_doubt(comm);
+	return mpi;
+}
+
 static int send(const void *buf, int64_t count, handle type, int to, int tag, handle comm)
 {
 	union function mpi = beyond(SEND, count, 0);
@@ -239,7 +249,7 @@ static int both(const void *out, int64_t out_count, handle out_type, int to, int
 
 static int bcast(void *buf, int64_t count, handle type, int root, handle comm)
 {
-	union function mpi = beyond(BCAST, count, 0);
+	union function mpi = all_beyond(BCAST, count, 0, comm);
 	struct many m;
 	if (mpi.symbol)
 		return mpi.bcast(buf, count, type, root, comm);
@@ -251,7 +261,7 @@ static inline int blocks(int call, const void *out, int64_t count, handle type, 
 			 handle in_type, handle comm)
 {
 	count = sn_mpi_in_place(out) ? 0 : count; /* then it says nothing, and the others' may be another */
-	union function mpi = beyond(call, count, in_count);
+	union function mpi = all_beyond(call, count, in_count, comm);
 	struct many a, b = {0};
 	if (mpi.symbol)
 		return mpi.blocks(out, count, type, in, in_count, in_type, comm);
@@ -288,7 +298,7 @@ static int64_t roots(int64_t count, int root, handle comm)
 static int rooted(int call, const void *out, int64_t count, handle type, void *in, int64_t in_count,
 		  handle in_type, int root, handle comm)
 {
-	union function mpi = beyond(call, count, in_count);
+	union function mpi = all_beyond(call, count, in_count, comm);
 	struct many a, b = {0};
 	if (mpi.symbol)
 		return mpi.gather(out, count, type, in, in_count, in_type, root, comm);
@@ -335,6 +345,7 @@ static int in_parts(int call, const void *from, void *to, int64_t count, handle 
 	intptr_t low, extent = 0;
 	pthread_once(&types_once, find_types);
 	int rc = of_types.get_extent(type, &low, &extent);
+	sn_agree_doubt(comm);
 	for (int64_t at = 0; at < count && !rc; at += PART) {
 		const void *in = sn_mpi_in_place(from) ? from : (const char *)from + extent * at;
 		int part = count - at < PART ? (int)(count - at) : PART;
@@ -358,7 +369,7 @@ static inline int any_sum(int call, const void *from, void *to, int64_t count, h
 static inline int sum(int call, const void *from, void *to, int64_t count, handle type, handle op,
 		      handle comm)
 {
-	union function mpi = beyond(call, count, 0);
+	union function mpi = all_beyond(call, count, 0, comm);
 	return mpi.symbol ? mpi.sum(from, to, count, type, op, comm)
 			  : any_sum(call, from, to, count, type, op, NO_ROOT, comm);
 }
@@ -380,7 +391,7 @@ static int exscan(const void *from, void *to, int64_t count, handle type, handle
 
 static int reduce(const void *from, void *to, int64_t count, handle type, handle op, int root, handle comm)
 {
-	union function mpi = beyond(REDUCE, count, 0);
+	union function mpi = all_beyond(REDUCE, count, 0, comm);
 	return mpi.symbol ? mpi.reduce(from, to, count, type, op, root, comm)
 			  : any_sum(REDUCE, from, to, count, type, op, root, comm);
 }
@@ -393,6 +404,7 @@ static int to_each(const void *from, char *to, const int64_t *counts, int64_t co
 	int ranks = 0, rank = 0;
 	int64_t at = 0;
 	pthread_once(&types_once, find_types);
+	sn_agree_doubt(comm);
 	int rc = of_types.get_extent(type, &low, &extent);
 	if (!rc && !(rc = sn_proof_mpi.comm_size(comm, &ranks)))
 		rc = sn_proof_mpi.comm_rank(comm, &rank);
@@ -413,7 +425,7 @@ static int to_each(const void *from, char *to, const int64_t *counts, int64_t co
 
 static int reduce_block(const void *from, void *to, int64_t count, handle type, handle op, handle comm)
 {
-	union function mpi = beyond(BLOCK, count, 0);
+	union function mpi = all_beyond(BLOCK, count, 0, comm);
 	if (mpi.symbol)
 		return mpi.sum(from, to, count, type, op, comm);
 	return count > INT_MAX && sn_proof_find()
@@ -433,9 +445,12 @@ static int reduce_scatter(const void *from, void *to, const int64_t *counts, han
 		most = counts[r] > most ? counts[r] : most;
 		few[r] = fits(counts[r]) ? (int)counts[r] : -1;
 	}
-	int rc = mpi.symbol && (!few || most > INT_MAX) ? mpi.parts(from, to, counts, type, op, comm)
-		 : most > INT_MAX			? to_each(from, to, counts, 0, type, op, comm)
-							: PMPI_Reduce_scatter(from, to, few, type, op, comm);
+	bool native = mpi.symbol && (!few || most > INT_MAX);
+	if (native)
+		sn_agree_doubt(comm);
+	int rc = native		  ? mpi.parts(from, to, counts, type, op, comm)
+		 : most > INT_MAX ? to_each(from, to, counts, 0, type, op, comm)
+				  : PMPI_Reduce_scatter(from, to, few, type, op, comm);
 	free(few);
 	return rc;
 }
@@ -446,6 +461,7 @@ static int from_each(const void *out, int64_t count, handle type, char *in, cons
 {
 	intptr_t low, extent = 0;
 	int rank = 0;
+	sn_agree_doubt(comm);
 	int rc = of_types.get_extent(in_type, &low, &extent);
 	if (!rc && !(rc = sn_proof_mpi.comm_rank(comm, &rank)) && !sn_mpi_in_place(out))
 		rc = allgather(out, count, type, in + extent * displs[rank], counts[rank], in_type,
@@ -520,6 +536,7 @@ static int allgatherv(const void *out, int64_t count, handle type, void *in, con
 		free(f.counts);
 		return done(&m, rc);
 	}
+	sn_agree_doubt(comm);
 	if (mpi.symbol)
 		return mpi.vary(out, count, type, in, counts, displs, in_type, comm);
 	return n && !inter ? from_each(out, count, type, in, counts, displs, in_type, comm, n)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "meet.h"
+#include "agree.h"
 #include "base/copy.h"
 #include "base/launched.h"
 #include "begun.h"
@@ -529,6 +529,7 @@ static __attribute__((noinline)) int wait_for(struct sn_meet *m, handle comm, un
 {
 	const struct sn_shim_quick *q = atomic_load_explicit(&sn_mpi_shim.quick, memory_order_relaxed);
 	struct awaited w = {m, word, number, rank, 0, q->crowded() ? 0 : QUIET};
+	struct sn_agree_wait so_far = {0};
 	unsigned naps = 0;
 	bool here = q->awake(look, &w) && come(&w);
 	while (!here) {
@@ -539,7 +540,9 @@ static __attribute__((noinline)) int wait_for(struct sn_meet *m, handle comm, un
 		/* no message ends a nap: where some have come, there may be more */
 		if (others_depend() || q->events() != events)
 			q->awake(look, &w);
-		bool ended = ++naps % ASKED == 0 && has_ended(m->mem, rank);
+		bool asks = ++naps % ASKED == 0, ended = asks && has_ended(m->mem, rank);
+		if (asks)
+			sn_agree_differ(m, &so_far); /* then it has failed */
 		bool failed = atomic_load(&m->mem->failed);
 		here = come(&w);
 		if (!here && ended)

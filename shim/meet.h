@@ -74,7 +74,7 @@ struct sn_meet_begun {		 /* begun.h: one rank's */
 /*
  * Then words[ranks], line[2][ranks], read[ranks], taken[ranks], places[PLACES], up[PLACES][ranks], cell[2][ranks][ranks], what does not fit into lines
  * [2][ranks][ROOM], and into places [PLACES][PLACE], rings[ranks + 1], and what does not fit into up [ranks][PLACES][PLACE]; and of each rank begun,
- * line[BEGUN + MORE], and what does not fit into these.
+ * line[BEGUN + MORE], and what does not fit into these. And notes[ranks][SN_AGREE_CALLS] (agree.h).
  */
 struct sn_meet_memory {
 	uint64_t key;		   /*    0 not another's */
@@ -174,6 +174,10 @@ struct sn_meet {
 	size_t at[2];		   /* this one, and the one before */
 	handle long_type, long_op; /* of the last call; UINTPTR_MAX: that is not remembered */
 	struct sn_long_form sum;
+	/* agree.h */
+	uint64_t noted; /* calls so far */
+	bool doubts;	/* some may not have been counted */
+	/* long.h, lend.h */
 	bool lends;
 	struct sn_lent heap;
 	const char *heaps[SN_MEET_RANKS]; /* here */
@@ -258,6 +262,8 @@ struct sn_meet_begun *sn_meet_begun(const struct sn_meet *m, unsigned rank);
 struct sn_meet_line *sn_meet_begun_line(const struct sn_meet *m, unsigned rank, uint64_t call);
 struct sn_meet_line *sn_meet_more_line(const struct sn_meet *m, unsigned rank, uint64_t call);
 char *sn_meet_begun_room(const struct sn_meet *m, unsigned rank, struct sn_meet_line *line, size_t len);
+/* agree.h: what that rank has noted. */
+struct sn_agree_call *sn_meet_notes(const struct sn_meet *m, unsigned rank);
 
 /*
  * Where the next piece goes in each rank's ring: behind the last one, or at its beginning, after `lap` bytes if that

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What lies where in the memory in which ranks meet. */
-#include "meet.h"
+#include "agree.h"
 
 #define PAGE ((size_t)4096)
 /* Of a place, and some lines more, as places a power of two apart would share few lines of a cache. */
@@ -74,9 +74,22 @@ static size_t begun_at(unsigned ranks)
 #define BEGUN_WORDS (2 * 64 + BEGUN_LINES * sizeof(struct sn_meet_line))
 #define BEGUN	    ((BEGUN_WORDS + BEGUN_LINES * BEGUN_ROOM + PAGE - 1) / PAGE * PAGE)
 
-size_t sn_meet_bytes(unsigned ranks)
+static size_t notes_at(unsigned ranks)
 {
 	return begun_at(ranks) + ranks * BEGUN;
+}
+
+#define NOTES (SN_AGREE_CALLS * sizeof(struct sn_agree_call))
+
+size_t sn_meet_bytes(unsigned ranks)
+{
+	return (notes_at(ranks) + ranks * NOTES + PAGE - 1) / PAGE * PAGE;
+}
+
+struct sn_agree_call *sn_meet_notes(const struct sn_meet *m, unsigned rank)
+{
+	char *notes = (char *)m->mem + notes_at(m->ranks) + rank * NOTES;
+	return (struct sn_agree_call *)(void *)notes;
 }
 
 struct sn_meet_line *sn_meet_line(const struct sn_meet *m, unsigned generation, unsigned rank)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shim.h"
+#include "agree.h"
 #include "closing.h"
 #include "crowd.h"
 #include "flat.h"
@@ -52,7 +53,8 @@ struct sn_shim sn_mpi_shim = {.version = SN_SHIM_VERSION,
 			      .pass = SN_SHIM_NOBODY,
 			      .thread = this_thread,
 			      .forget = forget,
-			      .give = sn_requests_read};
+			      .give = sn_requests_read,
+			      .waits_long = sn_agree_waits_long};
 
 _Static_assert(offsetof(struct sn_shim, stays) == 4 && offsetof(struct sn_shim, pass) == 8 &&
 		       offsetof(struct sn_shim_thread, tenure) == 8,

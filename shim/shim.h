@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SN_SHIM_VERSION 23
+#define SN_SHIM_VERSION 24
 
 enum sn_shim_kind { SN_SHIM_UNKNOWN = 0, SN_SHIM_WAITS = 1, SN_SHIM_POLLS = 2 };
 
@@ -247,6 +247,8 @@ struct sn_shim {
 	 */
 	_Atomic uint32_t noted;
 	struct sn_shim_note notes[SN_SHIM_NOTES];
+	/* The calling thread has waited for long in one call, and nothing came: some seconds, and now and then after that. */
+	void (*waits_long)(void);
 };
 
 /* The provider looks it up by this name. */

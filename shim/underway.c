@@ -211,6 +211,8 @@ static __attribute__((noinline)) bool is_lost(struct sn_begun *b)
 	if (now - b->since < LONG_NS)
 		return false;
 	b->since = now;
+	if (sn_agree_differ(m, &b->so_far))
+		return !sn_begun_may_end(b);
 	if (m->held && m->held->call <= b->call)
 		return any_has_ended(m, m->held->call - SN_MEET_MORE) && !sn_begun_may_end(b);
 	if (!sn_meet_has_ended(m, b->next) || sn_begun_all_come(b))

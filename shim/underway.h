@@ -6,6 +6,7 @@
 #ifndef SN_SHIM_UNDERWAY_H
 #define SN_SHIM_UNDERWAY_H
 
+#include "agree.h"
 #include "begun.h"
 
 struct sn_begun {
@@ -21,7 +22,8 @@ struct sn_begun {
 	size_t len;    /* of a block, or an operand */
 	unsigned next; /* of the ranks that are waited for, this one; those before have come */
 	unsigned looks;
-	uint64_t since;			 /* ns: it was last asked whether somebody has ended */
+	uint64_t since; /* ns: it was last asked whether somebody has ended */
+	struct sn_agree_wait so_far;
 	struct sn_begun *before, *after; /* of this communicator's that are not over, by their numbers */
 	handle real;			 /* 0: the MPI does not know of it */
 	void *state;			 /* that request's */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "varying.h"
+#include "agree.h"
 #include "bcast.h"
 #include "collective.h"
 #include "rooted.h"
@@ -141,13 +142,14 @@ static int call(int name, struct sn_collective *c, const void *from, void *to)
 	c->to = (uintptr_t)to >> SN_QUICK_REGION;
 	c->generation = sn_collective_generation();
 	sn_quick_told();
+	sn_agree_note(c, false);
 	if (c->kind == SN_GATHERV && (m = sn_rooted_of(c, from)))
 		rc = sn_rooted_do(m, c, from, to);
 	else if (c->kind == SN_SCATTERV && (m = sn_bcast_of(c)))
 		rc = sn_bcast_do(m, c, from, to);
 	else if ((m = sn_vary_of(c)))
 		rc = sn_vary_do(m, c, from, to);
-	return likely(rc != SN_MEET_MPIS) ? rc : do_slowly(name, c, from, to);
+	return sn_agree_ended(c, likely(rc != SN_MEET_MPIS) ? rc : do_slowly(name, c, from, to));
 }
 
 #define STAND_INS(name, int_of_count)                                                                        \

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, targets, ops, holes, gone, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, relay, vain, seen, asked, watched
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, targets, ops, holes, gone, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, relay, vain, seen, asked, unequal, watched
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -57,6 +57,7 @@ PROGRAMS = {
     "large": ["large.c"],
     "gives": ["gives.c"],
     "alike": ["alike.c", "util.c"],
+    "unequal": ["unequal.c", "util.c"],
     "again": ["again.c"],
     "requests": ["requests.c"],
     "requests_tool": ["requests.c"],
@@ -82,7 +83,7 @@ PROGRAMS = {
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c", "seen": "tool_seen.c"}
 # Those that are compiled for the ABI of MPI 5, too: what depends on how handles, constants and statuses look.
-OF_MPI5 = ("stress", "first", "mended", "node", "onesided", "waits", "again", "alike", "requests", "pending", "holds", "relay", "vain", "asked", "sums", "blocks", "rooted", "vary", "begun", "matched", "probed", "together")
+OF_MPI5 = ("stress", "first", "mended", "node", "onesided", "waits", "again", "alike", "requests", "pending", "holds", "relay", "vain", "asked", "unequal", "sums", "blocks", "rooted", "vary", "begun", "matched", "probed", "together")
 # What each prints at its end.
 SAID = {"node": r"the ranks of a node share it", "onesided": r"every sum right", "pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0, and Open MPI 6 deprecates MPI_Get_elements_x for what MPI 3 has not.
@@ -382,6 +383,27 @@ def pending(args, runner):
         return
     # most of such a job is the time that is left to its launcher
     several(6, death, args, [[str(how), *(["-m"] if "-m" in args.rest else [])] for how in range(2 * 9)])
+
+
+CALLED = r"MPI_\w+(?: of \d+ bytes)?(?:, root \d+)?"
+UNEQUAL = rf"sennit: rank \d of a communicator of \d called ({CALLED}), where rank \d called ({CALLED}): all of its ranks must make the same"
+
+
+def unequal_case(args, runner, case):
+    mpi, ranks = Mpi(args.rest[0]), int(args.rest[1])
+    result = runner.run(mpi, ranks, [os.path.join(programs_folder(args, mpi.name), "unequal"), case], timeout=args.timeout / 2)
+    said = re.search(UNEQUAL, result.text)
+    print(f"case {case}: {said.group(0) if said else 'nothing'}")
+    if result.timed_out or "has heard of it" not in result.text or not said or said.group(1) == said.group(2):
+        print(tail(result.text))
+        fail(f"case {case}: no word of two ranks' different collectives in {result.seconds:.1f} s")
+
+
+def unequal(args, runner):
+    """Ranks that make different collectives hear of it, and those that are late are waited for."""
+    several(4, unequal_case, args, [[str(case)] for case in range(6)])
+    if args.rest[0] in ("o4", "im"):  # most of it is sleep
+        own_program(args, runner, "slow")
 
 
 def asked(args, runner):
@@ -773,7 +795,7 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "targets": own_program, "ops": own_program, "holes": own_program, "gone": gone, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
-            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "probed": probed, "together": together, "together_tool": together,
+            "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "unequal": unequal, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "probed": probed, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "relay": own_program, "vain": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "watched": watched, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")

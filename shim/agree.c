@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "agree.h"
+#include "types.h"
+#include <stdio.h>
+
+#define AFTER_NS 1000000000 /* of waiting */
+#define AGAIN_NS 500000000  /* and then it is no moment between two lines */
+
+#define ANY UINT64_MAX
+
+_Thread_local struct sn_meet *sn_agree_in __attribute__((tls_model("initial-exec")));
+
+static struct sn_agree_call *note_of(const struct sn_meet *m, unsigned rank, uint64_t number)
+{
+	return sn_meet_notes(m, rank) + number % SN_AGREE_CALLS;
+}
+
+/* ---- what is noted ---- */
+
+static bool has_root(int kind)
+{
+	return kind == SN_BCAST || kind == SN_REDUCE || kind == SN_GATHER || kind == SN_SCATTER ||
+	       kind == SN_GATHERV || kind == SN_SCATTERV;
+}
+
+static uint64_t what_of(const struct sn_collective *c, bool begun)
+{
+	uint64_t root = has_root(c->kind) ? (uint32_t)c->root : 0;
+	return root << 32 | (uint64_t)begun << 8 | (unsigned)c->kind;
+}
+
+/* Is what it gets what all ranks have alike, and not what it sends, which may be in place? */
+static bool says_by_in(const struct sn_meet *m, const struct sn_collective *c)
+{
+	bool root = c->root >= 0 && (unsigned)c->root == m->rank;
+	return c->kind == SN_ALLTOALL || c->kind == SN_ALLGATHER || (c->kind == SN_GATHER && root) ||
+	       (c->kind == SN_SCATTER && !root);
+}
+
+static bool varies(int kind)
+{
+	return kind == SN_REDUCE_SCATTER || kind == SN_ALLGATHERV || kind >= SN_GATHERV;
+}
+
+static uint64_t bytes_of(struct sn_meet *m, const struct sn_collective *c, bool begun)
+{
+	bool in = says_by_in(m, c);
+	int count = in ? c->in_count : c->count;
+	if (varies(c->kind))
+		return ANY;
+	if (c->kind == SN_BARRIER || count <= 0)
+		return 0;
+	struct sn_meet_type *last = begun ? m->begun_types : m->types;
+	const struct sn_meet_type *t = sn_type_of(&last[!in], in ? c->in_type : c->type, c->generation);
+	return t->size ? sn_type_bytes(t, count) : ANY;
+}
+
+/* Who reads it sees the number both before and after what belongs to it. */
+void sn_agree_write(struct sn_meet *m, const struct sn_collective *c, bool begun)
+{
+	uint64_t number = ++m->noted;
+	struct sn_agree_call *n = note_of(m, m->rank, number);
+	atomic_store_explicit(&n->number, 0, memory_order_relaxed);
+	atomic_store_explicit(&n->what, what_of(c, begun), memory_order_release);
+	atomic_store_explicit(&n->bytes, bytes_of(m, c, begun), memory_order_release);
+	atomic_store_explicit(&n->number, number, memory_order_release);
+}
+
+void sn_agree_doubt(handle comm)
+{
+	struct sn_meet *m = sn_meet_of(comm);
+	if (m)
+		m->doubts = true;
+}
+
+/* ---- who waits ---- */
+
+struct note {
+	uint64_t number, what, bytes;
+};
+
+/* Number 0: that rank has not come to it, or is beyond it. */
+static struct note read_note(const struct sn_meet *m, unsigned rank, uint64_t number)
+{
+	struct sn_agree_call *from = note_of(m, rank, number);
+	struct note n = {atomic_load_explicit(&from->number, memory_order_acquire), 0, 0};
+	n.what = atomic_load_explicit(&from->what, memory_order_acquire);
+	n.bytes = atomic_load_explicit(&from->bytes, memory_order_acquire);
+	if (n.number != number || atomic_load_explicit(&from->number, memory_order_relaxed) != number)
+		n.number = 0;
+	return n;
+}
+
+static bool alike(const struct note *a, const struct note *b)
+{
+	return a->what == b->what && (a->bytes == b->bytes || a->bytes == ANY || b->bytes == ANY);
+}
+
+/* A rank that is, or was, in another call of this number. The rank, or how many there are: none. */
+static unsigned find(const struct sn_meet *m, uint64_t number, struct note *mine, struct note *theirs)
+{
+	*mine = read_note(m, m->rank, number);
+	for (unsigned r = 0; r < m->ranks && mine->number; r++) {
+		*theirs = read_note(m, r, number);
+		if (theirs->number && !alike(mine, theirs))
+			return r;
+	}
+	return m->ranks;
+}
+
+static void put(char *to, size_t room, const struct note *n)
+{
+	static const char *const names[SN_KINDS] = {[SN_BARRIER] = "Barrier",
+						    [SN_BCAST] = "Bcast",
+						    [SN_ALLREDUCE] = "Allreduce",
+						    [SN_ALLTOALL] = "Alltoall",
+						    [SN_ALLGATHER] = "Allgather",
+						    [SN_REDUCE] = "Reduce",
+						    [SN_SCAN] = "Scan",
+						    [SN_EXSCAN] = "Exscan",
+						    [SN_REDUCE_SCATTER] = "Reduce_scatter",
+						    [SN_REDUCE_SCATTER_BLOCK] = "Reduce_scatter_block",
+						    [SN_GATHER] = "Gather",
+						    [SN_SCATTER] = "Scatter",
+						    [SN_ALLGATHERV] = "Allgatherv",
+						    [SN_GATHERV] = "Gatherv",
+						    [SN_SCATTERV] = "Scatterv",
+						    [SN_ALLTOALLV] = "Alltoallv",
+						    [SN_ALLTOALLW] = "Alltoallw"};
+	int kind = (int)(n->what & 255);
+	bool begun = n->what >> 8 & 1;
+	const char *name = kind < SN_KINDS ? names[kind] : "?";
+	char root[24] = "", bytes[40] = "";
+	if (has_root(kind))
+		snprintf(root, sizeof(root), ", root %d", (int)(n->what >> 32));
+	if (kind != SN_BARRIER && n->bytes != ANY)
+		snprintf(bytes, sizeof(bytes), " of %llu bytes", (unsigned long long)n->bytes);
+	snprintf(to, room, "MPI_%s%c%s%s%s", begun ? "I" : "", begun ? name[0] | 0x20 : name[0], name + 1,
+		 bytes, root);
+}
+
+static void say(const struct sn_meet *m, unsigned rank, const struct note *mine, const struct note *theirs)
+{
+	char here[96], there[96];
+	put(here, sizeof(here), mine);
+	put(there, sizeof(there), theirs);
+	fprintf(stderr,
+		"sennit: rank %u of a communicator of %u called %s, where rank %u called %s: all of its "
+		"ranks must "
+		"make the same collectives, of the same length and with the same root\n",
+		m->rank, m->ranks, here, rank, there);
+}
+
+bool sn_agree_differ(const struct sn_meet *m, struct sn_agree_wait *w)
+{
+	struct note mine, theirs;
+	uint64_t now = sn_quick_now_ns();
+	if (!w->since)
+		w->since = now;
+	if (now - w->since < AFTER_NS || m->doubts || (w->differs && now - w->differs < AGAIN_NS))
+		return false;
+	unsigned rank = find(m, w->number ? w->number : m->noted, &mine, &theirs);
+	if (rank == m->ranks)
+		return false;
+	if (!w->differs) {
+		w->differs = now;
+		return false;
+	}
+	if (!atomic_exchange(&m->mem->failed, 1))
+		say(m, rank, &mine, &theirs);
+	return true;
+}
+
+void sn_agree_waits_long(void)
+{
+	static atomic_bool said;
+	const struct sn_meet *m = sn_agree_in;
+	struct note mine, theirs;
+	if (!m || !m->mem || m->doubts || atomic_load_explicit(&said, memory_order_relaxed))
+		return;
+	unsigned rank = find(m, m->noted, &mine, &theirs);
+	if (rank < m->ranks && !atomic_exchange(&said, true))
+		say(m, rank, &mine, &theirs);
+}
