@@ -295,6 +295,20 @@ static void asks(int way)
 
 /* ---- yielding ---- */
 
+/* CAP_SYS_NICE is the 23rd. */
+static bool may_be_nicer(void)
+{
+	char line[256];
+	unsigned long long caps = 0;
+	FILE *f = fopen("/proc/self/status", "r");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "CapEff:", 7))
+			caps = strtoull(line + 7, NULL, 16);
+	if (f)
+		fclose(f);
+	return caps >> 23 & 1;
+}
+
 /*
  * Linux says in which group a session is; where it makes none, all say nothing. Ranks that MPICH's launcher has given a core
  * each have a group each, too.
@@ -317,6 +331,9 @@ static void scheduling_groups(void)
 		fault("sharing cores", "the scheduling group of rank 0, number", atof(mine + 11));
 	if (!apart && strcmp(mine, first) != 0)
 		fault("yielding", "another scheduling group than that of rank 0, number", atof(mine + 11));
+	const char *nice = strstr(mine, "nice ");
+	if (hydra && !apart && nice && may_be_nicer() && atoi(nice + 5) >= 0)
+		fault("sharing cores", "one group of all ranks weighs as little as a stranger's, nice", atof(nice + 5));
 }
 
 static struct {
