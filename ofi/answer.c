@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define ASKED	 (UINT64_C(1) << 32)
 #define ANSWERED (UINT64_C(1) << 33)
@@ -30,10 +31,13 @@ static int version_of(void *lib)
 		void *symbol;
 		int (*ask)(char *text, int *length);
 	} f = {dlsym(lib, "PMPI_Get_library_version")};
-	char text[8192] = ""; /* MPI_MAX_LIBRARY_VERSION_STRING of whichever MPI */
+	char *text = calloc(
+		1,
+		8192); /* MPI_MAX_LIBRARY_VERSION_STRING of whichever MPI; the caller's stack may be short */
 	int version, length;
-	bool known = f.symbol && !f.ask(text, &length) && sscanf(text, "Open MPI v%d", &version) == 1;
+	bool known = text && f.symbol && !f.ask(text, &length) && sscanf(text, "Open MPI v%d", &version) == 1;
 
+	free(text);
 	return known ? version : INT_MAX;
 }
 

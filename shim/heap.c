@@ -143,6 +143,7 @@ static struct arena *arena_make(void)
 	heap.huge += a->huge;
 	a->shared = true;
 	bounds_widen(a);
+	sn_heap_forget_guards(a->base, a->bytes);
 	heap.count += slot == heap.count;
 	atomic_store(&sennit_heap_generation, a->generation);
 	return heap.now = a;

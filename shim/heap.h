@@ -61,6 +61,8 @@ void sn_arena_confine(void);
 void sn_arena_part(const void *at, size_t bytes);
 /* The program may have taken an access right from some of it: here it gets it back. */
 void sn_heap_unguard(void *at, size_t bytes);
+/* Nobody guards any of it: it is a new arena. */
+void sn_heap_forget_guards(const void *at, size_t bytes);
 
 /* These as they are behind this library. */
 int sn_heap_advise(void *at, size_t bytes, int advice);

@@ -3,6 +3,7 @@
  * In front of calls that mean another thing for memory of malloc's than for blocks of a shared file, or count what the arenas
  * have taken of the address space.
  */
+#include "copy/heap.h"
 #include "heap.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -101,19 +102,60 @@ EXPORT void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
 		    : (void *)syscall(SYS_mremap, at, bytes, new_bytes, flags, to); /* NOLINT */
 }
 
+EXPORT struct sn_heap_guarded sennit_heap_guarded;
 static atomic_bool guarded;
+
+/* By whoever is first; a second one's is not used, and costs nothing. */
+static _Atomic uint64_t *pages(void)
+{
+	struct sn_heap_guarded *g = &sennit_heap_guarded;
+	_Atomic uint64_t *now = atomic_load(&g->pages);
+	if (now)
+		return now;
+	void *new = (void *)syscall(SYS_mmap, NULL, SN_HEAP_WORDS * sizeof(*now), PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); /* NOLINT */
+	if (new == MAP_FAILED)
+		return NULL;
+	return atomic_compare_exchange_strong(&g->pages, &now, new) ? new : now;
+}
+
+/* One call may be for all of the address space. */
+static void guard(const void *at, size_t bytes)
+{
+	uintptr_t first = (uintptr_t)at >> SN_HEAP_PAGE, last = ((uintptr_t)at + bytes - 1) >> SN_HEAP_PAGE;
+	if (!bytes)
+		return;
+	_Atomic uint64_t *bits = pages();
+	for (uintptr_t w = first / 64, n = 0; bits && w <= last / 64 && n < SN_HEAP_WORDS; w++, n++)
+		atomic_fetch_or(&bits[w % SN_HEAP_WORDS], sn_heap_bits(w, first, last));
+	atomic_store(&sennit_heap_guarded.any, 1);
+}
+
+void sn_heap_forget_guards(const void *at, size_t bytes)
+{
+	uintptr_t first = (uintptr_t)at >> SN_HEAP_PAGE, last = ((uintptr_t)at + bytes - 1) >> SN_HEAP_PAGE;
+	_Atomic uint64_t *bits = atomic_load(&sennit_heap_guarded.pages);
+	for (uintptr_t w = first / 64, n = 0; bits && bytes && w <= last / 64 && n < SN_HEAP_WORDS; w++, n++)
+		if (atomic_load_explicit(&bits[w % SN_HEAP_WORDS], memory_order_relaxed))
+			atomic_fetch_and(&bits[w % SN_HEAP_WORDS], ~sn_heap_bits(w, first, last));
+}
 
 void sn_heap_unguard(void *at, size_t bytes)
 {
-	if (atomic_load_explicit(&guarded, memory_order_relaxed))
-		sn_heap_protect(at, bytes, PROT_READ | PROT_WRITE);
+	if (!atomic_load_explicit(&guarded, memory_order_relaxed))
+		return;
+	sn_heap_protect(at, bytes, PROT_READ | PROT_WRITE);
+	sn_heap_forget_guards(at, bytes);
 }
 
 /* Who gets this memory later would not know. No lock: heap.c calls this with its own, and handlers of SIGSEGV do. */
 EXPORT int mprotect(void *at, size_t bytes, int access)
 {
-	if (access != (PROT_READ | PROT_WRITE) && sn_arena_near(at, bytes))
+	bool other = access != (PROT_READ | PROT_WRITE) && sn_arena_near(at, bytes);
+	if (other)
 		atomic_store(&guarded, true);
+	if (other && (access & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
+		guard(at, bytes);
 	return sn_heap_protect(at, bytes, access);
 }
 

@@ -15,6 +15,7 @@
 #define NAME SN_HEAP_NAME " (deleted)"
 
 static const _Atomic uint32_t *_Atomic generation; /* the library's, in use now; 0: none */
+static const struct sn_heap_guarded *_Atomic guarded;
 
 struct sn_lent sn_lend_own(void)
 {
@@ -23,6 +24,7 @@ struct sn_lent sn_lend_own(void)
 		int (*function)(struct sn_heap_info *out);
 	} info = {dlsym(RTLD_DEFAULT, "sennit_heap_info")};
 	struct sn_heap_info own = {0};
+	atomic_store(&guarded, dlsym(RTLD_DEFAULT, "sennit_heap_guarded"));
 	atomic_store(&generation, dlsym(RTLD_DEFAULT, "sennit_heap_generation"));
 	if (!info.symbol || !atomic_load(&generation) || info.function(&own) || own.version != 1)
 		return (struct sn_lent){0};
@@ -35,7 +37,8 @@ bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len)
 	return own->bytes && (uintptr_t)at >= own->base && offset < own->bytes &&
 	       len <= own->bytes - offset &&
 	       atomic_load_explicit(atomic_load_explicit(&generation, memory_order_relaxed),
-				    memory_order_acquire) == own->generation;
+				    memory_order_acquire) == own->generation &&
+	       !sn_heap_is_guarded(atomic_load_explicit(&guarded, memory_order_relaxed), at, len);
 }
 
 static char *map(int pid, const struct sn_lent *theirs, uint64_t *open_bytes)

@@ -25,11 +25,11 @@
  * becomes the MPI's, it keeps its place at the provider, so the order is that of the program. What is remembered of
  * calls (struct entry) is the holder's, and no visitor touches it.
  */
+#include "base/signals.h"
 #include "own.h"
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -172,13 +172,13 @@ static void *visitor(void *unused)
 	return unused;
 }
 
-/* With none of the program's signals. False: not now, perhaps at the next look. */
+/* With none of the signals that others send to the program. False: not now, perhaps at the next look. */
 static bool start(void)
 {
 	pthread_t thread;
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sigset_t others, before;
+	sn_signals_of_others(&others);
+	pthread_sigmask(SIG_SETMASK, &others, &before);
 	bool started = !pthread_create(&thread, NULL, visitor, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (started)

@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 #define SEGMENTS (SN_IOV_MAX + 1) /* and the cookie; below the kernel's IOV_MAX of 1024 */
-#define CHUNK	 (64u << 10)	  /* by way of another place, which stays in the second-level cache */
+#define FEW	 4 /* segments for which little of the caller's stack is taken: coroutines have 16 KiB */
+#define CHUNK	 (64u << 10) /* by way of another place, which stays in the second-level cache */
 #define PAGES	 (CHUNK / SN_COPY_PAGE + 1) /* that such a part may lie in */
 #define STUMBLES 3			    /* times slower, from which on that pays */
 #define LEAST	 (16u << 10)		    /* bytes, likewise */
@@ -143,27 +144,63 @@ static enum sn_cma_outcome read_by_place(char *place, struct sn_cma_peer *peer, 
 	return outcome;
 }
 
+struct job {
+	struct sn_cma_peer *peer;
+	const struct iovec *local, *remote;
+	uint32_t local_count, remote_count;
+	uint64_t offset, limit;
+	uint64_t *done;
+	int *error;
+	uint64_t *calls;
+};
+
+static bool is_short(const struct job *j)
+{
+	return j->local_count <= FEW && j->remote_count <= FEW;
+}
+
+static enum sn_cma_outcome read_in(const struct job *j, struct iovec *to, struct iovec *from,
+				   uint64_t *cookie)
+{
+	uint32_t n_to, n_from;
+	uint64_t want = slice(j->local, j->local_count, j->remote, j->remote_count, j->offset, j->limit, to,
+			      &n_to, from, &n_from);
+	char *place = other_place(to, n_to, from, n_from, want);
+	if (sn_unlikely(place))
+		return read_by_place(place, j->peer, to, from, want, j->done, j->error, j->calls);
+	enum sn_cma_outcome outcome =
+		read_once(j->peer, to, n_to, from, n_from, want, cookie, j->error, j->calls);
+	*j->done = outcome == SN_CMA_OK ? want : 0;
+	return outcome;
+}
+
+static __attribute__((noinline)) enum sn_cma_outcome read_many(const struct job *j)
+{
+	struct iovec to[SEGMENTS], from[SEGMENTS];
+	uint64_t cookie;
+	return read_in(j, to, from, &cookie);
+}
+
+static __attribute__((noinline)) enum sn_cma_outcome read_few(const struct job *j)
+{
+	struct iovec to[FEW + 1], from[FEW + 1];
+	uint64_t cookie;
+	return read_in(j, to, from, &cookie);
+}
+
 enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
 				const struct iovec *remote, uint32_t remote_count, uint64_t offset,
 				uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {
-	struct iovec to[SEGMENTS], from[SEGMENTS];
-	uint32_t n_to, n_from;
-	uint64_t limit = SN_MIN_OF(len, SN_CMA_SLICE), cookie;
+	uint64_t limit = SN_MIN_OF(len, SN_CMA_SLICE);
+	struct job j = {peer, local, remote, local_count, remote_count, offset, limit, done, error, calls};
 	*done = 0;
-	*error = sn_fault_inject(SN_FAULT_READ, &limit);
+	*error = sn_fault_inject(SN_FAULT_READ, &j.limit);
 	if (sn_unlikely(*error || !peer->pid)) {
 		*error = *error ? *error : ESRCH;
 		return outcome_of(*error);
 	}
-	uint64_t want =
-		slice(local, local_count, remote, remote_count, offset, limit, to, &n_to, from, &n_from);
-	char *place = other_place(to, n_to, from, n_from, want);
-	if (sn_unlikely(place))
-		return read_by_place(place, peer, to, from, want, done, error, calls);
-	enum sn_cma_outcome outcome = read_once(peer, to, n_to, from, n_from, want, &cookie, error, calls);
-	*done = outcome == SN_CMA_OK ? want : 0;
-	return outcome;
+	return sn_likely(is_short(&j)) ? read_few(&j) : read_many(&j);
 }
 
 /* ---- writing ---- */
@@ -229,23 +266,40 @@ static enum sn_cma_outcome write_by_place(char *place, const struct sn_cma_peer 
 	return outcome;
 }
 
+static enum sn_cma_outcome write_in(const struct job *j, struct iovec *from, struct iovec *to)
+{
+	uint32_t n_to, n_from;
+	uint64_t want = slice(j->local, j->local_count, j->remote, j->remote_count, j->offset, j->limit, from,
+			      &n_from, to, &n_to);
+	char *place = other_place(to, n_to, from, n_from, want);
+	if (sn_unlikely(place))
+		return write_by_place(place, j->peer, from, to, want, j->done, j->error, j->calls);
+	return write_once(j->peer, from, n_from, to, n_to, want, j->done, j->error, j->calls);
+}
+
+static __attribute__((noinline)) enum sn_cma_outcome write_many(const struct job *j)
+{
+	struct iovec from[SEGMENTS], to[SEGMENTS];
+	return write_in(j, from, to);
+}
+
+static __attribute__((noinline)) enum sn_cma_outcome write_few(const struct job *j)
+{
+	struct iovec from[FEW + 1], to[FEW + 1];
+	return write_in(j, from, to);
+}
+
 enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
 				 const struct iovec *remote, uint32_t remote_count, uint64_t offset,
 				 uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {
-	struct iovec from[SEGMENTS], to[SEGMENTS];
-	uint32_t n_to, n_from;
 	uint64_t limit = SN_MIN_OF(len, SN_CMA_SLICE);
+	struct job j = {peer, local, remote, local_count, remote_count, offset, limit, done, error, calls};
 	*done = 0;
-	*error = sn_fault_inject(SN_FAULT_WRITE, &limit);
+	*error = sn_fault_inject(SN_FAULT_WRITE, &j.limit);
 	if (!*error)
 		*error = identify(peer, calls);
 	if (sn_unlikely(*error))
 		return outcome_of(*error);
-	uint64_t want =
-		slice(local, local_count, remote, remote_count, offset, limit, from, &n_from, to, &n_to);
-	char *place = other_place(to, n_to, from, n_from, want);
-	if (sn_unlikely(place))
-		return write_by_place(place, peer, from, to, want, done, error, calls);
-	return write_once(peer, from, n_from, to, n_to, want, done, error, calls);
+	return sn_likely(is_short(&j)) ? write_few(&j) : write_many(&j);
 }

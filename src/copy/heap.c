@@ -13,6 +13,7 @@ static struct {
 	int (*info)(struct sn_heap_info *out);
 	int (*refetch)(uint32_t generation, void *at, size_t len);
 	const _Atomic uint32_t *generation; /* in use now; 0: none */
+	const struct sn_heap_guarded *guarded;
 } library;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -27,6 +28,7 @@ static void look(void)
 	memcpy(&library.refetch, &refetch, sizeof(refetch));
 	memcpy(&library.info, &info, sizeof(info));
 	library.generation = generation;
+	library.guarded = dlsym(RTLD_DEFAULT, "sennit_heap_guarded");
 }
 
 bool sn_heap_own(struct sn_heap_info *out)
@@ -56,7 +58,8 @@ bool sn_heap_holds(const struct sn_heap_info *own, const struct iovec *iov, uint
 	if (!count || !sn_heap_current(own))
 		return false;
 	for (uint32_t i = 0; i < count; i++)
-		if (iov[i].iov_len && !inside(own->base, own->bytes, &iov[i]))
+		if (iov[i].iov_len && (!inside(own->base, own->bytes, &iov[i]) ||
+				       sn_heap_is_guarded(library.guarded, iov[i].iov_base, iov[i].iov_len)))
 			return false;
 	return true;
 }

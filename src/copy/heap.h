@@ -16,6 +16,7 @@
 #ifndef SN_COPY_HEAP_H
 #define SN_COPY_HEAP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,11 +32,50 @@ struct sn_heap_info {	  /* also the interface to libsennit-heap.so: append only 
 	uint64_t base, bytes;
 };
 
+/*
+ * Where the program has taken access away from itself (mprotect), it may be to hear of what is read, or written: in the handler of a
+ * collector, or of a checkpoint that saves what has changed. A peer's mapping would pass that by, so none of these pages is
+ * offered until its block is freed, nor one that lies 256 GiB away from it.
+ */
+#define SN_HEAP_PAGE  12
+#define SN_HEAP_WORDS ((size_t)1 << 20)
+struct sn_heap_guarded { /* libsennit-heap.so's */
+	_Atomic uint32_t any;
+	_Atomic(_Atomic uint64_t *)
+		pages; /* a bit of each; NULL, where there are any: all, as there was no memory */
+};
+static inline bool sn_heap_has_guards(const struct sn_heap_guarded *g)
+{
+	return g && atomic_load_explicit(&g->any, memory_order_acquire);
+}
+/* Those bits of that word that are of this range's pages. */
+static inline uint64_t sn_heap_bits(uintptr_t word, uintptr_t first, uintptr_t last)
+{
+	uint64_t bits = UINT64_MAX;
+	if (word == first / 64)
+		bits &= UINT64_MAX << first % 64;
+	if (word == last / 64)
+		bits &= UINT64_MAX >> (63 - last % 64);
+	return bits;
+}
+static inline bool sn_heap_is_guarded(const struct sn_heap_guarded *g, const void *at, size_t len)
+{
+	uintptr_t first = (uintptr_t)at >> SN_HEAP_PAGE, last = ((uintptr_t)at + len - 1) >> SN_HEAP_PAGE;
+	if (__builtin_expect(!len || !sn_heap_has_guards(g), 1))
+		return false;
+	_Atomic uint64_t *pages = atomic_load_explicit(&g->pages, memory_order_acquire);
+	bool yes = !pages;
+	for (uintptr_t w = first / 64; w <= last / 64 && !yes; w++)
+		yes = atomic_load_explicit(&pages[w % SN_HEAP_WORDS], memory_order_relaxed) &
+		      sn_heap_bits(w, first, last);
+	return yes;
+}
+
 /* This process's arena; false: there is none. */
 bool sn_heap_own(struct sn_heap_info *out);
 /* Is this arena, as it was when it was handed over, still the one in use? Budget: one load. */
 bool sn_heap_current(const struct sn_heap_info *own);
-/* And do all these bytes lie in it? */
+/* And do all these bytes lie in it, where peers may read and write? */
 bool sn_heap_holds(const struct sn_heap_info *own, const struct iovec *iov, uint32_t count);
 /* If it is not in use any more: bring over what peers have written into its memory. */
 void sn_heap_refetch(const struct sn_heap_info *own, const struct iovec *iov, uint32_t count, uint64_t offset,

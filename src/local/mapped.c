@@ -14,6 +14,8 @@
 #include "local/local.h"
 #include "progress/relax.h"
 
+#define FEW 4 /* segments */
+
 #define AROUND                                                                                               \
 	((uintptr_t)64 << 10) /* what a fault that reads maps, aligned so: the kernel's fault_around_bytes */
 
@@ -56,20 +58,27 @@ static void copy_one(enum how how, void *to, const void *from, size_t n)
 	}
 }
 
+/* A few segments at a time: the caller may be a coroutine, with little stack. */
 static void copy(enum how how, const struct iovec *to, uint32_t to_count, const struct iovec *from,
 		 uint32_t from_count, uint64_t offset, uint64_t len)
 {
-	struct iovec out[SN_IOV_MAX], in[SN_IOV_MAX];
-	uint64_t covered;
-	uint32_t outs = sn_iov_slice(to, to_count, offset, len, out, SN_IOV_MAX, &covered),
-		 ins = sn_iov_slice(from, from_count, offset, len, in, SN_IOV_MAX, &covered);
-	for (uint32_t o = 0, i = 0; o < outs && i < ins;) {
-		size_t n = SN_MIN_OF(out[o].iov_len, in[i].iov_len);
-		copy_one(how, out[o].iov_base, in[i].iov_base, n);
-		out[o] = (struct iovec){(char *)out[o].iov_base + n, out[o].iov_len - n};
-		in[i] = (struct iovec){(char *)in[i].iov_base + n, in[i].iov_len - n};
-		o += !out[o].iov_len;
-		i += !in[i].iov_len;
+	struct iovec out[FEW], in[FEW];
+	uint64_t covered, read;
+	while (len) {
+		uint32_t outs = sn_iov_slice(to, to_count, offset, len, out, FEW, &covered),
+			 ins = sn_iov_slice(from, from_count, offset, len, in, FEW, &read);
+		if (!(covered = SN_MIN_OF(covered, read)))
+			return;
+		offset += covered;
+		len -= covered;
+		for (uint32_t o = 0, i = 0; o < outs && i < ins;) {
+			size_t n = SN_MIN_OF(out[o].iov_len, in[i].iov_len);
+			copy_one(how, out[o].iov_base, in[i].iov_base, n);
+			out[o] = (struct iovec){(char *)out[o].iov_base + n, out[o].iov_len - n};
+			in[i] = (struct iovec){(char *)in[i].iov_base + n, in[i].iov_len - n};
+			o += !out[o].iov_len;
+			i += !in[i].iov_len;
+		}
 	}
 }
 
@@ -91,11 +100,12 @@ static enum how how_to(const struct sn_link *link, const struct sn_mapped *m)
 
 static void give_back(const struct iovec *iov, uint32_t count, uint64_t offset, uint64_t len)
 {
-	struct iovec at[SN_IOV_MAX];
+	struct iovec at[FEW];
 	uint64_t covered;
-	uint32_t n = sn_iov_slice(iov, count, offset, len, at, SN_IOV_MAX, &covered);
-	for (uint32_t i = 0; i < n; i++)
-		sn_copy_give_back(at[i].iov_base, at[i].iov_len);
+	for (uint32_t n; len && (n = sn_iov_slice(iov, count, offset, len, at, FEW, &covered));
+	     offset += covered, len -= covered)
+		for (uint32_t i = 0; i < n; i++)
+			sn_copy_give_back(at[i].iov_base, at[i].iov_len);
 }
 
 void sn_mapped_copy(struct sn_link *link, const struct sn_mapped *m, uint64_t offset, uint64_t len)

@@ -122,26 +122,46 @@ static void fin(struct sn_link *link, const struct sn_rdv *rdv, int status)
 	sn_send_control(link, SN_REC_FIN, 0, rdv->sender, (uint64_t)(int64_t)status, NULL, 0);
 }
 
-void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
+/* Into room for as many pieces as there are. */
+static void ask_in(struct sn_link *link, struct sn_rdv *rdv, void *record, struct iovec *parts)
 {
-	struct {
-		struct sn_rec_cts cts;
-		uint8_t segs[SN_IOV_MAX * sizeof(struct sn_rec_seg)];
-	} record;
-	struct iovec parts[SN_IOV_MAX];
+	struct sn_rec_cts cts = {.offset = rdv->done, .len = rdv->want};
 	uint64_t covered;
 	unsigned flags = rdv->guard ? SN_RECF_GUARD : 0;
-	record.cts = (struct sn_rec_cts){.offset = rdv->done, .len = rdv->want};
 	if (!rdv->guard && sn_conf_num(SN_CONF_COPY) != SN_COPY_STREAM && rdv->way != SN_WAY_STREAM) {
 		flags |= SN_RECF_WRITE;
 		rdv->exposed = true;
-		record.cts.seg_count =
+		cts.seg_count =
 			sn_iov_slice(rdv->iov, rdv->iov_count, 0, rdv->want, parts, SN_IOV_MAX, &covered);
-		sn_segs_put(record.segs, parts, record.cts.seg_count);
+		sn_segs_put((uint8_t *)record + sizeof(cts), parts, cts.seg_count);
 	}
+	memcpy(record, &cts, sizeof(cts));
 	rdv->state = SN_RDV_ASKED;
-	uint32_t bytes = (uint32_t)(sizeof(record.cts) + record.cts.seg_count * sizeof(struct sn_rec_seg));
-	sn_send_control(link, SN_REC_CTS, flags, rdv->sender, sn_slot_id(&rdv->slot), &record, bytes);
+	uint32_t bytes = (uint32_t)(sizeof(cts) + cts.seg_count * sizeof(struct sn_rec_seg));
+	sn_send_control(link, SN_REC_CTS, flags, rdv->sender, sn_slot_id(&rdv->slot), record, bytes);
+}
+
+static __attribute__((noinline)) void ask_many(struct sn_link *link, struct sn_rdv *rdv)
+{
+	uint8_t record[sizeof(struct sn_rec_cts) + SN_IOV_MAX * sizeof(struct sn_rec_seg)];
+	struct iovec parts[SN_IOV_MAX];
+	ask_in(link, rdv, record, parts);
+}
+
+static __attribute__((noinline)) void ask_few(struct sn_link *link, struct sn_rdv *rdv)
+{
+	uint8_t record[sizeof(struct sn_rec_cts) + SN_SEGS_INLINE * sizeof(struct sn_rec_seg)];
+	struct iovec parts[SN_SEGS_INLINE];
+	ask_in(link, rdv, record, parts);
+}
+
+/* The caller may be a coroutine, or a thread with a short stack. */
+void sn_rdv_ask(struct sn_link *link, struct sn_rdv *rdv)
+{
+	if (sn_likely(rdv->iov_count <= SN_SEGS_INLINE))
+		ask_few(link, rdv);
+	else
+		ask_many(link, rdv);
 }
 
 /* The sender's buffer lies in its shareable heap, and was checked to: no system call, and nothing to refuse. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress/thread.h"
+#include "base/signals.h"
 #include <link.h>
-#include <signal.h>
 
 #define STACK_BYTES ((size_t)256 * 1024)
 
@@ -16,7 +16,7 @@ static int add_tls(struct dl_phdr_info *object, size_t size, void *sum)
 
 int sn_thread_start(pthread_t *thread, void *(*run)(void *arg))
 {
-	sigset_t all, before;
+	sigset_t others, before;
 	pthread_attr_t attr;
 	/*
 	 * The C library takes a thread's own variables, the program's too, out of its stack: a Fortran program has
@@ -26,8 +26,8 @@ int sn_thread_start(pthread_t *thread, void *(*run)(void *arg))
 	dl_iterate_phdr(add_tls, &stack);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, (stack + 4095) & ~(size_t)4095);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sn_signals_of_others(&others);
+	pthread_sigmask(SIG_SETMASK, &others, &before);
 	int rc = pthread_create(thread, &attr, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);

@@ -31,7 +31,7 @@ ROOMS = {
     "src/core": ("base", "match", "progress") + API,
     "ofi": ("base", "progress", "shim.h") + API,
     "mx": ("base", "net/iface.h", "progress", "myriexpress.h", "mx_extensions.h") + API,
-    "shim": ("base/copy.h", "base/launched.h", "base/memory.h", "base/small_file.h", "base/thp.h", "copy/bypass.h", "copy/far.h",
+    "shim": ("base/copy.h", "base/launched.h", "base/memory.h", "base/signals.h", "base/small_file.h", "base/thp.h", "copy/bypass.h", "copy/far.h",
              "copy/heap.h", "copy/heap_file.h"),
 }
 

@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, targets, ops, holes, gone, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, relay, vain, seen, asked, unequal, watched
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, targets, ops, holes, gone, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, relay, vain, seen, asked, unequal, served, watched
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -58,6 +58,7 @@ PROGRAMS = {
     "gives": ["gives.c"],
     "alike": ["alike.c", "util.c"],
     "unequal": ["unequal.c", "util.c"],
+    "served": ["served.c", "util.c"],
     "again": ["again.c"],
     "requests": ["requests.c"],
     "requests_tool": ["requests.c"],
@@ -83,7 +84,7 @@ PROGRAMS = {
 # A library that such a program is linked with, made of this.
 TOOLS = {"again_tool": "tool.c", "together_tool": "tool.c", "requests_tool": "tool_any.c", "seen": "tool_seen.c"}
 # Those that are compiled for the ABI of MPI 5, too: what depends on how handles, constants and statuses look.
-OF_MPI5 = ("stress", "first", "mended", "node", "onesided", "waits", "again", "alike", "requests", "pending", "holds", "relay", "vain", "asked", "unequal", "sums", "blocks", "rooted", "vary", "begun", "matched", "probed", "together")
+OF_MPI5 = ("stress", "first", "mended", "node", "onesided", "waits", "again", "alike", "requests", "pending", "holds", "relay", "vain", "asked", "unequal", "served", "sums", "blocks", "rooted", "vary", "begun", "matched", "probed", "together")
 # What each prints at its end.
 SAID = {"node": r"the ranks of a node share it", "onesided": r"every sum right", "pending": r"nobody waits for ever", "gives": r"left his core to those that compute"}
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of size 0, and Open MPI 6 deprecates MPI_Get_elements_x for what MPI 3 has not.
@@ -794,7 +795,7 @@ def main():
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "targets": own_program, "ops": own_program, "holes": own_program, "gone": gone, "threads": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
+    todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "targets": own_program, "ops": own_program, "holes": own_program, "gone": gone, "threads": own_program, "served": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "unequal": unequal, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "probed": probed, "together": together, "together_tool": together,
             "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "relay": own_program, "vain": own_program, "seen": own_program, "alloc": alloc, "asked": asked, "watched": watched, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:

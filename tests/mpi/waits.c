@@ -333,7 +333,8 @@ static void scheduling_groups(void)
 		fault("yielding", "another scheduling group than that of rank 0, number", atof(mine + 11));
 	const char *nice = strstr(mine, "nice ");
 	if (hydra && !apart && nice && may_be_nicer() && atoi(nice + 5) >= 0)
-		fault("sharing cores", "one group of all ranks weighs as little as a stranger's, nice", atof(nice + 5));
+		fault("sharing cores", "one group of all ranks weighs as little as a stranger's, nice",
+		      atof(nice + 5));
 }
 
 static struct {

@@ -95,7 +95,11 @@ static void access_that_is_taken_away(void **state)
 	uint8_t *p = made();
 	assert_int_equal(mprotect(p, PAGE, PROT_NONE), 0);
 	assert_int_equal(mprotect(p + N, N, PROT_READ), 0);
-	assert_true(ours(p, 3 * N));
+	assert_false(ours(p, 8)); /* a peer would not ask the program's handler */
+	assert_false(ours(p, 3 * N));
+	assert_false(ours(p + 2 * N - 8, 8));
+	assert_true(ours(p + PAGE, N - PAGE));
+	assert_true(ours(p + 3 * N - 8, 8));
 	for (int i = 0; i < 2; i++) { /* the second from what the first fork made private */
 		assert_true(killed(child(writes, p)));
 		assert_true(killed(child(writes, p + N)));
