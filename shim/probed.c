@@ -6,8 +6,9 @@
 union function {
 	void *symbol;
 	int (*iprobe)(int from, int tag, handle comm, int *flag, void *status);
+	int (*improbe)(int from, int tag, handle comm, int *flag, void *message, void *status);
 };
-static union function next[2]; /* without a P, and with it */
+static union function next[2], next_matched[2]; /* without a P, and with it */
 
 static int by_mpi(const struct call *c, int *flag, void *status, const union function *mpi)
 {
@@ -158,22 +159,46 @@ static int iprobe(int p, int from, int tag, handle comm, int *flag, void *status
 SN_BY_BOTH_NAMES(iprobe, (int from, int tag, handle comm, int *flag, void *status),
 		 SN_WITH(from, tag, comm, flag, status))
 
+/* Where MPI_Iprobe has found nothing there is nothing to take. Where it cannot be asked without the MPI, that is the one to ask. */
+static int improbe(int p, int from, int tag, handle comm, int *flag, void *message, void *status)
+{
+	if (quick() && flag && may_be_known(from, tag) && SN_FUNCTION(&next[p]).symbol) {
+		int rc = iprobe(p, from, tag, comm, flag, sn_mpi_no_status());
+		if (rc || !*flag)
+			return rc;
+	}
+	sn_requests_before();
+	return SN_FUNCTION(&next_matched[p]).improbe(from, tag, comm, flag, message, status);
+}
+
+SN_BY_BOTH_NAMES(improbe, (int from, int tag, handle comm, int *flag, void *message, void *status),
+		 SN_WITH(from, tag, comm, flag, message, status))
+
+enum { IPROBE, IMPROBE, CALLS };
 static const struct {
 	const char *name;
 	union function stand_in[2];
-} calls[] = {{"MPI_Iprobe", {{.iprobe = iprobe_0}, {.iprobe = iprobe_1}}}};
+} calls[CALLS] = {[IPROBE] = {"MPI_Iprobe", {{.iprobe = iprobe_0}, {.iprobe = iprobe_1}}},
+		  [IMPROBE] = {"MPI_Improbe", {{.improbe = improbe_0}, {.improbe = improbe_1}}}};
+
+static int call_named(const char *name)
+{
+	return sn_quick_named(calls, sizeof(*calls), CALLS, name);
+}
 
 bool sn_probed_is(const char *name)
 {
-	return sn_quick_named(calls, sizeof(*calls), 1, name) < 1;
+	return call_named(name) < CALLS;
 }
 
 void *sn_probed_stand_in(const char *name, void *definition)
 {
-	int p = *name == 'P';
+	int p = *name == 'P', call = call_named(name);
 	if (!definition)
 		return NULL;
 	atomic_store(&from_any, sn_mpi_family != MPICH || sn_mpi_is_intels());
-	SN_FUNCTION_IS(&next[p], definition);
-	return calls[0].stand_in[p].symbol;
+	SN_FUNCTION_IS(call == IPROBE ? &next[p] : &next_matched[p], definition);
+	if (call == IMPROBE && !SN_FUNCTION(&next[p]).symbol) /* the program may never call it */
+		SN_FUNCTION_IS(&next[p], sn_mpi_find("PMPI_Iprobe"));
+	return calls[call].stand_in[p].symbol;
 }

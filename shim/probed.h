@@ -9,6 +9,8 @@
  * queue that the MPI could read, that is the answer. If there is one, the MPI is asked, and what it says of the sender's rank
  * and the tag is remembered of the sender and the match bits: of the next one that has the same of both the same is said.
  *
+ * MPI_Improbe likewise, which takes what MPI_Iprobe has found.
+ *
  * With more ranks than cores all is the MPI's, whose provider gives the core to others; and one call in SN_QUICK_PERIOD, and all
  * that are further apart than 2 us.
  *

@@ -262,6 +262,45 @@ static void others(MPI_Comm comm)
 	}
 }
 
+/* What is found is taken with it, and nothing else: not what was sent after it, nor of another tag. */
+static void taken(MPI_Comm comm, int rounds)
+{
+	static const int lengths[] = {0, 8, 40, 1000, 16384, 100000};
+	for (int i = 0; i < rounds && rank < 2; i++) {
+		int len = lengths[i % 6], way = i / 30 % 4;
+		MPI_Message m[2], none;
+		MPI_Status s;
+		if (rank == 0) {
+			if (i % 20 == 0)
+				usleep(i % 100 ? 200 : 2000);
+			for (int k = 0; k < 2; k++)
+				send(1, TAG, len, i + k, comm, false);
+			MPI_Recv(NULL, 0, MPI_BYTE, 1, TAG, comm, MPI_STATUS_IGNORE);
+			continue;
+		}
+		for (int k = 0; k < 2; k++) {
+			int flag = 0;
+			for (; !flag; calls++)
+				MPI_Improbe(way % 2 ? MPI_ANY_SOURCE : 0, way / 2 ? MPI_ANY_TAG : TAG, comm,
+					    &flag, &m[k], &s);
+			right_status(&s, 0, TAG, len, i);
+		}
+		for (int k = 0; k < 4; k++) {
+			int flag = -1;
+			MPI_Improbe(k % 2 ? 0 : MPI_ANY_SOURCE, k / 2 ? TAG : TAG + 10, comm, &flag, &none,
+				    &s);
+			expect(!flag, "one that was taken, or that there is not", i);
+		}
+		for (int k = 2; k--;) { /* in any order */
+			memset(in, 0, (size_t)len);
+			MPI_Mrecv(in, len, MPI_BYTE, &m[k], &s);
+			for (int b = 0; b < len; b++)
+				expect(in[b] == (unsigned char)(i + k + b), "bytes of a taken one", i);
+		}
+		MPI_Send(NULL, 0, MPI_BYTE, 0, TAG, comm);
+	}
+}
+
 /* Asked for from itself, which some MPIs do without the provider, beside a sum whose steps ask it for messages of others. */
 static void beside_steps(void)
 {
@@ -392,6 +431,7 @@ int main(int argc, char **argv)
 		to_itself(MPI_COMM_SELF, 0);
 		pending(comm);
 		others(comm);
+		taken(comm, 900);
 		sparse(comm);
 	}
 	if (!many) {
