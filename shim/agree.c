@@ -55,6 +55,14 @@ static uint64_t bytes_of(struct sn_meet *m, const struct sn_collective *c, bool 
 	return t->size ? sn_type_bytes(t, count) : ANY;
 }
 
+/* What others may still compare with: none of it may have the right number. */
+static void doubt(struct sn_meet *m)
+{
+	m->doubts = true;
+	for (unsigned i = 0; m->mem && i < SN_AGREE_CALLS; i++)
+		atomic_store_explicit(&note_of(m, m->rank, i)->number, 0, memory_order_release);
+}
+
 /* Who reads it sees the number both before and after what belongs to it. */
 void sn_agree_write(struct sn_meet *m, const struct sn_collective *c, bool begun)
 {
@@ -70,7 +78,14 @@ void sn_agree_doubt(handle comm)
 {
 	struct sn_meet *m = sn_meet_of(comm);
 	if (m)
-		m->doubts = true;
+		doubt(m);
+}
+
+void sn_agree_left(void)
+{
+	if (sn_agree_in->mem)
+		doubt(sn_agree_in);
+	sn_agree_in = NULL;
 }
 
 /* ---- who waits ---- */

@@ -12,8 +12,9 @@
  *
  * Who waits here hears it as an error. Who waits in the MPI can only be told, after ten seconds.
  *
- * A rank whose calls may have been counted wrongly notes no more, and asks nothing: one that the MPI has ended with an
- * error, or has made under a name that is not seen here (with a count beyond an int's).
+ * A rank whose calls may have been counted wrongly notes no more, asks nothing, and takes back what it has noted: where the MPI has
+ * ended one with an error, or a handler has jumped out of it, or it was made under a name that is not seen here (with a
+ * count beyond an int's). What the MPI is to refuse is none.
  *
  * Budget, where nobody waits for long: three words written into a line that is this rank's.
  */
@@ -36,11 +37,16 @@ _Static_assert(sizeof(struct sn_agree_call) == 32, "two of them are a line");
 /* The meeting in whose call, one that blocks, this thread is; or NULL. */
 extern _Thread_local struct sn_meet *sn_agree_in __attribute__((tls_model("initial-exec")));
 
+/* Its call has not ended, and here is the next one: a handler of errors jumped out of it. */
+void sn_agree_left(void);
+
 /* This rank's next call; begun: one that does not block. */
 void sn_agree_write(struct sn_meet *m, const struct sn_collective *c, bool begun);
 static inline void sn_agree_note(const struct sn_collective *c, bool begun)
 {
 	struct sn_meet *m = sn_meet_of(c->comm);
+	if (!likely(!sn_agree_in))
+		sn_agree_left();
 	if (m && m->mem && !m->doubts)
 		sn_agree_write(m, c, begun);
 	sn_agree_in = begun ? NULL : m;

@@ -62,6 +62,8 @@ static inline int call(int name, struct sn_collective *c, const void *from, void
 	c->to = (uintptr_t)to >> SN_QUICK_REGION;
 	c->generation = sn_collective_generation();
 	sn_quick_told();
+	if (!sn_proof_looks_right(c) && sn_proof_refused(c, from, to))
+		return do_slowly(name, c, from, to, request);
 	sn_agree_note(c, true);
 	struct sn_meet *m = sn_begun_of(c);
 	return sn_agree_ended(c, m ? sn_begun_do(m, c, from, to, request)

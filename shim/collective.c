@@ -275,6 +275,8 @@ static inline int call(struct sn_collective *c, const void *from, void *to, cons
 	sn_quick_told();
 	if (!likely(!atomic_load_explicit(&sn_meet_waiting, memory_order_relaxed)))
 		sn_meet_in_time(c->comm);
+	if (!sn_proof_looks_right(c) && sn_proof_refused(c, from, to))
+		return do_slowly(c, from, to, slowly);
 	sn_agree_note(c, false);
 	return sn_agree_ended(c, do_somehow(c, from, to, slowly));
 }

@@ -105,12 +105,13 @@ EXPORT void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
 EXPORT struct sn_heap_guarded sennit_heap_guarded;
 static atomic_bool guarded;
 
-/* By whoever is first; a second one's is not used, and costs nothing. */
+/* By whoever is first; a second one's is not used, and costs nothing. What had to be noted without them was all, and stays so. */
 static _Atomic uint64_t *pages(void)
 {
 	struct sn_heap_guarded *g = &sennit_heap_guarded;
+	bool any = atomic_load(&g->any);
 	_Atomic uint64_t *now = atomic_load(&g->pages);
-	if (now)
+	if (now || any)
 		return now;
 	void *new = (void *)syscall(SYS_mmap, NULL, SN_HEAP_WORDS * sizeof(*now), PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); /* NOLINT */
@@ -131,8 +132,14 @@ static void guard(const void *at, size_t bytes)
 	atomic_store(&sennit_heap_guarded.any, 1);
 }
 
+/* In an arena longer than all the bits it may be another page that is guarded. */
 void sn_heap_forget_guards(const void *at, size_t bytes)
 {
+	static atomic_bool beyond;
+	if (bytes >> SN_HEAP_PAGE > SN_HEAP_WORDS * 64)
+		atomic_store(&beyond, true);
+	if (atomic_load_explicit(&beyond, memory_order_relaxed))
+		return;
 	uintptr_t first = (uintptr_t)at >> SN_HEAP_PAGE, last = ((uintptr_t)at + bytes - 1) >> SN_HEAP_PAGE;
 	_Atomic uint64_t *bits = atomic_load(&sennit_heap_guarded.pages);
 	for (uintptr_t w = first / 64, n = 0; bits && bytes && w <= last / 64 && n < SN_HEAP_WORDS; w++, n++)

@@ -175,8 +175,8 @@ struct sn_meet {
 	handle long_type, long_op; /* of the last call; UINTPTR_MAX: that is not remembered */
 	struct sn_long_form sum;
 	/* agree.h */
-	uint64_t noted; /* calls so far */
-	bool doubts;	/* some may not have been counted */
+	uint64_t noted;	    /* calls so far */
+	atomic_bool doubts; /* some may not have been counted */
 	/* long.h, lend.h */
 	bool lends;
 	struct sn_lent heap;

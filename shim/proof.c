@@ -51,6 +51,42 @@ void sn_proof_look(handle comm)
 	sn_proof_mpi.iprobe(sn_mpi_any_source(), NOBODYS_TAG, comm, &flag, sn_mpi_no_status());
 }
 
+_Atomic handle sn_proof_no_type;
+
+static bool is_wrong(int64_t count, handle type)
+{
+	return count < 0 || sn_mpi_plain(type) == sn_proof_no_type;
+}
+
+__attribute__((noinline)) bool sn_proof_refused(const struct sn_collective *c, const void *from,
+						const void *to)
+{
+	bool rooted =
+		c->kind == SN_BCAST || c->kind == SN_REDUCE || c->kind == SN_GATHER || c->kind == SN_SCATTER;
+	int rank = -1, ranks = 0, inter = 1;
+	if (!sn_proof_no_type) {
+		handle none = sn_mpi_handle(SN_TYPE_NULL);
+		atomic_store(&sn_proof_no_type, none ? none : UINTPTR_MAX);
+	}
+	if (sn_proof_looks_right(c) || !sn_proof_find() || sn_proof_mpi.comm_test_inter(c->comm, &inter) ||
+	    inter || sn_proof_mpi.comm_rank(c->comm, &rank) || sn_proof_mpi.comm_size(c->comm, &ranks))
+		return false;
+	if (rooted && (c->root < 0 || c->root >= ranks))
+		return true;
+	bool out = is_wrong(c->count, c->type), in = is_wrong(c->in_count, c->in_type),
+	     root = rank == c->root;
+	switch (c->kind) {
+	case SN_BARRIER:
+	case SN_REDUCE_SCATTER: return false;
+	case SN_ALLTOALL:
+	case SN_ALLGATHER: return in || (out && !sn_mpi_in_place(from));
+	case SN_ALLGATHERV: return out && !sn_mpi_in_place(from);
+	case SN_GATHER: return (in && root) || (out && !sn_mpi_in_place(from));
+	case SN_SCATTER: return (out && root) || (in && !sn_mpi_in_place(to));
+	default: return out;
+	}
+}
+
 struct sn_doubling sn_doubling_of(unsigned ranks, unsigned rank)
 {
 	struct sn_doubling d = {.steps = 31 - (unsigned)__builtin_clz(ranks)};

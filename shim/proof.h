@@ -127,6 +127,19 @@ extern struct sn_proof_mpi sn_proof_mpi;
 
 /* Asked once: are all of its functions there? */
 bool sn_proof_find(void);
+/*
+ * Is it a call that every MPI refuses, before a message is sent: a negative count, no type, no such root? That is no turn of this
+ * rank's, which may go on, and make it right. What counts at the root alone may be anything elsewhere. Not varying.h's, of which
+ * others hear that it is wrong.
+ */
+bool sn_proof_refused(const struct sn_collective *c, const void *from, const void *to);
+extern _Atomic handle sn_proof_no_type;
+static inline bool sn_proof_looks_right(const struct sn_collective *c)
+{
+	handle none = atomic_load_explicit(&sn_proof_no_type, memory_order_relaxed);
+	return likely((c->count | c->in_count | c->root) >= 0 && c->type != none && c->in_type != none &&
+		      none);
+}
 /* Are all of this group, of so many, in MPI_COMM_WORLD? */
 bool sn_proof_of_world(handle group, int size);
 /*

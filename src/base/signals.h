@@ -13,7 +13,7 @@
  */
 static inline void sn_signals_of_others(sigset_t *set)
 {
-	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 	sigfillset(set);
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		sigdelset(set, own[i]);

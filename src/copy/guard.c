@@ -10,25 +10,37 @@
 
 /*
  * A program may make pages accessible when they are used, in a handler of SIGSEGV (a collector's write barrier, a pager of its
- * own): one that asks where. The kernel's copies do not call it; a load or a store of ours does. Those that only say where
- * a process died, as the MPIs and UCX have one, do not count: then it is an error of the message.
+ * own): one that asks where, and returns. The kernel's copies do not call it; a load or a store of ours does. Those that only
+ * say where a process died, as MPIs, UCX and sanitizers have one, do not count: then it is an error of the message.
  */
 static bool serves_faults(void)
 {
-	static const char *const tell[] = {"libopen-pal", "libopen-rte", "libmpi", "libucs", "libpmix"};
+	static const char *const tell[] = {"libopen-", "libprrte", "libpmix",  "libmpi",   "libucs",
+					   "libasan",  "libtsan",  "libubsan", "libifcore"};
 	struct sigaction is;
 	Dl_info in;
 	bool served = !sigaction(SIGSEGV, NULL, &is) && is.sa_flags & SA_SIGINFO;
-	if (served && dladdr((void *)(uintptr_t)is.sa_sigaction, &in) && in.dli_fname)
-		for (size_t i = 0; i < sizeof(tell) / sizeof(tell[0]); i++)
-			served &= !strstr(in.dli_fname, tell[i]);
+	if (!served || !dladdr((void *)(uintptr_t)is.sa_sigaction, &in) || !in.dli_fname)
+		return served;
+	const char *slash = strrchr(in.dli_fname, '/'), *name = slash ? slash + 1 : in.dli_fname;
+	for (size_t i = 0; i < sizeof(tell) / sizeof(tell[0]); i++)
+		served &= strncmp(name, tell[i], strlen(tell[i])) != 0;
 	return served;
 }
 
-/* Whatever becomes of it there: if the handler returns, it is accessible. */
-static bool touched(const char *at, bool to_write)
+#define TOUCHES 3 /* of one byte, after which it is given up */
+
+struct touched {
+	const char *at;
+	int times;
+};
+
+/* If the handler returns, it is accessible, unless another thread has changed that again. */
+static bool touch(struct touched *t, const char *at, bool to_write)
 {
-	if (!serves_faults())
+	t->times = t->at == at ? t->times + 1 : 1;
+	t->at = at;
+	if (!at || t->times > TOUCHES || !serves_faults())
 		return false;
 	volatile char *byte = (volatile char *)(uintptr_t)at, was = *byte;
 	if (to_write)
@@ -38,11 +50,10 @@ static bool touched(const char *at, bool to_write)
 
 static enum sn_guard_outcome through(int fd, char *to, const char *from, size_t len)
 {
+	struct touched last = {"", 0};
 	for (size_t at = 0; at < len;) {
 		ssize_t n = pwrite(fd, from + at, len - at, (off_t)at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EFAULT && touched(from + at, false))
+		if (n < 0 && (errno == EINTR || (errno == EFAULT && touch(&last, from + at, false))))
 			continue;
 		if (n <= 0)
 			return n < 0 && errno == EFAULT ? SN_GUARD_SOURCE : SN_GUARD_FAILED;
@@ -50,9 +61,7 @@ static enum sn_guard_outcome through(int fd, char *to, const char *from, size_t 
 	}
 	for (size_t at = 0; at < len;) {
 		ssize_t n = pread(fd, to + at, len - at, (off_t)at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EFAULT && touched(to + at, true))
+		if (n < 0 && (errno == EINTR || (errno == EFAULT && touch(&last, to + at, true))))
 			continue;
 		if (n <= 0)
 			return n < 0 && errno == EFAULT ? SN_GUARD_DESTINATION : SN_GUARD_FAILED;

@@ -4,7 +4,7 @@
  * waits in vain for it hears of it, and nobody hears anything as long as one is merely late, even for longer than that takes.
  *
  *   unequal CASE     of those in which it is so
- *   unequal slow     all alike, and the last rank comes late to each
+ *   unequal slow     all alike, and the last rank comes late to each, after one that its MPI refuses
  */
 #include "stress.h"
 #include <stdio.h>
@@ -60,6 +60,16 @@ static int make(const struct called *c)
 	return rc ? rc : MPI_Wait(&r, MPI_STATUS_IGNORE);
 }
 
+/* The MPI refuses it, and that is nobody else's affair. */
+static void refused(const struct called *c)
+{
+	struct called wrong = *c;
+	wrong.count = -1;
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	must(make(&wrong), "a negative count is right");
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Each is known by then as one that has been before, and where it goes without the MPI, and for how long, is settled. */
 static void slowly(void)
 {
@@ -68,6 +78,8 @@ static void slowly(void)
 			must(!make(&each[k]), "call %d of %zu", i, k);
 		for (int i = 0; i < each[k].count; i++)
 			out[i] = rank + 1;
+		if (rank == ranks - 1 && each[k].kind != BARRIER && each[k].kind != IALLREDUCE)
+			refused(&each[k]);
 		if (rank == ranks - 1)
 			nanosleep(&(struct timespec){LATE_MS / 1000, LATE_MS % 1000 * 1000000L}, NULL);
 		must(!make(&each[k]), "call %zu, late", k);
