@@ -6,7 +6,8 @@
 #define AFTER_NS 1000000000 /* of waiting */
 #define AGAIN_NS 500000000  /* and then it is no moment between two lines */
 
-#define ANY UINT64_MAX
+#define ANY	  (UINT64_MAX >> 8) /* bytes that are not known, or not the same on all ranks */
+#define NUMBER(n) ((n)&0xffffffff)
 
 _Thread_local struct sn_meet *sn_agree_in __attribute__((tls_model("initial-exec")));
 
@@ -23,12 +24,6 @@ static bool has_root(int kind)
 	       kind == SN_GATHERV || kind == SN_SCATTERV;
 }
 
-static uint64_t what_of(const struct sn_collective *c, bool begun)
-{
-	uint64_t root = has_root(c->kind) ? (uint32_t)c->root : 0;
-	return root << 32 | (uint64_t)begun << 8 | (unsigned)c->kind;
-}
-
 /* Is what it gets what all ranks have alike, and not what it sends, which may be in place? */
 static bool says_by_in(const struct sn_meet *m, const struct sn_collective *c)
 {
@@ -42,17 +37,29 @@ static bool varies(int kind)
 	return kind == SN_REDUCE_SCATTER || kind == SN_ALLGATHERV || kind >= SN_GATHERV;
 }
 
-static uint64_t bytes_of(struct sn_meet *m, const struct sn_collective *c, bool begun)
+static __attribute__((noinline)) uint64_t look_up(struct sn_meet *m, handle type, unsigned generation)
+{
+	struct sn_meet_type t = sn_type_find(type, generation);
+	m->noted_type = type;
+	m->noted_bytes = t.stays && t.size > 0 ? (uint64_t)t.size : ANY;
+	return m->noted_bytes;
+}
+
+static inline uint64_t bytes_of(struct sn_meet *m, const struct sn_collective *c)
 {
 	bool in = says_by_in(m, c);
 	int count = in ? c->in_count : c->count;
+	handle type = in ? c->in_type : c->type;
+	uint64_t each = ANY;
+	if (c->kind == SN_BARRIER)
+		return 0;
 	if (varies(c->kind))
 		return ANY;
-	if (c->kind == SN_BARRIER || count <= 0)
-		return 0;
-	struct sn_meet_type *last = begun ? m->begun_types : m->types;
-	const struct sn_meet_type *t = sn_type_of(&last[!in], in ? c->in_type : c->type, c->generation);
-	return t->size ? sn_type_bytes(t, count) : ANY;
+	if (likely(type == m->noted_type))
+		each = m->noted_bytes;
+	else if (sn_mpi_builtin(type))
+		each = look_up(m, type, c->generation);
+	return each == ANY ? ANY : each * (unsigned)count & ANY;
 }
 
 /* What others may still compare with: none of it may have the right number. */
@@ -60,18 +67,17 @@ static void doubt(struct sn_meet *m)
 {
 	m->doubts = true;
 	for (unsigned i = 0; m->mem && i < SN_AGREE_CALLS; i++)
-		atomic_store_explicit(&note_of(m, m->rank, i)->number, 0, memory_order_release);
+		atomic_store_explicit(&note_of(m, m->rank, i)->what, 0, memory_order_release);
 }
 
-/* Who reads it sees the number both before and after what belongs to it. */
+/* Who reads it sees whether both belong together. */
 void sn_agree_write(struct sn_meet *m, const struct sn_collective *c, bool begun)
 {
-	uint64_t number = ++m->noted;
+	uint64_t number = ++m->noted, root = has_root(c->kind) ? (uint16_t)c->root : 0;
 	struct sn_agree_call *n = note_of(m, m->rank, number);
-	atomic_store_explicit(&n->number, 0, memory_order_relaxed);
-	atomic_store_explicit(&n->what, what_of(c, begun), memory_order_release);
-	atomic_store_explicit(&n->bytes, bytes_of(m, c, begun), memory_order_release);
-	atomic_store_explicit(&n->number, number, memory_order_release);
+	atomic_store_explicit(&n->bytes, bytes_of(m, c) << 8 | (number & 255), memory_order_relaxed);
+	atomic_store_explicit(&n->what, number << 32 | root << 16 | (uint64_t)begun << 8 | (unsigned)c->kind,
+			      memory_order_release);
 }
 
 void sn_agree_doubt(handle comm)
@@ -91,19 +97,17 @@ void sn_agree_left(void)
 /* ---- who waits ---- */
 
 struct note {
-	uint64_t number, what, bytes;
+	uint64_t number, bytes; /* number 0: that rank has not come to it, or is beyond it */
+	uint32_t what;
 };
 
-/* Number 0: that rank has not come to it, or is beyond it. */
 static struct note read_note(const struct sn_meet *m, unsigned rank, uint64_t number)
 {
 	struct sn_agree_call *from = note_of(m, rank, number);
-	struct note n = {atomic_load_explicit(&from->number, memory_order_acquire), 0, 0};
-	n.what = atomic_load_explicit(&from->what, memory_order_acquire);
-	n.bytes = atomic_load_explicit(&from->bytes, memory_order_acquire);
-	if (n.number != number || atomic_load_explicit(&from->number, memory_order_relaxed) != number)
-		n.number = 0;
-	return n;
+	uint64_t what = atomic_load_explicit(&from->what, memory_order_acquire),
+		 bytes = atomic_load_explicit(&from->bytes, memory_order_relaxed);
+	bool is = what && what >> 32 == NUMBER(number) && (bytes & 255) == (number & 255);
+	return (struct note){is ? number : 0, bytes >> 8, (uint32_t)what};
 }
 
 static bool alike(const struct note *a, const struct note *b)
@@ -147,7 +151,7 @@ static void put(char *to, size_t room, const struct note *n)
 	const char *name = kind < SN_KINDS ? names[kind] : "?";
 	char root[24] = "", bytes[40] = "";
 	if (has_root(kind))
-		snprintf(root, sizeof(root), ", root %d", (int)(n->what >> 32));
+		snprintf(root, sizeof(root), ", root %d", (int)(n->what >> 16));
 	if (kind != SN_BARRIER && n->bytes != ANY)
 		snprintf(bytes, sizeof(bytes), " of %llu bytes", (unsigned long long)n->bytes);
 	snprintf(to, room, "MPI_%s%c%s%s%s", begun ? "I" : "", begun ? name[0] | 0x20 : name[0], name + 1,

@@ -16,7 +16,8 @@
  * ended one with an error, or a handler has jumped out of it, or it was made under a name that is not seen here (with a
  * count beyond an int's). What the MPI is to refuse is none.
  *
- * Budget, where nobody waits for long: three words written into a line that is this rank's.
+ * Budget, where nobody waits for long: two words written into a line that is this rank's; no look at a type but the first of its
+ * kind. Lengths are known of the MPI's own types only, which nobody frees.
  */
 #ifndef SN_SHIM_AGREE_H
 #define SN_SHIM_AGREE_H
@@ -26,13 +27,11 @@
 #define SN_AGREE_CALLS 32
 
 struct sn_agree_call {
-	_Atomic uint64_t number; /*  0 of those of this communicator, from 1 */
-	_Atomic uint64_t what;	 /*  8 kind, whether it blocks, root */
 	_Atomic uint64_t
-		bytes; /* 16 of an operand, or a block; UINT64_MAX: not the same on all ranks, or not known */
-	uint64_t rest;
+		what; /* 0 number of those of this communicator, from 1; root, whether it blocks, kind */
+	_Atomic uint64_t bytes; /* 8 of an operand, or a block, and the number's last bits */
 };
-_Static_assert(sizeof(struct sn_agree_call) == 32, "two of them are a line");
+_Static_assert(sizeof(struct sn_agree_call) == 16, "four of them are a line");
 
 /* The meeting in whose call, one that blocks, this thread is; or NULL. */
 extern _Thread_local struct sn_meet *sn_agree_in __attribute__((tls_model("initial-exec")));

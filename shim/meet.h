@@ -175,7 +175,9 @@ struct sn_meet {
 	handle long_type, long_op; /* of the last call; UINTPTR_MAX: that is not remembered */
 	struct sn_long_form sum;
 	/* agree.h */
-	uint64_t noted;	    /* calls so far */
+	uint64_t noted;	   /* calls so far */
+	handle noted_type; /* of the last one of an MPI's own type, and its bytes */
+	uint64_t noted_bytes;
 	atomic_bool doubts; /* some may not have been counted */
 	/* long.h, lend.h */
 	bool lends;
