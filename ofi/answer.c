@@ -31,9 +31,8 @@ static int version_of(void *lib)
 		void *symbol;
 		int (*ask)(char *text, int *length);
 	} f = {dlsym(lib, "PMPI_Get_library_version")};
-	char *text = calloc(
-		1,
-		8192); /* MPI_MAX_LIBRARY_VERSION_STRING of whichever MPI; the caller's stack may be short */
+	/* MPI_MAX_LIBRARY_VERSION_STRING of whichever MPI; the caller's stack may be short */
+	char *text = calloc(1, 8192);
 	int version, length;
 	bool known = text && f.symbol && !f.ask(text, &length) && sscanf(text, "Open MPI v%d", &version) == 1;
 

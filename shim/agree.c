@@ -18,20 +18,6 @@ static struct sn_agree_call *note_of(const struct sn_meet *m, unsigned rank, uin
 
 /* ---- what is noted ---- */
 
-static bool has_root(int kind)
-{
-	return kind == SN_BCAST || kind == SN_REDUCE || kind == SN_GATHER || kind == SN_SCATTER ||
-	       kind == SN_GATHERV || kind == SN_SCATTERV;
-}
-
-/* Is what it gets what all ranks have alike, and not what it sends, which may be in place? */
-static bool says_by_in(const struct sn_meet *m, const struct sn_collective *c)
-{
-	bool root = c->root >= 0 && (unsigned)c->root == m->rank;
-	return c->kind == SN_ALLTOALL || c->kind == SN_ALLGATHER || (c->kind == SN_GATHER && root) ||
-	       (c->kind == SN_SCATTER && !root);
-}
-
 static bool varies(int kind)
 {
 	return kind == SN_REDUCE_SCATTER || kind == SN_ALLGATHERV || kind >= SN_GATHERV;
@@ -47,7 +33,7 @@ static __attribute__((noinline)) uint64_t look_up(struct sn_meet *m, handle type
 
 static inline uint64_t bytes_of(struct sn_meet *m, const struct sn_collective *c)
 {
-	bool in = says_by_in(m, c);
+	bool in = sn_says_by_in(c->kind, c->root >= 0 && (unsigned)c->root == m->rank);
 	int count = in ? c->in_count : c->count;
 	handle type = in ? c->in_type : c->type;
 	uint64_t each = ANY;
@@ -73,7 +59,7 @@ static void doubt(struct sn_meet *m)
 /* Who reads it sees whether both belong together. */
 void sn_agree_write(struct sn_meet *m, const struct sn_collective *c, bool begun)
 {
-	uint64_t number = ++m->noted, root = has_root(c->kind) ? (uint16_t)c->root : 0;
+	uint64_t number = ++m->noted, root = sn_has_root(c->kind) ? (uint16_t)c->root : 0;
 	struct sn_agree_call *n = note_of(m, m->rank, number);
 	atomic_store_explicit(&n->bytes, bytes_of(m, c) << 8 | (number & 255), memory_order_relaxed);
 	atomic_store_explicit(&n->what, number << 32 | root << 16 | (uint64_t)begun << 8 | (unsigned)c->kind,
@@ -127,7 +113,7 @@ static unsigned find(const struct sn_meet *m, uint64_t number, struct note *mine
 	return m->ranks;
 }
 
-static void put(char *to, size_t room, const struct note *n)
+struct sn_agree_name sn_agree_name(int kind, bool begun)
 {
 	static const char *const names[SN_KINDS] = {[SN_BARRIER] = "Barrier",
 						    [SN_BCAST] = "Bcast",
@@ -146,16 +132,23 @@ static void put(char *to, size_t room, const struct note *n)
 						    [SN_SCATTERV] = "Scatterv",
 						    [SN_ALLTOALLV] = "Alltoallv",
 						    [SN_ALLTOALLW] = "Alltoallw"};
+	struct sn_agree_name name = {"another call"};
+	if (kind < 0 || kind >= SN_KINDS)
+		return name;
+	snprintf(name.text, sizeof(name.text), "MPI_%s%c%s", begun ? "I" : "",
+		 begun ? names[kind][0] | 0x20 : names[kind][0], names[kind] + 1);
+	return name;
+}
+
+static void put(char *to, size_t room, const struct note *n)
+{
 	int kind = (int)(n->what & 255);
-	bool begun = n->what >> 8 & 1;
-	const char *name = kind < SN_KINDS ? names[kind] : "?";
 	char root[24] = "", bytes[40] = "";
-	if (has_root(kind))
+	if (sn_has_root(kind))
 		snprintf(root, sizeof(root), ", root %d", (int)(n->what >> 16));
 	if (kind != SN_BARRIER && n->bytes != ANY)
 		snprintf(bytes, sizeof(bytes), " of %llu bytes", (unsigned long long)n->bytes);
-	snprintf(to, room, "MPI_%s%c%s%s%s", begun ? "I" : "", begun ? name[0] | 0x20 : name[0], name + 1,
-		 bytes, root);
+	snprintf(to, room, "%s%s%s", sn_agree_name(kind, n->what >> 8 & 1).text, bytes, root);
 }
 
 static void say(const struct sn_meet *m, unsigned rank, const struct note *mine, const struct note *theirs)
@@ -164,9 +157,9 @@ static void say(const struct sn_meet *m, unsigned rank, const struct note *mine,
 	put(here, sizeof(here), mine);
 	put(there, sizeof(there), theirs);
 	fprintf(stderr,
-		"sennit: rank %u of a communicator of %u called %s, where rank %u called %s: all of its "
-		"ranks must "
-		"make the same collectives, of the same length and with the same root\n",
+		"sennit: rank %u of a communicator of %u called %s, where rank %u called %s: "
+		"all of its ranks must make the same collectives, of the same length and with the same "
+		"root\n",
 		m->rank, m->ranks, here, rank, there);
 }
 

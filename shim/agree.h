@@ -33,6 +33,12 @@ struct sn_agree_call {
 };
 _Static_assert(sizeof(struct sn_agree_call) == 16, "four of them are a line");
 
+/* MPI_Bcast, MPI_Ibcast: as the program calls that kind. */
+struct sn_agree_name {
+	char text[32];
+};
+struct sn_agree_name sn_agree_name(int kind, bool begun);
+
 /* The meeting in whose call, one that blocks, this thread is; or NULL. */
 extern _Thread_local struct sn_meet *sn_agree_in __attribute__((tls_model("initial-exec")));
 

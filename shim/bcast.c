@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bcast.h"
+#include "agree.h"
 #include "here.h"
 #include "types.h"
 #include <stdio.h>
@@ -119,16 +120,14 @@ struct sn_meet *sn_bcast_of(const struct sn_collective *c)
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
 					     size_t len, uint64_t theirs)
 {
-	const char *name = c->kind == SN_BCAST	   ? "MPI_Bcast"
-			   : c->kind == SN_SCATTER ? "MPI_Scatter"
-						   : "MPI_Scatterv";
+	struct sn_agree_name name = sn_agree_name(c->kind, false);
 	if (theirs >= NO_BUFFER)
-		return sn_meet_no_buffer(c->comm, theirs == NOTHING ? (unsigned)c->root : m->rank, name);
+		return sn_meet_no_buffer(c->comm, theirs == NOTHING ? (unsigned)c->root : m->rank, name.text);
 	fprintf(stderr,
 		"sennit: rank %u of a communicator is in %s of %zu bytes, its root, rank %d, "
 		"in one of %llu: all "
 		"ranks must have the same\n",
-		m->rank, name, len, c->root, (unsigned long long)theirs);
+		m->rank, name.text, len, c->root, (unsigned long long)theirs);
 	return sn_proof_failed(c->comm);
 }
 

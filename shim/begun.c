@@ -63,26 +63,9 @@ static inline bool is_sum(const struct sn_collective *c)
 	return c->kind == SN_ALLREDUCE || c->kind == SN_REDUCE;
 }
 
-static inline bool has_root(const struct sn_collective *c)
-{
-	return c->kind == SN_BCAST || c->kind == SN_REDUCE || c->kind == SN_GATHER || c->kind == SN_SCATTER;
-}
-
 static inline bool is_root(const struct sn_meet *m, const struct sn_collective *c)
 {
 	return (unsigned)c->root == m->rank;
-}
-
-/* By which type and count a rank says how long a block is: who has it in place says it by the other. */
-static inline bool says_by_in(const struct sn_collective *c, bool root)
-{
-	switch (c->kind) {
-	case SN_ALLTOALL:
-	case SN_ALLGATHER: return true;
-	case SN_GATHER: return root;
-	case SN_SCATTER: return !root;
-	default: return false;
-	}
 }
 
 /* One block for each rank. */
@@ -104,7 +87,7 @@ static inline bool fits(const struct sn_collective *c, size_t len, unsigned rank
 /* Of a block or an operand, as all ranks say it; types: what came in this communicator's last call, and what went. */
 static inline size_t len_of(struct sn_meet_type types[2], const struct sn_collective *c, bool root)
 {
-	bool in = says_by_in(c, root);
+	bool in = sn_says_by_in(c->kind, root);
 	if (c->kind == SN_BARRIER)
 		return 0;
 	const struct sn_meet_type *t = in ? sn_type_of(&types[0], c->in_type, c->generation)
@@ -114,7 +97,7 @@ static inline size_t len_of(struct sn_meet_type types[2], const struct sn_collec
 
 static inline bool root_is_one(const struct sn_collective *c, unsigned ranks)
 {
-	return !has_root(c) || (unsigned)c->root < ranks;
+	return !sn_has_root(c->kind) || (unsigned)c->root < ranks;
 }
 
 /* Of a communicator whose ranks have not been asked. */
@@ -172,7 +155,7 @@ struct sn_meet *sn_begun_of(const struct sn_collective *c)
 
 static inline uint64_t said(const struct sn_begun *b, uint64_t sent)
 {
-	uint64_t root = has_root(&b->c) ? (unsigned)b->c.root : 0;
+	uint64_t root = sn_has_root(b->c.kind) ? (unsigned)b->c.root : 0;
 	return (uint64_t)b->c.kind << 56 | root << 48 | (uint64_t)b->len << 24 | sent;
 }
 
@@ -226,15 +209,9 @@ static int bring(const struct sn_begun *b, const void *from, char *to, uint64_t 
 
 /* ---- what others have ---- */
 
-static const char *call_named(uint64_t said)
+static struct sn_agree_name call_named(uint64_t said)
 {
-	static const char *const names[SN_KINDS] = {
-		[SN_BARRIER] = "MPI_Ibarrier",	   [SN_BCAST] = "MPI_Ibcast",
-		[SN_ALLREDUCE] = "MPI_Iallreduce", [SN_REDUCE] = "MPI_Ireduce",
-		[SN_ALLTOALL] = "MPI_Ialltoall",   [SN_ALLGATHER] = "MPI_Iallgather",
-		[SN_GATHER] = "MPI_Igather",	   [SN_SCATTER] = "MPI_Iscatter"};
-	const char *name = said >> 56 < SN_KINDS ? names[said >> 56] : NULL;
-	return name ? name : "another call";
+	return sn_agree_name((int)(said >> 56), true);
 }
 
 static __attribute__((noinline)) bool differs(const struct sn_begun *b, unsigned rank, uint64_t theirs)
@@ -242,14 +219,14 @@ static __attribute__((noinline)) bool differs(const struct sn_begun *b, unsigned
 	uint64_t mine = said(b, 0);
 	if ((theirs & SENT) == NOTHING)
 		fprintf(stderr, "sennit: rank %u of a communicator has nothing for %s that MPI allows\n",
-			rank, call_named(theirs));
+			rank, call_named(theirs).text);
 	else
 		fprintf(stderr,
 			"sennit: rank %u of a communicator is in %s of %u bytes (root %u), rank %u in %s of "
 			"%u (root %u), and brings %u: all ranks must have the same\n",
-			b->m->rank, call_named(mine), (unsigned)b->len, (unsigned)(mine >> 48 & 255), rank,
-			call_named(theirs), (unsigned)(theirs >> 24 & SENT), (unsigned)(theirs >> 48 & 255),
-			(unsigned)(theirs & SENT));
+			b->m->rank, call_named(mine).text, (unsigned)b->len, (unsigned)(mine >> 48 & 255),
+			rank, call_named(theirs).text, (unsigned)(theirs >> 24 & SENT),
+			(unsigned)(theirs >> 48 & 255), (unsigned)(theirs & SENT));
 	return false;
 }
 

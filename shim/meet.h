@@ -174,17 +174,16 @@ struct sn_meet {
 	size_t at[2];		   /* this one, and the one before */
 	handle long_type, long_op; /* of the last call; UINTPTR_MAX: that is not remembered */
 	struct sn_long_form sum;
-	/* agree.h */
-	uint64_t noted;	   /* calls so far */
-	handle noted_type; /* of the last one of an MPI's own type, and its bytes */
-	uint64_t noted_bytes;
-	atomic_bool doubts; /* some may not have been counted */
-	/* long.h, lend.h */
 	bool lends;
 	struct sn_lent heap;
 	const char *heaps[SN_MEET_RANKS]; /* here */
 	uint64_t reach[SN_MEET_RANKS];	  /* so much of them can be read, or more */
 	struct sn_far far;
+	/* agree.h */
+	uint64_t noted;	   /* calls so far */
+	handle noted_type; /* of the last one of an MPI's own type, and its bytes */
+	uint64_t noted_bytes;
+	atomic_bool doubts; /* some may not have been counted */
 };
 
 /* NULL: its ranks have not been asked. */

@@ -61,8 +61,6 @@ static bool is_wrong(int64_t count, handle type)
 __attribute__((noinline)) bool sn_proof_refused(const struct sn_collective *c, const void *from,
 						const void *to)
 {
-	bool rooted =
-		c->kind == SN_BCAST || c->kind == SN_REDUCE || c->kind == SN_GATHER || c->kind == SN_SCATTER;
 	int rank = -1, ranks = 0, inter = 1;
 	if (!sn_proof_no_type) {
 		handle none = sn_mpi_handle(SN_TYPE_NULL);
@@ -71,7 +69,7 @@ __attribute__((noinline)) bool sn_proof_refused(const struct sn_collective *c, c
 	if (sn_proof_looks_right(c) || !sn_proof_find() || sn_proof_mpi.comm_test_inter(c->comm, &inter) ||
 	    inter || sn_proof_mpi.comm_rank(c->comm, &rank) || sn_proof_mpi.comm_size(c->comm, &ranks))
 		return false;
-	if (rooted && (c->root < 0 || c->root >= ranks))
+	if (sn_has_root(c->kind) && (c->root < 0 || c->root >= ranks))
 		return true;
 	bool out = is_wrong(c->count, c->type), in = is_wrong(c->in_count, c->in_type),
 	     root = rank == c->root;

@@ -32,6 +32,24 @@ enum {
 	SN_KINDS
 };
 
+static inline bool sn_has_root(int kind)
+{
+	return kind == SN_BCAST || kind == SN_REDUCE || kind == SN_GATHER || kind == SN_SCATTER ||
+	       kind == SN_GATHERV || kind == SN_SCATTERV;
+}
+
+/* By which type and count a rank says how long a block is: who has it in place says it by the other. */
+static inline bool sn_says_by_in(int kind, bool root)
+{
+	switch (kind) {
+	case SN_ALLTOALL:
+	case SN_ALLGATHER: return true;
+	case SN_GATHER: return root;
+	case SN_SCATTER: return !root;
+	default: return false;
+	}
+}
+
 /* Of what goes to each rank, or comes from it, how much and where. wide: MPI_Count and MPI_Aint, else int. */
 struct sn_lengths {
 	const void *counts, *displs;

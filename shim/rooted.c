@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rooted.h"
+#include "agree.h"
 #include "base/copy.h"
 #include "beside.h"
 #include "here.h"
@@ -133,20 +134,13 @@ static inline const char *brought(const struct sn_meet *m, unsigned rank, size_t
 static __attribute__((noinline)) int differs(const struct sn_meet *m, const struct sn_collective *c,
 					     unsigned rank, uint64_t theirs, size_t len)
 {
-	static const char *const names[SN_KINDS] = {[SN_REDUCE] = "MPI_Reduce",
-						    [SN_GATHER] = "MPI_Gather",
-						    [SN_GATHERV] = "MPI_Gatherv",
-						    [SN_SCAN] = "MPI_Scan",
-						    [SN_EXSCAN] = "MPI_Exscan",
-						    [SN_REDUCE_SCATTER] = "MPI_Reduce_scatter",
-						    [SN_REDUCE_SCATTER_BLOCK] = "MPI_Reduce_scatter_block"};
-	const char *name = names[c->kind];
+	struct sn_agree_name name = sn_agree_name(c->kind, false);
 	if (theirs == NOTHING)
-		return sn_meet_no_buffer(c->comm, rank, name);
+		return sn_meet_no_buffer(c->comm, rank, name.text);
 	fprintf(stderr,
 		"sennit: rank %u of a communicator is in %s with %llu bytes, rank %u wants %zu: all "
 		"ranks must have the same\n",
-		rank, name, (unsigned long long)theirs, m->rank, len);
+		rank, name.text, (unsigned long long)theirs, m->rank, len);
 	return sn_proof_failed(c->comm);
 }
 

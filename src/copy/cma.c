@@ -144,6 +144,7 @@ static enum sn_cma_outcome read_by_place(char *place, struct sn_cma_peer *peer, 
 	return outcome;
 }
 
+/* What one call is to do, and what comes of it. */
 struct job {
 	struct sn_cma_peer *peer;
 	const struct iovec *local, *remote;
@@ -152,15 +153,31 @@ struct job {
 	uint64_t *done;
 	int *error;
 	uint64_t *calls;
+	uint64_t cookie;
 };
 
-static bool is_short(const struct job *j)
+/* With room for the segments of both sides, and one more. */
+typedef enum sn_cma_outcome work(struct job *j, struct iovec *local, struct iovec *remote);
+
+static __attribute__((noinline)) enum sn_cma_outcome with_many(struct job *j, work *what)
 {
-	return j->local_count <= FEW && j->remote_count <= FEW;
+	struct iovec local[SEGMENTS], remote[SEGMENTS];
+	return what(j, local, remote);
 }
 
-static enum sn_cma_outcome read_in(const struct job *j, struct iovec *to, struct iovec *from,
-				   uint64_t *cookie)
+static __attribute__((noinline)) enum sn_cma_outcome with_few(struct job *j, work *what)
+{
+	struct iovec local[FEW + 1], remote[FEW + 1];
+	return what(j, local, remote);
+}
+
+static enum sn_cma_outcome with_room(struct job *j, work *what)
+{
+	bool few = j->local_count <= FEW && j->remote_count <= FEW;
+	return sn_likely(few) ? with_few(j, what) : with_many(j, what);
+}
+
+static enum sn_cma_outcome read_in(struct job *j, struct iovec *to, struct iovec *from)
 {
 	uint32_t n_to, n_from;
 	uint64_t want = slice(j->local, j->local_count, j->remote, j->remote_count, j->offset, j->limit, to,
@@ -169,23 +186,9 @@ static enum sn_cma_outcome read_in(const struct job *j, struct iovec *to, struct
 	if (sn_unlikely(place))
 		return read_by_place(place, j->peer, to, from, want, j->done, j->error, j->calls);
 	enum sn_cma_outcome outcome =
-		read_once(j->peer, to, n_to, from, n_from, want, cookie, j->error, j->calls);
+		read_once(j->peer, to, n_to, from, n_from, want, &j->cookie, j->error, j->calls);
 	*j->done = outcome == SN_CMA_OK ? want : 0;
 	return outcome;
-}
-
-static __attribute__((noinline)) enum sn_cma_outcome read_many(const struct job *j)
-{
-	struct iovec to[SEGMENTS], from[SEGMENTS];
-	uint64_t cookie;
-	return read_in(j, to, from, &cookie);
-}
-
-static __attribute__((noinline)) enum sn_cma_outcome read_few(const struct job *j)
-{
-	struct iovec to[FEW + 1], from[FEW + 1];
-	uint64_t cookie;
-	return read_in(j, to, from, &cookie);
 }
 
 enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
@@ -193,14 +196,14 @@ enum sn_cma_outcome sn_cma_read(struct sn_cma_peer *peer, const struct iovec *lo
 				uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {
 	uint64_t limit = SN_MIN_OF(len, SN_CMA_SLICE);
-	struct job j = {peer, local, remote, local_count, remote_count, offset, limit, done, error, calls};
+	struct job j = {peer, local, remote, local_count, remote_count, offset, limit, done, error, calls, 0};
 	*done = 0;
 	*error = sn_fault_inject(SN_FAULT_READ, &j.limit);
 	if (sn_unlikely(*error || !peer->pid)) {
 		*error = *error ? *error : ESRCH;
 		return outcome_of(*error);
 	}
-	return sn_likely(is_short(&j)) ? read_few(&j) : read_many(&j);
+	return with_room(&j, read_in);
 }
 
 /* ---- writing ---- */
@@ -266,7 +269,7 @@ static enum sn_cma_outcome write_by_place(char *place, const struct sn_cma_peer 
 	return outcome;
 }
 
-static enum sn_cma_outcome write_in(const struct job *j, struct iovec *from, struct iovec *to)
+static enum sn_cma_outcome write_in(struct job *j, struct iovec *from, struct iovec *to)
 {
 	uint32_t n_to, n_from;
 	uint64_t want = slice(j->local, j->local_count, j->remote, j->remote_count, j->offset, j->limit, from,
@@ -277,29 +280,17 @@ static enum sn_cma_outcome write_in(const struct job *j, struct iovec *from, str
 	return write_once(j->peer, from, n_from, to, n_to, want, j->done, j->error, j->calls);
 }
 
-static __attribute__((noinline)) enum sn_cma_outcome write_many(const struct job *j)
-{
-	struct iovec from[SEGMENTS], to[SEGMENTS];
-	return write_in(j, from, to);
-}
-
-static __attribute__((noinline)) enum sn_cma_outcome write_few(const struct job *j)
-{
-	struct iovec from[FEW + 1], to[FEW + 1];
-	return write_in(j, from, to);
-}
-
 enum sn_cma_outcome sn_cma_write(struct sn_cma_peer *peer, const struct iovec *local, uint32_t local_count,
 				 const struct iovec *remote, uint32_t remote_count, uint64_t offset,
 				 uint64_t len, uint64_t *done, int *error, uint64_t *calls)
 {
 	uint64_t limit = SN_MIN_OF(len, SN_CMA_SLICE);
-	struct job j = {peer, local, remote, local_count, remote_count, offset, limit, done, error, calls};
+	struct job j = {peer, local, remote, local_count, remote_count, offset, limit, done, error, calls, 0};
 	*done = 0;
 	*error = sn_fault_inject(SN_FAULT_WRITE, &j.limit);
 	if (!*error)
 		*error = identify(peer, calls);
 	if (sn_unlikely(*error))
 		return outcome_of(*error);
-	return sn_likely(is_short(&j)) ? write_few(&j) : write_many(&j);
+	return with_room(&j, write_in);
 }

@@ -6,8 +6,7 @@
  *    receiver computes.
  *  - saver: it hears of every page that was written since it was saved, as a checkpoint that saves what has changed; of malloc's
  *    memory, too, which peers may map.
- *  - pager: what is sent may not be read until the handler says so. Not over Open MPI's and MPICH's own ways either, where
- *    it is long; here an error would do, but it comes.
+ *  - pager: what is sent may not be read until the handler says so.
  *
  *   served       on two ranks
  */
@@ -44,14 +43,9 @@ static void serve(int number, siginfo_t *fault, void *context)
 	mprotect(first + page * PAGE, PAGE, PROT_READ | PROT_WRITE);
 }
 
-static double now(void)
-{
-	return MPI_Wtime();
-}
-
 static void compute(double seconds)
 {
-	for (double until = now() + seconds; now() < until;)
+	for (double until = MPI_Wtime() + seconds; MPI_Wtime() < until;)
 		;
 }
 
@@ -91,7 +85,7 @@ static void message(char *at, size_t len, int access, bool from_there, bool post
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void messages(bool pager)
+static void messages(void)
 {
 	static const size_t lengths[] = {100, 4000, 65536, 300000, LONGEST};
 	char *mapped = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -103,8 +97,7 @@ static void messages(bool pager)
 			must(!posix_memalign(&own, PAGE, room), "no memory");
 			message(mapped, lengths[k], PROT_READ, false, round_of % 2);
 			message(own, lengths[k], PROT_READ, false, round_of % 2);
-			if (pager)
-				message(mapped, lengths[k], PROT_NONE, true, round_of % 2);
+			message(mapped, lengths[k], PROT_NONE, true, round_of % 2);
 			free(own);
 		}
 	munmap(mapped, PAGES * PAGE);
@@ -166,13 +159,12 @@ static void coroutines(void)
 int main(int argc, char **argv)
 {
 	int level;
-	bool pager = argc < 2;
 	struct sigaction on_fault = {.sa_sigaction = serve, .sa_flags = SA_SIGINFO};
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_SINGLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	coroutines();
 	sigaction(SIGSEGV, &on_fault, NULL);
-	messages(pager);
+	messages();
 	if (rank == 0)
 		printf("served: every page was seen, every byte right\n");
 	MPI_Finalize();
