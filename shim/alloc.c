@@ -49,7 +49,7 @@ static void find(void)
 	free_seen.symbol = tools("MPI_Free_mem");
 	alloc_mem.symbol = sn_mpi_find("PMPI_Alloc_mem");
 	free_mem.symbol = sn_mpi_find("PMPI_Free_mem");
-	ours = sn_mpi_family == MPICH && sn_mpi_is_intels() && sn_lend_own().bytes;
+	ours = sn_mpi_family == MPICH && sn_mpi_is_intels() && sn_lend_own().span.bytes;
 }
 
 static void find_once(void)

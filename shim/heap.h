@@ -21,10 +21,12 @@ bool sn_heap_sanitized(void);
 /* How long an arena is; 0: there can be none. *keep: so much of it, in units, may lie there freed and not given back. */
 size_t sn_heap_bytes(size_t *keep);
 /*
- * Its file, or -1. before: so much of the earlier ones may get huge pages; forked: this is a rank's child. See there for *huge
+ * Its file, with so much behind it, or -1. before: so much of the earlier ones may get huge pages; forked: this is a rank's child. See there for *huge
  * and *most.
  */
-int sn_heap_file(size_t bytes, uint64_t before, bool forked, size_t *huge, size_t *most);
+int sn_heap_file(size_t bytes, size_t behind, uint64_t before, bool forked, size_t *huge, size_t *most);
+/* So much of the program's static memory may lie in there, at most; 0: none, as this is no rank of several. */
+size_t sn_heap_static_bytes(void);
 /* Is the environment variable of this name "no", or another word for it? */
 bool sn_heap_says_no(const char *name);
 
@@ -42,6 +44,8 @@ bool sn_arena_takes(size_t size);
 bool sn_arena_owns(const void *p);
 /* May some of these bytes be? Without a lock at all. */
 bool sn_arena_near(const void *p, size_t bytes);
+/* Or some of the static memory that lies in the file? Likewise. */
+bool sn_heap_near(const void *p, size_t bytes);
 void sn_arena_free(void *p);
 size_t sn_arena_size(const void *p); /* usable bytes */
 /* Make it at least this long, where it is. */
@@ -53,6 +57,11 @@ bool sn_arena_resize(void *p, size_t size);
 int sn_arena_forget(void *at, size_t bytes);
 /* No further blocks in this process. */
 void sn_arena_confine(void);
+
+/* What surrounds a fork, whose child begins with the lock held, too. False: somebody has it, and `wait` is false. */
+bool sn_heap_before_fork(bool wait);
+void sn_heap_in_parent(void);
+void sn_heap_in_child(void);
 
 /*
  * The program is about to map something else over these bytes, or to move them: if a part is a block's, peers are offered nothing
@@ -68,6 +77,20 @@ void sn_heap_forget_guards(const void *at, size_t bytes);
 int sn_heap_advise(void *at, size_t bytes, int advice);
 int sn_heap_protect(void *at, size_t bytes, int access);
 void *sn_heap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+
+/* A part of the address space that shows a part of a file. */
+struct sn_heap_shown {
+	char *at;
+	size_t bytes;
+	int fd;
+	dev_t dev;
+	ino_t ino;
+	off_t offset;
+};
+/* What of it still does so from now on shows the same, with the same access, but is this process's alone. False: not all of it. */
+bool sn_heap_privatize(const struct sn_heap_shown *shown);
+/* Without the file: a copy takes its place, which all may access. A process that cannot have one ends. */
+void sn_heap_copy_apart(void *at, size_t bytes);
 
 /* A line of /proc/self/maps. */
 struct sn_mapping {

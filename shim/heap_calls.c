@@ -6,7 +6,9 @@
 #include "copy/heap.h"
 #include "heap.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -22,7 +24,7 @@ typedef int (*advise_fn)(void *, size_t, int);
 typedef void *(*map_fn)(void *, size_t, int, int, int, off_t);
 typedef void *(*remap_fn)(void *, size_t, size_t, int, void *);
 
-enum call { MADVISE, MPROTECT, MMAP, MREMAP, CALLS };
+enum call { MADVISE, MPROTECT, MMAP, MREMAP, CLONE, FORK, CALLS };
 
 /*
  * By way of others who stand in front of it, or have changed its beginning, as they count what is no longer there. Found when the
@@ -30,7 +32,7 @@ enum call { MADVISE, MPROTECT, MMAP, MREMAP, CALLS };
  */
 static void *behind(enum call call)
 {
-	static const char *const names[CALLS] = {"madvise", "mprotect", "mmap", "mremap"};
+	static const char *const names[CALLS] = {"madvise", "mprotect", "mmap", "mremap", "clone", "_Fork"};
 	static _Atomic(void *) next[CALLS];
 	void *f = atomic_load_explicit(&next[call], memory_order_relaxed);
 	if (!f) {
@@ -69,7 +71,7 @@ void *sn_heap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t 
 EXPORT int madvise(void *at, size_t bytes, int advice)
 {
 	int rc = 1;
-	if ((advice == MADV_DONTNEED || advice == MADV_FREE) && sn_arena_owns(at))
+	if ((advice == MADV_DONTNEED || advice == MADV_FREE) && sn_heap_near(at, 1))
 		rc = sn_arena_forget(at, bytes);
 	return rc <= 0 ? rc : sn_heap_advise(at, bytes, advice);
 }
@@ -158,12 +160,78 @@ void sn_heap_unguard(void *at, size_t bytes)
 /* Who gets this memory later would not know. No lock: heap.c calls this with its own, and handlers of SIGSEGV do. */
 EXPORT int mprotect(void *at, size_t bytes, int access)
 {
-	bool other = access != (PROT_READ | PROT_WRITE) && sn_arena_near(at, bytes);
+	bool other = access != (PROT_READ | PROT_WRITE) && sn_heap_near(at, bytes);
 	if (other)
 		atomic_store(&guarded, true);
 	if (other && (access & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
 		guard(at, bytes);
 	return sn_heap_protect(at, bytes, access);
+}
+
+/* ---- forks without handlers ----------------------------------------------------------------------------------- */
+
+/*
+ * A handler of a signal may do so while its own thread is in here: then, after a tenth of a second, the child goes without
+ * the memory that is shared, and faults there.
+ */
+static bool before(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (sn_heap_before_fork(false))
+			return true;
+		usleep(100);
+	}
+	return false;
+}
+
+EXPORT pid_t _Fork(void)
+{
+	pid_t (*call)(void);
+	void *f = behind(FORK);
+	memcpy(&call, &f, sizeof(call));
+	if (!call) {
+		errno = ENOSYS;
+		return -1;
+	}
+	bool told = before();
+	pid_t pid = call();
+	if (told && pid)
+		sn_heap_in_parent();
+	else if (told)
+		sn_heap_in_child();
+	return pid;
+}
+
+struct child {
+	int (*main)(void *);
+	void *arg;
+};
+
+static int child_main(void *arg)
+{
+	const struct child *c = arg;
+	sn_heap_in_child();
+	return c->main(c->arg);
+}
+
+/* The further arguments are there or not; whoever is behind us takes those that the flags say. */
+EXPORT int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
+{
+	int (*call)(int (*)(void *), void *, int, void *, ...);
+	void *f = behind(CLONE);
+	va_list more;
+	va_start(more, arg);
+	pid_t *parent_tid = va_arg(more, pid_t *);
+	void *tls = va_arg(more, void *);
+	pid_t *child_tid = va_arg(more, pid_t *);
+	va_end(more);
+	memcpy(&call, &f, sizeof(call));
+	if (flags & CLONE_VM || !before())
+		return call(child, stack, flags, arg, parent_tid, tls, child_tid);
+	struct child c = {child, arg};
+	int pid = call(child_main, stack, flags, &c, parent_tid, tls, child_tid);
+	sn_heap_in_parent();
+	return pid;
 }
 
 /* ---- limits --------------------------------------------------------------------------------------------------- */

@@ -79,6 +79,16 @@ size_t sn_heap_bytes(size_t *keep)
 }
 
 /*
+ * What a process has written of it by the time of a fork exists twice when it is written again, and it is never freed: so of each
+ * rank no more than half its share of half the memory.
+ */
+size_t sn_heap_static_bytes(void)
+{
+	struct sn_launched job = sn_launched();
+	return job.all > 1 || job.here > 1 ? sn_memory_allowed() / 4 / ranks_here() : 0;
+}
+
+/*
  * *huge: so much of the arena is to ask for huge pages. All of it where all memory gets them, or root has switched them on
  * for shared memory. Elsewhere a program may count on it that what it allocates and never touches costs nothing, so of each
  * rank no more than its share of half the memory, which even if all of that exists leaves as much; of all its generations
@@ -90,7 +100,7 @@ size_t sn_heap_bytes(size_t *keep)
  * *most: the longest block. Where other memory gets huge pages and an arena cannot, a program would lose more than it wins
  * by it, but with blocks that are shorter than a huge page.
  */
-int sn_heap_file(size_t bytes, uint64_t before, bool forked, size_t *huge, size_t *most)
+int sn_heap_file(size_t bytes, size_t behind, uint64_t before, bool forked, size_t *huge, size_t *most)
 {
 	struct sn_launched job = sn_launched();
 	char usual[SN_THP_TEXT];
@@ -105,12 +115,12 @@ int sn_heap_file(size_t bytes, uint64_t before, bool forked, size_t *huge, size_
 	}
 	if (known && !shared && (job.all || job.here) && !forked && !strstr(usual, "[never]") &&
 	    !sn_heap_says_no("SENNIT_HUGE"))
-		fd = sn_heap_file_huge(bytes);
+		fd = sn_heap_file_huge(bytes + behind);
 	if (fd >= 0)
 		return fd;
 	if (!shared)
 		*huge = 0;
 	if (always && !shared)
 		*most = SN_PIECE - 1;
-	return sn_heap_file_sealed(bytes);
+	return sn_heap_file_sealed(bytes + behind);
 }

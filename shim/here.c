@@ -17,7 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define VERSION 3 /* of what all do alike: long.h, blocks.h, bcast.h, meet.h, agree.h */
+#define VERSION 4 /* of what all do alike: long.h, blocks.h, bcast.h, meet.h, agree.h */
 
 bool sn_here_all;
 

@@ -26,16 +26,14 @@ struct sn_lent sn_lend_own(void)
 	struct sn_heap_info own = {0};
 	atomic_store(&guarded, dlsym(RTLD_DEFAULT, "sennit_heap_guarded"));
 	atomic_store(&generation, dlsym(RTLD_DEFAULT, "sennit_heap_generation"));
-	if (!info.symbol || !atomic_load(&generation) || info.function(&own) || own.version != 1)
+	if (!info.symbol || !atomic_load(&generation) || info.function(&own) || own.version != 2)
 		return (struct sn_lent){0};
-	return (struct sn_lent){own.base, own.bytes, own.fd, own.generation};
+	return (struct sn_lent){own.span, own.fd, own.generation};
 }
 
 bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len)
 {
-	uint64_t offset = (uint64_t)(uintptr_t)at - own->base;
-	return own->bytes && (uintptr_t)at >= own->base && offset < own->bytes &&
-	       len <= own->bytes - offset &&
+	return own->span.bytes && sn_heap_place(&own->span, (uintptr_t)at, len) != SN_HEAP_NOWHERE &&
 	       atomic_load_explicit(atomic_load_explicit(&generation, memory_order_relaxed),
 				    memory_order_acquire) == own->generation &&
 	       !sn_heap_is_guarded(atomic_load_explicit(&guarded, memory_order_relaxed), at, len);
@@ -49,19 +47,22 @@ static char *map(int pid, const struct sn_lent *theirs, uint64_t *open_bytes)
 	if (n < (ssize_t)sizeof(NAME) - 1 || strcmp(to + n - (sizeof(NAME) - 1), NAME) != 0)
 		return NULL; /* it must not even be opened: it may be a device */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	const struct sn_heap_span *span = &theirs->span;
+	uint64_t bytes = sn_heap_length(span);
 	void *at = MAP_FAILED;
-	if (fd >= 0 && sn_heap_file_good(fd, theirs->bytes))
-		at = mmap(NULL, theirs->bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (fd >= 0 && sn_heap_file_good(fd, bytes))
+		at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (fd >= 0)
 		close(fd);
 	if (at == MAP_FAILED)
 		return NULL;
-	madvise(at, theirs->bytes, MADV_DONTFORK);
-	madvise(at, theirs->bytes, MADV_DONTDUMP);
+	madvise(at, bytes, MADV_DONTFORK);
+	madvise(at, bytes, MADV_DONTDUMP);
 	/* What comes later makes this part longer; a second mapping, which may be one too many, this does. */
-	if (sn_heap_open(at, open_bytes, 1, theirs->bytes, PROT_READ))
+	if (sn_heap_open(at, open_bytes, 1, span->bytes, PROT_READ) &&
+	    (!span->static_bytes || !mprotect((char *)at + span->static_at, span->static_bytes, PROT_READ)))
 		return at;
-	munmap(at, theirs->bytes);
+	munmap(at, bytes);
 	return NULL;
 }
 
@@ -95,7 +96,7 @@ static const char *find_or_map(int pid, uint64_t began, const struct sn_lent *th
 
 const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs)
 {
-	if (!theirs->bytes)
+	if (!theirs->span.bytes)
 		return NULL;
 	pthread_mutex_lock(&lock);
 	const char *at = find_or_map(pid, began, theirs);
@@ -111,7 +112,7 @@ uint64_t sn_lend_reach(const char *heap, uint64_t far)
 		struct known *k = &known[i];
 		if (k->at != heap)
 			continue;
-		sn_heap_open(k->at, &k->open, far, k->heap.bytes, PROT_READ);
+		sn_heap_open(k->at, &k->open, far, k->heap.span.bytes, PROT_READ);
 		open = k->open;
 	}
 	pthread_mutex_unlock(&lock);

@@ -7,14 +7,15 @@
 #ifndef SN_SHIM_LEND_H
 #define SN_SHIM_LEND_H
 
+#include "copy/heap.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct sn_lent {	      /* a rank's heap, as its own process sees it; bytes 0: it has none */
-	uint64_t base, bytes; /*  0 */
-	int32_t fd;	      /* 16 */
-	uint32_t generation;  /* 20 */
+struct sn_lent {		  /* a rank's heap, as its own process sees it; 0 bytes: it has none */
+	struct sn_heap_span span; /*  0 */
+	int32_t fd;		  /* 40 */
+	uint32_t generation;	  /* 44 */
 };
 
 struct sn_lent sn_lend_own(void);
@@ -22,7 +23,7 @@ struct sn_lent sn_lend_own(void);
 bool sn_lend_holds(const struct sn_lent *own, const void *at, size_t len);
 /* Of a process that began then. NULL: it has none, or it cannot be had here. */
 const char *sn_lend_map(int pid, uint64_t began, const struct sn_lent *theirs);
-/* Have so many of its bytes readable there: how many are; fewer: it cannot be. Budget: a lock and a system call. */
+/* Have so many bytes of its blocks readable there: how many are; fewer: it cannot be. Budget: a lock and a system call. */
 uint64_t sn_lend_reach(const char *heap, uint64_t far);
 
 #endif

@@ -268,13 +268,14 @@ static bool find_lent(struct sum *s)
 {
 	struct sn_meet *m = s->m;
 	for (unsigned r = 0; r < m->ranks; r++) {
-		uint64_t at = m->mem->words[r].at[m->calls & 1], offset = at - m->mem->heap[r].base;
+		uint64_t at = m->mem->words[r].at[m->calls & 1];
 		s->lent[r] = NULL;
 		if (!at || r == m->rank)
 			continue;
-		if (!likely(offset + s->len <= m->reach[r]))
-			m->reach[r] = sn_lend_reach(m->heaps[r], offset + s->len);
-		if (offset + s->len > m->reach[r])
+		const struct sn_heap_span *span = &m->mem->heap[r].span;
+		uint64_t offset = sn_heap_place(span, at, s->len), end = offset + s->len;
+		if (!likely(end <= m->reach[r]) && offset < span->bytes &&
+		    (m->reach[r] = sn_lend_reach(m->heaps[r], end)) < end)
 			return false;
 		s->lent[r] = m->heaps[r] + offset;
 	}

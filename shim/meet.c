@@ -247,7 +247,7 @@ static void borrow(struct sn_meet *m, handle comm, handle type, handle min)
 		const struct sn_lent *theirs = &m->mem->heap[r];
 		if (r != m->rank)
 			m->heaps[r] = sn_lend_map(m->mem->pid[r], m->mem->began[r], theirs);
-		all &= r == m->rank || m->heaps[r] || !theirs->bytes;
+		all &= r == m->rank || m->heaps[r] || !theirs->span.bytes;
 	}
 	m->lends = all_say(all, comm, type, min);
 }

@@ -85,9 +85,9 @@ struct sn_meet_memory {
 	uint64_t began[SN_MEET_RANKS];	    /*  280 */
 	struct sn_lent heap[SN_MEET_RANKS]; /*  792 */
 	char pad[40];
-	struct sn_meet_words words[]; /* 2368 */
+	struct sn_meet_words words[]; /* 3904 */
 };
-_Static_assert(sizeof(struct sn_meet_memory) == 2368, "lines of the cache");
+_Static_assert(sizeof(struct sn_meet_memory) == 3904, "lines of the cache");
 
 struct sn_meet_form {
 	int kind, count, size;
@@ -177,7 +177,7 @@ struct sn_meet {
 	bool lends;
 	struct sn_lent heap;
 	const char *heaps[SN_MEET_RANKS]; /* here */
-	uint64_t reach[SN_MEET_RANKS];	  /* so much of them can be read, or more */
+	uint64_t reach[SN_MEET_RANKS];	  /* so much of their blocks can be read, or more */
 	struct sn_far far;
 	/* agree.h */
 	uint64_t noted;	   /* calls so far */

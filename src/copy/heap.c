@@ -35,16 +35,26 @@ bool sn_heap_own(struct sn_heap_info *out)
 {
 	pthread_once(&once, look);
 	memset(out, 0, sizeof(*out));
-	if (library.info && !library.info(out) && out->version == 1)
+	if (library.info && !library.info(out) && out->version == 2)
 		return true;
 	memset(out, 0, sizeof(*out));
 	return false;
 }
 
-static bool inside(uint64_t base, uint64_t bytes, const struct iovec *v)
+static uint64_t place(const struct sn_heap_span *s, const struct iovec *v)
 {
-	uint64_t at = (uint64_t)(uintptr_t)v->iov_base;
-	return at >= base && at - base <= bytes && v->iov_len <= bytes - (at - base);
+	return sn_heap_place(s, (uintptr_t)v->iov_base, v->iov_len);
+}
+
+static bool range_good(uint64_t at, uint64_t bytes)
+{
+	return bytes <= SN_HEAP_BYTES_MAX && bytes <= UINT64_MAX - at;
+}
+
+bool sn_heap_span_good(const struct sn_heap_span *s)
+{
+	return s->bytes && range_good(s->base, s->bytes) && range_good(s->statics, s->static_bytes) &&
+	       (!s->static_bytes || (s->static_at >= s->bytes && range_good(0, s->static_at)));
 }
 
 bool sn_heap_current(const struct sn_heap_info *own)
@@ -58,7 +68,7 @@ bool sn_heap_holds(const struct sn_heap_info *own, const struct iovec *iov, uint
 	if (!count || !sn_heap_current(own))
 		return false;
 	for (uint32_t i = 0; i < count; i++)
-		if (iov[i].iov_len && (!inside(own->base, own->bytes, &iov[i]) ||
+		if (iov[i].iov_len && (place(&own->span, &iov[i]) == SN_HEAP_NOWHERE ||
 				       sn_heap_is_guarded(library.guarded, iov[i].iov_base, iov[i].iov_len)))
 			return false;
 	return true;
@@ -87,38 +97,47 @@ bool sn_heap_translate(struct sn_heap_peer *peer, struct iovec *iov, uint32_t co
 	for (uint32_t i = 0; i < count; i++) {
 		if (!iov[i].iov_len)
 			continue;
-		if (!inside(peer->base, peer->bytes, &iov[i]))
+		uint64_t at = place(&peer->span, &iov[i]);
+		if (at == SN_HEAP_NOWHERE)
 			return false;
-		far = SN_MAX_OF(far, (uint64_t)(uintptr_t)iov[i].iov_base + iov[i].iov_len - peer->base);
+		if (at < peer->span.bytes)
+			far = SN_MAX_OF(far, at + iov[i].iov_len);
 	}
 	if (!sn_likely(far <= peer->open) &&
-	    !sn_heap_open(peer->map, &peer->open, far, peer->bytes, PROT_READ | PROT_WRITE))
+	    !sn_heap_open(peer->map, &peer->open, far, peer->span.bytes, PROT_READ | PROT_WRITE))
 		return false;
 	for (uint32_t i = 0; i < count; i++)
 		if (iov[i].iov_len)
-			iov[i].iov_base =
-				(char *)peer->map + ((uint64_t)(uintptr_t)iov[i].iov_base - peer->base);
+			iov[i].iov_base = (char *)peer->map + place(&peer->span, &iov[i]);
 	return true;
 }
 
-void *sn_heap_map(int fd, uint64_t bytes)
+struct sn_heap_peer sn_heap_map(int fd, const struct sn_heap_span *span)
 {
-	if (!sn_heap_file_good(fd, bytes))
-		return NULL;
+	struct sn_heap_peer peer = {.span = *span};
+	uint64_t bytes = sn_heap_length(span);
+	if (!sn_heap_span_good(span) || !sn_heap_file_good(fd, bytes))
+		return peer;
 	void *at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	/* cppcheck-suppress memleak ; it does not know MAP_FAILED */
 	if (at == MAP_FAILED)
-		return NULL;
+		return peer;
+	if (span->static_bytes &&
+	    mprotect((char *)at + span->static_at, span->static_bytes, PROT_READ | PROT_WRITE)) {
+		munmap(at, bytes);
+		return peer;
+	}
 	madvise(at, bytes, MADV_DONTFORK);
 	madvise(at, bytes, MADV_DONTDUMP);
 	/* what this side writes first, a receive buffer that nobody has touched, gets them as the owner's long blocks do */
-	madvise(at, bytes, MADV_HUGEPAGE);
-	return at;
+	madvise(at, span->bytes, MADV_HUGEPAGE);
+	peer.map = at;
+	return peer;
 }
 
 void sn_heap_unmap(struct sn_heap_peer *peer)
 {
 	if (peer->map)
-		munmap(peer->map, peer->bytes);
+		munmap(peer->map, sn_heap_length(&peer->span));
 	peer->map = NULL;
 }

@@ -6,7 +6,7 @@
  *
  * The memory is one file for each process, its *arena*, which has no name, a memfd or one with huge pages (heap_file.h). It
  * is handed over with the handshake, as descriptors are; peers name bytes in it by their address in the owner, which is
- * checked against the arena's bounds.
+ * checked against the arena's bounds. Behind the blocks the file holds what the program has as static memory.
  *
  * Fork. Before a fork the arena is made private, at the same addresses (the reason is told in shim/heap.c): what peers see
  * stays as it was, and is not what the owner sees any more. Such an arena is of an old generation and nothing in it is
@@ -25,11 +25,35 @@
 
 #define SN_HEAP_BYTES_MAX (UINT64_C(1) << 46)
 
-struct sn_heap_info {	  /* also the interface to libsennit-heap.so: append only */
-	uint32_t version; /* 1 */
+/* What of its owner's address space an arena is, and where in the file. */
+struct sn_heap_span {
+	uint64_t base, bytes;		/*  0 its blocks: from the file's beginning on */
+	uint64_t statics, static_bytes; /* 16 the program's own static memory; 0 bytes: that is not there */
+	uint64_t static_at;		/* 32 where this begins in the file */
+};
+
+#define SN_HEAP_NOWHERE UINT64_MAX
+/* Where in the file these bytes are; SN_HEAP_NOWHERE: not all of them are in one part of it. */
+static inline uint64_t sn_heap_place(const struct sn_heap_span *s, uint64_t at, uint64_t len)
+{
+	uint64_t in = at - s->base;
+	if (__builtin_expect(in <= s->bytes && len <= s->bytes - in, 1))
+		return in;
+	in = at - s->statics;
+	return in <= s->static_bytes && len <= s->static_bytes - in ? s->static_at + in : SN_HEAP_NOWHERE;
+}
+static inline uint64_t sn_heap_length(const struct sn_heap_span *s)
+{
+	return s->static_bytes ? s->static_at + s->static_bytes : s->bytes;
+}
+/* May what a peer says of its arena be true? */
+bool sn_heap_span_good(const struct sn_heap_span *s);
+
+struct sn_heap_info {	  /* also the interface to libsennit-heap.so */
+	uint32_t version; /* 2 */
 	uint32_t generation;
 	int fd; /* the library's: not to be closed */
-	uint64_t base, bytes;
+	struct sn_heap_span span;
 };
 
 /*
@@ -84,7 +108,7 @@ void sn_heap_refetch(const struct sn_heap_info *own, const struct iovec *iov, ui
 /*
  * An arena may be as long as the machine's memory, and who reads where nothing was written makes a page there. So its owner
  * and its peers have access only as far as blocks reach, in steps, and the rest of the mapping without: mlockall() would
- * fill it, as would valgrind's search for leaks and a core file.
+ * fill it, as would valgrind's search for leaks and a core file. Static memory has it from the beginning.
  */
 #define SN_HEAP_STEP ((uint64_t)8 << 20)
 
@@ -106,12 +130,12 @@ static inline bool sn_heap_open(void *map, uint64_t *open, uint64_t far, uint64_
 
 /* ---- a peer's arena ---- */
 struct sn_heap_peer {
-	uint64_t base, bytes; /* as the peer sees it */
-	void *map;	      /* NULL: none */
-	uint64_t open;	      /* so much of it can be accessed here */
+	struct sn_heap_span span; /* as the peer sees it */
+	void *map;		  /* NULL: none */
+	uint64_t open;		  /* so much of its blocks can be accessed here */
 };
-/* What a peer sent as its arena, without access. NULL: it may not be mapped (heap_file.h), or cannot be; the kernel copies. */
-void *sn_heap_map(int fd, uint64_t bytes);
+/* What a peer sent as its arena. Without a map: it may not be mapped (heap_file.h), or cannot be; the kernel copies. */
+struct sn_heap_peer sn_heap_map(int fd, const struct sn_heap_span *span);
 void sn_heap_unmap(struct sn_heap_peer *peer);
 /* Turn addresses in the peer into addresses here, in place. False: they are not all in its arena; nothing has changed.
  * Budget: no system call, but one for each further SN_HEAP_STEP of the arena. */

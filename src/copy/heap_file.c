@@ -190,7 +190,7 @@ bool sn_heap_file_good(int fd, uint64_t bytes)
 	struct stat st;
 	struct statfs fs;
 	/* of hugetlbfs a page may be missing in spite of the seals, and its reader would die of it */
-	if (fstat(fd, &st) || fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC || st.st_size != (off_t)bytes)
+	if (fstat(fd, &st) || fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC || st.st_size < (off_t)bytes)
 		return false;
 	int seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || !(seals & F_SEAL_SEAL))

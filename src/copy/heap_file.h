@@ -24,7 +24,7 @@ int sn_heap_file_sealed(size_t bytes);
  * tries, and where the system has more than 300 mounts, which it would copy. Budget: 0.5 ms, in a virtual machine; where 16
  * processes do so at once on two processors, 6. */
 int sn_heap_file_huge(size_t bytes);
-/* May a process map this, which another has sent? */
+/* May a process map so much of this, which another has sent? */
 bool sn_heap_file_good(int fd, uint64_t bytes);
 
 #endif

@@ -213,8 +213,7 @@ static int hello_send(struct sn_conn *conn, bool welcome)
 	sn_probe_own(&hello.cookie_at, &hello.cookie);
 	int fds[4] = {sn_bell_fd(), rail->board_fd, conn->chan_fd}, n = hello.no_channel ? 2 : 3;
 	if (sn_heap_current(&rail->heap)) {
-		hello.heap_base = rail->heap.base;
-		hello.heap_bytes = rail->heap.bytes;
+		hello.heap = rail->heap.span;
 		hello.heap_generation = rail->heap.generation;
 		fds[n++] = rail->heap.fd;
 	}
@@ -294,12 +293,8 @@ static int hello_check(struct sn_conn *conn, const struct sn_local_hello *h, ssi
 		return SN_ERR_PROTO;
 	if (with_channel && !(conn->chan = sn_memfd_map(fds[2], SN_RING_OFFSET + (size_t)ring)))
 		return SN_ERR_PROTO;
-	if (h->heap_bytes && h->heap_bytes <= SN_HEAP_BYTES_MAX &&
-	    h->heap_bytes <= UINT64_MAX - h->heap_base) {
-		/* One that cannot be mapped is no error: the kernel copies. */
-		conn->heap = (struct sn_heap_peer){.base = h->heap_base, .bytes = h->heap_bytes};
-		conn->heap.map = sn_heap_map(fds[2 + with_channel], h->heap_bytes);
-	}
+	if (h->heap.bytes) /* One that cannot be mapped is no error: the kernel copies. */
+		conn->heap = sn_heap_map(fds[2 + with_channel], &h->heap);
 	return 0;
 }
 

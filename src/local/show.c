@@ -28,8 +28,11 @@ void sn_show_peer(struct sn_link *link)
 	else
 		snprintf(link->scope, sizeof(link->scope), "peer %u (pid %u)", number, link->pid);
 	sn_live_text(sn_live_add(ep, link->scope, "rail", ""), "local: shared memory on this node");
+	const char *mapped = link->heap.span.static_bytes
+				     ? "mapped, as its static memory is: copied without the kernel"
+				     : "mapped: copied without the kernel";
 	sn_live_text(sn_live_add(ep, link->scope, "its large allocations", ""), "%s",
-		     link->heap.map ? "mapped: copied without the kernel" : "not shareable");
+		     link->heap.map ? mapped : "not shareable");
 	link->live.reading = sn_live_add(ep, link->scope, "reading its memory", "");
 	link->live.writing = sn_live_add(ep, link->scope, "writing its memory", "");
 	sn_show_rights(link);

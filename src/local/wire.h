@@ -10,13 +10,14 @@
 #ifndef SN_LOCAL_WIRE_H
 #define SN_LOCAL_WIRE_H
 
+#include "copy/heap.h"
 #include "local/job.h"
 #include "sennit/sennit.h"
 #include <stddef.h>
 #include <stdint.h>
 
 #define SN_LOCAL_MAGIC	 0x4c4e5331u /* "1SNL" */
-#define SN_LOCAL_VERSION 6
+#define SN_LOCAL_VERSION 7
 
 /*
  * The handshake. Whoever connects sends a HELLO, with descriptors: its bell, its board, its heap if it has one, and the
@@ -36,12 +37,12 @@ struct sn_local_hello {
 	uint32_t ring_bytes;	   /*  40 of the channel */
 	uint32_t addr_len;	   /*  44 */
 	uint8_t addr[SN_ADDR_MAX]; /* 48 the sender's whole address */
-	uint64_t heap_base;  /* 112 the sender's shareable heap (copy/heap.h), whose descriptor comes last */
-	uint64_t heap_bytes; /* 120 0: it has none */
-	uint32_t heap_generation; /* 128 */
-	uint32_t zero;		  /* 132 */
+	struct sn_heap_span
+		heap; /* 112 the sender's shareable heap, whose descriptor comes last; 0 bytes: it has none */
+	uint32_t heap_generation; /* 152 */
+	uint32_t zero;		  /* 156 */
 };
-_Static_assert(sizeof(struct sn_local_hello) == 136 && offsetof(struct sn_local_hello, addr) == 48,
+_Static_assert(sizeof(struct sn_local_hello) == 160 && offsetof(struct sn_local_hello, addr) == 48,
 	       "handshake layout");
 
 /* ---- the channel ---------------------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,8 +30,8 @@
 #define REDUCED (1 << 16) /* shorter sums of one rank's: rooted.c */
 
 static int rank, ranks, faults;
-static bool ordered = true; /* operands are taken in the order of the ranks */
-static char fixed[MOST + 64], fixed_sum[MOST + 64];
+static bool ordered = true;	/* operands are taken in the order of the ranks */
+static char *fixed, *fixed_sum; /* not in the heap, which others map */
 static char *heap, *heap_sum, *operand, *folded, *result;
 
 static void expect(bool right, const char *what, long i)
@@ -587,6 +588,8 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	alarm(100);
+	fixed = mmap(NULL, 2 * MOST + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	fixed_sum = fixed + MOST + 2048;
 	heap = calloc(1, 8 << 20);
 	heap_sum = calloc(1, 4 << 20);
 	operand = malloc(MOST + 64);

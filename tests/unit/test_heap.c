@@ -87,10 +87,10 @@ static bool keeps_little(const struct sn_heap_info *own, size_t share)
 
 static int one_of_many(const struct sn_heap_info *own)
 {
-	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * 4096, beyond = own->bytes + N;
+	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * 4096, beyond = own->span.bytes + N;
 	void *within = malloc(N), *longer = malloc(beyond);
-	return own->bytes <= memory / 8 && own->bytes >= memory / 8 - N && ours(within, N) && longer &&
-			       !ours(longer, beyond) && keeps_little(own, memory / 64)
+	return own->span.bytes <= memory / 8 && own->span.bytes >= memory / 8 - N && ours(within, N) &&
+			       longer && !ours(longer, beyond) && keeps_little(own, memory / 64)
 		       ? 0
 		       : 1;
 }
