@@ -78,9 +78,13 @@ static inline int sn_mpi_err_other(void) /* MPI_ERR_OTHER */
 {
 	return sn_mpi_abi == MPICHS ? 15 : 16;
 }
-static inline bool sn_mpi_in_place(const void *buf) /* MPI_IN_PLACE */
+static inline const void *sn_mpi_same_place(void) /* MPI_IN_PLACE */
 {
-	return (uintptr_t)buf == (sn_mpi_abi == MPICHS ? UINTPTR_MAX : 1);
+	return (const void *)(sn_mpi_abi == MPICHS ? UINTPTR_MAX : 1);
+}
+static inline bool sn_mpi_in_place(const void *buf)
+{
+	return buf == sn_mpi_same_place();
 }
 
 /* The handles that are needed here; abi.c has the table. */

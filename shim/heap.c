@@ -278,12 +278,16 @@ bool sn_arena_near(const void *p, size_t bytes)
 	       at + bytes > atomic_load_explicit(&sn_heap.low, memory_order_relaxed);
 }
 
-bool sn_heap_near(const void *p, size_t bytes)
+bool sn_statics_near(const void *p, size_t bytes)
 {
 	uintptr_t at = (uintptr_t)p;
-	return sn_arena_near(p, bytes) ||
-	       (at < atomic_load_explicit(&sn_heap.static_high, memory_order_relaxed) &&
-		at + bytes > atomic_load_explicit(&sn_heap.static_low, memory_order_relaxed));
+	return at < atomic_load_explicit(&sn_heap.static_high, memory_order_relaxed) &&
+	       at + bytes > atomic_load_explicit(&sn_heap.static_low, memory_order_relaxed);
+}
+
+bool sn_heap_near(const void *p, size_t bytes)
+{
+	return sn_arena_near(p, bytes) || sn_statics_near(p, bytes);
 }
 
 bool sn_arena_owns(const void *p)
@@ -471,14 +475,19 @@ static void before_fork(void)
 	sn_heap_before_fork(true);
 }
 
+static void in_child(void)
+{
+	sn_heap_in_child(true);
+}
+
 /*
  * With the lock held, before the first arena: may there be any? That may be long before our constructor, for the libraries
  * behind us run theirs first, and what they allocate must be inherited across a fork as well.
  */
 static void decide(void)
 {
-	sn_heap.off |= !sn_heap_may() ||
-		       register_next(before_fork, sn_heap_in_parent, sn_heap_in_child, __dso_handle);
+	sn_heap.off |=
+		!sn_heap_may() || register_next(before_fork, sn_heap_in_parent, in_child, __dso_handle);
 	sn_heap.decided = true;
 }
 

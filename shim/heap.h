@@ -46,6 +46,7 @@ bool sn_arena_owns(const void *p);
 bool sn_arena_near(const void *p, size_t bytes);
 /* Or some of the static memory that lies in the file? Likewise. */
 bool sn_heap_near(const void *p, size_t bytes);
+bool sn_statics_near(const void *p, size_t bytes);
 void sn_arena_free(void *p);
 size_t sn_arena_size(const void *p); /* usable bytes */
 /* Make it at least this long, where it is. */
@@ -58,10 +59,13 @@ int sn_arena_forget(void *at, size_t bytes);
 /* No further blocks in this process. */
 void sn_arena_confine(void);
 
-/* What surrounds a fork, whose child begins with the lock held, too. False: somebody has it, and `wait` is false. */
+/*
+ * What surrounds a fork, whose child begins with the lock held, too. False: somebody has it, and `wait` is false. The child may share
+ * its parent's descriptors, which it leaves open then.
+ */
 bool sn_heap_before_fork(bool wait);
 void sn_heap_in_parent(void);
-void sn_heap_in_child(void);
+void sn_heap_in_child(bool own_descriptors);
 
 /*
  * The program is about to map something else over these bytes, or to move them: if a part is a block's, peers are offered nothing
@@ -97,7 +101,7 @@ struct sn_mapping {
 	uint64_t from, to, offset, inode;
 	dev_t device;
 	int access;
-	bool shared;
+	bool shared, heap; /* of a heap's file */
 };
 /* Each of them, from the lowest address on, until the function returns false. No allocation here. False: they cannot be read. */
 bool sn_heap_mappings(bool (*each)(const struct sn_mapping *m, void *arg), void *arg);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ typedef int (*advise_fn)(void *, size_t, int);
 typedef void *(*map_fn)(void *, size_t, int, int, int, off_t);
 typedef void *(*remap_fn)(void *, size_t, size_t, int, void *);
 
-enum call { MADVISE, MPROTECT, MMAP, MREMAP, CLONE, FORK, CALLS };
+enum call { MADVISE, MPROTECT, MMAP, MREMAP, MUNMAP, SHMAT, CLONE, FORK, CALLS };
 
 /*
  * By way of others who stand in front of it, or have changed its beginning, as they count what is no longer there. Found when the
@@ -32,7 +33,8 @@ enum call { MADVISE, MPROTECT, MMAP, MREMAP, CLONE, FORK, CALLS };
  */
 static void *behind(enum call call)
 {
-	static const char *const names[CALLS] = {"madvise", "mprotect", "mmap", "mremap", "clone", "_Fork"};
+	static const char *const names[CALLS] = {"madvise", "mprotect", "mmap",	 "mremap",
+						 "munmap",  "shmat",	"clone", "_Fork"};
 	static _Atomic(void *) next[CALLS];
 	void *f = atomic_load_explicit(&next[call], memory_order_relaxed);
 	if (!f) {
@@ -102,6 +104,29 @@ EXPORT void *mremap(void *at, size_t bytes, size_t new_bytes, int flags, ...)
 	memcpy(&call, &f, sizeof(call));
 	return call ? call(at, bytes, new_bytes, flags, to)
 		    : (void *)syscall(SYS_mremap, at, bytes, new_bytes, flags, to); /* NOLINT */
+}
+
+/* Of static memory, which nobody frees: whatever comes there next is the program's own. */
+EXPORT int munmap(void *at, size_t bytes)
+{
+	int (*call)(void *, size_t);
+	void *f = behind(MUNMAP);
+	memcpy(&call, &f, sizeof(call));
+	if (sn_statics_near(at, bytes))
+		sn_arena_part(at, bytes);
+	return call ? call(at, bytes) : (int)syscall(SYS_munmap, at, bytes);
+}
+
+/* A segment may come in the place of memory that is there. */
+EXPORT void *shmat(int id, const void *at, int flags)
+{
+	void *(*call)(int, const void *, int);
+	struct shmid_ds segment;
+	void *f = behind(SHMAT);
+	memcpy(&call, &f, sizeof(call));
+	if (flags & SHM_REMAP && at && !shmctl(id, IPC_STAT, &segment))
+		sn_arena_part(at, segment.shm_segsz);
+	return call ? call(id, at, flags) : (void *)syscall(SYS_shmat, id, at, flags); /* NOLINT */
 }
 
 EXPORT struct sn_heap_guarded sennit_heap_guarded;
@@ -198,19 +223,20 @@ EXPORT pid_t _Fork(void)
 	if (told && pid)
 		sn_heap_in_parent();
 	else if (told)
-		sn_heap_in_child();
+		sn_heap_in_child(true);
 	return pid;
 }
 
 struct child {
 	int (*main)(void *);
 	void *arg;
+	bool own_descriptors;
 };
 
 static int child_main(void *arg)
 {
 	const struct child *c = arg;
-	sn_heap_in_child();
+	sn_heap_in_child(c->own_descriptors);
 	return c->main(c->arg);
 }
 
@@ -228,7 +254,7 @@ EXPORT int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
 	memcpy(&call, &f, sizeof(call));
 	if (flags & CLONE_VM || !before())
 		return call(child, stack, flags, arg, parent_tid, tls, child_tid);
-	struct child c = {child, arg};
+	struct child c = {child, arg, !(flags & CLONE_FILES)};
 	int pid = call(child_main, stack, flags, &c, parent_tid, tls, child_tid);
 	sn_heap_in_parent();
 	return pid;
@@ -255,12 +281,13 @@ __attribute__((constructor)) static void start(void)
 
 static bool add_reserved(const struct sn_mapping *m, void *sum)
 {
-	if (m->shared && m->access == PROT_NONE)
+	bool peers = m->heap && !sn_heap_near((const void *)m->from, m->to - m->from); /* NOLINT */
+	if (m->shared && (m->access == PROT_NONE || peers))
 		*(uint64_t *)sum += m->to - m->from;
 	return true;
 }
 
-/* Address space without memory: what blocks have not reached, of our arenas and of the peers' that the engine has mapped. */
+/* Address space that is not of the program's making: what blocks have not reached, and what is mapped of peers'. */
 static uint64_t reserved(void)
 {
 	uint64_t sum = 0;

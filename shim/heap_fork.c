@@ -31,9 +31,10 @@ static void privatize_by_copy(struct sn_arena *a)
 		sn_heap_copy_apart(a->base + at * UNIT, sn_arena_length(a, at) * UNIT);
 }
 
-/* With the lock held: from here on peers do not see what is written here. */
+/* With the lock held: from here on peers do not see what is written here, so before that nothing is offered to them any more. */
 static void generation_end(struct sn_arena *a)
 {
+	atomic_store(&sennit_heap_generation, 0);
 	struct sn_heap_shown blocks = {a->base, a->fresh * UNIT, a->fd, a->dev, a->ino, 0};
 	struct sn_heap_shown statics = {a->statics.at, a->statics.bytes, a->fd,
 					a->dev,	       a->ino,		 (off_t)a->static_at};
@@ -44,7 +45,6 @@ static void generation_end(struct sn_arena *a)
 		sn_heap_copy_apart(statics.at, statics.bytes);
 	a->shared = false;
 	sn_heap.now = NULL;
-	atomic_store(&sennit_heap_generation, 0);
 }
 
 bool sn_heap_before_fork(bool wait)
@@ -81,11 +81,11 @@ void sn_heap_in_parent(void)
 	pthread_mutex_unlock(&sn_heap.lock);
 }
 
-void sn_heap_in_child(void)
+void sn_heap_in_child(bool own_descriptors)
 {
 	sn_heap.forked = true;
 	for (unsigned i = 0; i < sn_heap.count; i++) {
-		if (sn_heap.at[i].bytes && sn_arena_fd_good(&sn_heap.at[i]))
+		if (own_descriptors && sn_heap.at[i].bytes && sn_arena_fd_good(&sn_heap.at[i]))
 			close(sn_heap.at[i].fd);
 		sn_heap.at[i].fd = -1;
 		/* behind its blocks nothing was inherited, and now or later lies what is others' */

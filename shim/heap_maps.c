@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is mapped in this process. */
+#include "copy/heap_file.h"
 #include "heap.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,6 +44,7 @@ static bool parse(const char *line, struct sn_mapping *m)
 	m->device = makedev(major, number(&line, 16));
 	line += *line == ' ';
 	m->inode = number(&line, 10);
+	m->heap = strstr(line, SN_HEAP_NAME);
 	return true;
 }
 

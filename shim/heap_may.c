@@ -85,7 +85,11 @@ size_t sn_heap_bytes(size_t *keep)
 size_t sn_heap_static_bytes(void)
 {
 	struct sn_launched job = sn_launched();
-	return job.all > 1 || job.here > 1 ? sn_memory_allowed() / 4 / ranks_here() : 0;
+	struct rlimit limit;
+	if ((job.all <= 1 && job.here <= 1) || getrlimit(RLIMIT_FSIZE, &limit) ||
+	    limit.rlim_cur != RLIM_INFINITY)
+		return 0;
+	return sn_memory_allowed() / 4 / ranks_here();
 }
 
 /*

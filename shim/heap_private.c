@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that was shared becomes this process's own, where it is (heap.c says when, and why). */
 #include "heap.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,10 +15,45 @@ struct turn {
 	bool failed;
 };
 
+#define PIECES 256 /* each is a mapping, of which a process has 65,530 */
+
+static bool map_one(char *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+	return !bytes || sn_heap_mmap(at, bytes, access, flags | MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd,
+				      offset) != MAP_FAILED;
+}
+
+/*
+ * What there is, as the file has it. A core file has of such memory what is written to, so something is; nothing else changes by it.
+ */
+static bool map_data(const struct sn_heap_shown *s, char *at, size_t bytes, int access, off_t offset)
+{
+	if (!map_one(at, bytes, access, 0, s->fd, offset))
+		return false;
+	if (bytes && (access & READ_WRITE) == READ_WRITE)
+		__atomic_fetch_or(at, 0, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* What there is not is nobody's: of the file it would exist twice once it is written, there and here. */
 static bool map_private(const struct sn_heap_shown *s, char *at, size_t bytes, int access, off_t offset)
 {
-	return sn_heap_mmap(at, bytes, access, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, s->fd, offset) !=
-	       MAP_FAILED;
+	off_t end = offset + (off_t)bytes, hole;
+	for (int i = 0; offset < end; i++, at += hole - offset, offset = hole) {
+		off_t data = i < PIECES ? lseek(s->fd, offset, SEEK_DATA) : offset;
+		if (data < 0)
+			data = errno == ENXIO ? end : offset;
+		data = data < end ? data : end;
+		if (!map_one(at, (size_t)(data - offset), access, MAP_ANONYMOUS, -1, 0))
+			return false;
+		at += data - offset;
+		offset = data;
+		hole = i < PIECES && data < end ? lseek(s->fd, data, SEEK_HOLE) : end;
+		hole = hole < 0 || hole > end ? end : hole;
+		if (!map_data(s, at, (size_t)(hole - offset), access, offset))
+			return false;
+	}
+	return true;
 }
 
 /* What of this mapping is not the program's own. */

@@ -274,6 +274,8 @@ static bool find_lent(struct sum *s)
 			continue;
 		const struct sn_heap_span *span = &m->mem->heap[r].span;
 		uint64_t offset = sn_heap_place(span, at, s->len), end = offset + s->len;
+		if (offset == SN_HEAP_NOWHERE)
+			return false;
 		if (!likely(end <= m->reach[r]) && offset < span->bytes &&
 		    (m->reach[r] = sn_lend_reach(m->heaps[r], end)) < end)
 			return false;

@@ -19,8 +19,10 @@ enum {
 	START,
 	STARTALL,
 	REQUEST_FREE,
+	ALLTOALL,
 	ALLTOALLV,
 	ALLTOALLW,
+	ALLGATHER,
 	PROBE,
 	IPROBE,
 	MPROBE,
@@ -41,6 +43,10 @@ union function {
 	int (*hindexed)(int count, const int *lengths, const intptr_t *at, handle type, handle *made);
 	int (*on)(handle *type);
 	int (*size)(handle comm, int *size);
+	int (*blocks)(const void *out, int count, handle type, void *in, int in_count, handle in_type,
+		      handle comm);
+	int (*sendrecv)(const void *out, int count, handle type, int to, int tag, void *in, int in_count,
+			handle in_type, int from, int in_tag, handle comm, void *status);
 	int (*vary)(const void *out, const int *counts, const int *at, handle type, void *in,
 		    const int *in_counts, const int *in_at, handle in_type, handle comm);
 	int (*vary_types)(const void *out, const int *counts, const int *at, const handle *types, void *in,
@@ -52,7 +58,7 @@ union function {
 };
 static union function next[2][CALLS]; /* without a P, and with it */
 static union function true_extent, contiguous, hindexed, commit, drop, real, bsend, send_init, request_free,
-	remote_size;
+	remote_size, sendrecv;
 static bool known;
 
 static void find(void)
@@ -71,6 +77,7 @@ static void find(void)
 		{"PMPI_Send_init", &send_init},
 		{"PMPI_Request_free", &request_free},
 		{"PMPI_Comm_remote_size", &remote_size},
+		{"PMPI_Sendrecv", &sendrecv},
 	};
 	known = sn_proof_find();
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
@@ -224,7 +231,21 @@ static int init(int p, int call, const void *buf, int count, handle type, int to
 	return rc;
 }
 
-/* ---- MPI_Alltoallv, MPI_Alltoallw ---- */
+/* ---- MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw ---- */
+
+static int alltoall(int p, const void *out, int count, handle type, void *in, int in_count, handle in_type,
+		    handle comm)
+{
+	intptr_t low = sn_mpi_in_place(out) ? 0 : begins(count, type);
+	handle moved = type;
+	if (low && !move(type, low, &moved))
+		return sn_proof_failed(comm);
+	int rc = SN_FUNCTION(&next[p][ALLTOALL])
+			 .blocks(behind(out, low), count, moved, in, in_count, in_type, comm);
+	if (low)
+		drop.on(&moved);
+	return rc;
+}
 
 static int alltoallv(int p, const void *out, const int *counts, const int *at, handle type, void *in,
 		     const int *in_counts, const int *in_at, handle in_type, handle comm)
@@ -300,6 +321,35 @@ static int alltoallw(int p, const void *out, const int *counts, const int *at, c
 			drop.on(&a.types[i]);
 	free(a.types);
 	return rc;
+}
+
+/* ---- MPI_Allgather ---- */
+
+/* This rank's own block, where the MPI would put it. NULL: the call is right as it is, or wrong in another way. */
+static void *own_block(int count, handle type, void *in, int in_count, handle in_type, handle comm)
+{
+	int size, in_size, rank, inter = 0;
+	intptr_t low, extent;
+	if ((count == in_count && type == in_type) || count <= 0 || in_count <= 0 || !is_known() ||
+	    type == sn_mpi_handle(SN_TYPE_NULL) || in_type == sn_mpi_handle(SN_TYPE_NULL) ||
+	    comm == sn_mpi_handle(SN_COMM_NULL) || sn_proof_mpi.comm_test_inter(comm, &inter) || inter ||
+	    sn_proof_mpi.comm_rank(comm, &rank) || sn_proof_mpi.type_size(type, &size) ||
+	    sn_proof_mpi.type_size(in_type, &in_size) ||
+	    (int64_t)size * count != (int64_t)in_size * in_count ||
+	    sn_proof_mpi.type_get_extent(in_type, &low, &extent))
+		return NULL;
+	return (void *)((uintptr_t)in + (uintptr_t)(rank * extent * in_count));
+}
+
+static int allgather(int p, const void *out, int count, handle type, void *in, int in_count, handle in_type,
+		     handle comm)
+{
+	uint64_t status[8];
+	void *own = sn_mpi_in_place(out) ? NULL : own_block(count, type, in, in_count, in_type, comm);
+	if (own && !sendrecv.sendrecv(out, count, type, 0, 0, own, in_count, in_type, 0, 0,
+				      sn_mpi_handle(SN_COMM_SELF), status))
+		out = sn_mpi_same_place();
+	return SN_FUNCTION(&next[p][ALLGATHER]).blocks(out, count, type, in, in_count, in_type, comm);
 }
 
 /* ---- MPI_Bsend_init ---- */
@@ -448,6 +498,16 @@ static int found(int rc, const int *flag, void *status)
 	{                                                                                                    \
 		return free_request(P, request);                                                             \
 	}                                                                                                    \
+	static int alltoall_##P(const void *out, int count, handle type, void *in, int in_count,             \
+				handle in_type, handle comm)                                                 \
+	{                                                                                                    \
+		return alltoall(P, out, count, type, in, in_count, in_type, comm);                           \
+	}                                                                                                    \
+	static int allgather_##P(const void *out, int count, handle type, void *in, int in_count,            \
+				 handle in_type, handle comm)                                                \
+	{                                                                                                    \
+		return allgather(P, out, count, type, in, in_count, in_type, comm);                          \
+	}                                                                                                    \
 	static int alltoallv_##P(const void *out, const int *counts, const int *at, handle type, void *in,   \
 				 const int *in_counts, const int *in_at, handle in_type, handle comm)        \
 	{                                                                                                    \
@@ -500,6 +560,8 @@ static const struct {
 	[START] = {"MPI_Start", {{.one = start_0}, {.one = start_1}}},
 	[STARTALL] = {"MPI_Startall", {{.all = startall_0}, {.all = startall_1}}},
 	[REQUEST_FREE] = {"MPI_Request_free", {{.one = free_request_0}, {.one = free_request_1}}},
+	[ALLTOALL] = {"MPI_Alltoall", {{.blocks = alltoall_0}, {.blocks = alltoall_1}}},
+	[ALLGATHER] = {"MPI_Allgather", {{.blocks = allgather_0}, {.blocks = allgather_1}}},
 	[ALLTOALLV] = {"MPI_Alltoallv", {{.vary = alltoallv_0}, {.vary = alltoallv_1}}},
 	[ALLTOALLW] = {"MPI_Alltoallw", {{.vary_types = alltoallw_0}, {.vary_types = alltoallw_1}}},
 	[PROBE] = {"MPI_Probe", {{.probe = probe_0}, {.probe = probe_1}}},
@@ -511,10 +573,10 @@ static const struct {
 static int call_named(const char *name)
 {
 	int call = sn_quick_named(calls, sizeof(*calls), CALLS, name);
-	bool probe = call >= PROBE && call <= IMPROBE;
-	return (sn_mpi_family == OPEN_MPI && sn_mpi_abi == OPEN_MPIS) || (sn_mpi_family == MPICH && probe)
-		       ? call
-		       : CALLS;
+	bool probe = call >= PROBE && call <= IMPROBE, gather = call == ALLGATHER;
+	bool of_open = sn_mpi_family == OPEN_MPI && sn_mpi_abi == OPEN_MPIS && !gather;
+	bool of_mpich = sn_mpi_family == MPICH && (probe || (gather && sn_mpi_is_intels()));
+	return of_open || of_mpich ? call : CALLS;
 }
 
 bool sn_mended_takes(const char *name)

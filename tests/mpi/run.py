@@ -2,7 +2,7 @@
 """The tests with MPI programs, each over sennit unless it says stock:
 
     run.py --build BUILD --work FOLDER build  MPI...             compile the programs of this folder
-    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, targets, ops, holes, gone, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, relay, vain, seen, asked, unequal, served, statics, watched
+    run.py --build BUILD --work FOLDER stress MPI RANKS [arguments]    and likewise rma, short, first, leave, targets, ops, holes, gone, threads, late, later, neighbours, arrives, above, large, waits, gives, again, alike, together, sums, blocks, rooted, vary, begun, matched, probed, requests, pending, holds, relay, vain, seen, asked, unequal, served, statics, sides, watched
     run.py --build BUILD --work FOLDER tsan   MPI RANKS [arguments]    many, later and arrives, over what BUILD/thread has for the thread sanitizer
     run.py --build BUILD --work FOLDER python MPI RANKS          an mpi4py program
     run.py --build BUILD --work FOLDER hpcc | lammps  MPI RANKS
@@ -60,6 +60,7 @@ PROGRAMS = {
     "unequal": ["unequal.c", "util.c"],
     "served": ["served.c", "util.c"],
     "statics": ["statics.c", "util.c"],
+    "sides": ["sides.c", "util.c"],
     "again": ["again.c"],
     "requests": ["requests.c"],
     "requests_tool": ["requests.c"],
@@ -798,7 +799,7 @@ def main():
     args.build = os.path.abspath(args.build)
     todo = {"build": None, "stress": own_program, "rma": own_program, "short": own_program, "first": own_program, "mended": own_program, "stale": own_program, "node": own_program, "onesided": own_program, "leave": own_program, "targets": own_program, "ops": own_program, "holes": own_program, "gone": gone, "threads": own_program, "served": own_program, "later": later, "neighbours": neighbours, "late": own_program, "arrives": arrives, "above": above, "large": own_program,
             "waits": own_program, "gives": own_program, "tsan": tsan, "again": again, "again_tool": again, "alike": alike, "unequal": unequal, "sums": sums, "blocks": blocks, "rooted": rooted, "vary": rooted, "begun": rooted, "matched": matched, "probed": probed, "together": together, "together_tool": together,
-            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "relay": own_program, "vain": own_program, "seen": own_program, "alloc": mapped, "statics": mapped, "asked": asked, "watched": watched, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
+            "requests": requests, "requests_tool": requests, "pending": pending, "holds": own_program, "relay": own_program, "vain": own_program, "seen": own_program, "alloc": mapped, "statics": mapped, "sides": own_program, "asked": asked, "watched": watched, "python": python, "hpcc": hpcc, "netpipe": netpipe, "lammps": lammps, "stock": stock, "suite": suite}
     if args.what not in todo:
         parser.error(f"what is {args.what}?")
     if args.what == "build":

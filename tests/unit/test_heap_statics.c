@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <unistd.h>
 
 #define N    ((size_t)1 << 20)
@@ -117,14 +118,40 @@ static int is_guarded(void *arg)
 	return !WIFSIGNALED(status) || WTERMSIG(status) != SIGSEGV || holds(array, N, 3);
 }
 
+static bool lies_over(const void *p)
+{
+	return p == array + N;
+}
+
+static int is_the_programs_own(void)
+{
+	return ours(array, 3 * N) + holds(array, N, 5) + holds(array + N, N, 0) + holds(array + 2 * N, N, 5);
+}
+
 static int is_mapped_over(void *arg)
 {
-	memset(array, 5, 3 * N);
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-	const void *over = mmap(array + N, N, PROT_READ | PROT_WRITE, flags, -1, 0);
-	if (over != array + N)
-		return 1;
-	return ours(array, 3 * N) + holds(array, N, 5) + holds(array + N, N, 0) + holds(array + 2 * N, N, 5);
+	memset(array, 5, 3 * N);
+	return lies_over(mmap(array + N, N, PROT_READ | PROT_WRITE, flags, -1, 0)) ? is_the_programs_own()
+										   : 1;
+}
+
+static int is_unmapped_first(void *arg)
+{
+	memset(array, 5, 3 * N);
+	munmap(array + N, N);
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+	return lies_over(mmap(array + N, N, PROT_READ | PROT_WRITE, flags, -1, 0)) ? is_the_programs_own()
+										   : 1;
+}
+
+static int is_a_segment_now(void *arg)
+{
+	memset(array, 5, 3 * N);
+	int id = shmget(IPC_PRIVATE, N, IPC_CREAT | 0600);
+	bool there = lies_over(shmat(id, array + N, SHM_REMAP));
+	shmctl(id, IPC_RMID, NULL);
+	return there ? is_the_programs_own() : 1;
 }
 
 static int loses_its_descriptors(void *arg)
@@ -151,6 +178,8 @@ static struct {
 	     {"is_not_needed", is_not_needed},
 	     {"is_guarded", is_guarded},
 	     {"is_mapped_over", is_mapped_over},
+	     {"is_unmapped_first", is_unmapped_first},
+	     {"is_a_segment_now", is_a_segment_now},
 	     {"loses_its_descriptors", loses_its_descriptors}};
 enum { CASES = sizeof(cases) / sizeof(cases[0]), OTHERS = 3 };
 
