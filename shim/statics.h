@@ -20,7 +20,7 @@ struct sn_statics {
 /*
  * The pages at the end of the program's static memory to which nothing has been written yet (at its beginning lie variables of
  * libraries that the program has taken over, as the C library's stdout). bytes 0: there are fewer than 64 KiB, or more than
- * `most`, or somebody has mapped something else there. No allocation. Budget: a system call for each 32 MiB.
+ * `most`, or somebody has mapped something else there. No allocation. Budget: a system call for each 4 MiB.
  */
 struct sn_statics sn_statics_find(size_t most);
 /* They lie in this file from now on, at this place. False: they do not. */
