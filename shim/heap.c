@@ -35,7 +35,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define UNIT	    ((size_t)SN_HEAP_UNIT)
@@ -75,6 +74,17 @@ static void *mapped(size_t bytes, int access, int flags, int fd)
 
 __attribute__((visibility("default"))) _Atomic uint32_t sennit_heap_generation;
 
+/* What may change its place: nothing any more, once the program's own code may have run. */
+static struct sn_statics statics(void)
+{
+	static struct sn_statics found;
+	if (sn_heap.started)
+		return (struct sn_statics){0};
+	if (!found.bytes)
+		found = sn_statics_find(sn_heap_static_bytes());
+	return found;
+}
+
 /*
  * The program's static memory from now on lies in the file, where it keeps its addresses. Huge pages may make memory of what is
  * never touched; that is bounded by what there may be of it.
@@ -109,8 +119,8 @@ static struct sn_arena *arena_make(void)
 	memset(a, 0, sizeof(*a));
 	a->bytes = sn_heap_bytes(&sn_heap.keep);
 	a->units = a->bytes / UNIT;
-	if (a->bytes && !sn_heap.started)
-		a->statics = sn_statics_find(sn_heap_static_bytes());
+	if (a->bytes)
+		a->statics = statics();
 	a->static_at = a->bytes + (uintptr_t)a->statics.at % SN_PIECE;
 	a->fd = a->bytes ? sn_heap_file(a->bytes, a->static_at - a->bytes + a->statics.bytes, sn_heap.huge,
 					sn_heap.forked, &a->huge, &sn_heap.most)
@@ -168,7 +178,7 @@ static bool open_up(struct sn_arena *a, size_t units)
 	return can;
 }
 
-struct sn_arena *sn_arena_of(const void *p)
+static struct sn_arena *arena_of(const void *p)
 {
 	for (unsigned i = 0; i < sn_heap.count; i++)
 		if ((const char *)p >= sn_heap.at[i].base &&
@@ -179,7 +189,7 @@ struct sn_arena *sn_arena_of(const void *p)
 
 const struct sn_arena *sn_arena_place(const void *p, uint64_t *at, size_t *left)
 {
-	const struct sn_arena *a = sn_arena_of(p), *first = &sn_heap.at[0];
+	const struct sn_arena *a = arena_of(p), *first = &sn_heap.at[0];
 	uintptr_t in = (uintptr_t)p - (uintptr_t)(a ? a->base : first->statics.at);
 	if (a) {
 		*at = in;
@@ -295,7 +305,7 @@ bool sn_arena_owns(const void *p)
 	if (!sn_arena_near(p, 1))
 		return false;
 	pthread_mutex_lock(&sn_heap.lock); /* other mappings may lie between two arenas */
-	bool ours = sn_arena_of(p) != NULL;
+	bool ours = arena_of(p) != NULL;
 	pthread_mutex_unlock(&sn_heap.lock);
 	return ours;
 }
@@ -306,7 +316,7 @@ bool sn_arena_owns(const void *p)
  */
 static struct sn_arena *block_of(const void *p, size_t *at, size_t *in)
 {
-	struct sn_arena *a = sn_arena_of(p);
+	struct sn_arena *a = arena_of(p);
 	*at = a ? (size_t)((const char *)p - a->base) / UNIT : 0;
 	*in = a ? (size_t)((const char *)p - a->base) % UNIT : 0;
 	if (!a || (*in && *in != IN) || !a->length[*at])
@@ -504,7 +514,7 @@ __attribute__((constructor)) static void begin(void)
 {
 	start();
 	pthread_mutex_lock(&sn_heap.lock);
-	if (sn_heap_static_bytes() && sn_statics_find(sn_heap_static_bytes()).bytes)
+	if (!sn_heap.now && !sn_heap.off && statics().bytes)
 		sn_arena_now();
 	sn_heap.started = true;
 	pthread_mutex_unlock(&sn_heap.lock);

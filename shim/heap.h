@@ -44,9 +44,9 @@ bool sn_arena_takes(size_t size);
 bool sn_arena_owns(const void *p);
 /* May some of these bytes be? Without a lock at all. */
 bool sn_arena_near(const void *p, size_t bytes);
-/* Or some of the static memory that lies in the file? Likewise. */
-bool sn_heap_near(const void *p, size_t bytes);
+/* Likewise of the static memory that lies in the file; and of either. */
 bool sn_statics_near(const void *p, size_t bytes);
+bool sn_heap_near(const void *p, size_t bytes);
 void sn_arena_free(void *p);
 size_t sn_arena_size(const void *p); /* usable bytes */
 /* Make it at least this long, where it is. */

@@ -52,7 +52,6 @@ extern _Atomic uint32_t sennit_heap_generation; /* in use now; 0: none */
 
 /* All with the lock held. */
 struct sn_arena *sn_arena_now(void); /* the one that new blocks come from; NULL: none */
-struct sn_arena *sn_arena_of(const void *p);
 /* The arena in which these bytes or static memory lie, where in its file, and how much of that is left from there on. */
 const struct sn_arena *sn_arena_place(const void *p, uint64_t *at, size_t *left);
 bool sn_arena_fd_good(const struct sn_arena *a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In front of calls that mean another thing for memory of malloc's than for blocks of a shared file, or count what the arenas
- * have taken of the address space.
+ * have taken of the address space; and of forks that call no handlers.
  */
 #include "copy/heap.h"
 #include "heap.h"

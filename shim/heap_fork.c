@@ -7,7 +7,6 @@
 #include "heap_arena.h"
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define UNIT	   ((size_t)SN_HEAP_UNIT)

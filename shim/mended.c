@@ -218,17 +218,34 @@ static inline const void *behind(const void *buf, intptr_t bytes)
 	return (const void *)((uintptr_t)buf + (uintptr_t)bytes);
 }
 
+/* What is sent, so that it begins where the buffer does. */
+struct sent {
+	const void *buf;
+	handle type;
+	bool made;
+};
+
+static bool sent_begin(struct sent *b, const void *buf, int count, handle type)
+{
+	intptr_t low = sn_mpi_in_place(buf) ? 0 : begins(count, type);
+	*b = (struct sent){behind(buf, low), type, low != 0};
+	return !low || move(type, low, &b->type);
+}
+
+static int sent_end(struct sent *b, int rc)
+{
+	if (b->made)
+		drop.on(&b->type); /* a request has it */
+	return rc;
+}
+
 static int init(int p, int call, const void *buf, int count, handle type, int to, int tag, handle comm,
 		void *request)
 {
-	intptr_t low = begins(count, type);
-	handle moved = type;
-	if (low && !move(type, low, &moved))
+	struct sent b;
+	if (!sent_begin(&b, buf, count, type))
 		return sn_proof_failed(comm);
-	int rc = SN_FUNCTION(&next[p][call]).init(behind(buf, low), count, moved, to, tag, comm, request);
-	if (low)
-		drop.on(&moved); /* the request has it */
-	return rc;
+	return sent_end(&b, SN_FUNCTION(&next[p][call]).init(b.buf, count, b.type, to, tag, comm, request));
 }
 
 /* ---- MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw ---- */
@@ -236,29 +253,22 @@ static int init(int p, int call, const void *buf, int count, handle type, int to
 static int alltoall(int p, const void *out, int count, handle type, void *in, int in_count, handle in_type,
 		    handle comm)
 {
-	intptr_t low = sn_mpi_in_place(out) ? 0 : begins(count, type);
-	handle moved = type;
-	if (low && !move(type, low, &moved))
+	struct sent b;
+	if (!sent_begin(&b, out, count, type))
 		return sn_proof_failed(comm);
-	int rc = SN_FUNCTION(&next[p][ALLTOALL])
-			 .blocks(behind(out, low), count, moved, in, in_count, in_type, comm);
-	if (low)
-		drop.on(&moved);
-	return rc;
+	return sent_end(
+		&b,
+		SN_FUNCTION(&next[p][ALLTOALL]).blocks(b.buf, count, b.type, in, in_count, in_type, comm));
 }
 
 static int alltoallv(int p, const void *out, const int *counts, const int *at, handle type, void *in,
 		     const int *in_counts, const int *in_at, handle in_type, handle comm)
 {
-	intptr_t low = sn_mpi_in_place(out) ? 0 : begins(1, type);
-	handle moved = type;
-	if (low && !move(type, low, &moved))
+	struct sent b;
+	if (!sent_begin(&b, out, 1, type))
 		return sn_proof_failed(comm);
-	int rc = SN_FUNCTION(&next[p][ALLTOALLV])
-			 .vary(behind(out, low), counts, at, moved, in, in_counts, in_at, in_type, comm);
-	if (low)
-		drop.on(&moved);
-	return rc;
+	return sent_end(&b, SN_FUNCTION(&next[p][ALLTOALLV])
+				    .vary(b.buf, counts, at, b.type, in, in_counts, in_at, in_type, comm));
 }
 
 /* Ranks that this one sends to; 0: not known. */

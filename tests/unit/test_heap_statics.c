@@ -52,24 +52,24 @@ static void written_to_while(pid_t pid)
 	assert_int_equal(holds(array, N, 9), 0);
 }
 
-static int by_fork(void *arg)
+static int forked(pid_t (*how)(void))
 {
 	memset(array, 7, N);
-	pid_t pid = fork();
+	pid_t pid = how();
 	if (!pid)
 		_exit(changes(array));
 	written_to_while(pid);
 	return ours(array, N);
 }
 
+static int by_fork(void *arg)
+{
+	return forked(fork);
+}
+
 static int by_raw_fork(void *arg)
 {
-	memset(array, 7, N);
-	pid_t pid = _Fork();
-	if (!pid)
-		_exit(changes(array));
-	written_to_while(pid);
-	return ours(array, N);
+	return forked(_Fork);
 }
 
 static int by_clone(void *arg)
